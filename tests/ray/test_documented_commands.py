@@ -186,7 +186,8 @@ def write_study(folder: Path) -> None:
 
 def write_pairs(folder: Path) -> None:
     """An encoder to continue, pairs for it, and pairs that it is scored on."""
-    (folder / "MODEL").symlink_to(f"{MLM}/export")
+    if not (folder / "MODEL").exists():
+        (folder / "MODEL").symlink_to(f"{MLM}/export")
     for name, numbers in {"my": range(300), "test": range(300, 340)}.items():
         rows = [f"the house has number {number},das Haus hat die Nummer {number}" for number in numbers]
         (folder / f"{name}.csv").write_text("\n".join(["en,de", *rows, ""]), encoding="utf-8")
@@ -203,6 +204,11 @@ def write_news(folder: Path) -> None:
 def remove_derived(folder: Path) -> None:
     """What another command derived."""
     shutil.rmtree(folder / "derived", ignore_errors=True)
+
+
+def remove_mine(folder: Path) -> None:
+    """The run that another command put there."""
+    shutil.rmtree(folder / "runs" / "mine", ignore_errors=True)
 
 
 RUN: dict[str, Prepare | None] = {
@@ -222,9 +228,6 @@ RUN: dict[str, Prepare | None] = {
     f"xalign evaluate {MLM} --task retrieval --data runs/demo/tatoeba": None,
     "xalign continue MODEL --pairs my.csv --show-recipe > recipe.yaml": write_pairs,
     "xalign continue MODEL --pairs my.csv --plan": None,
-    "xalign continue MODEL --pairs my.csv --test test.csv --out runs/mine": None,
-    'xalign export runs/mine --as sentence-transformers --prompt "query=query: " --prompt "passage=passage: " '
-    "--out mine": None,
     "xalign data mine news.en.txt news.de.txt --languages en,de --model MODEL --dev known.en-de.tsv --out mined":
         write_news,
     f"xalign report {MLM} {ALIGN} --out comparison": None,
@@ -245,16 +248,17 @@ RUN: dict[str, Prepare | None] = {
     "xalign study ppa --scale paper --plan": None,
 }  # fmt: skip
 LONG: dict[str, Prepare | None] = {
+    "xalign continue MODEL --pairs my.csv --test test.csv --out runs/mine": write_pairs,
+    'xalign export runs/mine --as sentence-transformers --prompt "query=query: " --prompt "passage=passage: " '
+    "--out mine": None,
     f"xalign tune {MLM} --task pos --data runs/demo/pos": None,
     "xalign tune RUN --task xquad --data DATA/squad --data DATA/xquad": write_questions,
-    "xalign pretrain tiny/mlm --out runs/mine": None,
+    "xalign pretrain tiny/mlm --out runs/mine": remove_mine,
     "xalign pretrain tiny/mlm --out runs/mine --set parallel.workers=2": None,
     "xalign pretrain tiny/mlm --set train.max_steps=200": None,
     f"xalign tune {MLM} --task pos --data runs/demo/pos --set num_train_epochs=3 "
     "--set 'learning_rate=[2e-5, 5e-5]'": None,
-    "xalign data demo --out demo --derived derived": lambda folder: shutil.rmtree(
-        folder / "derived", ignore_errors=True
-    ),
+    "xalign data demo --out demo --derived derived": remove_derived,
     "xalign pretrain derived/tiny-align-mlm-inv": None,
     "xalign study mine.yaml": write_study,
     "xalign study demo-pos --set 'seeds=[0, 1]' --set train.max_steps=100": None,

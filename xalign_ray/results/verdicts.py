@@ -70,8 +70,7 @@ class Measured:
         shared = self._test_sets(quantities)
         if not shared:
             return [EMPTY for _ in quantities]
-        chosen = self.frame.loc[self.frame.test_set.isin(shared[:1])]
-        return [self._values(chosen, quantity) for quantity in quantities]
+        return [self._values(shared[0], quantity) for quantity in quantities]
 
     def why_apart(self, quantities: Sequence[Quantity]) -> str:
         """Why quantities that all have scores cannot be compared; empty where they can, or where one has none."""
@@ -87,21 +86,20 @@ class Measured:
         return [one for one in first if all(one in other for other in others)]
 
     @cached_property
-    def _scored(self) -> set[tuple[str, str]]:
-        """Labels and metrics that have a score: a report asks for every claim of every paper, and few are scored."""
-        return set(zip(self.frame.label, self.frame.metric, strict=True))
+    def _scored(self) -> dict[tuple[str, str], dict[str, pd.DataFrame]]:
+        """The scores of a label and metric by test set, the preferred one first: a report asks for the claims of all
+        papers, hundreds of times, and few are scored."""
+        cells = self.frame.sort_values("place", kind="stable").groupby(["label", "metric"])
+        return {key: dict(iter(own.groupby("test_set", sort=False))) for key, own in cells}  # type: ignore[misc]
 
     def _own_sets(self, quantity: Quantity) -> list[str]:
-        if (quantity.label, quantity.metric) not in self._scored:
-            return []
-        own = self.frame.loc[(self.frame.label == quantity.label) & (self.frame.metric == quantity.metric)]
-        return list(own.sort_values("place", kind="stable").test_set.unique())
+        return list(self._scored.get((quantity.label, quantity.metric), ()))
 
-    def _values(self, frame: pd.DataFrame, quantity: Quantity) -> ScoreTable:
-        own = frame.loc[(frame.label == quantity.label) & (frame.metric == quantity.metric)]
+    def _values(self, test_set: str, quantity: Quantity) -> ScoreTable:
+        own = self._scored[quantity.label, quantity.metric][test_set]
         own = own.loc[[self._is_meant(quantity, language) for language in own.language]]
         found = next(iter(aggregate(own, ["label"]).values()), EMPTY)
-        return found.less(self._values(frame, quantity.taken_away)) if quantity.taken_away else found
+        return found.less(self._values(test_set, quantity.taken_away)) if quantity.taken_away else found
 
     def _is_meant(self, quantity: Quantity, language: str) -> bool:
         if quantity.dictionary is not None and self.has_dictionary(language) is not quantity.dictionary:
