@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from xalign_ray.config.language_codes import check_language, is_language, name_of_pair
+from xalign_ray.config.language_codes import check_language, name_of_pair
 from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
+from xalign_ray.data.sources.column_languages import codes_in_name, without_packing
 from xalign_ray.data.sources.files import join_path
 from xalign_ray.data.sources.open import read_lines
 from xalign_ray.data.sources.pair_forms import read_pairs
@@ -23,28 +23,11 @@ from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
 
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
 _TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
 MAX_SIZED = 1_000  # pairs of a corpus that say how long a pair is
 MAX_COUNTED = 1_000_000  # pairs of a corpus: more do not make a run longer
 FEW_KEPT = 100  # pairs or lines: the interval of fewer is often wider than 10 points
 _TEXT = {".txt", ".text"}
-_CODE = "[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2})?"  # de, zh-Hans, pt-BR
-_TWO_CODES = re.compile(rf"(?:^|[._-])({_CODE})[-_]({_CODE})(?=$|\.)")
-_LAST_CODE = re.compile(rf"(?:^|[._-])({_CODE})$")
-
-
-def codes_in_name(path: str) -> list[str]:
-    """The language codes in a file's name: two as in `news.en-de.tsv`, or one at its end as in `news.de.txt`.
-
-    Elsewhere a code may be a word: `my-text.txt` is not in Burmese.
-    """
-    file = _unpacked(path)
-    stem = file.name.removesuffix(file.suffix)
-    pair = next((found for found in _TWO_CODES.findall(stem) if all(map(is_language, found))), ())
-    last = _LAST_CODE.search(stem)
-    codes = pair or ([last[1]] if last and is_language(last[1]) else [])
-    return [check_language(code) for code in codes]
 
 
 def text_corpora(paths: Sequence[str], flag: str = "--text") -> list[Corpus]:
@@ -119,7 +102,7 @@ def note_kept(pairs: Sequence[ParallelCorpus], text: Sequence[Corpus], root: Pat
 
 def is_text(path: str) -> bool:
     """Whether a kept file is text in one language, by its name; else it is read as pairs."""
-    return "=" in path or (len(codes_in_name(path)) == 1 and _unpacked(path).suffix in {*_TEXT, *_TEXT_FORMATS})
+    return "=" in path or (len(codes_in_name(path)) == 1 and without_packing(path).suffix in {*_TEXT, *_TEXT_FORMATS})
 
 
 def count_pairs(corpora: Sequence[ParallelCorpus], root: Path) -> int:
@@ -149,12 +132,7 @@ def as_sentences(corpora: Sequence[ParallelCorpus], root: Path) -> list[Translat
 
 
 def _text_format(path: str) -> str:
-    return _TEXT_FORMATS.get(_unpacked(path).suffix, "text")
-
-
-def _unpacked(path: str) -> Path:
-    file = Path(path)
-    return file.with_suffix("") if file.suffix in _PACKED else file
+    return _TEXT_FORMATS.get(without_packing(path).suffix, "text")
 
 
 def read_text(corpus: Corpus, root: Path) -> list[str]:

@@ -21,8 +21,9 @@ from xalign_ray.tasks.word_pairs import (
     TRAINED,
     UNTRAINED,
     WordPair,
+    find_export,
     read_exported_pairs,
-    read_muse_pairs,
+    read_word_pairs,
 )
 from xalign_ray.work.artifacts import hash_value
 
@@ -65,7 +66,8 @@ class AlignmentTask(Task):
     `mean_cosine_random` is the mean cosine of random pairs of embedding rows: near 1 means that the table collapsed,
     which the alignment loss has no term against.
 
-    Its data is a MUSE file or a folder of them; None scores the pairs that the run itself wrote beside its export.
+    Its data is a dictionary in any form, a folder of MUSE files, or a run or its export, whose held-out and trained
+    pairs are then asked of any encoder; None scores the pairs that the run itself wrote beside its export.
     Languages to score are the target languages.
     """
 
@@ -92,7 +94,7 @@ class AlignmentTask(Task):
 
     def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
         """Reads the dictionaries."""
-        pairs = read_muse_pairs(data, [])
+        pairs = read_word_pairs(data, [])
         chosen = choose_languages({pair.target_language for pair in pairs}, languages, data)
         return {code for pair in pairs if pair.target_language in chosen for code in pair.languages}
 
@@ -104,11 +106,12 @@ class AlignmentTask(Task):
         opened, exported = Encoder.open(encoder, device), Path(encoder) / DICTIONARY_PAIRS
         pairs = read_exported_pairs(exported.parent) if data is None or exported.is_file() else []
         if data is not None:
-            pairs = read_muse_pairs(data, [pair for pair in pairs if pair.part == TRAINED])
+            pairs = read_word_pairs(data, [pair for pair in pairs if pair.part == TRAINED])
         chosen = choose_languages({pair.target_language for pair in pairs}, languages, data or exported)
         asked = {code for pair in pairs if pair.target_language in chosen for code in pair.languages}
         opened.inputs.check_languages(asked)
-        scores = list(self._score_pairs(opened, pairs, chosen, "dictionary" if data is None else data.stem))
+        split = "dictionary" if data is None or find_export(data) else data.stem
+        scores = list(self._score_pairs(opened, pairs, chosen, split))
         collapse = Measure(mean_cosine_random(opened), None, RANDOM_PAIRS)
         monitor = self.score_of(opened, "vocabulary", ALL_LANGUAGES, "mean_cosine_random", collapse, layer=LAYER)
         return [*scores, *average_languages(scores), monitor]

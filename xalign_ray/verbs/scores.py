@@ -277,7 +277,7 @@ def word_map(
         list[str],
         typer.Argument(metavar="MODEL", help="runs, exports or hub ids: a panel each"),
     ],
-    data: Annotated[PathLike, Path, typer.Option(metavar="PATH", help="a MUSE file; its first 20 pairs are drawn")],
+    data: Annotated[PathLike, Path, typer.Option(metavar="PATH", help="a dictionary; its first 20 pairs are drawn")],
     out: OutDir,
 ) -> Path:
     """Draw how near words lie to their translations (t-SNE), with mean cosine and reciprocal rank."""

@@ -13,7 +13,7 @@ import pandas as pd
 from xalign_ray.errors import DataError
 from xalign_ray.evaluation import find_encoder
 from xalign_ray.models.nearest import Vectors, unit_rows
-from xalign_ray.tasks.word_pairs import WordPair, read_muse_pairs
+from xalign_ray.tasks.word_pairs import WordPair, read_word_pairs
 from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.job import open_job
 from xalign_ray.work.local_paths import shown_path
@@ -36,7 +36,7 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
 
     Args:
         models: folders of runs or encoders, or hub ids; a panel each, in this order.
-        data: a MUSE file, such as the `en-de.frequent.txt` of `xalign data align`.
+        data: a dictionary, such as the `en-de.frequent.txt` of `xalign data align`.
         out: folder for `word_map.png` and `word_map.csv`.
 
     Returns:
@@ -47,9 +47,9 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
         DataError: the file has fewer than four pairs or more than two languages, or an encoder knows no piece of a
             word that is drawn.
     """
-    pairs = read_muse_pairs(Path(opened(data)), [])
+    pairs = read_word_pairs(Path(opened(data)), [])
     if len(pairs) < 4 or len({pair.languages for pair in pairs}) > 1:
-        raise DataError(f"{data} must hold at least four pairs of words, of two languages; give one MUSE file.")
+        raise DataError(f"{data} must hold at least four pairs of words, of two languages; give one dictionary.")
     shown = {model: shown_path(Path(model)) if Path(model).is_dir() else model for model in models}
     say(f"Drawing words of {', '.join(shown.values())}: loading the models.")
     from xalign_ray.results.charts import COLOURS, Chart, draw_png

@@ -12,9 +12,9 @@ from safetensors.numpy import save_file
 from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from xalign_ray.config.load import load_recipe
-from xalign_ray.continuing.files import codes_in_name
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import Continuation, resolve
+from xalign_ray.data.sources.column_languages import codes_in_name
 from xalign_ray.errors import ConfigError, DataError
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 99}
@@ -187,6 +187,7 @@ def test_yaml_of_a_recipe_is_short() -> None:
         ("train.en-zh-Hans.tsv", ["en", "zh-Hans"]),
         ("de.txt", ["de"]),
         ("wiki-pt-BR.txt.gz", ["pt-BR"]),
+        ("en-en-x-inv.txt", ["en", "en-x-inv"]),
         ("my-text.txt", []),
         ("my-dev-data.csv", []),
     ],

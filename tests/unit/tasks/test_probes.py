@@ -12,7 +12,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.tasks.probes import ALIGNMENT, mean_cosine_random
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.word_pairs import DROPPED, HELD_OUT, TRAINED, WordPair, read_muse_pairs
+from xalign_ray.tasks.word_pairs import DROPPED, HELD_OUT, TRAINED, WordPair, read_word_pairs
 
 VECTORS = {
     "dog": [1, 0], "hund": [2, 0.1], "köter": [1, -0.5],
@@ -167,7 +167,7 @@ def test_two_languages_without_a_trained_dictionary_are_neither_trained_nor_held
 def test_pairs_of_which_training_saw_a_word_are_not_held_out(tmp_path: Path):
     (tmp_path / "en-de.txt").write_text("Dog hund\ncat hund\nsun sonne\nhouse haus\n")
     trained = [WordPair("en", "dog", "de", "hund"), WordPair("en", "house", "nl", "huis")]
-    pairs = read_muse_pairs(tmp_path / "en-de.txt", trained)
+    pairs = read_word_pairs(tmp_path / "en-de.txt", trained)
     assert [(pair.source, pair.part) for pair in pairs] == [
         ("Dog", TRAINED), ("cat", DROPPED), ("sun", HELD_OUT), ("house", DROPPED),
     ], "hund and house were pulled"  # fmt: skip
@@ -176,7 +176,7 @@ def test_pairs_of_which_training_saw_a_word_are_not_held_out(tmp_path: Path):
 def test_a_folder_of_muse_files_is_read_without_its_splits_and_controls(tmp_path: Path):
     for name in ("en-de.txt", "hi-en.txt", "en-de.0-5000.txt", "en-de.shuffled.txt", "notes.txt"):
         (tmp_path / name).write_text(f"{name} x\n" if name != "hi-en.txt" else "kutta dog\n")
-    pairs = read_muse_pairs(tmp_path, ())
+    pairs = read_word_pairs(tmp_path, ())
     assert [(pair.languages, pair.source, pair.target, pair.part) for pair in pairs] == [
         (("en", "de"), "en-de.txt", "x", HELD_OUT),
         (("en", "hi"), "dog", "kutta", HELD_OUT),
@@ -187,21 +187,72 @@ def test_a_line_that_is_not_two_words_is_named(tmp_path: Path):
     path = tmp_path / "en-de.txt"
     path.write_text("dog hund\ncat\n")
     with pytest.raises(DataError, match=r"en-de.txt, line 2: 1 words, not a word and its translation: 'cat'\."):
-        read_muse_pairs(path, ())
+        read_word_pairs(path, ())
 
 
 def test_a_name_without_two_languages_is_no_dictionary(tmp_path: Path):
     (tmp_path / "words.txt").write_text("dog hund\n")
-    with pytest.raises(DataError, match=r"words.txt holds no dictionary; MUSE files are called en-de.txt"):
-        read_muse_pairs(tmp_path / "words.txt", ())
+    with pytest.raises(DataError, match=r"words.txt: its name does not say its two languages. Call it en-de.txt"):
+        read_word_pairs(tmp_path / "words.txt", ())
     with pytest.raises(DataError, match="holds no dictionary"):
-        read_muse_pairs(tmp_path, ())
+        read_word_pairs(tmp_path, ())
+
+
+@pytest.mark.parametrize("data", ["run", "run/export", "run/export/dictionary_pairs.json"])
+def test_pairs_of_a_run_are_asked_of_any_encoder(make_bert: Callable[..., Path], tmp_path: Path, data: str):
+    # sun -> katze is wrong, station -> bahnhof right; no word of a run's held-out pairs is a trained one.
+    pairs = {**PAIRS, "held_out": PAIRS["held_out"][:2]}
+    base = make_bert(list(VECTORS), vectors=VECTORS)
+    export = tmp_path / "run" / "export"
+    export.mkdir(parents=True)
+    write_pairs(export, pairs)
+    of_base = by_metric(ALIGNMENT.evaluate(str(base), tmp_path / data), "en-de")
+    assert (of_base["alignment_heldout"].value, of_base["alignment_heldout"].n) == (0.5, 2)
+    assert (of_base["alignment_trained"].value, of_base["alignment_trained"].n) == (0.5, 2)
+    write_pairs(base, pairs)  # the encoder of that run, by its own pairs
+    assert by_metric(ALIGNMENT.evaluate(str(base), None), "en-de") == of_base
+    assert by_metric(ALIGNMENT.evaluate(str(base), tmp_path / data), "en-de") == of_base
+
+
+def test_what_another_run_held_out_and_this_encoder_saw_is_not_held_out(tmp_path: Path):
+    write_pairs(tmp_path, PAIRS)
+    trained = [WordPair("en", "station", "de", "bahnhof"), WordPair("en", "moon", "de", "sonne")]
+    parts = {pair.source: pair.part for pair in read_word_pairs(tmp_path, trained)}
+    assert parts == {"dog": TRAINED, "cat": TRAINED, "sun": DROPPED, "station": TRAINED, "ghost": HELD_OUT}
+
+
+TBX = """<martif type="TBX-Basic"><text><body>
+<termEntry><langSet xml:lang="en"><tig><term>Train Station</term></tig></langSet>
+<langSet xml:lang="de"><tig><term>Bahnhof</term></tig></langSet></termEntry>
+<termEntry><langSet xml:lang="fr"><tig><term>gare</term></tig></langSet></termEntry></body></text></martif>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pairs"),
+    [
+        ("terms.en-de.tbx", TBX, [("en", "Train Station", "de", "Bahnhof")]),
+        ("glossary.de-en.tsv", "Bahn hof\tstation\tnoun\n", [("en", "station", "de", "Bahn hof")]),
+        ("a.en-de.csv", "en,de,pos\nsun,Sonne,n\n", [("en", "sun", "de", "Sonne")]),
+        ("en-en-x-inv.txt", "dog god\n", [("en", "dog", "en-x-inv", "god")]),
+    ],
+)
+def test_dictionaries_of_any_form_are_scored(tmp_path: Path, name: str, text: str, pairs: list[tuple[str, ...]]):
+    (tmp_path / name).write_text(text)
+    found = read_word_pairs(tmp_path / name, ())
+    assert [(*pair.words[0], *pair.words[1]) for pair in found] == pairs
+
+
+def test_what_is_left_out_of_a_dictionary_is_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    path = tmp_path / "terms.en-de.tbx"
+    path.write_text(TBX)
+    read_word_pairs(path, ())
+    assert f"{path}: 1 entries; set aside: entry in other languages: 1" in capfd.readouterr().err
 
 
 def test_an_export_without_a_dictionary_asks_for_one(make_bert: Callable[..., Path]):
     folder = make_bert(list(VECTORS))
     with pytest.raises(
-        DataError, match=r"dictionary_pairs.json is missing: this encoder's run had no dictionary; give"
+        DataError, match=r"dictionary_pairs.json is missing: this encoder's run had no dictionary. Give one"
     ):
         ALIGNMENT.evaluate(str(folder), None)
 

@@ -50,6 +50,10 @@ PAIRS = (
 SUFFIXES = frozenset(
     (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json", ".po")
 )
+_PACKED = (".gz", ".bz2", ".xz", ".zst")
+_WRITTEN = "[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2})?(?:-x-[a-z0-9]+)*"  # de, zh-Hans, pt-BR, en-x-inv
+_TWO_CODES = re.compile(rf"(?:^|[._-])({_WRITTEN})[-_]({_WRITTEN})(?=$|\.)")
+_LAST_CODE = re.compile(rf"(?:^|[._-])({_WRITTEN})$")
 _REGION = re.compile(r"[A-Za-z]{2,3}[-_][A-Z]{2}|[A-Za-z]{2,3}[-_][A-Za-z]{4}")
 
 
@@ -122,6 +126,25 @@ def language_of_file(path: str) -> tuple[str, str]:
         if end and (end[1].isalpha() or _REGION.fullmatch(end[1])) and (code := _code(end[1].replace("_", "-"))):
             return code, stem[: end.start(1)]
     return "", stem
+
+
+def codes_in_name(path: str) -> list[str]:
+    """The language codes in a file's name: two as in `news.en-de.tsv`, or one at its end as in `news.de.txt`.
+
+    Elsewhere a code may be a word: `my-text.txt` is not in Burmese.
+    """
+    file = without_packing(path)
+    stem = file.name.removesuffix(file.suffix)
+    pair = next((found for found in _TWO_CODES.findall(stem) if all(map(is_language, found))), ())
+    last = _LAST_CODE.search(stem)
+    codes = pair or ([last[1]] if last and is_language(last[1]) else [])
+    return [check_language(code) for code in codes]
+
+
+def without_packing(path: str) -> Path:
+    """A file's name without the suffix of its packing."""
+    file = Path(path)
+    return file.with_suffix("") if file.suffix in _PACKED else file
 
 
 def languages_of_texts(columns: Sequence[Sequence[str]]) -> list[str]:
