@@ -22,12 +22,24 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.scores import write_scores
 from xalign_ray.tasks.task_files import read_lines
 from xalign_ray.tasks.tatoeba import read_pair
-from xalign_ray.work.file_checks import HEAD_BYTES, check_first_bytes, check_safetensors, check_text, open_file
+from xalign_ray.work.file_checks import (
+    HEAD_BYTES,
+    check_first_bytes,
+    check_safetensors,
+    check_sentences,
+    check_text,
+    open_file,
+)
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:919dc2c2272282c4\nsize 330454481\n"
 NO_DATA = {
     "LFS": (POINTER, "a Git LFS pointer, not the file itself. Run `git lfs pull`"),
     "annex": (b"/annex/objects/SHA256E-s1--00.txt\n", "a git-annex pointer"),
+    "DVC": (
+        b"outs:\n- md5: a304afb9\n  size: 37\n  path: data.txt\n",
+        "a DVC pointer, not the file itself. Run `dvc pull`",
+    ),
+    "HTML without its element": (b"<head><title>Just a moment...</title></head>\n", "an HTML page"),
     "HTML": (b"\n<!DOCTYPE html>\n<html><title>404</title></html>\n", "an HTML page"),
     "bare HTML": (b"\xef\xbb\xbf<HTML><body>Too many requests</body></HTML>", "an HTML page"),
     "XHTML": (b'<?xml version="1.0"?>\n<!-- x -->\n<!DOCTYPE html PUBLIC "-">\n<html>', "an HTML page"),
@@ -61,6 +73,15 @@ NO_TEXT = {
     "WikiExtractor": (b'<doc id="12" url="https://x" title="A">\nA\n\nText.\n</doc>\n', "text between <doc> lines"),
     "SGML": (b'<srcset setid="newstest2014" srclang="any">\n', "XML or SGML"),
     "dump": (b'<mediawiki xmlns="x">\n', "XML or SGML"),
+}
+NO_SENTENCES = {
+    "vertical": (b'<text id="1">\n<s>\nThe\tDT\tthe\n', "text between tags"),
+    "Europarl": (b"<CHAPTER ID=1>\r\nResumption of the session\r\n", "text between tags"),
+    "SubRip": (b"\xef\xbb\xbf1\r\n00:00:01,000 --> 00:00:02,000\r\nHello.\r\n", "subtitles with their times"),
+    "WebVTT": (b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello.\n", "subtitles with their times"),
+    "PO": (b'# German\nmsgid ""\nmsgstr ""\n', "a PO file, not plain text. Read it with format po"),
+    "CoNLL-U": (b"# text = a\n1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n\n", "a treebank in CoNLL-U"),
+    "Leipzig": (b"1\tOne.\n2\tTwo.\n3\tThree.\n", "numbered lines, not plain text. Take the numbers off: cut -f2-"),
 }
 DATA = {
     "text": b"The cat sees 500 things.\n",
@@ -113,6 +134,24 @@ def test_file_that_is_no_text_is_refused_by_formats_of_lines(
         with pytest.raises(DataError) as caught:
             parts(format_, [str(path)])
         assert str(caught.value).startswith(f"{path} is {said}"), format_
+
+
+@pytest.mark.parametrize("name", NO_SENTENCES)
+def test_lines_that_are_no_sentences_are_refused_by_formats_of_sentences(tmp_path: Path, name: str) -> None:
+    content, said = NO_SENTENCES[name]
+    path = tmp_path / "a"
+    path.write_bytes(content)
+    for format_, paths in (("text", [str(path)]), ("moses", [str(path), str(path)])):
+        with pytest.raises(DataError) as caught:
+            parts(format_, paths)
+        assert str(caught.value).startswith(f"{path} is {said}"), format_
+
+
+@pytest.mark.parametrize(
+    "text", [b"<s> a sentence </s>\n", b"1\tOne.\nTwo.\n", b"1 2\n00:10 it began\n", b"# a\nmsgid\n"]
+)
+def test_sentences_that_look_like_another_format_pass(text: bytes) -> None:
+    check_sentences("a", text)
 
 
 @pytest.mark.parametrize("name", DATA)

@@ -33,7 +33,7 @@ from xalign_ray.models.own_tokenizer import identify_tokenizer
 from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.mirror import local_folder, url_of
 
-SHARDS_VERSION = 18  # raise it when the same input would give other shards
+SHARDS_VERSION = 19  # raise it when the same input would give other shards
 EXCHANGE_VERSION = 1  # raise it when the same two vocabularies would give other rows to start from
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
 # Formats whose text depends on a package and on a version of our own.

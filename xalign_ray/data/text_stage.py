@@ -25,7 +25,7 @@ from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch_listed
 
 TEXT_FOLDER = "text"  # below the output folder
-TEXT_VERSION = 2  # raise it when the same files would give other records, or records of another form
+TEXT_VERSION = 3  # raise it when the same files would give other records, or records of another form
 
 
 @dataclass(frozen=True)

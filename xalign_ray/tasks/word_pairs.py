@@ -10,9 +10,7 @@ from pathlib import Path
 
 from xalign_ray.config.sources import Dictionary
 from xalign_ray.data.sources.column_languages import codes_in_name
-from xalign_ray.data.sources.formats import NOTED, read
 from xalign_ray.data.sources.records import BadRow, Entry, list_reasons
-from xalign_ray.data.sources.term_forms import find_dictionary_form
 from xalign_ray.data.sources.term_tables import muse_words
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task_files import read_lines
@@ -122,6 +120,9 @@ def _is_muse(path: Path) -> bool:
 
 
 def _read_dictionary(path: Path) -> Iterator[WordPair]:
+    from xalign_ray.data.sources.formats import NOTED, read
+    from xalign_ray.data.sources.term_forms import find_dictionary_form
+
     first, second = codes_in_name(str(path))
     form = find_dictionary_form(str(path))
     if form == "muse":

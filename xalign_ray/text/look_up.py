@@ -23,13 +23,23 @@ _INVISIBLE = (
 _FOLDED = {
     **{point: unicodedata.normalize("NFKC", chr(point)) for points in _PRINTED for point in points},
     **dict.fromkeys((*_POINTS, *_INVISIBLE), ""),
-    **dict.fromkeys((0x02BC, 0x2019), "'"),  # ways to write an apostrophe
+    **dict.fromkeys((0x02BC, 0x2018, 0x2019), "'"),  # ways to write an apostrophe
+    **dict.fromkeys((0x2010, 0x2011), "-"),  # hyphens
 }
 # Punctuation at the end of a dictionary's word that is no part of it; not hyphens and apostrophes (-ing, 's), not signs
 # (#, %, &, @, *, /), and a point only where the word has no other (U.S.).
-_ENDS = frozenset(
+_OF_SCRIPTS = (  # stops, commas and marks: Greek, Armenian, Hebrew, Syriac, Tibetan, Burmese, Ethiopic, Khmer, ...
+    0x0387, 0x00B7, 0x0589, *range(0x055B, 0x0560), 0x05C3, *range(0x0700, 0x070B), 0x07F8, 0x07F9,
+    *range(0x0F0D, 0x0F13), 0x104A, 0x104B, *range(0x1361, 0x1369), *range(0x17D4, 0x17D7), *range(0x1801, 0x1806),
+    0x1C7E, 0x1C7F, 0xA4FE, 0xA4FF,
+)  # fmt: skip
+_ENDS = frozenset(map(chr, _OF_SCRIPTS)) | frozenset(
     '()[]{}<>,;:!?"\u00a1\u00bf\u00ab\u00bb\u2039\u203a\u201c\u201d\u201e\u2026\u060c\u061b\u061f\u06d4\u0964\u0965'
     "\u3001\u3002\u300c\u300d\u300e\u300f\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+)
+
+_QUOTES = frozenset(
+    (("'", "'"), ("`", "`"), ("`", "'"), ("\u2018", "\u2019"), ("\u201a", "\u2018"), ("\u201a", "\u2019"))
 )
 
 
@@ -53,7 +63,12 @@ def look_up_form(word: str, language: str = "") -> str:
 
 
 def trim_punctuation(word: str) -> str:
-    """A dictionary's word without the punctuation around it: `house,` is `house`; punctuation alone stays."""
+    """A dictionary's word without the punctuation around it: `house,` is `house`; punctuation alone stays.
+
+    Single quotes go where they are on both sides: one alone is an apostrophe.
+    """
+    if len(word) > 2 and (word[0], word[-1]) in _QUOTES:
+        return trim_punctuation(word[1:-1])
     begin, end = 0, len(word)
     while begin < end and word[begin] in _ENDS:
         begin += 1

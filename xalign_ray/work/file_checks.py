@@ -30,11 +30,15 @@ _NOT_DATA = (
     ),
     (rb"# xet version \d", "a Git Xet pointer, not the file itself. Run `git xet checkout`, or fetch it again."),
     (
+        rb"(outs|deps):\s*\n\s*- (md5|hash|etag|size|path):",
+        "a DVC pointer, not the file itself. Run `dvc pull` in the clone it lies in.",
+    ),
+    (
         rb"/annex/objects/",
         "a git-annex pointer, not the file itself. Run `git annex get` in the clone it lies in.",
     ),
     (
-        rb"(?is)(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html[\s>])",
+        rb"(?is)(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|(html|head|body|title|meta|script)[\s>])",
         f"an HTML page, not the file. {_REFETCH}",
     ),
     (rb"(<\?xml[^>]*>\s*)?<(\w+:)?Error(Response)?[\s>]", f"an error message of a store, not the file. {_REFETCH}"),
@@ -103,6 +107,23 @@ _NOT_TEXT = (
         "XML or SGML, not plain text. Read it with the format that fits (wikipedia, tmx, xliff), or take the text out "
         "of it.",
     ),
+)
+# What is lines of text, but no sentences.
+_NOT_SENTENCES = (
+    (
+        rb"<[A-Za-z][\w.:-]*(\s+[\w.:-]+\s*=[^<>\n]*)?>[ \t]*\r?\n",
+        "text between tags, as corpora in SGML or in vertical form are, not plain text. Take the tags out of it.",
+    ),
+    (
+        rb"1\r?\n\d\d:\d\d:\d\d,\d{3} --> |WEBVTT\s",
+        "subtitles with their times, not plain text. Take the times and numbers out of them.",
+    ),
+    (rb'(#[^\n]*\n)*\s*msgid\s+"', "a PO file, not plain text. Read it with format po, as pairs."),
+    (
+        rb"(#[^\n]*\n)*1\t[^\t\n]+(\t[^\t\n]*){8}\n",
+        "a treebank in CoNLL-U, not plain text. Read it with format conllu.",
+    ),
+    (rb"(\d+\t[^\n]*\n){2}\d+\t", "numbered lines, not plain text. Take the numbers off: cut -f2- OLD > NEW"),
 )
 _JSON = re.compile(rb'\[?\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
 
@@ -200,6 +221,17 @@ def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> No
     if known is None and not json_lines and _JSON.match(text):
         known = "JSON, not plain text. Read JSON lines with format jsonl (text) or jsonl_pairs (pairs)."
     if known:
+        raise DataError(f"{path} is {known}")
+
+
+def check_sentences(path: str | Path, head: bytes) -> None:
+    """Refuses lines of text that are no sentences, but those of subtitles, treebanks, PO files, or tags.
+
+    Raises:
+        DataError: it is such a thing; says how to read it.
+    """
+    text = _without_mark(head)
+    if known := next((what for pattern, what in _NOT_SENTENCES if re.match(pattern, text)), None):
         raise DataError(f"{path} is {known}")
 
 

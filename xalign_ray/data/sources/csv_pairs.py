@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -52,17 +52,12 @@ def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
       DataError: the first record has no such column.
     """
     (path,), (first, second) = part.paths, languages
-    head = read_head(path)
-    places, has_header = find_columns(path, head.cells, part.columns or (first, second))
-    for row in csv_rows(read_lines(path, part.spans[0], part.first_line), head.delimiter, len(head.cells)):
-        if row.number < head.first or (has_header and row.number == head.first):
-            continue
-        if not row.fault and not any(row.cells):
-            yield Skipped("blank line")
-            continue
-        texts = ("", "") if row.fault else (cell_text(row.cells[places[0]]), cell_text(row.cells[places[1]]))
-        fault = row.fault or check_texts(texts)
-        yield BadRow(path, row.number, fault) if fault else Pair((first, second), texts, path, row.number)
+
+    def pair(cells: Sequence[str], number: int) -> Pair | str:
+        one, other = map(cell_text, cells)
+        return check_texts((one, other)) or Pair((first, second), (one, other), path, number)
+
+    return _read(part, (first, second), pair)
 
 
 def read_csv_text(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
@@ -72,15 +67,27 @@ def read_csv_text(part: Part, languages: Sequence[str]) -> Iterator[Record | Ski
       DataError: the first record has no such column.
     """
     (path,), (language,) = part.paths, languages
+    return _read(part, (TEXT,), lambda cells, number: document_of(cells[0], language, path, number))
+
+
+def _read(
+    part: Part, columns: Sequence[str], make: Callable[[Sequence[str], int], Record | str]
+) -> Iterator[Record | Skipped]:
+    """What `make` makes of the cells of each row in the source's columns and its number; a string is a fault.
+
+    Args:
+      columns: those that are read where the source names none.
+    """
+    (path,) = part.paths
     head = read_head(path)
-    (place,), has_header = find_columns(path, head.cells, part.columns or (TEXT,))
+    places, has_header = find_columns(path, head.cells, part.columns or columns)
     for row in csv_rows(read_lines(path, part.spans[0], part.first_line), head.delimiter, len(head.cells)):
         if row.number < head.first or (has_header and row.number == head.first):
             continue
         if not row.fault and not any(row.cells):
             yield Skipped("blank line")
             continue
-        made = row.fault or document_of(row.cells[place], language, path, row.number)
+        made = row.fault or make([row.cells[place] for place in places], row.number)
         yield BadRow(path, row.number, made) if isinstance(made, str) else made
 
 

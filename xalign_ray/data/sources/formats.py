@@ -58,20 +58,20 @@ class Format:
     holds: str
     languages: tuple[int, ...]
     paths: tuple[int, ...] = ()  # the allowed numbers; () is one or more
-    content: Literal["text", "json", "other"] = "text"  # what lines its files hold; other is not of lines
+    content: Literal["sentences", "text", "json", "other"] = "text"  # what lines its files hold; other is not of lines
     in_zip: bool = False  # whether files of lines may lie in a zip
 
 
 FORMATS: dict[str, Format] = {
     "wikipedia": Format(read_wikipedia, split_dumps, "documents", (1,), content="other"),
-    "text": Format(read_text, split_text, "documents", (1,)),
+    "text": Format(read_text, split_text, "documents", (1,), content="sentences"),
     "jsonl": Format(read_jsonl, split_at_lines, "documents", (1,), content="json"),
     "json": Format(read_json_array, one_part_a_file, "documents", (1,), content="other"),
     "csv_text": Format(read_csv_text, split_csv, "documents", (1,)),
     "parquet": Format(read_parquet, split_parquet, "documents", (1,), content="other"),
     "arrow": Format(read_arrow, one_part_a_file, "documents", (1,), content="other"),
     "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
-    "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3)),
+    "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3), content="sentences"),
     "tsv": Format(read_tsv, split_at_lines, "pairs", (0, 2)),
     "jsonl_pairs": Format(read_jsonl_pairs, split_at_lines, "pairs", (2,), content="json"),
     "csv": Format(read_csv, split_csv, "pairs", (2,)),
@@ -221,7 +221,7 @@ def check_contents(format: str, files: Sequence[str], columns: Sequence[str] | N
         elif entry.content == "other" or (entry.in_zip and is_zip(path)):
             open_bytes(path).close()
         else:
-            check_lines(path, json_lines=entry.content == "json")
+            check_lines(path, json_lines=entry.content == "json", sentences=entry.content == "sentences")
 
 
 def find_files(paths: Sequence[str]) -> list[str]:

@@ -78,12 +78,13 @@ def read_array(path: str) -> Iterator[Any]:
     Raises:
       BrokenFileError: the rest is no JSON, or a value is longer than 1 MB.
     """
-    decoder, utf8 = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8-sig")()
-    chunks = Chunks(path)
+    decoder, chunks = json.JSONDecoder(), Chunks(path)
+    marked = next(iter(chunks), b"").startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text_of = codecs.getincrementaldecoder("utf-16" if marked else "utf-8-sig")()
     text, at, opened = "", 0, False
     for chunk in chain(chunks, [b""]):
         try:
-            text, at = text[at:] + utf8.decode(chunk, final=not chunk), 0
+            text, at = text[at:] + text_of.decode(chunk, final=not chunk), 0
         except UnicodeDecodeError as error:
             raise chunks.broken(NOT_UTF8) from error
         if not opened and (text := text.lstrip()):

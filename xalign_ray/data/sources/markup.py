@@ -20,10 +20,10 @@ from xalign_ray.data.sources.quotes import drop_quotes
 from xalign_ray.data.sources.templates import is_mark, is_sentence, plain_name, running_text, words_of_template
 from xalign_ray.data.sources.variants import choose_variants
 
-WIKITEXT_VERSION = 2  # raise it when the same page would give other paragraphs
+WIKITEXT_VERSION = 3  # raise it when the same page would give other paragraphs
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})  # these work in every wiki
 _FILE_NAME = re.compile(r"\.(jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gav]|opus|webm|mp3|wav|flac|midi?)$", re.I)
-_COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
+COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
 _LONE_NAMESPACE_LINKS = re.compile(r"^(?:[ \t]*\[\[[^\[\]|:\n]+:[^\s\[\]][^\[\]\n]*\]\])+[ \t]*$", re.M)
 _BEHAVIOUR = re.compile(r"__[A-Z]+__")
 _LEADING_HOLE = re.compile(r"^[\s,;:)\u3001\uff0c\uff09]+(?=[^\s)])")  # but not of a smiley, or what is nothing else
@@ -38,6 +38,14 @@ _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\||!(?=[ \t]|.*(\|\||!!|\w=))|\}\})")  
 _HEADING = "\x01"  # no XML holds it
 _OFFERED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _FILLED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]+){CLOSE}")
+_ELIDED = re.compile(r"(?:(?<![^\W\d_])[sS]|[^\W\d_sS])'\Z")  # l'eau, dell'oro; but not dogs'
+# Words of Arabic and Hebrew that are written as one with the next.
+_WITH_NEXT = (
+    "\u0648 \u0641 \u0628 \u0644 \u0643 \u0627\u0644 \u0648\u0627\u0644 \u0628\u0627\u0644 \u0644\u0644 "
+    "\u0648\u0644 \u0648\u0628 \u05d5 \u05d4 \u05d1 \u05dc \u05de \u05e9 \u05db \u05d5\u05d4 \u05d5\u05d1 "
+    "\u05d5\u05dc \u05d5\u05de \u05e9\u05d4 \u05db\u05e9 \u05de\u05d4"
+)
+_PROCLITICS = frozenset(_WITH_NEXT.split())
 _ENDS_SENTENCE = (".", "!", "?", "\u3002", "\u0964", "\u061f", "\u06d4")
 _SEPARATES = (":", ";", ",", "\u060c", "\u3001", "\uff0c", "\uff1b")
 SHOWN = "templates that no list knows, shown by their first argument"
@@ -121,7 +129,7 @@ def _count_residue(text: str, noted: Counter[str]) -> None:
 def rendered_lines(markup: str, page: Page) -> list[str]:
     """The lines of an article before templates that no list knows are filled in: what the bench of holes looks at."""
     _refuse_open_marks(markup)
-    markup = drop_html(_COMMENT.sub("", markup), page.noted)
+    markup = drop_html(COMMENT.sub("", markup), page.noted)
     markup = choose_variants(_LONE_NAMESPACE_LINKS.sub("", markup))
     code = mwparserfromhell.parse(markup, skip_style_tags=True)
     return "".join(_render(code.nodes, page)).replace(BREAK, "\n").split("\n")
@@ -183,10 +191,12 @@ class _Before:
     begun: bool = False  # by more than a list's marks
     last: str = ""  # its last mark, behind which quotes may stand
     solid: str = ""  # its last mark that is no blank
+    word: str = ""  # what stands behind its last blank or mark
 
     def add(self, text: str) -> None:
         self.begun = self.begun or bool(text.strip(" *#:'"))
-        self.last = text.rstrip("'")[-1:] or self.last
+        self.last = "'" if _ELIDED.search(text) else text.rstrip("'")[-1:] or self.last
+        self.word = re.split(r"\W", self.word + text)[-1]
         self.solid = text.rstrip(" '")[-1:] or self.solid
 
 
@@ -197,6 +207,8 @@ def _lacks_a_word(before: _Before, first: str, has_letters: bool) -> bool:
     if before.solid in _ENDS_SENTENCE and not has_letters:
         return False
     last = before.last
+    if before.word in _PROCLITICS:
+        return True
     return _without_blanks(last) or last == "\u3001" or not (last.isalnum() or last in (*_ENDS_SENTENCE, *_SEPARATES))
 
 

@@ -113,6 +113,8 @@ def unlisted_number(name: str, given: Given) -> str:
     Empty where it may be part of more: a sum (`age|1990|5`), a currency (`USD|5`), an identifier (`DNB|457036427`).
     """
     others = [one for one in given[1:] if one]
+    if not others and (given.named("u") or given.named("ul")):  # Italian `M|5|ul=km`
+        return value(given)
     if not any(map(str.isdigit, "".join(others))) and _ROMAN.fullmatch(given[0]):
         return given[0]
     if not others:
@@ -120,7 +122,8 @@ def unlisted_number(name: str, given: Given) -> str:
     if len(given) == 3 and _DAY.fullmatch(given[0]) and given[1].isalpha() and re.fullmatch(r"\d{3,4}", given[2]):
         return " ".join(given)
     units = [one for one in others if not amount(one) and one not in _BETWEEN]
-    if units and units[0] in _SHORT_UNITS and not amount(given[-1]):
+    is_converted = len(given) > 2 and given[1] in _SHORT_UNITS and given[2] in _SHORT_UNITS  # `convertir|10|km|mi|0`
+    if units and units[0] in _SHORT_UNITS and (is_converted or not amount(given[-1])):
         return measure(given)
     return ""
 
@@ -274,6 +277,12 @@ def as_of(given: Given) -> str:
     if not dated[0]:
         return ""
     return f"{word.lower() if given.named('lc') else word} {' '.join(filter(None, reversed(dated)))}"
+
+
+def above_and_below(given: Given) -> str:
+    """`su|p=6|b=2`: what is raised and what is lowered."""
+    raised, lowered = given.named("p"), given.named("b")
+    return (f"{LOWERED}{lowered}{LEVEL}" if lowered else "") + (f"{RAISED}{raised}{LEVEL}" if raised else "")
 
 
 def circa(given: Given) -> str:

@@ -14,7 +14,7 @@ from xalign_ray.text.words import BLANKS, split_words
 
 BOTH_EMPTY = "both sides are empty"
 ONE_EMPTY = "one side is empty"
-_PHARAOH = re.compile(r"(\d+-\d+( \d+-\d+)*)?")
+_PHARAOH = re.compile(r"(\d+-\d+([ \t]+\d+-\d+)*)?")
 
 
 def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
@@ -46,7 +46,7 @@ def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], language
 
 def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:
     texts = row[0].text.strip(BLANKS), row[1].text.strip(BLANKS)
-    alignment = row[2].text.strip(BLANKS) if len(row) > 2 else None
+    alignment = " ".join(row[2].text.split()) if len(row) > 2 else None
     if fault := check_texts(texts) or check_alignment(alignment, texts):
         return BadRow(source, row[0].number, fault)
     return Pair(languages, texts, source, row[0].number, alignment)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.errors import DataError
-from xalign_ray.work.file_checks import HEAD_BYTES, check_archive, check_first_bytes, check_text
+from xalign_ray.work.file_checks import HEAD_BYTES, check_archive, check_first_bytes, check_sentences, check_text
 
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 20
@@ -209,9 +209,15 @@ def number_lines(
         yield _decode(number, rest)
 
 
-def check_lines(path: str, *, json_lines: bool = False) -> None:
-    """Looks at the beginning of a file of lines; raises what read_lines would at its first line."""
-    next(_as_text(iter(Chunks(path)), path, json_lines=json_lines))
+def check_lines(path: str, *, json_lines: bool = False, sentences: bool = False) -> None:
+    """Looks at the beginning of a file of lines; raises what read_lines would at its first line.
+
+    Raises:
+      DataError: the lines should be sentences, and are those of another format.
+    """
+    head = next(_as_text(iter(Chunks(path)), path, json_lines=json_lines))
+    if sentences:
+        check_sentences(path, head[:HEAD_BYTES])
 
 
 def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool) -> Iterator[bytes]:

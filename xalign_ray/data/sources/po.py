@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ _CHARSET = re.compile(rb'"Content-Type:[^"]*?charset=([\w.:-]+)', re.IGNORECASE)
 _ENTRY = re.compile(r'^msgid\s+"', re.MULTILINE)
 _TRANSLATION = re.compile(r'^msgstr(\[0\])?\s+"', re.MULTILINE)
 _LINE = re.compile(r"""\s*(#.*|((msgctxt|msgid|msgid_plural|msgstr(\[\d+\])?)\s*)?"(?:[^"\\]|\\.)*")?\s*""")
+_OWN_COMMENT = re.compile(r"^[^\S\n]*#(?![.:,|~\s])", re.MULTILINE)  # `#msgid`, a comment to gettext and not to polib
 _ONE_FORM = re.compile(r"nplurals\s*=\s*1\b")
 
 
@@ -78,6 +80,8 @@ def open_po(path: str) -> POFile:
 
     chunks = Chunks(path)
     raw = b"".join(chunks)
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raw = raw.decode("utf-16", "replace").encode()
     charset = _CHARSET.search(raw)
     encoding = charset[1].decode("ascii") if charset and charset[1] != b"CHARSET" else "utf-8"
     try:
@@ -90,12 +94,13 @@ def open_po(path: str) -> POFile:
         fault = NOT_UTF8 if encoding.lower() == "utf-8" else f"its bytes are not {encoding}"
         line = raw.count(b"\n", 0, error.start) + 1
         raise _broken(path, f"{fault} (line {line})", raw) from None
+    text = re.sub(r"\r\n?", "\n", text)
     for number, line in enumerate(text.split("\n"), start=1):
         if not _LINE.fullmatch(line):  # polib takes a quote that is not closed for an empty text
             raise _broken(path, f"{SYNTAX} (line {number})", raw)
     # polib parts the lines of a file as gettext does, those of a text at U+2028 too.
     with tempfile.NamedTemporaryFile("w", suffix=".po", encoding="utf-8", newline="") as file:
-        file.write(text)
+        file.write(_OWN_COMMENT.sub("# ", text))
         file.flush()
         try:
             return polib.pofile(file.name, encoding="utf-8")

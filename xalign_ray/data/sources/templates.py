@@ -131,6 +131,7 @@ _WORDS: dict[str, _Show] = {
     "10^": lambda given: measures.power_of_ten(given[0])[1:],
     **dict.fromkeys(["sup", "superscript"], _around(f"{RAISED}{{}}{LEVEL}")),
     **dict.fromkeys(["sub", "subscript"], _around(f"{LOWERED}{{}}{LEVEL}")),
+    "su": measures.above_and_below,
     **dict.fromkeys(["chem", "chem2"], measures.formula_of),
     **dict.fromkeys(["frac", "sfrac", "fraction"], measures.fraction),
     **dict.fromkeys(
@@ -243,7 +244,11 @@ def words_of_template(name: str, given: Given, title: str = "") -> str | None:
     if show is measures.value and given and not any(map(str.isdigit, given[0])):
         return None  # another template of this name: `val|de|Berlin` in Latvian
     if show or lowered in _SIGNS:
-        return show(given) if show and (given or show is measures.height) else _SIGNS.get(lowered, "")
+        return (
+            show(given)
+            if show and (given or show in (measures.height, measures.above_and_below))
+            else _SIGNS.get(lowered, "")
+        )
     if _SELF.fullmatch(name):
         return " ".join([name, *given[:1]])
     if lowered in _TITLES:

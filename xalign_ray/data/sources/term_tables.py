@@ -15,6 +15,7 @@ from xalign_ray.data.sources.term_files import NOTES, ONE_TERM, entries, files_o
 from xalign_ray.data.sources.tsv import find_columns
 from xalign_ray.data.sources.workbook import OTHER_SHEETS, open_rows
 from xalign_ray.errors import DataError
+from xalign_ray.text.words import BLANKS
 
 # Names of the columns of a header whose terms translate each other, in lower case.
 _HEADS = ({"source", "src", "term", "word", "headword", "l1"}, {"target", "tgt", "trg", "translation", "l2"})
@@ -46,6 +47,8 @@ def read_muse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped
 def muse_words(line: str) -> list[str]:
     """The columns of a line of a MUSE dictionary: what white space parts, or tabs alone where it has one."""
     words = line.split("\t") if "\t" in line.strip() else line.split()
+    if len(words) > 2 and len(by_blanks := line.strip(BLANKS).split(" ")) == 2:
+        words = by_blanks  # a no-break space within a term
     return [bare for word in words if (bare := " ".join(word.split()))]
 
 

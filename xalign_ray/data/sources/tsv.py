@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xalign_ray.config.language_codes import check_language, is_language
+from xalign_ray.data.sources.column_languages import column_of, language_of_name
 from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import Line, read_lines
 from xalign_ray.data.sources.parts import Part
@@ -15,32 +15,42 @@ from xalign_ray.errors import DataError
 def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """Pairs of a file, in the columns that the source names: by the header, or by numbers from 1 where it has none.
 
-    Where it names none, columns are taken by language if every column of the first line is a language code, and as
-    they are if not. Fields are not quoted.
+    Where it names none, columns are taken by language if the first line calls two by the languages, or each by one, and
+    as they are if not. Fields are not quoted.
 
     Raises:
       DataError: the header lacks a column or language, or there is neither header nor `languages`.
     """
     (path,) = part.paths
-    if part.columns:
+    columns = part.columns or languages
+    if part.columns or (columns and _is_header(_first_cells(path), columns)):
         first, second = languages
-        yield from _read_columns(part, part.columns, (first, second))
+        yield from _read_columns(part, columns, (first, second))
         return
     header = _header(path)
     chosen = _choose(path, header, languages)
-    columns = [header.index(code) for code in chosen] if header else [0, 1]
+    places = [header.index(code) for code in chosen] if header else [0, 1]
     width = len(header) or 2
     for line in read_lines(path, part.spans[0], part.first_line):
         if not line.fault and not line.text.strip():
             yield Skipped("blank line")
         elif line.number > 1 or not header:
-            yield _pair(line, columns, width, chosen, path)
+            yield _pair(line, places, width, chosen, path)
+
+
+def _is_header(names: Sequence[str], languages: Sequence[str]) -> bool:
+    """Whether a first row calls two of its columns by the languages."""
+    return len({name for code in languages if (name := column_of(names, code))}) == len(languages)
+
+
+def _first_cells(path: str) -> list[str]:
+    first = next(read_lines(path), None)
+    return [name.strip() for name in first.text.split("\t")] if first else []
 
 
 def _read_columns(part: Part, columns: Sequence[str], languages: tuple[str, str]) -> Iterator[Record | Skipped]:
     (path,) = part.paths
-    first = next(read_lines(path), None)
-    names = [name.strip() for name in first.text.split("\t")] if first else []
+    names = _first_cells(path)
     places, has_header = find_columns(path, names, columns)
     for line in read_lines(path, part.spans[0], part.first_line):
         if not line.fault and not line.text.strip():
@@ -50,13 +60,14 @@ def _read_columns(part: Part, columns: Sequence[str], languages: tuple[str, str]
 
 
 def find_columns(path: str, names: Sequence[str], columns: Sequence[str]) -> tuple[list[int], bool]:
-    """The places of columns among those of a first row, and whether that row is a header.
+    """The places of columns among those of a first row, and whether that row is a header: by their names, or by what
+    stands for the same language (`rus`, `Russian`, `text_ru` for ru).
 
     Raises:
       DataError: the row has no such column.
     """
-    if all(column in names for column in columns):
-        return [names.index(column) for column in columns], True
+    if all(found := [column_of(names, column) for column in columns]) and len(set(found)) == len(found):
+        return [names.index(name) for name in found], True
     numbers = [int(column) - 1 if column.isdecimal() else -1 for column in columns]
     if all(0 <= number < len(names) for number in numbers):
         return numbers, False
@@ -77,9 +88,8 @@ def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, 
 
 def _header(path: str) -> list[str]:
     """The languages that the first line names, or nothing if it is not a header."""
-    first = next(read_lines(path), None)
-    names = first.text.strip().split("\t") if first else []
-    return [check_language(name) for name in names] if len(names) > 1 and all(map(is_language, names)) else []
+    codes = [language_of_name(name) for name in _first_cells(path)]
+    return codes if len(codes) > 1 and all(codes) else []
 
 
 def _choose(path: str, header: list[str], languages: Sequence[str]) -> tuple[str, str]:

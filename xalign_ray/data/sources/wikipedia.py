@@ -12,7 +12,7 @@ from mwparserfromhell.parser import ParserError
 
 from xalign_ray.data.sources.broken import BrokenFileError
 from xalign_ray.data.sources.dumps import PAGE
-from xalign_ray.data.sources.markup import Page, read_paragraphs
+from xalign_ray.data.sources.markup import COMMENT, Page, read_paragraphs
 from xalign_ray.data.sources.open import Chunks, Span
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Noted, Record, Skipped
@@ -83,10 +83,12 @@ def _read_page(
     page: Element, site: _Site, language: str, path: str, number: int, noted: Counter[str]
 ) -> Record | Skipped:
     fields = {local_name(element): element.text or "" for element in page.iter()}  # of several revisions, the last
-    markup = fields.get("text", "")
+    markup = fields.get("text", "").lstrip("\ufeff")
     if fields.get("ns", site.key_of(fields.get("title", ""))) != _ARTICLE:
         return Skipped("page of another namespace")
-    if "redirect" in fields or _REDIRECT.match(markup):  # old schemas and some exports have no such element
+    if "redirect" in fields or _REDIRECT.match(
+        COMMENT.sub("", markup)
+    ):  # old schemas and some exports have no such element
         return Skipped("redirect")
     if fields.get("model", "wikitext") != "wikitext":
         return Skipped("page that is not wikitext")

@@ -80,6 +80,9 @@ def _decoder(path: str, head: bytes) -> codecs.IncrementalDecoder | None:
     """What decodes a file in an encoding that expat does not know; None where it does."""
     declared = _DECLARED.match(head.removeprefix(codecs.BOM_UTF8))
     name = declared[1].decode("ascii") if declared else ""
+    seen = _seen_encoding(head)
+    if seen == "utf-16" or (seen and name.lower() not in ("", "utf-8")):
+        return codecs.getincrementaldecoder(seen)()
     if name.lower() in _OF_EXPAT:
         return None
     try:
@@ -90,6 +93,18 @@ def _decoder(path: str, head: bytes) -> codecs.IncrementalDecoder | None:
             f"{path} declares the encoding '{name}', which is not known here. Convert it to UTF-8 (iconv -f {name} -t "
             "UTF-8) and change the encoding in its first line."
         ) from None
+
+
+def _seen_encoding(head: bytes) -> str:
+    """The encoding that a file's first bytes show, whatever its declaration says: that was kept when it was converted.
+
+    A declaration of UTF-16 that can be read as ASCII is none.
+    """
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    declared = _DECLARED.match(head)
+    is_marked = head.startswith(codecs.BOM_UTF8)
+    return "utf-8-sig" if is_marked or (declared and declared[1].lower().startswith(b"utf-16")) else ""
 
 
 def _bytes_before(error: ParseError, chunk: bytes, line: int, column: int) -> int:

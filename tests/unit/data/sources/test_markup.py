@@ -147,6 +147,17 @@ def test_text_can_always_be_written_to_a_file() -> None:
         ("It flows{{xyz|note}} on, {{sfn|Smith|1990}} on.", "It flows on, on."),
         ("See {{xyz|https://a.b/c|there}} and {{xyz|picture.jpg}} now.", "See there and now."),
         ("The {{xyz|{{abc|Amstel}}}} flows.", "The Amstel flows."),
+        ("Il boit l'{{xyz|eau}}, qu'{{xyz|il}} aime, s'{{xyz|il}} a.", "Il boit l'eau, qu'il aime, s'il a."),
+        ("Dell'{{xyz|acqua}} e dell\u2019{{xyz|oro}}.", "Dell'acqua e dell\u2019oro."),
+        ("The dogs'{{xyz|note}} home.", "The dogs' home."),
+        (
+            "\u0647\u0648 \u0648{{xyz|\u0645\u0642\u0627\u0644}} \u0627\u0644{{xyz|\u0628\u064a\u062a}}.",
+            "\u0647\u0648 \u0648\u0645\u0642\u0627\u0644 \u0627\u0644\u0628\u064a\u062a.",
+        ),
+        (
+            "\u05d4\u05d5\u05d0 \u05d1{{xyz|\u05e2\u05d9\u05e8}} \u05d2\u05e8.",
+            "\u05d4\u05d5\u05d0 \u05d1\u05e2\u05d9\u05e8 \u05d2\u05e8.",
+        ),
         ("In {{#if:x|y|z}} the {{xyz|a=b}} middle.", "In the middle."),
         ("\u4ed6\u5728{{xyz|\u67cf\u6797}}\u5de5\u4f5c\u3002", "\u4ed6\u5728\u67cf\u6797\u5de5\u4f5c\u3002"),
     ],

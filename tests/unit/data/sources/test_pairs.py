@@ -32,7 +32,7 @@ def test_moses_takes_a_third_file_with_alignments(tmp_path: Path) -> None:
     paths = [
         write(tmp_path / "a.en", "a cat\nb\nc\nd\n"),
         write(tmp_path / "a.de", "eine Katze\nB\nC\nD\n"),
-        write(tmp_path / "a.align", "0-0 1-1\n\n0-1\n0:0\n"),
+        write(tmp_path / "a.align", "0-0\t 1-1\n\n0-1\n0:0\n"),
     ]
     assert list(read("moses", paths, ["en", "de"])) == [
         Pair(("en", "de"), ("a cat", "eine Katze"), paths[0], 1, "0-0 1-1"),
@@ -157,6 +157,22 @@ def test_muse_splits_on_any_white_space(tmp_path: Path) -> None:
         Entry(("en", "de"), ("dog", "Hund"), path, 3),
     ]
     assert skipped == {"blank line": 1}
+
+
+def test_a_no_break_space_is_within_a_muse_term(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "ice\u00a0cream glace\n\u732b\u3000cat\n")
+    found = [record.words for record in read("muse", [path], ["en", "fr"]) if isinstance(record, Entry)]
+    assert found == [("ice cream", "glace"), ("\u732b", "cat")]
+
+
+@pytest.mark.parametrize("form", ["tsv", "csv"])
+@pytest.mark.parametrize("header", ["id,rus,kaz", "id,Russian,Kazakh", "id,text_ru,text_kk", "id,ru-RU,kk_Cyrl"])
+def test_columns_are_called_by_languages_in_any_spelling(tmp_path: Path, form: str, header: str) -> None:
+    text = f"{header}\n1,\u043a\u043e\u0442,\u043c\u044b\u0441\u044b\u049b\n"
+    path = write(tmp_path / "a", text if form == "csv" else text.replace(",", "\t"))
+    (pair,) = read(form, [path], ["kk", "ru"])
+    assert isinstance(pair, Pair)
+    assert pair.texts == ("\u043c\u044b\u0441\u044b\u049b", "\u043a\u043e\u0442")
 
 
 def test_muse_sets_lines_with_another_number_of_columns_aside(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import tracemalloc
 from collections import Counter
@@ -153,6 +154,31 @@ def test_encodings_that_the_declaration_names_are_read(tmp_path: Path, encoding:
     path.write_bytes(content.encode(written))
     pairs = [record.texts for record in read("tmx", [str(path)], ["en", "zh"]) if isinstance(record, Pair)]
     assert pairs == [("Hello", text)] * 3
+
+
+KEPT = (
+    '<?xml version="1.0" encoding="{}"?><tmx><body><tu><tuv xml:lang="en"><seg>a</seg></tuv>'
+    '<tuv xml:lang="de"><seg>\u00e4</seg></tuv></tu></body></tmx>'
+)
+
+
+@pytest.mark.parametrize(
+    ("declared", "mark", "written"),
+    [
+        ("iso-8859-1", codecs.BOM_UTF8, "utf-8"),
+        ("windows-1252", codecs.BOM_UTF8, "utf-8"),
+        ("utf-8", b"", "utf-16"),
+        ("iso-8859-1", b"", "utf-16"),
+        ("UTF-16", b"", "utf-8"),
+    ],
+)
+def test_a_files_own_bytes_win_over_a_declaration_that_was_kept(
+    tmp_path: Path, declared: str, mark: bytes, written: str
+) -> None:
+    (tmp_path / "a.tmx").write_bytes(mark + KEPT.format(declared).encode(written))
+    (pair,) = read("tmx", [str(tmp_path / "a.tmx")], ["en", "de"])
+    assert isinstance(pair, Pair)
+    assert pair.texts == ("a", "\u00e4")
 
 
 def test_encoding_that_nobody_knows_is_named(tmp_path: Path) -> None:

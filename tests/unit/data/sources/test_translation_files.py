@@ -77,6 +77,33 @@ def test_po_in_utf8_is_read_as_that_whatever_its_header_kept(tmp_path: Path, hea
     assert texts("po", path, "en,be")[0] == [("Open", "Адкрыць")]
 
 
+PLAIN = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n\n#msgid "old"\n#= sticky\nmsgid "a"\nmsgstr "\u00e4"\n'
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        PLAIN.encode(),
+        PLAIN.encode("utf-16"),
+        PLAIN.replace("\n", "\r").encode(),
+        PLAIN.replace("\n", "\r\n").encode("utf-8-sig"),
+    ],
+    ids=["comments", "UTF-16", "CR", "CRLF and mark"],
+)
+def test_po_as_programs_write_it(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "de.po").write_bytes(raw)
+    (pair,) = read("po", [str(tmp_path / "de.po")], ["en", "de"])
+    assert isinstance(pair, Pair)
+    assert pair.texts == ("a", "\u00e4")
+
+
+def test_json_array_in_utf16(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes('[{"en": "a", "de": "\u00e4"}]'.encode("utf-16"))
+    (pair,) = read("json_pairs", [str(tmp_path / "a.json")], ["en", "de"])
+    assert isinstance(pair, Pair)
+    assert pair.texts == ("a", "\u00e4")
+
+
 def test_po_of_a_language_without_plural_takes_the_plural_text(tmp_path: Path) -> None:
     path = tmp_path / "ja.po"
     path.write_text(
