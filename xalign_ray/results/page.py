@@ -27,6 +27,7 @@ from xalign_ray.results.against_papers import (
     verdict_table,
 )
 from xalign_ray.results.aggregate import KEY
+from xalign_ray.results.benchmark_average import average_table, check_benchmark
 from xalign_ray.results.charts import Chart
 from xalign_ray.results.compare import (
     COLUMNS,
@@ -80,6 +81,7 @@ def report(
     sizes: Path | None = None,
     baseline: str | None = None,
     tracking: str = "sqlite",
+    average: str = "",
 ) -> Path:
     """One page on a run or study (inside its folder) or on several compared.
 
@@ -90,28 +92,37 @@ def report(
         sizes: a CSV file with the size of each language's Wikipedia.
         baseline: label of the column that the others are compared with; the study's, or the first one's if None.
         tracking: where MLflow is, as `track.mlflow` in a recipe; `sqlite` is runs/mlflow.db.
+        average: a benchmark, whose one number is shown with its rule.
 
     Returns:
         The page.
 
     Raises:
-        ConfigError: there is no such folder, the baseline is none of the labels, or a grouping cannot be made.
+        ConfigError: there is no such folder, the baseline is none of the labels, a grouping cannot be made, or a task
+            of the benchmark has no score.
         DataError: a folder is no run, or a file is damaged.
         TrackingError: MLflow does not answer, or has no such runs.
     """
     alone = len(names) == 1 and not names[0].startswith(MLFLOW)
     target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
     check_names(names)
+    if average:
+        check_benchmark(average)
     say(f"Reading {', '.join(names)}.")
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
     try:
         with open_job(target, "report", waits=False, with_run=True):
-            comparison, papers = write_report(runs, target, by, read_sizes(sizes) if sizes else {}, baseline)
+            known_sizes = read_sizes(sizes) if sizes else {}
+            comparison, papers = write_report(runs, target, by, known_sizes, baseline, average)
     except LockError as locked:
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
     for table in (tables.terminal_table(comparison, comparison.by[0]), *terminal_tables(papers)):
         if table.row_count:
             Console(stderr=True).print(table)
+    if average:
+        shown = average_table(score_frame(runs), list(columns_of(runs)), average)
+        Console(stderr=True).print(tables.plain_grid(shown))
+        say(shown.note)
     return target / PAGE
 
 
@@ -121,6 +132,7 @@ def write_report(
     by: Sequence[str] = (),
     sizes: Mapping[str, float] | None = None,
     baseline: str | None = None,
+    average: str = "",
 ) -> tuple[Comparison, AgainstPapers]:
     """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, comparison.md, and figures.
 
@@ -129,6 +141,7 @@ def write_report(
     `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
     """
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
+    averaged = [average_table(scores, list(columns), average)] if average else []
     comparison = compare_runs(runs, scores, by, sizes, baseline)
     known, found = measured(runs, scores), find(comparison)
     papers, transferred = against_papers(runs, known), transfer_frame(known)
@@ -136,7 +149,11 @@ def write_report(
     transfer = _transfer_section(comparison, known, transferred, known_groupings(runs, sizes or {}))
     compared = Section("papers", "Against the papers", _paper_tables(papers), notes=sources(papers))
     continued = {run.label: base for run in runs if (base := read_continued(run.folder))}
-    every = [*_continued_sections(continued), *_sections(runs, comparison, losses, scores, (transfer, compared))]
+    every = [
+        *_continued_sections(continued),
+        Section("average", "Average of a benchmark", averaged),
+        *_sections(runs, comparison, losses, scores, (transfer, compared)),
+    ]
     sections = [section for section in every if any(section[2:])]
     only = next(iter(continued.values())) if len(runs) == len(continued) == 1 else None
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []

@@ -138,6 +138,14 @@ def new_grid(title: str, header: Sequence[str]) -> rich.table.Table:
     return drawn
 
 
+def plain_grid(table: Table) -> rich.table.Table:
+    """A table for the terminal, notes on cells in brackets."""
+    drawn = new_grid(table.title, table.header)
+    for row in table.rows:
+        drawn.add_row(*map(str, row))
+    return drawn
+
+
 def gap_table(comparison: Comparison) -> Table:
     """One row a metric and column: mean gap, every seed's gap, in how many seeds the column is above the baseline."""
     rows, last = [], ""

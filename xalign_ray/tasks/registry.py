@@ -11,6 +11,7 @@ from typing import Any
 
 from xalign_ray.config.plugins import import_plugin
 from xalign_ray.tasks import PROBES, TUNED
+from xalign_ray.tasks.mteb_task import PREFIX, MtebTask
 from xalign_ray.tasks.task import Metric, Task, TunedTask
 
 TUNED_TASKS: dict[str, TunedTask[Any]] = {name: resolve_name(f"{__package__}.{place}") for name, place in TUNED.items()}
@@ -43,12 +44,18 @@ METRICS: dict[str, Metric] = {
 
 
 def load_task(name: str) -> None:
-    """Makes a task of the user's own known, with its metrics, if the name is one of these.
+    """Makes a task of the user's own or of mteb known, with its metrics, if the name is one of these.
 
     Raises:
         ValueError: there is no such module, it has no task or several, or a metric has a name that is taken.
     """
-    if "." not in name or name in TASKS:
+    if name in TASKS:
+        return
+    if name.startswith(PREFIX):
+        TASKS[name] = task = MtebTask(name)
+        METRICS.update({metric.name: metric for metric in task.metrics})
+        return
+    if "." not in name:
         return
     module = import_plugin(name)
     found = [one for one in vars(module).values() if isinstance(one, Task) and type(one).__module__ == name]

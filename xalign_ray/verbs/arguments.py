@@ -21,6 +21,7 @@ from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
 from xalign_ray.work.local_paths import absolute_model, absolute_path
 
 PAIR_FORMATS = get_args(PairFormat)
+AVERAGES = ("xtreme", "xtreme-r", "mmbert-8")  # benchmarks, as results/benchmark_average.py has them
 SCALES = ("tiny", "small", "paper")  # of the studies in folders
 TUNE_SETTINGS = [FROM, *FineTuning.model_fields]
 DICTIONARY_FORMATS = ("muse", "tsv_terms", "csv_terms", "xlsx_terms", "tbx", "tei", "dix", "kaikki", "panlex")
@@ -149,7 +150,7 @@ TuneSettings = Annotated[
         f"a value or a list to search: {', '.join(TUNE_SETTINGS)}", one_of([f"{name}=" for name in TUNE_SETTINGS])
     ),
 ]
-Task = Annotated[str, _listed(TASK_NAMES, "TASK", prefix="one of ")]
+Task = Annotated[str, _listed((*TASK_NAMES, "mteb:NAME"), "TASK", prefix="one of ")]
 TunedTask = Annotated[str, _listed(TUNED_TASK_NAMES, "TASK", prefix="one of ")]
 Languages = Annotated[Sequence[str] | str | None, str, _codes("languages to score, separated by commas")]
 TrainLanguage = Annotated[str, _codes("another than English is scored on itself: supervised", "CODE")]

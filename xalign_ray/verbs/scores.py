@@ -13,6 +13,7 @@ import yaml
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.verbs.arguments import (
+    AVERAGES,
     SCALES,
     Languages,
     Model,
@@ -251,6 +252,12 @@ def report(
     ] = None,
     baseline: Annotated[str | None, typer.Option(metavar="LABEL", help="compared with, instead of the first")] = None,
     tracking: Annotated[str, typer.Option(metavar="URI", help="where MLflow is; sqlite: runs/mlflow.db")] = "sqlite",
+    average: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help=f"one number of {', '.join(AVERAGES)}, by its rule", autocompletion=one_of(AVERAGES)
+        ),
+    ] = "",
 ) -> Path:
     """One page on a run, or on several compared.
 
@@ -266,7 +273,8 @@ def report(
     """
     from xalign_ray.results import page
 
-    path = page.report([as_model(run) for run in runs], as_path(out), codes(by), as_path(sizes), baseline, tracking)
+    names = [as_model(run) for run in runs]
+    path = page.report(names, as_path(out), codes(by), as_path(sizes), baseline, tracking, average)
     say_next("open the page in a browser")
     return path
 
