@@ -1,4 +1,4 @@
-"""Contrast over the whole step: against masked LM, and continuing an encoder against sentence-transformers' trainer.
+"""Contrast and distillation against masked LM, and contrast that continues an encoder against sentence-transformers.
 
 `python contrast.py JSON` is one arm in a process of its own. Times are CPU seconds, for busy machines.
 The encoder is multilingual-e5-small where XALIGN_MODELS has it, else a random one of its size.
@@ -39,6 +39,7 @@ def measure(rounds: int = ROUNDS) -> list[dict[str, Any]]:
         arms = {
             "mlm": {"name": "ours", "method": "mlm"},
             "contrast": {"name": "ours", "method": "mlm and contrast"},
+            "distillation": {"name": "ours", "method": "distillation"},
             "mlm, 2": {"name": "ours", "method": "mlm", "micro_steps": 2},
             "contrast, 2": {"name": "ours", "method": "mlm and contrast", "micro_steps": 2},
             "e5": {"name": "ours", "method": "contrast", "encoder": str(encoder)},
@@ -56,6 +57,8 @@ def measure(rounds: int = ROUNDS) -> list[dict[str, Any]]:
     return [
         record("train/contrast_ratio", seconds["contrast"] / seconds["mlm"], 2.2,
                f"TLM and contrast against masked LM on the same rows, a step in one pass; {small}", "lower"),
+        record("train/distillation_ratio", seconds["distillation"] / seconds["mlm"], 1.1,
+               f"distillation on both sides of the pairs against masked LM on the same tokens; {small}", "lower"),
         record("train/contrast_ratio/two_passes", seconds["contrast, 2"] / seconds["mlm, 2"], None,
                f"the same in two micro-steps, and so two passes; {small}", "lower"),
         record("train/sentence_transformers_ratio", seconds["peer"] / seconds["e5, 2"], 1.0,
@@ -156,15 +159,20 @@ def ours(arm: dict[str, Any]) -> list[float]:
         vocab_size, pad = 30_000, 0
         model = {"num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}
     batches = [rows_of(read[at : at + PAIRS]) for at in range(0, len(read), PAIRS)]
+    if arm["method"] == "distillation":
+        for batch in batches:
+            shape = len(batch["labels"]), int(batch["query_example_ids"].max()), model["hidden_size"]
+            batch["teacher"] = random.normal(size=shape).astype(np.float16).view(np.uint8)
     count = max(len(batch["labels"]) for batch in batches)  # a batch with fewer gets rows without a pair
-    losses = {"mlm": ["masked_lm"], "contrast": ["sentence_contrast"]}
+    losses = {"mlm": ["masked_lm"], "contrast": ["sentence_contrast"], "distillation": ["distillation"]}
     losses["mlm and contrast"] = losses["mlm"] + losses["contrast"]
     tree = {
         "data": {
             "corpora": [{"format": "text", "language": code, "paths": ["x"]} for code in ("en", "de")],
             "parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["x", "y"]}],
             "max_seq_length": ROW,
-        },
+        }
+        | ({"teacher": {"path": "teacher"}} if arm["method"] == "distillation" else {}),
         "streams": [{"kind": "contrasted_pairs"}],
         "objectives": [{"kind": kind} for kind in losses[arm["method"]]],
         "model": model,
@@ -189,7 +197,7 @@ def ours(arm: dict[str, Any]) -> list[float]:
 
     prepared: Any = SimpleNamespace(
         languages=["en", "de"], vocab_size=vocab_size, special=SimpleNamespace(pad=pad, cls=1, sep=2), new_rows={},
-        held_out_missing={}, tests=[], pairs=lambda _: None, held_out=lambda *_: [],
+        held_out_missing={}, has_tests=False, pairs=lambda _: None, held_out=lambda *_: [],
     )  # fmt: skip
     keep_freed_memory()  # as `pretrain` does
     with tempfile.TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of
 from xalign_ray.continuing.methods import LARGE, Choice, Given, check_replay, choose
 from xalign_ray.continuing.replay import with_replay
 from xalign_ray.data.sources.pair_forms import look_at_pairs
-from xalign_ray.models.own_pooling import is_normalized
+from xalign_ray.models.own_pooling import is_normalized, own_prompt
 from xalign_ray.work.run_folder import RUNS
 
 ROOT = "."  # paths are relative to the current folder
@@ -95,6 +95,11 @@ def resolve(lines: FiveLines) -> Continuation:
     if choice.recipe == "mlm" and pairs:
         notes.append("The pairs are scored and not trained on: mlm reads text alone.")
         pairs, tests = [], tests or pairs
+    if prompt := own_prompt(lines.model):
+        notes.append(
+            f"Sentences are scored behind the prompt {prompt!r}, as its files say, and trained without it; "
+            "to train with it, write it before the sentences of the pairs."
+        )
     tree = _tree(lines, output, encoder, choice, pairs, tests, text, replay)
     plain = _resolved(tree, lines, choice)
     steps, words = _steps(lines, plain, pairs, text, output)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import pandas as pd
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import ConfigError
+from xalign_ray.results.aggregate import over_languages, over_seeds
 from xalign_ray.results.tables import Entry, Row, Table
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
@@ -147,7 +147,7 @@ def task_scores(scores: pd.DataFrame, labels: Sequence[str], name: str) -> dict[
 
 def average_of(by_task: ByTask) -> float:
     """The mean of the tasks' means over languages, in [0, 1]."""
-    return fmean(fmean(by_language.values()) for by_language in by_task.values())
+    return float(over_languages([over_languages([*by_language.values()]) for by_language in by_task.values()]))
 
 
 def average_table(scores: pd.DataFrame, labels: Sequence[str], name: str) -> Table:
@@ -162,7 +162,7 @@ def average_table(scores: pd.DataFrame, labels: Sequence[str], name: str) -> Tab
         of_labels = [found[label][task.name] for label in labels]
         lacking = [code for code in wanted if not all(check_language(code) in one for one in of_labels)]
         note = f"without {', '.join(lacking)}" if lacking else ""
-        values = [f"{100 * fmean(one.values()):.1f}" for one in of_labels]
+        values = [f"{100 * over_languages([*one.values()]):.1f}" for one in of_labels]
         rows.append(
             (
                 Entry(task.name, ", ".join(task.metrics)),
@@ -178,8 +178,12 @@ def _task_score(scores: pd.DataFrame, task: BenchmarkTask) -> dict[str, float]:
     """The score of each of the benchmark's languages, the mean of its metrics and over seeds; empty if none is."""
     codes = {check_language(code) for code in task.languages.split()}
     whole = scores.loc[~scores.single_layer & (scores.language != ALL_LANGUAGES) & scores.language.isin(codes)]
-    of_metrics = [whole.loc[whole.metric == metric].groupby("language").value.mean() for metric in task.metrics]
-    if not of_metrics or any(one.empty for one in of_metrics):
-        return {}
-    joined = pd.concat(of_metrics, axis=1, join="inner").astype(float).mean(axis=1)
-    return {str(language): float(value) for language, value in joined.items()}
+    of_metrics = [
+        {
+            str(language): over_seeds([*zip(own.replicate, own.value, strict=True)])
+            for language, own in whole.loc[whole.metric == metric].groupby("language")
+        }
+        for metric in task.metrics
+    ]
+    common = set.intersection(*map(set, of_metrics)) if of_metrics else set()
+    return {language: float(over_languages([one[language] for one in of_metrics])) for language in sorted(common)}

@@ -131,6 +131,16 @@ def test_encoder_that_pools_by_its_first_token_is_contrasted_so(folder: Path) ->
     assert resolved().recipe.config.objectives[0].pooling == "cls"  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.mark.parametrize("prompt", ["", "query: "])
+def test_a_prompt_that_is_scored_with_and_not_trained_with_is_said(folder: Path, prompt: str) -> None:
+    (folder / "bare" / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": prompt}}))
+    told = [one for one in resolved().notes if "prompt" in one]
+    assert [one.partition(", as its files say")[0] for one in told] == (
+        ["Sentences are scored behind the prompt 'query: '"] if prompt else []
+    )
+    assert all("and trained without it; to train with it, write it before the sentences" in one for one in told)
+
+
 def test_a_teacher_whose_vectors_have_length_1_is_learned_so(folder: Path) -> None:
     pairs = "pairs.en-de.tsv other.en-fr.tsv"
     plain = resolved(method="distill", teacher="mlm", pairs=pairs).recipe.config
