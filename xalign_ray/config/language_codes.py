@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Annotated
 
 import langcodes
@@ -63,6 +65,30 @@ def check_language(code: str) -> str:
 
 def _hyphened(code: str) -> str:
     return code.replace("_", "-") if _UNDERSCORED.fullmatch(code) else code
+
+
+@lru_cache(maxsize=8192)
+def in_script(code: str) -> str:
+    """A canonical code with the script that it need not say, without its region: `yo` is yo-Latn, `zh-TW` zh-Hant."""
+    if "-x-" in code:
+        return code
+    full = langcodes.Language.get(code).maximize()
+    return f"{full.language}-{full.script}"
+
+
+def written_alike(codes: Iterable[str]) -> dict[str, str]:
+    """Codes that stand for one language in one script with another that comes before them, and that one.
+
+    `yo-Latn` is yo; regions stay apart: pt-BR is not pt.
+    """
+    first: dict[tuple[str, str], str] = {}
+    alike = {}
+    for code in filter(is_language, dict.fromkeys(codes)):
+        region = "" if "-x-" in code else langcodes.Language.get(code).territory or ""
+        known = first.setdefault((in_script(code), region), code)
+        if known != code:
+            alike[code] = known
+    return alike
 
 
 def take_language(code: str) -> str:

@@ -6,6 +6,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from langcodes.tag_parser import LanguageTagError
 from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.explain import explain_validation, suggest_file
+from xalign_ray.config.language_codes import check_language, is_language, written_alike
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import HF
 from xalign_ray.config.yaml_text import parse_value, parse_yaml
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.local_paths import expand_home
+from xalign_ray.work.status_line import say
 
 _QUOTES = ('"', "'")
 
@@ -177,6 +180,7 @@ def _three_letters(code: str) -> str:
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 STUDIES = RECIPES / "studies"
 COMMAND_LINE = "--set"
+_OF_LANGUAGES = ("language", "languages")  # keys whose values are codes
 
 
 @dataclass(frozen=True)
@@ -243,10 +247,46 @@ def _resolve(tree: dict[str, Any], origins: dict[str, str], origin: str, name: s
     for setting in settings:
         apply_setting(tree, origins, setting, RunConfig)
     try:
-        config = RunConfig.model_validate(each_written(tree, origin))
+        config = RunConfig.model_validate(_one_code_a_language(each_written(tree, origin)))
     except ValidationError as error:
         raise ConfigError(explain_validation(error, RunConfig, origins, default_origin=origin)) from None
     return Recipe(name, config, origins)
+
+
+_say_once = cache(say)
+
+
+def _one_code_a_language(tree: dict[str, Any]) -> dict[str, Any]:
+    """A recipe in which a language has the code that its first source has; what is changed is said."""
+    data = tree.get("data")
+    sources = [data.get(key) for key in ("corpora", "parallel", "dictionaries")] if isinstance(data, Mapping) else []
+    alike = written_alike([*_codes_in(sources), *_codes_in(tree)])
+    for code, first in alike.items():
+        _say_once(f"{code} is read as {first}: both are in this recipe, and are one language in one script.")
+    return _with_codes(tree, alike) if alike else tree
+
+
+def _codes_in(tree: Any, key: str = "") -> Iterator[str]:
+    """The canonical codes under the keys `language` and `languages`."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from _codes_in(value, name)
+    elif isinstance(tree, list | tuple):
+        for value in tree:
+            yield from _codes_in(value, key)
+    elif key in _OF_LANGUAGES and isinstance(tree, str) and is_language(tree):
+        yield check_language(tree)
+
+
+def _with_codes(tree: Any, alike: Mapping[str, str], key: str = "") -> Any:
+    """The same recipe with one code in place of others."""
+    if isinstance(tree, Mapping):
+        return {name: _with_codes(value, alike, name) for name, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_with_codes(value, alike, key) for value in tree]
+    if key in _OF_LANGUAGES and isinstance(tree, str) and is_language(tree):
+        return alike.get(check_language(tree), tree)
+    return tree
 
 
 def recipe_name(path: Path) -> str:

@@ -38,7 +38,23 @@ def test_codes_of_one_language_are_one_in_a_recipe_and_paths_keep_what_was_writt
     found = data_of(corpora=[codes], parallel=pairs)
     assert [one.language for one in found.corpora] == ["yo", "de", "tw", "fat", "sr-Latn", "xqz"]
     assert [one.paths[0] for one in found.corpora[:2]] == ["yor.txt", "deu_Latn.txt"]
-    assert [one.languages for one in found.parallel] == [("en", "yo-Latn"), ("en", "yo")]
+    assert [one.languages for one in found.parallel] == [("en", "yo"), ("en", "yo")]
+
+
+def test_a_language_has_the_code_of_its_first_source(capfd: pytest.CaptureFixture[str]) -> None:
+    pairs = [{"format": "tsv", "languages": ["zh-Hant", "pt-BR"], "paths": ["a.tsv"]}]
+    words = [
+        {"languages": ["hau_Latn", "pt"], "paths": ["b.txt"]},
+        {"languages": ["zh-TW", "zh-Hans"], "paths": ["c.txt"]},
+    ]
+    text = [{"format": "text", "language": code, "paths": ["a"]} for code in ("ha", "zh", "sr-Latn", "sr")]
+    found = data_of(corpora=text, parallel=pairs, dictionaries=words)
+    assert [one.language for one in found.corpora] == ["ha", "zh", "sr-Latn", "sr"]
+    assert found.parallel[0].languages == ("zh-Hant", "pt-BR")
+    assert [one.languages for one in found.dictionaries] == [("ha", "pt"), ("zh-TW", "zh")]
+    said = capfd.readouterr().err
+    assert "ha-Latn is read as ha: both are in this recipe, and are one language in one script." in said
+    assert said.count("is read as") == 2
 
 
 @pytest.mark.parametrize("key", ["parallel", "tests", "dictionaries"])

@@ -14,6 +14,7 @@ TRUNCATED = "truncated archive"
 DAMAGED = "damaged archive"
 CHECKSUM = "its checksum is wrong"
 XML_ENDS = "XML ends too early"
+XML_LONG = "an element is longer than 64 MB"
 XML_BROKEN = "XML is not well-formed"
 _CUT_SHORT = frozenset({TRUNCATED, XML_ENDS})
 

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import langcodes
-
-from xalign_ray.config.language_codes import NAMES, check_language, is_language
+from xalign_ray.config.language_codes import NAMES, check_language, in_script, is_language, written_alike
 from xalign_ray.data.language_id import identify
 
 # Codes of languages that are, as names of columns and files, words of other meaning.
@@ -87,15 +85,13 @@ def is_called(name: str, code: str) -> bool:
 @lru_cache(maxsize=65536)
 def same_language(one: str, other: str) -> bool:
     """Whether two codes stand for one language in one script, which a code need not say: yo is yo-Latn, zh zh-Hans."""
-    return one == other or _full(one) == _full(other)
+    return one == other or in_script(one) == in_script(other)
 
 
-@lru_cache(maxsize=8192)
-def _full(code: str) -> str:
-    if "-x-" in code:
-        return code
-    full = langcodes.Language.get(code).maximize()
-    return f"{full.language}-{full.script}"
+@lru_cache(maxsize=65536)
+def fits(code: str, language: str) -> bool:
+    """Whether a text in `code` is one in `language`: en-GB is English, and yo is yo-Latn, but en is not en-GB."""
+    return code == language or code.startswith(f"{language}-") or bool(written_alike((code, language)))
 
 
 def _code(written: str) -> str:

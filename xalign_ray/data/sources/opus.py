@@ -13,6 +13,7 @@ from typing import IO, BinaryIO, NamedTuple, cast
 
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError
+from xalign_ray.data.sources.column_languages import fits
 from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.data.sources.moses import pair_lines
 from xalign_ray.data.sources.open import CHUNK_BYTES, number_lines
@@ -83,7 +84,7 @@ def _find_member(path: str, names: Sequence[str], language: str) -> str:
     written = {name: name.rpartition(".")[2].replace("_", "-") for name in names if "." in name}
     codes = {name: check_language(code) for name, code in written.items() if is_language(code)}
     exact = [name for name, code in codes.items() if code == language]
-    found = exact or [name for name, code in codes.items() if code.startswith(f"{language}-")]
+    found = exact or [name for name, code in codes.items() if fits(code, language)]
     if len(found) != 1:
         listed = ", ".join(found or names) or "nothing"
         count = f"{len(found)} members" if found else "no member"

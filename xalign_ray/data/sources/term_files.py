@@ -76,11 +76,6 @@ def entries(
         yield Entry((first, second), (left, right), source, line)
 
 
-def fits(code: str, language: str) -> bool:
-    """Whether a text in `code` is one in `language`: en-GB is English."""
-    return code == language or code.startswith(f"{language}-")
-
-
 def is_turned(path: str, languages: Sequence[str]) -> bool:
     """Whether a file's name says its two languages in the other order: `deu-eng.tei` for en and de."""
     name = path.rsplit(":", 1)[-1].rsplit("/", 1)[-1]

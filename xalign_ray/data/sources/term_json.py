@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from xalign_ray.data.sources.column_languages import fits
 from xalign_ray.data.sources.open import number_lines
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Noted, Record, Skipped
-from xalign_ray.data.sources.term_files import NO_TRANSLATION, NOTES, OTHER_LANGUAGES, entries, files_of, fits
+from xalign_ray.data.sources.term_files import NO_TRANSLATION, NOTES, OTHER_LANGUAGES, entries, files_of
 from xalign_ray.data.sources.tmx import written_code
 
 NOT_A_WORD = "line is no JSON object with a word"

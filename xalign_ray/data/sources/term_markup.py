@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from xalign_ray.data.sources.broken import BrokenFileError
+from xalign_ray.data.sources.column_languages import fits
 from xalign_ray.data.sources.open import Chunks
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import Noted, Record, Skipped
@@ -15,7 +16,6 @@ from xalign_ray.data.sources.term_files import (
     OTHER_LANGUAGES,
     entries,
     files_of,
-    fits,
     is_turned,
 )
 from xalign_ray.data.sources.tmx import written_code

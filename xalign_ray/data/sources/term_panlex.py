@@ -6,10 +6,11 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from xalign_ray.data.sources.column_languages import fits
 from xalign_ray.data.sources.open import Chunks, number_lines
 from xalign_ray.data.sources.parts import WHOLE, Part
 from xalign_ray.data.sources.records import BadRow, Noted, Record, Skipped
-from xalign_ray.data.sources.term_files import NO_TRANSLATION, entries, files_of, fits
+from xalign_ray.data.sources.term_files import NO_TRANSLATION, entries, files_of
 from xalign_ray.data.sources.tmx import written_code
 from xalign_ray.errors import DataError
 

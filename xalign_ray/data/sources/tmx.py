@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.data.sources.broken import BrokenFileError
+from xalign_ray.data.sources.column_languages import fits
 from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import Chunks
 from xalign_ray.data.sources.parts import Part
@@ -94,4 +95,4 @@ def choose_text(texts: Mapping[str, str], code: str) -> str | None:
     """The text in a language, or in the first of its regions and scripts: `en` takes en-GB; None if there is none."""
     if code in texts:
         return texts[code]
-    return next((text for language, text in texts.items() if language.startswith(f"{code}-")), None)
+    return next((text for language, text in texts.items() if fits(language, code)), None)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from xalign_ray.data.sources.broken import BrokenFileError
+from xalign_ray.data.sources.column_languages import fits
 from xalign_ray.data.sources.moses import check_texts
 from xalign_ray.data.sources.open import Chunks
 from xalign_ray.data.sources.parts import Part
@@ -66,12 +67,12 @@ def read_xliff(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
 def match_languages(codes: tuple[str, str], languages: tuple[str, str]) -> tuple[int, int] | None:
     """Which of source and target (0, 1) is in each of two languages; a code that is not known fits any."""
 
-    def fits(code: str, language: str) -> bool:
-        return not code or code == language or code.startswith(f"{language}-")
+    def may_be(code: str, language: str) -> bool:
+        return not code or fits(code, language)
 
-    if fits(codes[0], languages[0]) and fits(codes[1], languages[1]):
+    if may_be(codes[0], languages[0]) and may_be(codes[1], languages[1]):
         return 0, 1
-    return (1, 0) if fits(codes[1], languages[0]) and fits(codes[0], languages[1]) else None
+    return (1, 0) if may_be(codes[1], languages[0]) and may_be(codes[0], languages[1]) else None
 
 
 def read_units(path: str) -> Iterator[Unit]:

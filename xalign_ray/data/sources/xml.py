@@ -9,7 +9,7 @@ from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from xml.parsers import expat
 
-from xalign_ray.data.sources.broken import XML_BROKEN, XML_ENDS
+from xalign_ray.data.sources.broken import XML_BROKEN, XML_ENDS, XML_LONG
 from xalign_ray.data.sources.open import Chunks
 from xalign_ray.errors import DataError
 
@@ -17,6 +17,7 @@ _OF_EXPAT = {"", "utf-8", "utf-16", "iso-8859-1", "us-ascii"}
 # Files that are declared as the first often hold characters of the second, which has all of the first (as browsers do).
 _LARGER = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]+)["']""")
+MAX_ELEMENT_BYTES = 64 << 20  # between two tags: a text that never ends must not fill the memory
 _CUT_OFF = frozenset(
     expat.errors.codes[name]
     for name in (
@@ -45,12 +46,15 @@ def stream_elements(chunks: Chunks, names: Collection[str], starts: Collection[s
     above: list[Element] = []
     line, column = 1, 0  # where a piece begins
     decoder: codecs.IncrementalDecoder | None = None
+    since_tag = 0  # bytes
     for number, chunk in enumerate(chunks):
         if number == 0:
             decoder = _decoder(chunks.path, chunk)
         try:
             parser.feed(decoder.decode(chunk) if decoder else chunk)
+            since_tag += len(chunk)
             for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
+                since_tag = 0
                 if event == "start":
                     above.append(element)
                     if local_name(element) in starts:
@@ -66,6 +70,8 @@ def stream_elements(chunks: Chunks, names: Collection[str], starts: Collection[s
         except ParseError as error:
             inside = 0 if decoder else _bytes_before(error, chunk, line, column)
             raise chunks.broken(_reason(error), inside) from None
+        if since_tag > MAX_ELEMENT_BYTES:
+            raise chunks.broken(XML_LONG)
         last = chunk.rfind(b"\n") + 1
         line, column = line + chunk.count(b"\n"), _characters(chunk[last:]) + (0 if last else column)
     try:
