@@ -204,6 +204,9 @@ Stream = Annotated[SerializeAsAny[_Stream], or_one_of(PLUGGED_STREAMS)]
 LossWeight = Annotated[Scheduled, Within(), Field(description="in the sum; a number or [step, value] corners")]
 
 
+HARD = "hard_"  # how the names of the columns of hard negatives begin
+
+
 class ObjectiveChoice(Frozen):
     """A loss; what it needs and what it logs stands here once, and all that reads it asks here.
 
@@ -213,10 +216,12 @@ class ObjectiveChoice(Frozen):
         stream: kind of stream whose columns it reads; any if None.
         needs_dictionary: whether it is trained on pairs of words.
         needs_teacher: whether it learns the sentence vectors of `data.teacher`.
+        reads_negatives: whether it compares with the hard negatives of `data.teacher` where there are some.
         predicts_pieces: whether it asks the head over the vocabulary at labelled positions.
         over_step: whether its terms read the whole global step, as a `StepObjective` does.
         encoded: how the names of the columns of rows that it encodes begin, and the forward passes that takes, 3 with a
-            backward pass. Rows are "", which all losses share; the sides of pairs, each alone, are half of a row.
+            backward pass. Rows are "", which all losses share; the sides of pairs, each alone, are half of a row; what
+            begins with `HARD` is there where the teacher gives hard negatives.
         meaning: what the metric `train/loss_<kind>` is, with its unit.
         metrics: what it logs besides, by name: what it is, with its unit or range.
         computed_by: `module:Class` of its code where that is elsewhere, such as in a module that imports torch.
@@ -225,6 +230,7 @@ class ObjectiveChoice(Frozen):
     stream: ClassVar[str | None] = None
     needs_dictionary: ClassVar[bool] = False
     needs_teacher: ClassVar[bool] = False
+    reads_negatives: ClassVar[bool] = False
     predicts_pieces: ClassVar[bool] = False
     over_step: ClassVar[bool] = False
     encoded: ClassVar[Mapping[str, int]] = {}
@@ -242,7 +248,8 @@ class ObjectiveChoice(Frozen):
     @property
     def kept_passes(self) -> float:
         """What its passes over the sides of pairs keep for the backward pass, in passes over whole rows."""
-        return 0.5 * sum(bool(name) and passes > 1 for name, passes in self.encoded.items())
+        sides = {name: passes for name, passes in self.encoded.items() if not name.startswith(HARD)}
+        return 0.5 * sum(bool(name) and passes > 1 for name, passes in sides.items())
 
     @property
     def comparisons(self) -> int:
@@ -378,7 +385,8 @@ class SentenceContrast(ObjectiveChoice):
 
     stream = "contrasted_pairs"
     over_step = True
-    encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3}
+    reads_negatives = True
+    encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3, "hard_query_": 3, "hard_key_": 3}
     meaning = "contrastive loss between the pairs of the global step (nats a pair)"
     metrics: ClassVar[Mapping[str, str]] = {
         "train/sentence_accuracy": "sentences that find their translation first among those of the global step (0 to 1)"

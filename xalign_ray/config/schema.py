@@ -102,10 +102,15 @@ class DataConfig(Frozen):
             )
         return self
 
+    @property
+    def teacher_gives(self) -> str | None:
+        """What the teacher is asked for; None without one."""
+        return self.teacher.gives if self.teacher else None
+
     @model_validator(mode="after")
     def _teacher_reads_a_side_of_each_pair(self) -> DataConfig:
         for number, corpus in enumerate(self.parallel if self.teacher else ()):
-            if self.teacher and self.teacher.language not in corpus.languages:
+            if self.teacher and self.teacher.gives == "vectors" and self.teacher.language not in corpus.languages:
                 raise ValueError(
                     f"parallel.{number} is of {' and '.join(corpus.languages)}, and the teacher reads "
                     f"{self.teacher.language}: set teacher.language to a language of every corpus"
@@ -403,8 +408,14 @@ class RunConfig(Frozen):
         ]
         if said := dict.fromkeys(text for absent, text in missing if absent):
             raise ValueError("; ".join(said) + "; the recipe names none")
-        if self.data.teacher and not any(loss.needs_teacher for loss in self.objectives):
+        if self.data.teacher_gives == "hard_negatives" and any(loss.needs_teacher for loss in self.objectives):
+            raise ValueError("objective distillation needs a data.teacher that gives vectors; it gives hard_negatives")
+        if self.data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in self.objectives):
             raise ValueError("data.teacher makes vectors that no objective reads; add objective distillation")
+        if self.data.teacher_gives == "hard_negatives" and not any(one.reads_negatives for one in self.objectives):
+            raise ValueError(
+                "data.teacher gives hard_negatives that no objective reads; add objective sentence_contrast"
+            )
         bare = [str(n) for n, one in enumerate(self.data.parallel) if not one.align and not one.brings_alignment]
         aligned = next((stream.kind for stream in self.streams if stream.needs_alignment), None)
         if bare and aligned:

@@ -405,7 +405,7 @@ Tokenizer = Annotated[
 
 
 class Teacher(Frozen):
-    """An encoder that makes a vector of one sentence of each pair; both sentences of the pair learn it."""
+    """An encoder that reads pairs in `prepare`: for the vectors that a student learns, or to mine hard negatives."""
 
     path: Annotated[
         LocalPath, Field(description="Hugging Face or Sentence Transformers folder, hub id, or `id@revision`")
@@ -413,3 +413,11 @@ class Teacher(Frozen):
     language: Annotated[Language, Field(description="of the sentence that it reads; every parallel corpus has it")] = (
         "en"
     )
+    gives: Annotated[
+        Literal["vectors", "hard_negatives"],
+        Field(
+            description="a vector of one sentence of each pair, for distillation, or for each sentence the one in the "
+            "other language that it comes nearest to by margin and does not translate, for sentence_contrast; then it "
+            "reads both languages"
+        ),
+    ] = "vectors"

@@ -190,9 +190,13 @@ def encode_pairs(
     counts[KEPT] = int(keep.sum())
     counts["pairs_truncated"] = _trim(encodings, segment_words, np.flatnonzero(keep), encoder.capacity - specials(2))
     rows = _interleave(encodings, segment_words, np.flatnonzero(keep), language_ids)
-    if encoder.teacher:
+    chosen = np.flatnonzero(keep)
+    if encoder.teacher and encoder.teacher.language is None:
+        first, second = ([side[n] for n in chosen] for side in texts)
+        rows = encoder.teacher.hard_negatives(rows, (first, second))
+    elif encoder.teacher and encoder.teacher.language:
         side = languages.index(encoder.teacher.language)
-        rows = replace(rows, **encoder.teacher.columns([texts[side][n] for n in np.flatnonzero(keep)], side))
+        rows = replace(rows, **encoder.teacher.columns([texts[side][n] for n in chosen], side))
     if aligned:
         alignments = [pair.alignment or "" for pair, kept in zip(pairs, keep, strict=True) if kept]
         numbered = encodings if place else [number_words(encoding) for encoding in encodings]

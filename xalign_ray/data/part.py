@@ -29,7 +29,7 @@ from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair
 from xalign_ray.data.stage import Made, StageStep
 from xalign_ray.data.summary import LEFT_FILES, BadRowsFile, DroppedRow, first_rows, write_sample
-from xalign_ray.data.teacher import open_teacher
+from xalign_ray.data.teacher import TeacherVectors, open_teacher
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
 from xalign_ray.text.rows import take
 
@@ -202,6 +202,10 @@ def _segments(task: Task) -> int:
     return 1 if _is_text(task) else 2
 
 
+def _open_teacher(teacher: Teacher) -> TeacherVectors:
+    return open_teacher(teacher.path, teacher.language if teacher.gives == "vectors" else None)
+
+
 def _open_encoder(task: Task) -> ExampleEncoder:
     return ExampleEncoder(
         tokenizer=open_cached_tokenizer(
@@ -213,7 +217,7 @@ def _open_encoder(task: Task) -> ExampleEncoder:
         held_out_fraction=task.held_out_fraction,
         filters=task.filters,
         aligned_words=task.aligned_words,
-        teacher=open_teacher(task.teacher.path, task.teacher.language) if task.teacher else None,
+        teacher=_open_teacher(task.teacher) if task.teacher else None,
         test_lines=hashes_of_tests(task.folder),
     )
 

@@ -170,7 +170,12 @@ class Prepared:
     def teacher(self) -> VectorShape | None:
         """Of the vectors that its pairs bring along; None without a teacher."""
         facts = self.manifest.get("teacher")
-        return VectorShape(facts["most"], facts["width"]) if facts else None
+        return VectorShape(facts["most"], facts["width"]) if facts and "width" in facts else None
+
+    @property
+    def has_negatives(self) -> bool:
+        """Whether the sentences of its pairs bring hard negatives along."""
+        return (self.manifest.get("teacher") or {}).get("gives") == "hard_negatives"
 
     @property
     def has_tests(self) -> bool:
@@ -331,6 +336,7 @@ class Prepared:
             first_position=first_position,
             no_dictionary=frozenset(n for n, code in enumerate(self.languages) if code not in covered),
             teacher=self.teacher,
+            hard_negatives=self.has_negatives,
         )
 
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[NDArray[np.int64], Columns]]:

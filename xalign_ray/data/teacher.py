@@ -14,10 +14,14 @@ from xalign_ray.config.sources import Teacher
 from xalign_ray.data.stage import InputHashes
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.known import encoder_values
+from xalign_ray.models.margin import mined_negatives
+from xalign_ray.models.nearest import unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder, folder_of, vector_files, vector_width
-from xalign_ray.text.rows import Ints
+from xalign_ray.text.hard_negatives import with_negatives
+from xalign_ray.text.rows import Ints, Rows
 from xalign_ray.text.teacher_vectors import PER_INT, as_ints
 
+NEGATIVES_VERSION = "hard negatives 1"  # the same, of mined negatives
 TEACHER_VERSION = 1  # raise it when the same teacher and text would give other numbers in shards
 
 
@@ -25,10 +29,10 @@ class TeacherVectors:
     """An opened teacher.
 
     Attributes:
-        language: of the sentence of a pair that it reads.
+        language: of the sentence of a pair that it reads; None for both, to mine hard negatives.
     """
 
-    def __init__(self, path: str, language: str) -> None:
+    def __init__(self, path: str, language: str | None) -> None:
         self.language = language
         self._name = path
         self._encoder = SentenceEncoder(path)
@@ -56,9 +60,20 @@ class TeacherVectors:
         lengths[side::2] = vectors.shape[1] // PER_INT
         return {"segment_vector": lengths, "vector": as_ints(vectors[[number[text] for text in texts]])}
 
+    def hard_negatives(self, rows: Rows, texts: tuple[Sequence[str], Sequence[str]]) -> Rows:
+        """The pairs with the pieces of a hard negative of each sentence: see `mined_negatives`."""
+        numbered = [{text: number for number, text in enumerate(dict.fromkeys(side))} for side in texts]
+        vectors = [unit_rows(self._encoder.encode([*side])) for side in numbered]
+        if not texts[0]:
+            return rows
+        places = [np.array([of[text] for text in side]) for of, side in zip(numbered, texts, strict=True)]
+        return with_negatives(
+            rows, *mined_negatives(vectors[0], vectors[1], places[0], places[1], self._encoder.device)
+        )
+
 
 @lru_cache(maxsize=1)  # a worker keeps it from part to part
-def open_teacher(path: str, language: str) -> TeacherVectors:
+def open_teacher(path: str, language: str | None) -> TeacherVectors:
     """The teacher, once a process."""
     return TeacherVectors(path, language)
 
@@ -68,11 +83,16 @@ def teacher_identity(teacher: Teacher, hashes: InputHashes) -> list[Any]:
     folder = folder_of(teacher.path)
     files = vector_files(folder)
     named = [path.relative_to(folder).as_posix() for path in files]
-    return [TEACHER_VERSION, teacher.language, dict(zip(named, hashes.of([str(path) for path in files]), strict=True))]
+    content = dict(zip(named, hashes.of([str(path) for path in files]), strict=True))
+    if teacher.gives == "hard_negatives":
+        return [NEGATIVES_VERSION, content]
+    return [TEACHER_VERSION, teacher.language, content]
 
 
 def facts_of_teacher(teacher: Teacher, records: Sequence[tuple[Any, Mapping[str, Any]]]) -> dict[str, Any]:
     """What the manifest says of it: the width of a vector, and the most pairs of a row of any part."""
+    if teacher.gives == "hard_negatives":
+        return {"gives": teacher.gives}
     splits = [record[split] for task, record in records if task.teacher for split in ("trained", "held_out")]
     most = max((split["most_examples"] for split in splits if split), default=0)
     return {"language": teacher.language, "width": vector_width(folder_of(teacher.path)), "most": most}
@@ -93,6 +113,8 @@ def check_teacher(config: RunConfig) -> None:
         width = vector_width(Path(teacher.path))
     except DataError as error:
         raise ConfigError(f"data.teacher.path: {error}") from None
+    if teacher.gives == "hard_negatives":  # its vectors meet no others
+        return
     if width % PER_INT:
         raise ConfigError(
             f"data.teacher.path: {teacher.path} makes vectors of {width} numbers; an even number is needed."

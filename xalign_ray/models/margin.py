@@ -137,6 +137,38 @@ def mine_pairs(first: Neighbours, second: Neighbours) -> list[Mined]:
     return mined
 
 
+NEGATIVES_AMONG = 16  # neighbours of a sentence, the nearest of which it may translate
+
+
+def mined_negatives(
+    first: Vectors, second: Vectors, of_first: Places, of_second: Places, device: str = "cpu"
+) -> tuple[Places, Places]:
+    """The pair whose other sentence is the hardest for each sentence of a pair, of the first and second, [N] each.
+
+    That is the one of the highest ratio margin among its nearest that is in no pair with it, and whose margin is below
+    that of the pair itself: what is nearer than the translation may be another translation. -1 where there is none.
+
+    Args:
+        first, second: of length 1, a vector of each distinct text, [A, D] and [B, D].
+        of_first, of_second: the texts of each pair, [N].
+    """
+    neighbours = nearest_both_ways(first, second, NEGATIVES_AMONG, device)
+    means = [one.cosines.astype(np.float64).mean(axis=1) for one in neighbours]
+    cosines = np.einsum("nd,nd->n", first[of_first], second[of_second], dtype=np.float64)
+    own = cosines / ((means[0][of_first] + means[1][of_second]) / 2)
+    found = []
+    for side, (asked, others) in enumerate(((of_first, of_second), (of_second, of_first))):
+        places, margins = neighbours[side].places[asked], ratio_margins(*neighbours)[side][asked]
+        size = len((second, first)[side])
+        known = np.isin(asked[:, None] * size + places, asked * size + others)
+        margins = np.where(known | (margins >= own[:, None]), -np.inf, margins)
+        best, rows = margins.argmax(axis=1), np.arange(len(asked))
+        pair_of = np.zeros(size, np.int64)
+        pair_of[others[::-1]] = rows[::-1]  # the first pair of each text
+        found.append(np.where(np.isneginf(margins[rows, best]), -1, pair_of[places[rows, best]]))
+    return found[0], found[1]
+
+
 @dataclass(frozen=True)
 class Threshold:
     """The least score of a pair that is kept, and what that gives on the dev pairs."""

@@ -15,6 +15,8 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.objectives.objective import LossContext, MicroStep, StepObjective, check_layer
 from xalign_ray.objectives.sentences import (
     COLUMNS,
+    HARD_COLUMNS,
+    HARD_ROLES,
     count_pairs,
     one_below_the_other,
     sentence_rows,
@@ -28,6 +30,8 @@ class SentenceContrastLoss(StepObjective):
 
     What it optimises: sum over pairs i of the mean of two cross-entropies, from query to key and from key to query, of
         (cos(q_i, k_j) - margin * [i = j]) / temperature over the P pairs j of the global step.
+        Where the data bring hard negatives, all those of the step in the language of the keys stand among the k_j, and
+        those in the language of the queries among the q_j.
         With `matryoshka_dims` it is the sum of this over vectors cut to their first so many numbers.
     Reference: Feng et al. 2022, LaBSE, section 2.2; Chi et al. 2021, InfoXLM, section 3.2, without its queue; in two
         passes as Gao et al. 2021, GradCache; Kusupati et al. 2022, Matryoshka, with equal weights.
@@ -35,13 +39,14 @@ class SentenceContrastLoss(StepObjective):
     Settings: `layer` k compares hidden states after k layers (InfoXLM takes 8 of 12), null those of the last. The whole
         vector is among `matryoshka_dims` only where they name its width.
     Costs: one pass over both sides of the pairs, and where a worker's share is several micro-batches one more without
-        gradients; for P pairs of width d, vectors and gradients of 4 P d numbers on every rank.
+        gradients; for P pairs of width d, vectors and gradients of 4 P d numbers on every rank. Hard negatives double
+        all of it.
     Relations: the negatives are the whole step's, so that loss and gradient do not depend on workers or micro-steps;
         a larger `train.global_batch_size` is a harder question. Pairs with a sentence in common, such as the same
         pivot sentence, are no negatives of each other.
     """
 
-    extra_columns: ClassVar[tuple[str, ...]] = COLUMNS
+    extra_columns: ClassVar[tuple[str, ...]] = (*COLUMNS, *HARD_COLUMNS)
 
     def __init__(self, settings: SentenceContrast, context: LossContext) -> None:
         super().__init__(settings, context)
@@ -55,36 +60,52 @@ class SentenceContrastLoss(StepObjective):
         self._widths = sorted(settings.matryoshka_dims, reverse=True) or [width]
 
     def embed(self, micro_step: MicroStep) -> tuple[Tensor, Tensor]:
-        """Query and key of each pair one after the other, each of length 1, [n, 2d]; the hashes of both, [n, 2]."""
-        both = one_below_the_other(*(sentence_rows(micro_step.batch, role) for role in ("query", "key")))
-        hidden = micro_step.encoder.encode(both, self.settings.layer)
-        vectors = F.normalize(sentence_vectors(hidden, both, self.settings.pooling), dim=1)
-        return torch.cat(vectors.chunk(2), dim=1), torch.stack(text_hashes(both).chunk(2), dim=1)
+        """Query and key of each pair one after the other, each of length 1, [n, 2d]; the hashes of both, [n, 2].
+
+        Where the data bring hard negatives, behind them that of the query and that of the key, [n, 4d] and [n, 4].
+        """
+        has_negatives = f"{HARD_ROLES[0]}_example_ids" in micro_step.batch
+        roles = ("query", "key", *(HARD_ROLES if has_negatives else ()))
+        every = one_below_the_other(*(sentence_rows(micro_step.batch, role) for role in roles))
+        hidden = micro_step.encoder.encode(every, self.settings.layer)
+        vectors = F.normalize(sentence_vectors(hidden, every, self.settings.pooling), dim=1)
+        return torch.cat(vectors.chunk(len(roles)), dim=1), torch.stack(text_hashes(every).chunk(len(roles)), dim=1)
 
     def compare(self, vectors: Tensor, marks: Tensor, own: slice) -> tuple[Tensor, dict[str, Tensor]]:
         """The summed cross-entropies, in nats, and which queries find their key by the widest vectors."""
         target = torch.arange(own.start, own.stop, device=vectors.device)
         positive = target[:, None] == torch.arange(len(vectors), device=vectors.device)
-        share_a_text = (marks[own, None, :, None] == marks[:, None, :]).flatten(2).any(dim=2)
-        left_out = share_a_text & ~positive
-        terms = [self._contrast(*cut, target, positive, left_out) for cut in self._cut(vectors)]
+        pair = marks[:, :2]
+        share_a_text = (pair[own, None, :, None] == pair[:, None, :]).flatten(2).any(dim=2)
+        left_out = [share_a_text & ~positive] * 2
+        if marks.shape[1] > 2:  # a hard negative that is a text of the pair
+            left_out = [
+                torch.cat([left_out[side], (pair[own, None, :] == marks[:, 2 + side, None]).any(dim=2)], dim=1)
+                for side in (0, 1)
+            ]
+        terms = [self._contrast(cut, target, positive, left_out) for cut in self._cut(vectors, marks.shape[1])]
         totals, found = zip(*terms, strict=True)
         return torch.stack(totals).sum(), {"train/sentence_accuracy": found[0].float()}
 
-    def _cut(self, vectors: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Query and key at each width, the widest first, of length 1 again."""
-        query, key = vectors.chunk(2, dim=1)
+    def _cut(self, vectors: Tensor, sides: int) -> Iterator[list[Tensor]]:
+        """Query and key, and their hard negatives if there are some, at each width, the widest first, of length 1."""
+        every = vectors.chunk(sides, dim=1)
         for width in self._widths:
-            whole = width == query.shape[1]
-            yield (query, key) if whole else (F.normalize(query[:, :width], dim=1), F.normalize(key[:, :width], dim=1))
+            whole = width == every[0].shape[1]
+            yield list(every) if whole else [F.normalize(one[:, :width], dim=1) for one in every]
 
     def _contrast(
-        self, query: Tensor, key: Tensor, target: Tensor, positive: Tensor, left_out: Tensor
+        self, every: Sequence[Tensor], target: Tensor, positive: Tensor, left_out: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """The mean of both directions' summed cross-entropies, and [own] which queries find their key first."""
+        query, key, *hard = every
+        margin = self.settings.margin * positive
+        margin = F.pad(margin, (0, len(query))) if hard else margin
         forth, back = (
-            (one[target] @ other.T - self.settings.margin * positive).masked_fill(left_out, -torch.inf)
-            for one, other in ((query, key), (key, query))
+            (one[target] @ torch.cat([other, *hard[side : side + 1]]).T - margin).masked_fill(
+                left_out[side], -torch.inf
+            )
+            for side, (one, other) in enumerate(((query, key), (key, query)))
         )
         entropies = [
             F.cross_entropy(cosines / self.settings.temperature, target, reduction="sum") for cosines in (forth, back)

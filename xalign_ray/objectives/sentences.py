@@ -14,6 +14,8 @@ from xalign_ray.models.layout import laid_out, layout
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
 LAYOUT = ("real_at", "offsets")
 COLUMNS = (*(f"{role}_{field}" for role in ("query", "key") for field in FIELDS), "pair_hash")
+HARD_ROLES = ("hard_key", "hard_query")
+HARD_COLUMNS = tuple(f"{role}_{field}" for role in HARD_ROLES for field in FIELDS)
 
 ODD = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9)  # factors that spread the bits of a number
 
@@ -25,7 +27,7 @@ def sentence_rows(batch: Mapping[str, Tensor], role: str) -> dict[str, Tensor]:
     list their examples, which stand in a row in order, in the same order.
 
     Args:
-        role: `query` or `key`.
+        role: `query` or `key`, or one of `HARD_ROLES`.
     """
     if f"{role}_example_ids" not in batch:
         none = batch["example_ids"][:0]
@@ -40,12 +42,15 @@ def starts_at(rows: Mapping[str, Tensor]) -> Tensor:
     return rows["real_at"][rows["offsets"][:-1]]
 
 
-def one_below_the_other(upper: Mapping[str, Tensor], lower: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The rows of both as one batch, as `encode` reads it."""
-    rows = {field: torch.cat([upper[field], lower[field]]) for field in FIELDS}
-    real_at = torch.cat([upper["real_at"], lower["real_at"] + upper["input_ids"].numel()])
-    offsets = torch.cat([upper["offsets"], lower["offsets"][1:] + len(upper["real_at"])])
-    return rows | {"real_at": real_at, "offsets": offsets}
+def one_below_the_other(upper: Mapping[str, Tensor], *others: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The rows of all as one batch, as `encode` reads it."""
+    whole = dict(upper)
+    for lower in others:
+        rows = {field: torch.cat([whole[field], lower[field]]) for field in FIELDS}
+        real_at = torch.cat([whole["real_at"], lower["real_at"] + whole["input_ids"].numel()])
+        offsets = torch.cat([whole["offsets"], lower["offsets"][1:] + len(whole["real_at"])])
+        whole = rows | {"real_at": real_at, "offsets": offsets}
+    return whole
 
 
 def sentence_vectors(hidden: Tensor, rows: Mapping[str, Tensor], pooling: str) -> Tensor:

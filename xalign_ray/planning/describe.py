@@ -153,6 +153,11 @@ def _teacher(config: RunConfig) -> dict[str, str]:
     """What prepare does with a teacher, once for each pair."""
     if config.data.teacher is None:
         return {}
+    if config.data.teacher.gives == "hard_negatives":
+        return {
+            "hard negatives": "prepare makes a vector of each distinct sentence and compares those of some 4 million "
+            "characters; a step encodes each pair and its two negatives, twice as much as without"
+        }
     path, language = config.data.teacher.path, config.data.teacher.language
     try:
         values = encoder_values(path)

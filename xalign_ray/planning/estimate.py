@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from xalign_ray.config.choices import CodeSwitchedCopy, ContrastedPairs, Stream
+from xalign_ray.config.choices import HARD, CodeSwitchedCopy, ContrastedPairs, Stream
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch, stages_of
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.fields import Scheduled, value_at
@@ -145,7 +145,9 @@ def mean_over_steps(scheduled: Scheduled, steps: int) -> float:
 
 
 def _encoded(config: RunConfig) -> dict[str, int]:
-    return encoded_by(config.objectives, derive_batch(config).accumulation)
+    every = encoded_by(config.objectives, derive_batch(config).accumulation)
+    has_negatives = config.data.teacher_gives == "hard_negatives"
+    return {name: passes for name, passes in every.items() if has_negatives or not name.startswith(HARD)}
 
 
 def _tokens(config: RunConfig, stream: Stream) -> int:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xalign_ray.config.choices import PAIRS, WordExchange
+from xalign_ray.config.choices import PAIRS, ObjectiveChoice, WordExchange
 from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.planning.subject import Subject, labels_at_once, read_figures, shares
@@ -92,8 +92,9 @@ def _contrast(config: RunConfig, subject: Subject) -> tuple[float, float]:
     compares = holds = 0.0
     for loss in (one for one in config.objectives if one.over_step):
         pairs = pairs_of_step(config, loss.stream)
-        own, vectors = math.ceil(pairs / batch.workers), FP32 * 2 * d * pairs
-        compares += waiting + 2 * vectors + COMPARISON * loss.comparisons * min(own, TERMS_AT_ONCE) * pairs
+        sides = _sides(config, loss)
+        own, vectors = math.ceil(pairs / batch.workers), FP32 * 2 * d * pairs * sides
+        compares += waiting + 2 * vectors + COMPARISON * loss.comparisons * min(own, TERMS_AT_ONCE) * pairs * sides
         holds += waiting + vectors
         waiting = 0
     return compares, holds
@@ -232,7 +233,13 @@ def _passes(config: RunConfig, dense: bool) -> tuple[int, float]:
     A side is half of a row; under a mask its padding is computed too.
     """
     rows = any(not one.kept_passes for one in config.objectives)
-    return int(rows), sum(one.kept_passes for one in config.objectives) * (2 if dense else 1)
+    kept = sum(one.kept_passes * _sides(config, one) for one in config.objectives)
+    return int(rows), kept * (2 if dense else 1)
+
+
+def _sides(config: RunConfig, loss: ObjectiveChoice) -> int:
+    """How many times the two sentences of a pair a loss encodes: twice with hard negatives."""
+    return 2 if loss.reads_negatives and config.data.teacher_gives == "hard_negatives" else 1
 
 
 def _micro_tokens(config: RunConfig) -> int:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.text.collate import Columns, Layout, collate_rows
 from xalign_ray.text.counter_random import splitmix64
+from xalign_ray.text.hard_negatives import negatives_of
 from xalign_ray.text.prediction import Batch, choose, locate_words, mask_units, predict, swap_segments
 from xalign_ray.text.rows import Rows, starts, sum_runs, take_segments
 from xalign_ray.text.teacher_vectors import teacher_vectors
@@ -21,7 +22,8 @@ def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
     columns have them, nothing masked; example e of the key is the partner of example e of the query. `pair_hash` int64
     [N, L]: at the [CLS] of each key example a non-zero hash of the sentence that prepare wrote first (the segment of
     the pivot language, query or key), zero elsewhere: pairs that share that sentence share the hash. `teacher`, where
-    the data has one: see `teacher_vectors`.
+    the data has one: see `teacher_vectors`. `hard_key_` and `hard_query_`, of the same fields, where the data have hard
+    negatives: example e of a row is that of its query, which is in the language of the keys, respectively of its key.
     """
     pivot = _hash_segments(_take_every_other(batch.rows, 0))
     batch = swap_segments(batch) if stream.random_order else batch
@@ -30,6 +32,10 @@ def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
     pair_hash[(key["example_ids"] > 0) & (key["position_ids"] == 0)] = pivot
     alone = {f"query_{name}": values for name, values in query.items()}
     alone |= {f"key_{name}": values for name, values in key.items()}
+    if batch.context.hard_negatives:
+        for role, segment in (("hard_key", 0), ("hard_query", 1)):
+            columns = _collate_alone(negatives_of(batch.rows, segment), batch)
+            alone |= {f"{role}_{name}": values for name, values in columns.items()}
     if shape := batch.context.teacher:
         alone["teacher"] = teacher_vectors(batch.rows, shape)
     return _mask_text(stream, mask_units(batch)) | alone | {"pair_hash": pair_hash}

@@ -34,7 +34,7 @@ class StreamContext:
 
     global_rows: rows of a step; with the first step of the run or stage, and its first position, they make steps of
     positions. no_dictionary: languages of whose words no translation is known. teacher: of the
-    vectors that pairs bring along.
+    vectors that pairs bring along. hard_negatives: whether their sentences bring some.
     """
 
     seed: int
@@ -47,6 +47,7 @@ class StreamContext:
     first_position: int = 0
     no_dictionary: frozenset[int] = frozenset()
     teacher: VectorShape | None = None
+    hard_negatives: bool = False
 
 
 @dataclass(frozen=True)

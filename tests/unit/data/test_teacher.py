@@ -16,6 +16,8 @@ from xalign_ray.data.batches import BatchReader
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.data.teacher import check_teacher
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.margin import mined_negatives
+from xalign_ray.models.nearest import unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder
 from xalign_ray.text.teacher_vectors import STORED
 
@@ -119,3 +121,65 @@ def test_a_teacher_that_does_not_fit_is_refused_before_anything_starts(
     with pytest.raises(ConfigError, match="makes its vectors by a module CNN, which is unknown here"):
         check_teacher(taught(root, other))
     check_teacher(taught(root, teacher))
+
+
+def mined(folder: Path, teacher: Path, *settings: str) -> RunConfig:
+    asked = f"data.teacher={{path: {teacher}, gives: hard_negatives}}"
+    return make_config(folder, asked, *DISTILL, "objectives=[{kind: sentence_contrast}]", *settings)
+
+
+def test_each_sentence_brings_the_hard_negative_that_the_teacher_mined(world: tuple[Path, Path, Prepared]) -> None:
+    root, teacher, taught_data = world
+    config = mined(root, teacher, "train.max_steps=60")  # some passes, so that every pair is seen
+    prepared = prepare_here(config)
+    assert (prepared.teacher, prepared.has_negatives) == (None, True)
+    assert prepared.fingerprint != taught_data.fingerprint
+    reader, found = BatchReader(prepared, config), set()
+    for _, columns in reader.in_turn(reader.requests(0, 0)):
+        for row, held in enumerate(columns["query_example_ids"].max(axis=1)):
+            for pair in range(1, held + 1):
+                query, key, hard_key, hard_query = (
+                    text_of(prepared, columns[f"{role}_input_ids"][row][columns[f"{role}_example_ids"][row] == pair])
+                    for role in ("query", "key", "hard_key", "hard_query")
+                )
+                sides = (query, key, hard_key, hard_query) if "en" in query else (key, query, hard_query, hard_key)
+                found.add(sides)
+    english, german, of_english, of_german = zip(*sorted(found), strict=True)
+    assert len(found) > 200
+    encoder = SentenceEncoder(str(teacher))
+    texts = [sorted(set(side)) for side in (english, german)]
+    vectors = [unit_rows(encoder.encode(side)) for side in texts]
+    places = [np.array([of.index(text) for text in side]) for of, side in zip(texts, (english, german), strict=True)]
+    numbers = mined_negatives(vectors[0], vectors[1], places[0], places[1])
+    assert all(text not in own for text, own in zip(of_english, german, strict=True) if "en" in text), (
+        "of the other side"
+    )
+    for side, brought, own in ((german, of_english, german), (english, of_german, english)):
+        expected = [side[n] if n >= 0 else mine for n, mine in zip(numbers[side is english], own, strict=True)]
+        assert all(whole.startswith(cut) for whole, cut in zip(expected, brought, strict=True))
+    assert sum(n >= 0 for n in numbers[0]) > len(found) // 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        (
+            ["objectives=[{kind: masked_lm}]"],
+            "data.teacher gives hard_negatives that no objective reads; add objective sen",
+        ),
+        (
+            ["objectives=[{kind: distillation}]"],
+            "distillation needs a data.teacher that gives vectors; it gives hard_neg",
+        ),
+    ],
+)
+def test_negatives_that_no_loss_reads_are_refused(
+    world: tuple[Path, Path, Prepared], settings: list[str], fault: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        mined(world[0], world[1], *settings)
+    assert fault in str(refused.value)
+
+
+def test_a_teacher_of_another_width_and_language_may_mine(world: tuple[Path, Path, Prepared]) -> None:
+    check_teacher(mined(world[0], world[1], "model.hidden_size=32", "data.teacher.language=fr"))

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from xalign_ray.models import margin
-from xalign_ray.models.margin import Mined, best_threshold, mine_pairs, nearest_both_ways
+from xalign_ray.models.margin import (
+    NEGATIVES_AMONG,
+    Mined,
+    best_threshold,
+    mine_pairs,
+    mined_negatives,
+    nearest_both_ways,
+)
 
 
 def unit(count: int, width: int = 6, seed: int = 0) -> np.ndarray:
@@ -92,3 +99,43 @@ def test_the_threshold_has_the_highest_f1(seed: int) -> None:
 
 def test_no_gold_pair_among_the_mined_gives_no_threshold() -> None:
     assert best_threshold([Mined(1.0, 0, 1)], {(0, 0)}) is None
+
+
+def slow_negatives(first: np.ndarray, second: np.ndarray, pairs: list[tuple[int, int]], k: int) -> list[list[int]]:
+    """Sentence by sentence: the pair of the hardest text of the other side, for the first and the second of a pair."""
+    cosines = first.astype(np.float64) @ second.astype(np.float64).T
+    near = [np.argsort(-row, kind="stable")[:k] for row in cosines]
+    near_back = [np.argsort(-row, kind="stable")[:k] for row in cosines.T]
+    mean = [cosines[i, near[i]].mean() for i in range(len(first))]
+    mean_back = [cosines[near_back[j], j].mean() for j in range(len(second))]
+    found: list[list[int]] = [[], []]
+    for i, j in pairs:
+        own = cosines[i, j] / ((mean[i] + mean_back[j]) / 2)
+        for side, others in enumerate((near[i], near_back[j])):
+            best, best_score = -1, -np.inf
+            for other in others.tolist():
+                a, b = (i, other) if side == 0 else (other, j)
+                score = cosines[a, b] / ((mean[a] + mean_back[b]) / 2)
+                if (a, b) not in pairs and best_score < score < own:
+                    best, best_score = other, score
+            numbers = [number for number, pair in enumerate(pairs) if pair[1 - side] == best]
+            found[side].append(numbers[0] if numbers else -1)
+    return found
+
+
+def test_hard_negatives_are_the_best_margins_below_the_pairs_own() -> None:
+    draw = random.Random(2)
+    first = unit(40, seed=1)
+    second = first + unit(40, seed=2) * 0.9
+    second /= np.linalg.norm(second, axis=1, keepdims=True)
+    pairs = [(i, i) for i in range(40)] + [(draw.randrange(40), draw.randrange(40)) for _ in range(25)]
+    of_first, of_second = (np.array(side) for side in zip(*pairs, strict=True))
+    found = mined_negatives(first, second.astype(np.float32), of_first, of_second)
+    expected = slow_negatives(first, second.astype(np.float32), pairs, NEGATIVES_AMONG)
+    assert [one.tolist() for one in found] == expected
+    assert any(-1 in side for side in expected), "some pair has no harder sentence"
+    assert len({*expected[0]}) > 15
+    for side, numbers in enumerate(found):
+        for (i, j), number in zip(pairs, numbers.tolist(), strict=True):
+            other = pairs[number][1 - side]
+            assert number < 0 or ((i, other) if side == 0 else (other, j)) not in pairs

@@ -1,0 +1,110 @@
+"""Contrast with hard negatives is one large batch in plain torch for any cut of a step, ZeRO stage and width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.parity.train import synthetic
+from tests.parity.train.plain import build, copy_of
+from tests.parity.train.pool import Pool
+from tests.parity.train.test_train_contrast import (
+    CONTRAST,
+    ROWS,
+    SETTINGS,
+    alone,
+    assert_same,
+    rows_of,
+    sentences_of,
+    step_of,
+)
+from tests.parity.train.test_train_steps import TIGHT
+
+FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
+ROLES = ("query", "key", "hard_key", "hard_query")
+
+
+def rows_with_negatives(positions: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows of the contrast, and as negatives the sentences with some words changed: some are a text of the pair."""
+    rows = rows_of(positions)
+    for role, side in (("hard_key", "key"), ("hard_query", "query")):
+        rows |= {f"{role}_{name}": rows[f"{side}_{name}"] for name in FIELDS}
+        ids = rows[f"{side}_input_ids"].copy()
+        for number, position in enumerate(positions):
+            draw = np.random.default_rng([len(role), int(position)])
+            changed = (ids[number] >= 5) & (draw.random(ids.shape[1]) < 0.6)
+            ids[number] = np.where(changed, draw.integers(5, 11, ids.shape[1]), ids[number])
+        rows[f"{role}_input_ids"] = ids
+    return rows
+
+
+def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """Each term by itself: the translation against all other keys and all hard keys, and the other way round."""
+    config = synthetic.config(**settings)
+    objectives, rows = build(config), rows_with_negatives(np.arange(ROWS))
+    asked = config.objectives[-1]
+    texts = {role: [tuple(one) for one in sentences_of(rows, role)] for role in ROLES}
+    own_text = sum(
+        hard in (q, k)
+        for role in ROLES[2:]
+        for q, k, hard in zip(texts["query"], texts["key"], texts[role], strict=True)
+    )
+    assert own_text, "no hard negative is a text of its pair"
+    whole = {
+        role: [alone(objectives, list(one), int(role in ("key", "hard_key")), asked.pooling) for one in texts[role]]
+        for role in ROLES
+    }
+    total = torch.zeros(())
+    for width in asked.matryoshka_dims or (len(whole["query"][0]),):
+        of = {role: [one[:width] / one[:width].norm() for one in side] for role, side in whole.items()}
+        terms = []
+        for i, (query, key) in enumerate(zip(texts["query"], texts["key"], strict=True)):
+            for one, other, hard in (("query", "key", "hard_key"), ("key", "query", "hard_query")):
+                positive = of[one][i] @ of[other][i] - asked.margin
+                rivals = [
+                    of[other][j] for j in range(len(texts["query"]))
+                    if j != i and not {query, key} & {texts["query"][j], texts["key"][j]}
+                ]  # fmt: skip
+                rivals += [
+                    vector for vector, text in zip(of[hard], texts[hard], strict=True) if text not in (query, key)
+                ]
+                cosines = torch.stack([positive, *(of[one][i] @ rival for rival in rivals)]) / CONTRAST["temperature"]
+                terms.append((cosines.logsumexp(0) - cosines[0]) / 2)
+        total = total + torch.stack(terms).sum() / len(texts["query"])
+    total.backward()
+    gradients = {name: parameter.grad for name, parameter in objectives.named_parameters()}
+    return {"sentence_contrast": total.item()}, copy_of(gradients)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 3, 8])
+@pytest.mark.parametrize("workers", ["one", "two", "four"])
+def test_loss_and_gradient_are_those_of_one_batch_for_any_cut(
+    request: pytest.FixtureRequest, workers: str, micro_batch: int
+) -> None:
+    pool: Pool = request.getfixturevalue(workers)
+    settings = SETTINGS | {"train__per_device_batch_size": micro_batch}
+    assert_same(pool.call(step_of, settings, rows_with_negatives), *plain_step(SETTINGS))
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_loss_and_gradient_are_those_of_one_batch_at_every_zero_stage(two: Pool, stage: int) -> None:
+    settings = SETTINGS | {"train__per_device_batch_size": 2, "parallel__zero_stage": stage}
+    settings |= {"parallel__deepspeed_overrides": TIGHT} if stage == 3 else {}
+    assert_same(two.call(step_of, settings, rows_with_negatives), *plain_step(SETTINGS))
+
+
+@pytest.mark.parametrize("changes", [{"margin": 0.3}, {"pooling": "cls"}, {"matryoshka_dims": [3, 16, 8]}])
+def test_margin_pooling_and_widths_are_those_of_one_batch(two: Pool, changes: dict[str, Any]) -> None:
+    settings = SETTINGS | {"objectives": [CONTRAST | changes]}
+    asked = settings | {"train__per_device_batch_size": 2}
+    assert_same(two.call(step_of, asked, rows_with_negatives), *plain_step(settings))
+
+
+def test_negatives_make_the_question_harder(one: Pool) -> None:
+    ((plain, _, _),) = one.call(step_of, SETTINGS)
+    ((harder, _, _),) = one.call(step_of, SETTINGS, rows_with_negatives)
+    assert harder["sentence_contrast"] > plain["sentence_contrast"]
