@@ -156,7 +156,7 @@ def _teacher(config: RunConfig) -> dict[str, str]:
     if config.data.teacher.gives == "hard_negatives":
         return {
             "hard negatives": "prepare makes a vector of each distinct sentence and compares those of some 4 million "
-            "characters; a step encodes each pair and its two negatives, twice as much as without"
+            "characters; shards hold them beside the pairs, 4 bytes a piece, and a step encodes twice as many sentences"
         }
     path, language = config.data.teacher.path, config.data.teacher.language
     try:
