@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.track.events import METRICS
-from xalign_ray.track.gauges import CELLS, GAUGES, PREFIX, gauge_of
+from xalign_ray.track.events import CELLS, GAUGES, PREFIX, gauge_of
 
 RAY = "ray_"  # what Ray puts before the name of every gauge
 
@@ -49,7 +49,7 @@ def ray(name: str, **tags: str) -> str:
 
 def selector(gauge: str, **tags: str) -> str:
     """A gauge of ours where its tags match."""
-    assert gauge in GAUGES or gauge == CELLS, f"{gauge} is not in track/gauges.py"
+    assert gauge in GAUGES or gauge == CELLS, f"{gauge} is not in track/events.py"
     return RAY + gauge + _braced(tags)
 
 

@@ -20,8 +20,7 @@ def check(recipe: Recipe) -> None:
         ConfigError: it cannot; in the user's words.
     """
     from xalign_ray.data.inputs import check_codes
-    from xalign_ray.models.continued import check_head, inherited_from_scratch
-    from xalign_ray.models.start_files import check_start, has_weights
+    from xalign_ray.models.continued import check_head, check_start, has_weights, inherited_from_scratch
     from xalign_ray.planning.subject import subject_of
 
     for needed in reversed(needed_recipes(recipe)):
@@ -69,7 +68,7 @@ def open_named(recipe: Recipe) -> str:
 
 def open_start(config: RunConfig, here_only: bool = False) -> None:
     """Opens the tokenizer and the encoder that a recipe is given, before a cluster is; those of the hub too."""
-    from xalign_ray.models.start_files import check_start
+    from xalign_ray.models.continued import check_start
 
     tokenizer, start = config.data.tokenizer, config.model.init_from
     if start is not None and (_is_here(start) or not here_only):

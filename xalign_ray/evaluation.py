@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.explain import check_folder, suggest
-from xalign_ray.config.saved import read_saved
+from xalign_ray.config.load import read_saved
 from xalign_ray.errors import ConfigError
 from xalign_ray.track.follower import Track, publish, resolve_uri, track_of
 from xalign_ray.work.artifacts import EVALUATION_KIND, hash_value, whole_manifest
 from xalign_ray.work.job import open_job
-from xalign_ray.work.local_paths import absolute_model, absolute_path, is_folder_name, quoted, shown_path
 from xalign_ray.work.mirror import check_lasting, local_folder, opened, url_of
 from xalign_ray.work.run_folder import CONFIG, EVALUATION, RUNS, SCORES, RunFolder, check_export
 from xalign_ray.work.status_line import say, say_next
+from xalign_ray.work.storage import absolute_model, absolute_path, is_folder_name, quoted, shown_path
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score

@@ -9,16 +9,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray.config.load import Recipe
-from xalign_ray.config.saved import open_saved
+from xalign_ray.config.load import Recipe, open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.work.artifacts import finished_run
 from xalign_ray.work.job import open_job
-from xalign_ray.work.local_paths import shown_path
 from xalign_ray.work.mirror import fetch, fetch_checkpoint, local_folder, opened
 from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import shown_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -118,8 +117,7 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
         ConfigError: the encoder has language embeddings, or an argument cannot mean anything.
         DataError: files of the encoder that was continued are damaged.
     """
-    from xalign_ray.models.own_pooling import own_max_length, own_pooling, own_prompts
-    from xalign_ray.models.sentence_modules import SentenceForm
+    from xalign_ray.models.sentence_modules import SentenceForm, own_max_length, own_pooling, own_prompts
 
     if config.model.language_embeddings:
         raise ConfigError(

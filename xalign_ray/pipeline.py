@@ -14,8 +14,7 @@ import yaml
 
 from xalign_ray.checks import check, open_start
 from xalign_ray.config.derive import deciding_values, method_of, plugin_hashes, run_fingerprint
-from xalign_ray.config.load import Recipe
-from xalign_ray.config.saved import check_identity, earlier_runs, open_saved
+from xalign_ray.config.load import Recipe, check_identity, earlier_runs, open_saved
 from xalign_ray.config.sources import REPLACING
 from xalign_ray.config.start import base_recipe, settle, with_absolute_paths
 from xalign_ray.errors import DataError

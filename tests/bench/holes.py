@@ -20,8 +20,7 @@ from pathlib import Path
 from mwparserfromhell.parser import ParserError
 
 from xalign_ray.data.sources import markup
-from xalign_ray.data.sources.broken import held_back
-from xalign_ray.data.sources.open import Chunks
+from xalign_ray.data.sources.open import Chunks, held_back
 from xalign_ray.data.sources.xml import local_name, stream_elements
 
 HOLE = re.compile(r"(?<=[\w,;] |.[(\[\u201e\u201c\u00ab])\x02+(?=$|[ \w,.;:!?)\]\u201d\u00bb])")

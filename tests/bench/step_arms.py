@@ -31,7 +31,7 @@ import torch
 from method_rows import METHODS, columns, dictionary
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.objectives.cross_entropy import summed_cross_entropy
+from xalign_ray.objectives.objective import summed_cross_entropy
 from xalign_ray.track.events import EVENT_LOG, read_events
 from xalign_ray.train.distributed import keep_freed_memory, setup_workers
 from xalign_ray.train.loop import build_objectives, train

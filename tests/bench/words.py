@@ -25,8 +25,7 @@ from tokenizers import Tokenizer
 
 from tests.parity.wild_lines import SPELLED, wild_lines
 from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
-from xalign_ray.text.look_up import look_up_form
-from xalign_ray.text.phrases import split_forms
+from xalign_ray.text.dictionary import look_up_form, split_forms
 from xalign_ray.text.rows import NO_WORD, Ints
 from xalign_ray.text.tokenizer import TokenizedLines, tokenize_lines
 

@@ -21,7 +21,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from xalign_ray.models.attention import same_example
-from xalign_ray.objectives.cross_entropy import summed_cross_entropy
+from xalign_ray.objectives.objective import summed_cross_entropy
 
 Variant = tuple[str, Callable[[], object]]
 REPEATS = 12

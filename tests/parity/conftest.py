@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from tests.parity.damage import Walk
 from tests.parity.file_server import Site, serve
-from xalign_ray.data import catalogue
+from xalign_ray.data import fetch
 from xalign_ray.track.follower import resolve_uri
 
 
@@ -60,8 +60,8 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
     path = tmp_path / "catalogue.yaml"
 
     def clear() -> None:
-        catalogue.catalogue.cache_clear()
-        catalogue._everything.cache_clear()
+        fetch.catalogue.cache_clear()
+        fetch._everything.cache_clear()
 
     class Entries(dict):
         def __setitem__(self, name: str, entry: object) -> None:
@@ -69,6 +69,6 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
             path.write_text(yaml.safe_dump(entries))
             clear()
 
-    monkeypatch.setattr(catalogue, "FILE", path)
+    monkeypatch.setattr(fetch, "FILE", path)
     yield Entries()
     clear()

@@ -12,7 +12,7 @@ from xalign_ray.data.dictionaries import tokenize_keys
 from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer
 from xalign_ray.tasks.tokenized import Inputs
 from xalign_ray.text.cached_tokenizer import CachedTokenizer
-from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.dictionary import look_up_form
 from xalign_ray.text.new_pieces import extend_tokenizer
 
 KINDS = [*LOCAL, "with_phrase_added"]  # where a word's pieces do not depend on its neighbours

@@ -14,8 +14,7 @@ import pytest
 from tests.parity.file_server import Site, tarred, zipped
 from tests.unit.rules.tree import ROOT
 from xalign_ray.data import fetch as fetching
-from xalign_ray.data.catalogue import Download, downloads_of
-from xalign_ray.data.fetch import fetch
+from xalign_ray.data.fetch import Download, downloads_of, fetch
 from xalign_ray.errors import ConfigError, DataError
 
 

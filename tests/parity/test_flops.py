@@ -12,7 +12,7 @@ from xalign_ray.config.choices import MaskedLm, MomentumContrast, SentenceContra
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
-from xalign_ray.models.operations import seen_pairs
+from xalign_ray.models.sizes import seen_pairs
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.train.devices import peak_tflops
 from xalign_ray.train.step import Flops, example_lengths

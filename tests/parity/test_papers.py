@@ -10,8 +10,7 @@ import pytest
 
 from tests.parity.paper_files import CAP, PAIRS, shrunk, write_encoder, write_files
 from tests.unit.data.conftest import prepare_here
-from xalign_ray.config.load import list_recipes, load_recipe
-from xalign_ray.config.saved import open_saved
+from xalign_ray.config.load import list_recipes, load_recipe, open_saved
 from xalign_ray.config.start import settle
 from xalign_ray.data import stage
 from xalign_ray.data.batches import open_local

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from tests.parity import slow_scores as slow
-from xalign_ray.tasks.answer_rules import best_match, exact_match, mlqa_tokens, squad_tokens, token_f1
+from xalign_ray.tasks.question_answering import best_match, exact_match, mlqa_tokens, squad_tokens, token_f1
 
 CLOSE = 1e-9
 MOCK_ANSWERS = [  # mlqa/test-de, test-ar: label, prediction

@@ -19,8 +19,8 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.export import export
-from xalign_ray.models.own_pooling import is_normalized, own_max_length, own_pooling, own_prompt
 from xalign_ray.models.sentence_encoder import SentenceEncoder, vector_width
+from xalign_ray.models.sentence_modules import is_normalized, own_max_length, own_pooling, own_prompt
 from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.train.loop import build_objectives
 

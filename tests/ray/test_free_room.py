@@ -11,7 +11,7 @@ import ray
 from tests.ray.runs import on_ray
 from tests.ray.small import CUSTOM, recipe
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.data import placement
+from xalign_ray.data import stage
 from xalign_ray.data.prepare import prepare
 from xalign_ray.errors import ConfigError
 from xalign_ray.train.capacity import check_cluster, fit_free, has_free
@@ -58,6 +58,6 @@ def test_resource_of_no_node_is_refused_before_anything_waits(
         check_cluster(recipe(settings).parallel)
     with pytest.raises(ConfigError, match=r"workers 8 x .*cpus_per_worker 1 and 1 CPU for the feed are 9 CPUs; the cl"):
         on_ray(recipe(settings[:-1], "parallel.workers=8", "parallel.cpus_per_worker=1"), tmp_path)
-    monkeypatch.setattr(placement, "PATIENCE_S", 1)
+    monkeypatch.setattr(stage, "PATIENCE_S", 1)
     with pytest.raises(ConfigError, match=sentence):
-        placement.wait_for_place(recipe(settings).parallel)
+        stage.wait_for_place(recipe(settings).parallel)

@@ -6,8 +6,7 @@ from collections import Counter
 
 from dashboards.generate import HERE, dashboard, files
 from dashboards.panels import NOT_SHOWN, PANELS, RAY
-from xalign_ray.track.events import METRICS
-from xalign_ray.track.gauges import GAUGES, gauge_of
+from xalign_ray.track.events import GAUGES, METRICS, gauge_of
 
 
 def test_the_files_are_what_the_generator_gives() -> None:

@@ -12,10 +12,10 @@ from tests.unit.test_cli import Run, run  # noqa: F401 - a fixture
 from xalign_ray import evaluation, exports
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.start import with_absolute_paths
-from xalign_ray.data.sources.files import expand
+from xalign_ray.data.sources.open import expand
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.registry import TASKS
-from xalign_ray.work.local_paths import absolute_model, absolute_path
+from xalign_ray.work.storage import absolute_model, absolute_path
 
 HOME = Path.home()
 

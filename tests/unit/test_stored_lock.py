@@ -18,9 +18,8 @@ import pytest
 
 from tests.s3_server import S3Server
 from xalign_ray.errors import LockError
-from xalign_ray.work.locks import Holder
+from xalign_ray.work.locks import Holder, hold_stored
 from xalign_ray.work.mirror import CACHE, local_folder
-from xalign_ray.work.stored_lock import hold_stored
 
 URL = "s3://store/runs/a"
 LOCK_OBJECT = "store/runs/a/.lock"
@@ -28,11 +27,11 @@ REFUSED = rf"^{URL} is being written by pretrain on .*\. Wait for its end, or st
 LOST = f"LockError: {URL} is no longer locked by this process: it was silent for too long, or the lock was removed."
 PROGRAM = f"""
 import functools, sys, time
-from xalign_ray.work import mirror, stored_lock
+from xalign_ray.work import locks, mirror
 from xalign_ray.work.mirror import local_folder, published
 mirror.PUBLISH_S = 0.02
 if sys.argv[1:]:
-    stored_lock.Holder = functools.partial(stored_lock.Holder, machine=sys.argv[1])
+    locks.Holder = functools.partial(locks.Holder, machine=sys.argv[1])
 with published(local_folder("{URL}"), "pretrain", beat_s=0.1):
     print("holds", flush=True)
     time.sleep(60)

@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.choices import PLUGGED_OBJECTIVES, PLUGGED_STREAMS, ObjectiveChoice, StreamChoice
-from xalign_ray.config.stages import MAY_CHANGE
+from xalign_ray.config.training import MAY_CHANGE
 from xalign_ray.errors import ConfigError
-from xalign_ray.work.local_paths import shown_path
+from xalign_ray.work.storage import shown_path
 
 STAGES = "stages"  # the key of a recipe
 _KINDS = {  # of pydantic's errors, by the beginning of their name

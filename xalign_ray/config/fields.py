@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from xalign_ray.work.credentials import without_credentials
-from xalign_ray.work.local_paths import expand_home
+from xalign_ray.work.storage import expand_home
 
 
 class Frozen(BaseModel):

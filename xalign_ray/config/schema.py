@@ -20,8 +20,14 @@ from xalign_ray.config.sources import (
     Tokenizer,
     WordAlignment,
 )
-from xalign_ray.config.stages import MAY_CHANGE, StageConfig
-from xalign_ray.config.training import CheckpointConfig, ParallelConfig, TrackConfig, TrainConfig
+from xalign_ray.config.training import (
+    MAY_CHANGE,
+    CheckpointConfig,
+    ParallelConfig,
+    StageConfig,
+    TrackConfig,
+    TrainConfig,
+)
 
 DEMO = "demo"  # the `data.root` of the embedded world
 RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe

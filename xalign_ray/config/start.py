@@ -8,8 +8,7 @@ from xalign_ray.config.load import Recipe, find_recipe, load_recipe
 from xalign_ray.config.schema import DEMO, RUN_OF, DataConfig
 from xalign_ray.config.sources import FolderTokenizer, GivenTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError
-from xalign_ray.work.local_paths import absolute_model, absolute_path
-from xalign_ray.work.storage import is_url
+from xalign_ray.work.storage import absolute_model, absolute_path, is_url
 
 
 def base_recipe(recipe: Recipe) -> Recipe | None:

@@ -11,10 +11,9 @@ from pathlib import Path
 from xalign_ray.config.language_codes import check_language, name_of_pair
 from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
 from xalign_ray.data.sources.column_languages import codes_in_name, without_packing
-from xalign_ray.data.sources.files import join_path
-from xalign_ray.data.sources.open import read_lines
+from xalign_ray.data.sources.open import join_path, read_lines
 from xalign_ray.data.sources.pair_forms import read_pairs
-from xalign_ray.data.sources.term_forms import find_dictionary_form
+from xalign_ray.data.sources.term_tables import find_dictionary_form
 from xalign_ray.data.stage import TESTS
 from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.translations import MAX_PAIRS, TranslatedSentences

@@ -14,7 +14,7 @@ from xalign_ray.config.fields import Float, Frozen, Int, LocalPath, Positive
 from xalign_ray.config.load import read_mapping
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.work.local_paths import expand_home
+from xalign_ray.work.storage import expand_home
 
 YAML = (".yaml", ".yml")
 COMMAND_LINE = "xalign continue"

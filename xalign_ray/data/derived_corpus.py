@@ -30,24 +30,22 @@ from xalign_ray.text.derived import (
     SYNTAX,
     TRANSLITERATION,
     Order,
+    Transliterator,
     check_changes,
     compose,
     derived_language,
+    double_vocabulary,
+    draw_kept,
     invert,
     split_sentences,
     split_words,
-)
-from xalign_ray.text.tokenizer import train_bpe
-from xalign_ray.text.transliteration import (
-    Transliterator,
-    double_vocabulary,
-    draw_kept,
     without_other_script,
     word_types,
 )
+from xalign_ray.text.tokenizer import train_bpe
 from xalign_ray.text.word_order import Sentence, fit_word_order
 from xalign_ray.work.artifacts import MANIFEST, hash_files, unfinished, write_atomic, write_manifest
-from xalign_ray.work.local_paths import expand_home
+from xalign_ray.work.storage import expand_home
 
 ENGLISH = "en"
 SAMPLE_BYTES = 64 << 20  # of English text that the vocabulary is learned from, the first

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xalign_ray.data.sources.conllu import MERGE, WITHHELD, line_blocks
 from xalign_ray.data.sources.open import Line, read_lines
+from xalign_ray.data.sources.text import MERGE, WITHHELD, line_blocks
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.text.derived import SYNTAX, Order, split_sentences, split_words
 from xalign_ray.text.span_tags import tag_mover

@@ -14,15 +14,24 @@ import numpy as np
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, explain_no_good_row, read_part
+from xalign_ray.data.sources.open import BrokenFile
 from xalign_ray.data.sources.records import BadRow, Entry
 from xalign_ray.data.stage import write_arrays
 from xalign_ray.data.summary import BAD_ROWS, BadRowsFile, SourceSummary, check_bad_fraction, file_names
 from xalign_ray.errors import DataError
-from xalign_ray.text.dictionary import Key, Translation, Translations, add_entries, build_lexicon, pair_arrays, separate
-from xalign_ray.text.look_up import look_up_form
-from xalign_ray.text.phrases import LONGEST_PHRASE, split_forms
+from xalign_ray.text.dictionary import (
+    LONGEST_PHRASE,
+    Key,
+    Translation,
+    Translations,
+    add_entries,
+    build_lexicon,
+    look_up_form,
+    pair_arrays,
+    separate,
+    split_forms,
+)
 from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_words
 from xalign_ray.work.artifacts import write_json
 

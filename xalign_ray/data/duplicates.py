@@ -29,10 +29,10 @@ from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.data.sources.stored import write_column
 from xalign_ray.data.stage import Made, StageStep, run, write_arrays
-from xalign_ray.text.characters import letters_a_word, read_characters
 from xalign_ray.text.counter_random import mix
 from xalign_ray.text.n_grams import Hashes, unit_hashes
 from xalign_ray.text.rows import Index, spans, starts
+from xalign_ray.text.words import letters_a_word, read_characters
 from xalign_ray.work.artifacts import unfinished, write_atomic
 
 PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted

@@ -34,8 +34,18 @@ from xalign_ray.data.teacher import TeacherVectors
 from xalign_ray.data.word_alignment.links import read_pharaoh
 from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
 from xalign_ray.text.collate import specials
-from xalign_ray.text.packing import pack_rows
-from xalign_ray.text.rows import NO_WORD, Index, Ints, Rows, run_index, spans, starts, sum_runs, take_segments
+from xalign_ray.text.rows import (
+    NO_WORD,
+    Index,
+    Ints,
+    Rows,
+    pack_rows,
+    run_index,
+    spans,
+    starts,
+    sum_runs,
+    take_segments,
+)
 from xalign_ray.text.tokenizer import LONGEST_WORD
 from xalign_ray.text.words import split_words
 

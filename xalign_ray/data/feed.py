@@ -20,8 +20,8 @@ from ray.data.block import BlockAccessor
 from xalign_ray.config.derive import BLOCK_BYTES
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.batches import BatchReader, group_requests, split_blocks
-from xalign_ray.data.placement import placement, wait_for_place
 from xalign_ray.data.prepared import Prepared
+from xalign_ray.data.stage import placement, wait_for_place
 from xalign_ray.text.collate import Columns
 from xalign_ray.text.order import Request
 

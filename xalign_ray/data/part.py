@@ -17,14 +17,14 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from xalign_ray.config.sources import Teacher
-from xalign_ray.config.stages import pool_at
+from xalign_ray.config.training import pool_at
 from xalign_ray.data.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.data.filters import Filters
 from xalign_ray.data.kept_out import hashes_of_tests
 from xalign_ray.data.shards import ShardWriter
-from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, read_part
 from xalign_ray.data.sources.moses import BOTH_EMPTY
+from xalign_ray.data.sources.open import BrokenFile
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Pair
 from xalign_ray.data.stage import Made, StageStep

@@ -15,7 +15,7 @@ from typing import Any
 from xalign_ray.config.choices import PAIRS
 from xalign_ray.config.derive import data_settings, row_lengths
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.stages import pool_at
+from xalign_ray.config.training import pool_at
 from xalign_ray.data.dictionaries import read_translations, trained_translations, write_lexicon
 from xalign_ray.data.duplicates import mark_duplicates
 from xalign_ray.data.examples import longest_word
@@ -25,7 +25,7 @@ from xalign_ray.data.kept_out import RetrievalTexts, keep_out, read_tests, write
 from xalign_ray.data.part import BAD_ROWS_OF_PART, DROPPED_OF_PART, PREPARE, Task
 from xalign_ray.data.prepared import Prepared, whole_folder
 from xalign_ray.data.shards import shard_hashes, write_shard_table
-from xalign_ray.data.sources.broken import BrokenFile
+from xalign_ray.data.sources.open import BrokenFile
 from xalign_ray.data.stage import TOKENIZER, InputHashes, KeptCuts, is_as_written, list_files, run, tokenizer_is_whole
 from xalign_ray.data.summary import (
     BAD_ROWS,

@@ -16,7 +16,7 @@ from xalign_ray.config.choices import PAIRS, MaskedText, Stream
 from xalign_ray.config.derive import CHUNK_STEPS, Stage, stages_of
 from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import DataConfig, MaskingConfig, RunConfig
-from xalign_ray.config.stages import pool_at
+from xalign_ray.config.training import pool_at
 from xalign_ray.data.kept_out import RetrievalPairs, tokenize_tests
 from xalign_ray.data.shards import SHARD_GROUPS, Shard, Shards, fetch_groups, open_shard_table, read_group
 from xalign_ray.data.stage import (

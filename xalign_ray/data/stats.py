@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.config.load import Recipe, load_recipe
-from xalign_ray.config.saved import CONFIG, open_saved
+from xalign_ray.config.load import CONFIG, Recipe, load_recipe, open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.data.planned import count_steps, expected_rows
 from xalign_ray.data.prepared import Prepared, StageOrder
-from xalign_ray.data.sources.broken import BrokenFile
+from xalign_ray.data.sources.open import BrokenFile
 from xalign_ray.errors import DataError
 from xalign_ray.text.collate import specials
 from xalign_ray.text.order import Request

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from xalign_ray.data.inputs import Input
-from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import NOTED, explain_empty, explain_no_good_row
+from xalign_ray.data.sources.open import BrokenFile
 from xalign_ray.data.sources.records import BadRow, list_reasons
 from xalign_ray.errors import DataError
 from xalign_ray.work.artifacts import unfinished, write_atomic

@@ -13,11 +13,11 @@ from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.explain import suggest_path
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.models.hub_cache import in_cache
+from xalign_ray.models.hub import in_cache
 from xalign_ray.models.own_tokenizer import check_vocabulary
 from xalign_ray.text.collate import Vocabulary
 from xalign_ray.text.tokenizer import frame_of, put_frame
-from xalign_ray.work.local_paths import is_folder_name
+from xalign_ray.work.storage import is_folder_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -10,7 +10,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.families import FAMILIES, check_settings, family_of
 from xalign_ray.models.family import Family
-from xalign_ray.models.hub_cache import in_cache
+from xalign_ray.models.hub import in_cache
 from xalign_ray.models.known import read_folder
 from xalign_ray.work.artifacts import read_json
 

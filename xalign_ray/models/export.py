@@ -25,7 +25,7 @@ from xalign_ray.models.extension import VocabularyRows, add_rows, exchange_rows,
 from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
-from xalign_ray.models.hub_cache import hub_file
+from xalign_ray.models.hub import hub_file
 from xalign_ray.models.open_folder import POOLER, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
 from xalign_ray.models.sentence_modules import SentenceForm, copy_modules, write_modules

@@ -12,7 +12,7 @@ from xalign_ray.models.families import BY_MODEL_TYPE, family_of
 from xalign_ray.models.family import Values
 from xalign_ray.models.weight_files import read_config
 from xalign_ray.work.artifacts import read_json
-from xalign_ray.work.local_paths import is_folder_name
+from xalign_ray.work.storage import is_folder_name
 
 ORGANISATIONS = ("google-bert/", "FacebookAI/")  # where the hub moved models that are still found without
 _LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}

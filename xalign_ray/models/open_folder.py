@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub_cache import in_cache
+from xalign_ray.models.hub import in_cache
 from xalign_ray.models.own_tokenizer import check_files, check_ids, check_vocabulary
 from xalign_ray.models.weight_files import check_weight_files
 

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import snapshot
-from xalign_ray.models.hub_cache import hub_file, in_cache
-from xalign_ray.models.own_pooling import own_max_length, own_pooling, own_prompt
-from xalign_ray.models.sentence_modules import CUT, KEPT, MODULES, list_modules
+from xalign_ray.models.hub import hub_file, in_cache, snapshot
+from xalign_ray.models.sentence_modules import CUT, KEPT, MODULES, list_modules, own_max_length, own_pooling, own_prompt
 from xalign_ray.models.weight_files import CONFIG, SAFETENSORS, read_config
 from xalign_ray.work.artifacts import MANIFEST, read_json
 

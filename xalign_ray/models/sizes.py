@@ -1,9 +1,15 @@
-"""Counts an encoder's parameters from the recipe alone, without torch: what `plan` computes memory from."""
+"""Counts an encoder's parameters, and the floating-point operations that it needs, without torch."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from xalign_ray.config.choices import ObjectiveChoice
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.family import Family, Values
 
@@ -40,3 +46,50 @@ def count_in(family: Family, values: Values, model: ModelConfig, languages: int,
         layers=counts.layers,
         head=head if with_head else 0,
     )
+
+
+# Counts the floating-point operations that an encoder needs, however they are done, from its config.json; no torch.
+
+TRAINED = 3  # forward passes: a backward pass takes twice what its forward pass takes
+
+
+class Operations:
+    """Of an encoder: 2 a weight and token, attention by the lengths of examples, the head by labels.
+
+    Weights are those of the layers, without embeddings. What is done over padding or again for memory's sake is not
+    counted, but for the first of the two passes of a loss over the whole step. Nor are the words that
+    dictionary_alignment encodes one by one, and word_exchange's use of the head.
+    Source: Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B.
+    """
+
+    def __init__(self, family: Family, values: Values, conditioned_head: bool) -> None:
+        d = values["hidden_size"]
+        counts = family.count(values, read_by_head=2 * d if conditioned_head else d)
+        self._a_token = 2 * counts.layers
+        self._a_label = 2 * (counts.transform + counts.output_bias + d * values["vocab_size"])
+        self._a_pair = 2 * d * family.products(values)  # of tokens that see each other, in a layer
+        self._windows = Counter(family.windows(values))
+
+    def forward(self, lengths: NDArray[np.int64]) -> float:
+        """What one pass over examples of such lengths takes."""
+        pairs = sum(layers * seen_pairs(lengths, window).sum() for window, layers in self._windows.items())
+        return float(self._a_token * lengths.sum() + self._a_pair * pairs)
+
+    def of_labels(self, labels: float) -> float:
+        """What predicting so many labels takes, with its backward pass."""
+        return TRAINED * self._a_label * labels
+
+
+def encoded_by(objectives: Iterable[ObjectiveChoice], micro_steps: int) -> dict[str, int]:
+    """Forward passes of a micro-step by what they read: the losses' `encoded`, and the first of two passes."""
+    return {
+        name: passes + (one.over_step and micro_steps > 1) for one in objectives for name, passes in one.encoded.items()
+    }
+
+
+def seen_pairs(lengths: NDArray[np.int64], window: int | None) -> NDArray[np.int64]:
+    """How many pairs of tokens of an example see each other: all, or those at most `window` tokens apart."""
+    if window is None:
+        return lengths**2
+    near = np.minimum(window, lengths - 1)
+    return lengths * (2 * near + 1) - near * (near + 1)

@@ -12,7 +12,7 @@ from torch.profiler import record_function
 
 from xalign_ray.config.choices import OBJECTIVES, ObjectiveChoice
 from xalign_ray.config.fields import Scheduled
-from xalign_ray.models.layout import laid_out
+from xalign_ray.models.attention import laid_out
 from xalign_ray.objectives.objective import (
     Compare,
     Gather,

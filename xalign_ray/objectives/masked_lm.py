@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from xalign_ray.objectives.cross_entropy import summed_cross_entropy
-from xalign_ray.objectives.objective import MicroStep, Objective, TrainableEncoder
+from xalign_ray.objectives.objective import MicroStep, Objective, TrainableEncoder, summed_cross_entropy
 from xalign_ray.text.collate import IGNORED
 
 

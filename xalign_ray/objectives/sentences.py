@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from xalign_ray.models.layout import laid_out, layout
+from xalign_ray.models.attention import laid_out, layout
 
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
 LAYOUT = ("real_at", "offsets")

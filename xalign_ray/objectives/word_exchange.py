@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.config.choices import WordExchange
-from xalign_ray.objectives.cross_entropy import summed_cross_entropy
-from xalign_ray.objectives.objective import LossContext, MicroStep, Objective
+from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, summed_cross_entropy
 from xalign_ray.text.collate import IGNORED
 
 

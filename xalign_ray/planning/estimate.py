@@ -17,11 +17,11 @@ from xalign_ray.config.choices import HARD, CodeSwitchedCopy, ContrastedPairs, S
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch, stages_of
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.fields import Scheduled, value_at
-from xalign_ray.config.saved import open_saved
+from xalign_ray.config.load import open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.operations import TRAINED, Operations, encoded_by
+from xalign_ray.models.sizes import TRAINED, Operations, encoded_by
 from xalign_ray.planning.memory import memory_of
 from xalign_ray.planning.subject import Subject, feed_rate, read_figures, shares
 from xalign_ray.track.events import read_events
@@ -113,7 +113,7 @@ def tokens_of_row(config: RunConfig) -> float:
 def operations_of_row(config: RunConfig, subject: Subject) -> float:
     """Of a row, on average over the streams and the steps, forward and backward.
 
-    What `models/operations.py` leaves out is left out. Attention is counted as of rows of one example, and all labels
+    What `models/sizes.py` leaves out is left out. Attention is counted as of rows of one example, and all labels
     of aligned pairs as aligned: at most so much.
     """
     operations = Operations(subject.family, subject.values, config.model.conditioned_head)

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from xalign_ray.config.explain import flatten
-from xalign_ray.config.load import load_recipe
-from xalign_ray.config.saved import read_saved
+from xalign_ray.config.load import load_recipe, read_saved
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.scores import Score, read_scores

@@ -15,8 +15,7 @@ from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.fields import Float, Frozen, Int, Positive, Uri
 from xalign_ray.config.load import STUDIES, apply_setting, find_study, read_mapping
 from xalign_ray.errors import ConfigError
-from xalign_ray.finetune.papers import resolve_settings
-from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.settings import FineTuning, resolve_settings
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
 

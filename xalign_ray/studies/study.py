@@ -18,19 +18,18 @@ from xalign_ray.data.inputs import check_inputs
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.studies.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluation, Trial, write_choices
 from xalign_ray.studies.declared import StudyConfig, load_study
-from xalign_ray.studies.mlflow_process import publishing
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
-from xalign_ray.studies.progress import Progress, describe_plan
+from xalign_ray.studies.progress import Progress, describe_plan, publishing
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG
 from xalign_ray.track.follower import check_uri, open_command, resolve_uri
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.work.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value
 from xalign_ray.work.job import open_job
-from xalign_ray.work.local_paths import shown_path
 from xalign_ray.work.mirror import check_lasting, local_folder, url_of
 from xalign_ray.work.run_folder import CHOICES, RUNS, STUDY, RunFolder
 from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import shown_path
 
 if TYPE_CHECKING:
     from xalign_ray.studies.queue import Queue

@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub_cache import in_cache
+from xalign_ray.models.hub import in_cache
 from xalign_ray.models.open_folder import open_model, quiet_transformers
-from xalign_ray.models.own_pooling import own_max_length, own_pooling, own_prompt
 from xalign_ray.models.sentence_encoder import steps_behind_pooling
+from xalign_ray.models.sentence_modules import own_max_length, own_pooling, own_prompt
 from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs
 from xalign_ray.work.status_line import say
 

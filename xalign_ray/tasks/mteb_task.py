@@ -13,7 +13,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.weight_files import read_config
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import Metric, Task
-from xalign_ray.tasks.task_tables import plain_language
+from xalign_ray.tasks.task_files import plain_language
 from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.status_line import say
 

@@ -12,8 +12,11 @@ from typing import Any, ClassVar
 
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.answer_rules import (
+from xalign_ray.tasks.question_answering import (
+    Answer,
     Compare,
+    Question,
+    QuestionAnsweringTask,
     Tokens,
     best_match,
     exact_match,
@@ -22,7 +25,6 @@ from xalign_ray.tasks.answer_rules import (
     squad_tokens,
     token_f1,
 )
-from xalign_ray.tasks.question_answering import Answer, Question, QuestionAnsweringTask
 from xalign_ray.tasks.task import Files, Measure, Metric, ReplaceWord
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, name_language
 from xalign_ray.tasks.text_classification import replace_running_words

@@ -26,8 +26,15 @@ from xalign_ray.models.margin import (
 from xalign_ray.models.nearest import Indices, Vectors, are_pairs, unit_rows
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import COSINE, Measure, Metric, Task
-from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
-from xalign_ray.tasks.task_tables import column_in, is_table, plain_language, read_rows
+from xalign_ray.tasks.task_files import (
+    choose_languages,
+    column_in,
+    is_table,
+    name_language,
+    plain_language,
+    read_lines,
+    read_rows,
+)
 from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 

@@ -76,8 +76,8 @@ class TatoebaTask(Task):
     def evaluate(
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
     ) -> list[Score]:
-        from xalign_ray.models.own_pooling import own_pooling
         from xalign_ray.models.sentence_encoder import steps_behind_pooling
+        from xalign_ray.models.sentence_modules import own_pooling
         from xalign_ray.tasks.hf_encoder import Encoder, apply_steps
 
         assert data is not None

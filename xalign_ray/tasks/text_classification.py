@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask, accuracy
-from xalign_ray.tasks.task_files import read_lines
-from xalign_ray.tasks.task_tables import column_in, is_table, read_rows
+from xalign_ray.tasks.task_files import column_in, is_table, read_lines, read_rows
 from xalign_ray.tasks.tokenized import Features, Inputs
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Merges bilingual dictionaries into one lexicon, decides by hash which concepts are held out, and draws translations.
+"""Bilingual dictionaries as one lexicon: forms that are looked up, phrases found in lines, held-out concepts, draws.
 
 Formulas, and how the papers were read: docs/explanation/methods.md, DICT-MLM.
 """
@@ -6,8 +6,9 @@ Formulas, and how the papers were read: docs/explanation/methods.md, DICT-MLM.
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,6 +17,82 @@ from numpy.typing import NDArray
 
 from xalign_ray.text.counter_random import PICK_LANGUAGE, PICK_SYNONYM, Bits, integers, random_bits
 from xalign_ray.text.rows import Index, Ints, starts
+from xalign_ray.text.words import FIRST_UNSPACED, find_line_words
+
+# Forms under which words are looked up in a dictionary: lower case and spelling variants folded, by language.
+
+# Languages whose Latin I is the capital of a dotless i: Unicode's SpecialCasing, and two that are written the same.
+DOTLESS_I = frozenset({"tr", "az", "crh", "gag"})
+_CAPITAL_I = str.maketrans({"I": "\u0131", "\u0130": "i"})
+# Ligatures and digraphs, presentation forms of Hebrew and Arabic letters, full-width and half-width forms.
+_PRINTED = (
+    range(0x0132, 0x0134), range(0x01C4, 0x01CD), range(0x01F1, 0x01F4),
+    range(0xFB00, 0xFE00), range(0xFE70, 0xFEFD), range(0xFF01, 0xFFEF),
+)  # fmt: skip
+# Hebrew points, Arabic vowel marks and the letter stretcher: most texts leave them out.
+_POINTS = (
+    *range(0x0591, 0x05BE), 0x05BF, 0x05C1, 0x05C2, 0x05C4, 0x05C5, 0x05C7, 0x0640, *range(0x064B, 0x0653), 0x0670,
+)  # fmt: skip
+# Soft hyphen, zero-width blank and joiner of words, marks of direction. U+200C and U+200D are part of words.
+_INVISIBLE = (
+    0x00AD, 0x061C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFEFF,
+)  # fmt: skip
+_FOLDED = {
+    **{point: unicodedata.normalize("NFKC", chr(point)) for points in _PRINTED for point in points},
+    **dict.fromkeys((*_POINTS, *_INVISIBLE), ""),
+    **dict.fromkeys((0x02BC, 0x2018, 0x2019), "'"),  # ways to write an apostrophe
+    **dict.fromkeys((0x2010, 0x2011), "-"),  # hyphens
+}
+# Punctuation at the end of a dictionary's word that is no part of it; not hyphens and apostrophes (-ing, 's), not signs
+# (#, %, &, @, *, /), and a point only where the word has no other (U.S.).
+_OF_SCRIPTS = (  # stops, commas and marks: Greek, Armenian, Hebrew, Syriac, Tibetan, Burmese, Ethiopic, Khmer, ...
+    0x0387, 0x00B7, 0x0589, *range(0x055B, 0x0560), 0x05C3, *range(0x0700, 0x070B), 0x07F8, 0x07F9,
+    *range(0x0F0D, 0x0F13), 0x104A, 0x104B, *range(0x1361, 0x1369), *range(0x17D4, 0x17D7), *range(0x1801, 0x1806),
+    0x1C7E, 0x1C7F, 0xA4FE, 0xA4FF,
+)  # fmt: skip
+_ENDS = frozenset(map(chr, _OF_SCRIPTS)) | frozenset(
+    '()[]{}<>,;:!?"\u00a1\u00bf\u00ab\u00bb\u2039\u203a\u201c\u201d\u201e\u2026\u060c\u061b\u061f\u06d4\u0964\u0965'
+    "\u3001\u3002\u300c\u300d\u300e\u300f\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+)
+
+_QUOTES = frozenset(
+    (("'", "'"), ("`", "`"), ("`", "'"), ("\u2018", "\u2019"), ("\u201a", "\u2018"), ("\u201a", "\u2019"))
+)
+
+
+def look_up_form(word: str, language: str = "") -> str:
+    """The form under which a word stands in the dictionary: NFC, lower case, no surrounding blanks.
+
+    Presentation forms, digraphs and full-width characters become plain letters, and apostrophes are alike. Vowel marks
+    of Hebrew and Arabic and invisible characters are left out. The text itself keeps them: only words of a dictionary
+    are written so.
+
+    Args:
+        language: of the word; in tr, az, crh and gag the lower case of I is dotless.
+    """
+    text = unicodedata.normalize("NFC", word)
+    if language.partition("-")[0] in DOTLESS_I:
+        text = text.translate(_CAPITAL_I)
+    text = text.lower()
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text.translate(_FOLDED).replace("i\u0307", "i")).lower()
+    return text.strip()
+
+
+def trim_punctuation(word: str) -> str:
+    """A dictionary's word without the punctuation around it: `house,` is `house`; punctuation alone stays.
+
+    Single quotes go where they are on both sides: one alone is an apostrophe.
+    """
+    if len(word) > 2 and (word[0], word[-1]) in _QUOTES:
+        return trim_punctuation(word[1:-1])
+    begin, end = 0, len(word)
+    while begin < end and word[begin] in _ENDS:
+        begin += 1
+    while end > begin and (word[end - 1] in _ENDS or (word[end - 1] == "." and "." not in word[begin : end - 1])):
+        end -= 1
+    return word[begin:end] or word
+
 
 Key = tuple[int, str]  # language id and word form
 Translation = tuple[Key, Key]
@@ -217,3 +294,114 @@ def within_room(growth: NDArray[np.integer], row: NDArray[np.integer], room: NDA
     per_row = np.bincount(row, minlength=len(room)).astype(np.int64)
     before = np.concatenate(([0], total))[starts(per_row)]
     return (growth <= 0) | (total - before[row] <= room[row])
+
+
+# Finds dictionary entries of several words in lines: the longest match, from left to right.
+
+LONGEST_PHRASE = 16  # words; a longer entry is found only where a tokenizer makes one word of it
+NO_PART = -1
+
+
+def split_forms(forms: Sequence[str]) -> list[str]:
+    """The words of each form, by text/words.py, with a line break between them."""
+    found = list(forms)
+    several = [number for number, form in enumerate(forms) if not form.isalpha() or max(form) >= FIRST_UNSPACED]
+    words = find_line_words([forms[number] for number in several])
+    bounds = np.searchsorted(words.begin, words.line_begin).tolist()
+    for line, number in enumerate(several):
+        mine = slice(bounds[line], bounds[line + 1] - 1)  # the last word of a line is its end
+        if mine.stop - mine.start > 1:
+            begin, end = (places[mine] - words.line_begin[line] for places in (words.begin, words.end))
+            texts = (forms[number][first:last] for first, last in zip(begin.tolist(), end.tolist(), strict=True))
+            found[number] = "\n".join(texts)
+    return found
+
+
+class Phrases:
+    """Entries of several words, as a tree that is walked for all words of a batch at once.
+
+    Letters of scripts without blanks are words of their own, see text/words.py. A tokenizer may join neighbouring words
+    by a piece that they share. So each run of an entry's words is a part, and the tree has a branch for each part that
+    may follow a beginning. Blanks between words do not count.
+
+    Attributes:
+        parts: the number of each (language id, words) that may be a word, or several that share a piece, of an entry.
+        has_several_words: of each entry by number.
+    """
+
+    def __init__(self, entries: Mapping[tuple[int, str], int]) -> None:
+        self.parts: dict[tuple[int, str], int] = {}
+        self.has_several_words = np.zeros(max(entries.values(), default=-1) + 1, bool)
+        nodes: dict[tuple[int, str], int] = {}
+        branches: dict[tuple[int, int], int] = {}
+        whole: dict[int, int] = {}
+        for ((language, _), entry), form in zip(entries.items(), split_forms([f for _, f in entries]), strict=True):
+            words = form.split("\n")
+            self.has_several_words[entry] = len(words) > 1
+            if not 2 <= len(words) <= LONGEST_PHRASE:
+                continue
+            path = [NO_PART]
+            for end in range(1, len(words) + 1):
+                node = nodes.setdefault((language, "\n".join(words[:end])), len(nodes))
+                for begin, before in enumerate(path):
+                    part = self.parts.setdefault((language, "\n".join(words[begin:end])), len(self.parts))
+                    branches[before, part] = node
+                path.append(node)
+            whole.setdefault(path[-1], entry)
+        self._entry = np.full(len(nodes), NO_PART, np.int64)
+        self._entry[[*whole]] = [*whole.values()]
+        table = np.asarray([(before, part, node) for (before, part), node in branches.items()], np.int64).reshape(-1, 3)
+        keys = self._key(table[:, 0], table[:, 1])
+        order = np.argsort(keys)
+        self._branches, self._nodes = keys[order], table[order, 2]
+
+    def find(self, parts: Ints, word_length: Ints, line_words: Ints, longest: int) -> tuple[Index, Index, Index]:
+        """The entries of two words and more, none over another.
+
+        Args:
+            parts: [3, W] the number in `self.parts` of each word's form as the first word of an entry, inside one, and
+                as its last; NO_PART where it has none. They differ where a word shares a piece with punctuation.
+            word_length: [W] pieces of each word.
+            line_words: [N] words of each line.
+            longest: pieces of an entry.
+
+        Returns:
+            The first word of each [M], how many words it has, and its entry.
+        """
+        as_first, inside, as_last = parts
+        pieces = np.concatenate(([0], np.cumsum(word_length, dtype=np.int64)))
+        line_end = np.repeat(np.cumsum(line_words, dtype=np.int64), line_words)
+        words, entry = np.ones(len(as_first), np.int64), np.full(len(as_first), NO_PART, np.int64)
+        first = np.flatnonzero(as_first >= 0)
+        first, node = self._walk(first, np.full(len(first), NO_PART, np.int64), as_first[first])
+        count = 1
+        while len(first):
+            goes_on = first + count < line_end[first]
+            first, node = first[goes_on], node[goes_on]
+            begin, end = self._walk(first, node, as_last[first + count])
+            first, node = self._walk(first, node, inside[first + count])
+            count += 1
+            whole = (self._entry[end] >= 0) & (pieces[begin + count] - pieces[begin] <= longest)
+            words[begin[whole]], entry[begin[whole]] = count, self._entry[end[whole]]
+        at = _without_overlap(np.flatnonzero(words > 1), words)
+        return at, words[at], entry[at]
+
+    def _walk(self, first: Index, node: Index, part: NDArray[np.integer]) -> tuple[Index, Index]:
+        """Those words from which the tree goes on with a part, and to where."""
+        keys = self._key(node, part)
+        at = np.minimum(np.searchsorted(self._branches, keys), len(self._branches) - 1)
+        goes_on = (part >= 0) & (self._branches[at] == keys)
+        return first[goes_on], self._nodes[at[goes_on]]
+
+    def _key(self, node: Index, part: NDArray[np.integer]) -> Index:
+        return (node + 1) * len(self.parts) + part
+
+
+def _without_overlap(at: Index, words: Index) -> Index:
+    """The matches, in order, that begin behind the end of the match before."""
+    kept, end = [], 0
+    for first, count in zip(at.tolist(), words[at].tolist(), strict=True):
+        if first >= end:
+            kept.append(first)
+            end = first + count
+    return np.asarray(kept, np.int64)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, pre_tokenizers
 
-from xalign_ray.text.look_up import look_up_form
-from xalign_ray.text.pretokens import BLANK_MARK
+from xalign_ray.text.cached_tokenizer import BLANK_MARK
+from xalign_ray.text.dictionary import look_up_form
 from xalign_ray.text.rows import Ints
 from xalign_ray.text.tokenizer import tokenize_words
 from xalign_ray.text.words import find_line_words

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.text.characters import Characters
 from xalign_ray.text.counter_random import mix
 from xalign_ray.text.rows import Index, starts
+from xalign_ray.text.words import Characters
 
 Hashes = NDArray[np.uint64]
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer
 
+from xalign_ray.text.dictionary import look_up_form
 from xalign_ray.text.exchange import read_pieces
-from xalign_ray.text.look_up import look_up_form
 from xalign_ray.text.tokenizer import tokenize_words
 
 

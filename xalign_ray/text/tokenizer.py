@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.dictionary import look_up_form
 from xalign_ray.text.rows import Index, Ints, run_index
 from xalign_ray.text.words import BLANKS, WORD, find_line_words
 

@@ -28,7 +28,7 @@ from mlflow.entities import (
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
-from xalign_ray.config.saved import read_saved
+from xalign_ray.config.load import read_saved
 from xalign_ray.results.aggregate import comparison_metrics, headline_scores, read_headlines, table
 from xalign_ray.track.events import Event, EventReader, run_identity, stream_events
 from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags

@@ -12,7 +12,7 @@ from typing import Any
 
 from ray.util.metrics import Gauge
 
-from xalign_ray.track.gauges import (
+from xalign_ray.track.events import (
     CELLS,
     CELLS_MEANING,
     GAUGES,

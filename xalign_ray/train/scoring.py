@@ -15,7 +15,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.data.kept_out import RetrievalPairs
 from xalign_ray.data.prepared import Prepared
 from xalign_ray.models.nearest import find_translations, thin
-from xalign_ray.models.own_pooling import own_pooling, own_prompt
+from xalign_ray.models.sentence_modules import own_pooling, own_prompt
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.text.collate import IGNORED
 from xalign_ray.train.distributed import Workers

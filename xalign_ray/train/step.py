@@ -19,9 +19,9 @@ from xalign_ray.config.derive import Stage, derive_batch, stage_at, stages_of
 from xalign_ray.config.fields import Scheduled, value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, TrainingError
+from xalign_ray.models.attention import labelled_at, layout
 from xalign_ray.models.encoder import AlignedEncoder
-from xalign_ray.models.layout import labelled_at, layout
-from xalign_ray.models.operations import Operations, encoded_by
+from xalign_ray.models.sizes import Operations, encoded_by
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.objectives.objective import Compare, Compared, StepObjective, compare_terms
 from xalign_ray.text.collate import IGNORED
@@ -69,7 +69,7 @@ def _copy_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 class Flops:
-    """Of an encoder and its losses; what counts and what does not is said in `models/operations.py`."""
+    """Of an encoder and its losses; what counts and what does not is said in `models/sizes.py`."""
 
     def __init__(self, objectives: Objectives, micro_steps: int = 1) -> None:
         encoder = cast(AlignedEncoder, objectives.encoder)

@@ -15,10 +15,9 @@ from xalign_ray.config.explain import flatten
 from xalign_ray.config.load import Recipe, list_recipes, list_studies, load_recipe
 from xalign_ray.config.sources import PairFormat, TextFormat
 from xalign_ray.errors import ConfigError
-from xalign_ray.finetune.papers import FROM
-from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.settings import FROM, FineTuning
 from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
-from xalign_ray.work.local_paths import absolute_model, absolute_path
+from xalign_ray.work.storage import absolute_model, absolute_path
 
 PAIR_FORMATS = get_args(PairFormat)
 AVERAGES = ("xtreme", "xtreme-r", "mmbert-8")  # benchmarks, as results/benchmark_average.py has them
@@ -81,7 +80,7 @@ def _studies(incomplete: str) -> list[str]:
 
 
 def _fetched(incomplete: str) -> list[str]:
-    from xalign_ray.data.catalogue import catalogue
+    from xalign_ray.data.fetch import catalogue
 
     return one_of([*catalogue(), *list_recipes()])(incomplete)
 

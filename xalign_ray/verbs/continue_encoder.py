@@ -112,7 +112,7 @@ def show_end(result: Run | str) -> str | None:
         return result
     if os.environ.get("RANK", "0") != "0":
         return None
-    from xalign_ray.continuing.closing import closing_lines, next_commands
+    from xalign_ray.continuing.comparison import closing_lines, next_commands
 
     say_next(*next_commands(result.path))
     return closing_lines(result.path)
@@ -130,7 +130,7 @@ def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, r
     if local:
         pipeline.prepare(found.recipe, rehash=rehash)
     run = pipeline.pretrain(found.recipe, found.out, local, trust, rehash and not local)
-    from xalign_ray.continuing.closing import close
+    from xalign_ray.continuing.comparison import close
 
     close(found, run)
     return run

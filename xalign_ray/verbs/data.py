@@ -29,8 +29,8 @@ from xalign_ray.verbs.arguments import (
     as_paths,
     codes,
 )
-from xalign_ray.work.local_paths import absolute_path, quoted, shown_path
 from xalign_ray.work.status_line import say, say_next
+from xalign_ray.work.storage import absolute_path, quoted, shown_path
 
 
 def _files(help_text: str) -> Any:
@@ -131,8 +131,7 @@ def data_fetch(
     listed: Annotated[bool, typer.Option("--list", help="what there is, licences, what recipes need")] = False,
 ) -> list[Path] | str:
     """Load corpora and task sets to where recipes look for them; go on where it broke off."""
-    from xalign_ray.data.catalogue import describe
-    from xalign_ray.data.fetch import fetch
+    from xalign_ray.data.fetch import describe, fetch
     from xalign_ray.work.job import open_job
 
     if listed or not name:

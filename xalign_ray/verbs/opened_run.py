@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xalign_ray.errors import DataError
-from xalign_ray.work.local_paths import absolute_path
 from xalign_ray.work.run_folder import EVENT_LOG, SCORES, RunFolder, check_export
+from xalign_ray.work.storage import absolute_path
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -35,8 +35,8 @@ from xalign_ray.verbs.arguments import (
 )
 from xalign_ray.verbs.command import keep_memory
 from xalign_ray.verbs.opened_run import Run
-from xalign_ray.work.local_paths import quoted
 from xalign_ray.work.status_line import say_next
+from xalign_ray.work.storage import quoted
 
 
 def config_list() -> list[str]:

@@ -35,9 +35,9 @@ from xalign_ray.verbs.arguments import (
     one_of,
 )
 from xalign_ray.verbs.opened_run import Frame, as_frame
-from xalign_ray.work.local_paths import shown_path
 from xalign_ray.work.run_folder import SCORES
 from xalign_ray.work.status_line import say, say_next
+from xalign_ray.work.storage import shown_path
 
 
 def evaluate(
@@ -133,7 +133,7 @@ def tune(
     if not folders:
         raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
     from xalign_ray import evaluation
-    from xalign_ray.models.own_pooling import own_pooling, own_prompt
+    from xalign_ray.models.sentence_modules import own_pooling, own_prompt
     from xalign_ray.studies.declared import check_options, parse_study
     from xalign_ray.studies.plan import check_task_files, plan_study
     from xalign_ray.studies.progress import Progress

@@ -13,12 +13,12 @@ import pandas as pd
 from xalign_ray.errors import DataError
 from xalign_ray.evaluation import find_encoder
 from xalign_ray.models.nearest import Vectors, unit_rows
-from xalign_ray.tasks.word_pairs import WordPair, read_word_pairs
+from xalign_ray.tasks.probes import WordPair, read_word_pairs
 from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.job import open_job
-from xalign_ray.work.local_paths import shown_path
 from xalign_ray.work.mirror import local_folder, opened
 from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import shown_path
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder

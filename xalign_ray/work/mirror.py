@@ -18,11 +18,9 @@ from typing import Any
 
 from xalign_ray.errors import ConfigError, DataError, LockError
 from xalign_ray.work.artifacts import MANIFEST, check_files, unfinished, whole_json, write_atomic, write_json
-from xalign_ray.work.local_paths import shown_path
-from xalign_ray.work.locks import BEAT_S, LEASE_S
+from xalign_ray.work.locks import BEAT_S, LEASE_S, StoredLock, hold_stored
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
-from xalign_ray.work.storage import find_system, said_of
-from xalign_ray.work.stored_lock import StoredLock, hold_stored
+from xalign_ray.work.storage import find_system, said_of, shown_path
 
 RECORD = ".mirror.json"  # here: what is the same in the store; there: which mirror has written last
 PUBLISH_S = 1.0  # between two looks for what is new

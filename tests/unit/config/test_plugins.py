@@ -16,13 +16,11 @@ from tests.unit.text.random_rows import make_context, make_rows
 from xalign_ray.config import choices
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.derive import method_of, run_fingerprint
-from xalign_ray.config.load import load_recipe
-from xalign_ray.config.saved import check_identity, earlier_runs
+from xalign_ray.config.load import check_identity, earlier_runs, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.text.streams import stream_columns
-from xalign_ray.track.events import METRICS, is_known
-from xalign_ray.track.gauges import gauge_of
+from xalign_ray.track.events import METRICS, gauge_of, is_known
 
 PLUGIN = '''
 from typing import Annotated, Any, ClassVar, Literal

@@ -8,7 +8,7 @@ import pytest
 
 from xalign_ray.config.derive import derive_batch, stages_of
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.stages import MAY_CHANGE
+from xalign_ray.config.training import MAY_CHANGE
 from xalign_ray.errors import ConfigError
 
 A, B = "{name: a, train: {max_steps: 10}}", "{name: b, train: {max_steps: 20}}"

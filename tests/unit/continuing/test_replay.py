@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xalign_ray.config.derive import CHUNK_STEPS
-from xalign_ray.continuing.replay import with_replay
+from xalign_ray.continuing.recipe import with_replay
 from xalign_ray.text.order import Order, Pool, Request, StreamPools
 
 PAIRS = {"kind": "contrasted_pairs", "text": "none"}

@@ -11,8 +11,7 @@ from tokenizers import Tokenizer
 from tests.unit.data.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.data.derived_corpus import Derivation, write_derived
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.text.derived import inverted_order
-from xalign_ray.text.transliteration import transliterate
+from xalign_ray.text.derived import inverted_order, transliterate
 
 WORDS = [f"{first}{second}" for first in "abcdefghij" for second in "klmnopqrst"]
 REPEATED = 5

@@ -15,7 +15,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import Corpus, DataConfig
 from xalign_ray.data import stage
 from xalign_ray.data.inputs import check_inputs, find_sources, split_source
-from xalign_ray.data.sources.files import open_bytes
+from xalign_ray.data.sources.open import open_bytes
 from xalign_ray.data.stage import InputHashes, KeptCuts
 from xalign_ray.errors import DataError
 

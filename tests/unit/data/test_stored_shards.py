@@ -17,11 +17,10 @@ import pytest
 
 from tests.s3_server import S3Server
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import shards, stored_shards
+from xalign_ray.data import shards
 from xalign_ray.data.batches import open_local
 from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.shards import ShardWriter, hash_footer
-from xalign_ray.data.stored_shards import CACHE_GIB, StoredShard, shard_cache
+from xalign_ray.data.shards import CACHE_GIB, ShardWriter, StoredShard, hash_footer, shard_cache
 from xalign_ray.errors import DataError
 from xalign_ray.text.order import ROW_GROUP
 from xalign_ray.text.rows import take
@@ -35,7 +34,7 @@ def _cold() -> Iterator[None]:
     """No shard is known from another test."""
     shards.read_group.cache_clear()
     shards._open.cache_clear()
-    stored_shards._written = 0
+    shards._written = 0
     yield
     shards.read_group.cache_clear()
     shards._open.cache_clear()
@@ -126,7 +125,7 @@ def test_processes_that_fetch_at_once_read_the_same(s3: S3Server, prepared: Prep
     path, footer = big_shard(tmp_path, prepared, 48)
     fsspec.filesystem("s3").put_file(str(path), "store/big.parquet")
     code = (
-        "import random, pyarrow.parquet as pq; from xalign_ray.data.stored_shards import StoredShard\n"
+        "import random, pyarrow.parquet as pq; from xalign_ray.data.shards import StoredShard\n"
         f"one, file = StoredShard('s3://store/big.parquet', '{footer}'), pq.ParquetFile('{path}')\n"
         "for group in random.sample(range(48), 48):\n"
         "    assert one.read_row_group(group).equals(file.read_row_group(group))"
@@ -191,7 +190,7 @@ def test_footers_larger_than_what_is_fetched_first(
     s3: S3Server, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path / "machine"))
-    monkeypatch.setattr(stored_shards, "_TAIL_BYTES", 100)
+    monkeypatch.setattr(shards, "_TAIL_BYTES", 100)
     path, footer = big_shard(tmp_path, prepared, 3)
     fsspec.filesystem("s3").put_file(str(path), "store/big.parquet")
     assert footer == hash_footer(path)

@@ -16,9 +16,8 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.data import stage, text_stage
 from xalign_ray.data.inputs import Input
 from xalign_ray.data.sources import stored
-from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.formats import parse, parts, read, read_part
-from xalign_ray.data.sources.open import WHOLE
+from xalign_ray.data.sources.open import WHOLE, BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Noted, Pair, Skipped
 from xalign_ray.data.text_stage import TEXT_FOLDER, make_text

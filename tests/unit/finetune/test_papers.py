@@ -11,8 +11,7 @@ import yaml
 from transformers import AutoModelForTokenClassification
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.finetune.papers import read_papers
-from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.settings import FineTuning, read_papers
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.studies.declared import FineTuningConfig, load_study
 from xalign_ray.tasks.pos import PosTask

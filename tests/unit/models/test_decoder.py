@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.profiler import profile
 
-from xalign_ray.models.decoder import PADDED_TO, Decoder
-from xalign_ray.objectives.cross_entropy import summed_cross_entropy
+from xalign_ray.models.heads import PADDED_TO, Decoder
+from xalign_ray.objectives.objective import summed_cross_entropy
 
 PIECES, WIDTH, POSITIONS = 50, 8, 6
 

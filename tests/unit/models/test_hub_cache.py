@@ -20,13 +20,12 @@ from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import DataError
 from xalign_ray.models import hub
-from xalign_ray.models.hub import revision_of
-from xalign_ray.models.hub_cache import hub_file
+from xalign_ray.models.hub import hub_file, revision_of
 
 OPEN = """
 from transformers import AutoModel
-from xalign_ray.models.hub_cache import in_cache
-from xalign_ray.models.own_pooling import own_pooling, own_prompt
+from xalign_ray.models.hub import in_cache
+from xalign_ray.models.sentence_modules import own_pooling, own_prompt
 from xalign_ray.tasks.hf_encoder import Encoder, check_hub
 check_hub("acme/tiny")
 print(own_pooling("acme/tiny"), repr(own_prompt("acme/tiny")), Encoder.open("acme/tiny").inputs.encoder)
@@ -74,7 +73,7 @@ def test_files_that_the_hub_lacks_are_known_to_be_missing(home: Path) -> None:
 @pytest.mark.parametrize("missing", ["model.safetensors", "tokenizer.json"])
 def test_a_model_that_is_cached_in_part_is_not_opened_from_there(home: Path, missing: str) -> None:
     snapshot = home / "hub" / "models--acme--tiny" / "snapshots" / "abc"
-    code = "from xalign_ray.models.hub_cache import in_cache; print(in_cache('acme/tiny'))"
+    code = "from xalign_ray.models.hub import in_cache; print(in_cache('acme/tiny'))"
     assert run(home, code).stdout.strip() == str(snapshot)
     (snapshot / missing).unlink()
     assert run(home, code).stdout.strip() == "acme/tiny"
@@ -130,7 +129,7 @@ def test_continue_looks_at_the_revision_that_is_named(tmp_path: Path) -> None:
         (snapshot / "modules.json").write_text('[{"path": "1_Pooling", "type": "x.Pooling"}]')
     code = (
         "import os; os.environ['HF_HUB_OFFLINE'] = '1'\n"
-        "from xalign_ray.continuing.encoder import look_at_encoder\n"
+        "from xalign_ray.continuing.methods import look_at_encoder\n"
         "for commit in ('a' * 40, 'b' * 40):\n"
         "    found = look_at_encoder(f'acme/tiny@{commit}')\n"
         "    print(found.name == f'acme/tiny@{commit}', found.has_head, found.pooling)\n"

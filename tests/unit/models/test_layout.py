@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from xalign_ray.models.layout import labelled_at, laid_out, layout
+from xalign_ray.models.attention import labelled_at, laid_out, layout
 
 
 def test_padding_is_left_away_wherever_it_stands() -> None:

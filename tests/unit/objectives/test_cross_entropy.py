@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-from xalign_ray.objectives.cross_entropy import summed_cross_entropy
+from xalign_ray.objectives.objective import summed_cross_entropy
 
 
 def drawn(rows: int, scale: float, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,7 +9,7 @@ import numpy as np
 from tests.unit.text.pinned import assert_pinned
 from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.objectives.dictionary_alignment import DictionaryAlignmentLoss
-from xalign_ray.objectives.momentum import KeyQueue
+from xalign_ray.objectives.momentum_contrast import KeyQueue
 from xalign_ray.objectives.objective import LossContext
 from xalign_ray.text.dictionary import DictionaryPairs
 

@@ -13,11 +13,10 @@ from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_file
 
 LAYERS = [
     {"work/credentials", "private"},
-    {"errors", "work/local_paths", "work/status_line"},
+    {"errors", "work/status_line"},
     {"work/file_checks"},
     {"work/artifacts", "work/collector", "work/stops", "work/storage"},
     {"work/locks", "work/run_folder"},
-    {"work/stored_lock"},
     {"work/mirror"},
     {"config"},
     {"results/aggregate"},
@@ -60,12 +59,10 @@ WITHOUT_TORCH = [
     "work/run_folder.py",
     "work/storage.py",
     "work/mirror.py",
-    "work/mirror.py",
-    "work/stored_lock.py",
     "work/stops.py",
 ]
 WITHOUT_TORCH += [
-    "models/operations.py",
+    "models/sizes.py",
     "train/cluster_address.py",
     "train/devices.py",
     "cli.py",
@@ -150,7 +147,7 @@ def test_a_heavy_library_is_known_in_its_home_only(library: str) -> None:
 def test_only_a_job_locks_a_folder_or_mirrors_it() -> None:
     taken = {
         "work.locks.hold",
-        "work.stored_lock.hold_stored",
+        "work.locks.hold_stored",
         "work.mirror.published",
         "work.mirror.publish_file",
         "track.follower.Follower",

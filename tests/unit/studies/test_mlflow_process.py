@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from xalign_ray.studies.mlflow_process import MlflowProcess
+from xalign_ray.studies.progress import MlflowProcess
 from xalign_ray.track.events import EVENT_LOG, EventLog, run_identity
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.tasks.answer_rules import best_match, exact_match, mlqa_tokens, random_answer, squad_tokens, token_f1
+from xalign_ray.tasks.question_answering import (
+    best_match,
+    exact_match,
+    mlqa_tokens,
+    random_answer,
+    squad_tokens,
+    token_f1,
+)
 
 CASES = {
     # language: text, tokens

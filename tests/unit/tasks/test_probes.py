@@ -10,9 +10,8 @@ import pytest
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.hf_encoder import Encoder
-from xalign_ray.tasks.probes import ALIGNMENT, mean_cosine_random
+from xalign_ray.tasks.probes import ALIGNMENT, DROPPED, HELD_OUT, TRAINED, WordPair, mean_cosine_random, read_word_pairs
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.word_pairs import DROPPED, HELD_OUT, TRAINED, WordPair, read_word_pairs
 
 VECTORS = {
     "dog": [1, 0], "hund": [2, 0.1], "köter": [1, -0.5],

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.nearest import are_pairs
-from xalign_ray.models.own_pooling import own_pooling, own_prompt
+from xalign_ray.models.sentence_modules import own_pooling, own_prompt
 from xalign_ray.tasks.retrieval import RETRIEVAL, read_translations
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.tasks.translations import TranslatedSentences

@@ -12,7 +12,7 @@ from xalign_ray.tasks.afrisenti import AFRISENTI
 from xalign_ray.tasks.masakhanews import MASAKHANEWS
 from xalign_ray.tasks.ner import NER
 from xalign_ray.tasks.pos import POS
-from xalign_ray.tasks.tagged_columns import find_columns
+from xalign_ray.tasks.token_classification import find_columns
 
 # The rows of `Karl Ove sees Oslo`, and what a row is called.
 FORMS: dict[str, tuple[str, str]] = {

@@ -14,7 +14,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.ner import NER
 from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.registry import TUNED_TASKS
-from xalign_ray.tasks.task_tables import plain_language
+from xalign_ray.tasks.task_files import plain_language
 
 WORDS = [["Ade", "lọ", "sí", "Èkó"], ["Ó", "dára"]]
 NER_NAMES = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]

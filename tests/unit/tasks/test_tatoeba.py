@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.own_pooling import own_pooling
+from xalign_ray.models.sentence_modules import own_pooling
 from xalign_ray.tasks.tatoeba import TATOEBA, find_pairs, read_pair
 from xalign_ray.tasks.translations import headline, layer_accuracies, layer_cosines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.text.characters import CHARACTERS_A_WORD, IDEOGRAPH, SYLLABLE, count_words, has_letter, read_characters
+from xalign_ray.text.words import CHARACTERS_A_WORD, IDEOGRAPH, SYLLABLE, count_words, has_letter, read_characters
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.text.look_up import look_up_form, trim_punctuation
+from xalign_ray.text.dictionary import look_up_form, trim_punctuation
 
 
 @pytest.mark.parametrize(

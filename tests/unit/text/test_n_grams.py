@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from xalign_ray.text.characters import read_characters
 from xalign_ray.text.n_grams import duplicate_n_grams, top_n_grams, unit_hashes
+from xalign_ray.text.words import read_characters
 
 
 def arrays(documents: list[str]):

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from xalign_ray.text.packing import WINDOW, Run, pack_rows
+from xalign_ray.text.rows import WINDOW, Run, pack_rows
 
 SPECIAL = 2
 

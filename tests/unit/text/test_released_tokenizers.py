@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from tests.bench.words import soak
 from xalign_ray.data.tokenizer_folder import framed, open_tokenizer, vocabulary
-from xalign_ray.text.pretokens import find_pretoken_rules
+from xalign_ray.text.cached_tokenizer import find_pretoken_rules
 from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_lines
 
 NAMES = ("e5-small", "minilm", "gemma", "llama3")

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from xalign_ray.text.characters import in_other_script, letters_a_word, script_of, usual_script
+from xalign_ray.text.words import in_other_script, letters_a_word, script_of, usual_script
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from tests.parity.slow_words import Word
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.dictionary import look_up_form
 from xalign_ray.text.tokenizer import ALPHABET_SHARE, LONGEST_WORD, SPECIALS, tokenize_lines, train_bpe
 
 LINES = [

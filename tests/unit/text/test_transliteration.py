@@ -10,8 +10,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.text.tokenizer import SPECIALS, tokenize_words, train_bpe
-from xalign_ray.text.transliteration import (
+from xalign_ray.text.derived import (
     SPACE_MARK,
     TYPOGRAPHIC,
     Transliterator,
@@ -22,6 +21,7 @@ from xalign_ray.text.transliteration import (
     without_other_script,
     word_types,
 )
+from xalign_ray.text.tokenizer import SPECIALS, tokenize_words, train_bpe
 
 WRITABLE = string.ascii_letters + string.digits + string.punctuation + TYPOGRAPHIC
 STRANGE = "\u00e9\u0416\u4e2d\u3400\u0928\U0001f600\u2603\u2032\u10d0\uac00"

@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 from xalign_ray.config.choices import OBJECTIVES
-from xalign_ray.track.events import METRICS, EventLog, read_events
-from xalign_ray.track.gauges import GAUGES, PREFIX, EventGauges, begun, gauge_of
+from xalign_ray.track.events import GAUGES, METRICS, PREFIX, EventGauges, EventLog, begun, gauge_of, read_events
 
 LANGUAGES = {"de": 30, "en": 50}
 BAD = {"count": 2, "share": 0.02, "limit": 0.05, "reasons": {"not UTF-8": 2}}

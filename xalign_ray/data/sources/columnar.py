@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray.data.sources.broken import DAMAGED, BrokenFile, BrokenFileError
 from xalign_ray.data.sources.column_languages import column_of
-from xalign_ray.data.sources.files import open_bytes, size_of
 from xalign_ray.data.sources.jsonl import TEXT, document_of, one_line
 from xalign_ray.data.sources.moses import check_texts
-from xalign_ray.data.sources.open import Span
+from xalign_ray.data.sources.open import DAMAGED, BrokenFile, BrokenFileError, Span, open_bytes, size_of
 from xalign_ray.data.sources.parts import PART_BYTES, Part, spans_between
 from xalign_ray.data.sources.records import BadRow, Pair, Record
 from xalign_ray.data.sources.stored import TEXTS, is_parsed_text, read_as_source

@@ -14,19 +14,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.sources import PairFormat
-from xalign_ray.data.sources.broken import BrokenFileError, held_back
 from xalign_ray.data.sources.column_languages import find_pair, language_of_file, language_of_name, without_region
 from xalign_ray.data.sources.columnar import column_texts, open_arrow, open_parquet, text_columns
-from xalign_ray.data.sources.csv_pairs import DELIMITERS, cell_text, csv_rows, read_head
-from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.data.sources.jsonl import find_key, read_array
-from xalign_ray.data.sources.open import NOT_UTF8, NUL, Chunks, Line, check_lines, read_as, read_lines
-from xalign_ray.data.sources.opus import member_names
+from xalign_ray.data.sources.moses import member_names
+from xalign_ray.data.sources.open import (
+    NOT_UTF8,
+    NUL,
+    BrokenFileError,
+    Chunks,
+    Line,
+    check_lines,
+    held_back,
+    open_bytes,
+    read_as,
+    read_lines,
+)
 from xalign_ray.data.sources.po import SOURCE, is_po, open_po, po_languages, po_texts
-from xalign_ray.data.sources.tmx import unit_texts
-from xalign_ray.data.sources.workbook import first_cells
-from xalign_ray.data.sources.xliff import read_units
+from xalign_ray.data.sources.table_pairs import DELIMITERS, cell_text, csv_rows, first_cells, read_head
 from xalign_ray.data.sources.xml import stream_elements
+from xalign_ray.data.sources.xml_pairs import read_units, unit_texts
 from xalign_ray.errors import DataError
 from xalign_ray.work.file_checks import HEAD_BYTES
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import take_language
 from xalign_ray.config.sources import HF, Corpus, Dictionary, ParallelCorpus
-from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
 from xalign_ray.data.sources.columnar import (
     check_columns,
     read_arrow,
@@ -21,29 +20,38 @@ from xalign_ray.data.sources.columnar import (
     read_parquet_pairs,
     split_parquet,
 )
-from xalign_ray.data.sources.conllu import read_conllu, split_conllu
-from xalign_ray.data.sources.csv_pairs import read_csv, read_csv_text, split_csv
-from xalign_ray.data.sources.dumps import split_dumps
-from xalign_ray.data.sources.files import expand, is_folder, join_path, open_bytes
 from xalign_ray.data.sources.hub import FoundFiles, find_split, is_hub_id
 from xalign_ray.data.sources.jsonl import TEXT, read_json_array, read_json_pairs, read_jsonl, read_jsonl_pairs
-from xalign_ray.data.sources.moses import ONE_EMPTY, read_moses
-from xalign_ray.data.sources.open import Chunks, check_lines, read_lines
-from xalign_ray.data.sources.opus import is_zip, read_opus
+from xalign_ray.data.sources.moses import ONE_EMPTY, is_zip, read_moses, read_opus
+from xalign_ray.data.sources.open import (
+    BrokenFile,
+    BrokenFileError,
+    Chunks,
+    check_lines,
+    expand,
+    is_folder,
+    join_path,
+    open_bytes,
+    read_lines,
+)
 from xalign_ray.data.sources.parts import Part, one_part_a_file, split_at_lines, split_in_parallel
 from xalign_ray.data.sources.po import read_po
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped, list_reasons
 from xalign_ray.data.sources.stored import read_stored
-from xalign_ray.data.sources.term_json import read_kaikki
+from xalign_ray.data.sources.table_pairs import read_csv, read_csv_text, read_tsv, read_workbook, split_csv
 from xalign_ray.data.sources.term_markup import read_dix, read_tbx, read_tei
-from xalign_ray.data.sources.term_panlex import read_panlex, split_panlex
-from xalign_ray.data.sources.term_tables import read_csv_terms, read_muse, read_tsv_terms, read_xlsx_terms
-from xalign_ray.data.sources.text import read_text, split_text
-from xalign_ray.data.sources.tmx import read_tmx
-from xalign_ray.data.sources.tsv import read_tsv
-from xalign_ray.data.sources.wikipedia import read_wikipedia
-from xalign_ray.data.sources.workbook import read_workbook
-from xalign_ray.data.sources.xliff import read_xliff
+from xalign_ray.data.sources.term_tables import (
+    read_csv_terms,
+    read_kaikki,
+    read_muse,
+    read_panlex,
+    read_tsv_terms,
+    read_xlsx_terms,
+    split_panlex,
+)
+from xalign_ray.data.sources.text import read_conllu, read_text, split_conllu, split_text
+from xalign_ray.data.sources.wikipedia import read_wikipedia, split_dumps
+from xalign_ray.data.sources.xml_pairs import read_tmx, read_xliff
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.work.file_checks import check_plain
 from xalign_ray.work.storage import is_url

@@ -14,11 +14,111 @@ from mwparserfromhell.nodes.extras import Parameter
 from mwparserfromhell.parser import ParserError
 
 from xalign_ray.data.sources.html import BREAK, CLOSE, EMPTY, HOLE, OPEN, drop_html, write_levels
-from xalign_ray.data.sources.interwiki import LANGUAGES
 from xalign_ray.data.sources.measures import Given
-from xalign_ray.data.sources.quotes import drop_quotes
 from xalign_ray.data.sources.templates import is_mark, is_sentence, plain_name, running_text, words_of_template
-from xalign_ray.data.sources.variants import choose_variants
+
+# Language converter markup: `-{zh-hans:..; zh-hant:..}-`, which MediaWiki shows in one of several scripts.
+
+_RULE = re.compile(r"-\{((?:[^{}]|\{\{[^{}]*\}\})*)\}-")
+_MAX_DEPTH = 10
+_FLAGS = re.compile(r"\s*([-A-Z+]|[a-z]{2,3}(?:-[a-z]+)*)?(\s*;\s*(?:[-A-Z+]|[a-z]{2,3}(?:-[a-z]+)*))*\s*\|")
+_VARIANT = re.compile(r"\s*(?:[^;:|\n]*=>)?\s*((?:zh|sr|kk|ku|tg|uz|gan|iu|shi|crh|wuu|ike)(?:-[a-z]+)*)\s*:")
+_SHOWN_FLAGS = frozenset("ASR")
+
+
+def choose_variants(markup: str) -> str:
+    """Each rule as its first variant; one that only defines a conversion (flags H, T, D, N, -) shows nothing.
+
+    `-{zh-hans:A; zh-hant:B}-` and `-{A|zh-hans:A; zh-hant:B}-` are A, `-{A}-` and `-{R|A}-` too.
+    """
+    if "-{" not in markup:
+        return markup
+    for _ in range(_MAX_DEPTH):  # innermost first
+        markup, count = _RULE.subn(_choose, markup)
+        if not count:
+            break
+    return markup
+
+
+def _choose(rule: re.Match[str]) -> str:
+    flags = _FLAGS.match(rule[1])
+    text = rule[1][flags.end() :] if flags else rule[1]
+    names = [name.strip() for name in flags[0].rstrip("|").split(";")] if flags else []
+    if any(name and (name[0].isupper() or name in "-+") and name not in _SHOWN_FLAGS for name in names):
+        return ""
+    variant = _VARIANT.match(text)
+    if not variant or "R" in names:
+        return text
+    # A `;` ends a variant only where another begins: text may hold one (&nbsp;).
+    rest = text[variant.end() :]
+    return re.split(rf";(?={_VARIANT.pattern})|;\s*\Z", rest, maxsplit=1)[0].strip()
+
+
+# Takes MediaWiki's bold and italic marks off a line, and leaves the apostrophes that a reader sees.
+
+_RUN = re.compile(r"'{2,}")
+
+
+def drop_quotes(line: str) -> str:
+    """The line without runs of apostrophes that are marks.
+
+    As MediaWiki reads them (Parser::handleAllQuotes): two are italic, three bold, five both; of four the first is an
+    apostrophe, and so are those before the last five of more. If a line opens as much bold as italic without closing
+    either, one run of three is an apostrophe and italic: after a word of one letter if there is one (French
+    l'''Histoire''), else after a longer word, else after a blank.
+    """
+    runs = list(_RUN.finditer(line))
+    if not runs:
+        return line
+    lengths = [len(run[0]) for run in runs]
+    kept = [1 if length == 4 else max(0, length - 5) for length in lengths]
+    marks = [length - left for length, left in zip(lengths, kept, strict=True)]
+    bold = sum(mark in (3, 5) for mark in marks)
+    italic = sum(mark in (2, 5) for mark in marks)
+    if bold % 2 and italic % 2:
+        threes = [number for number, mark in enumerate(marks) if mark == 3]
+        if threes:
+            kept[min(threes, key=lambda number: (_place(line, runs[number].start()), number))] += 1
+    return "".join(_pieces(line, runs, kept))
+
+
+def _place(line: str, start: int) -> int:
+    """How likely an apostrophe stands there: 0 after a word of one letter, 1 after a longer one, 2 after a blank."""
+    before, last = line[:start][-2:-1], line[:start][-1:]
+    if not last.strip():
+        return 2
+    return 0 if before == " " else 1
+
+
+def _pieces(line: str, runs: list[re.Match[str]], kept: list[int]) -> list[str]:
+    pieces, at = [], 0
+    for run, count in zip(runs, kept, strict=True):
+        pieces += [line[at : run.start()], "'" * count]
+        at = run.end()
+    return [*pieces, line[at:]]
+
+
+# The languages that have a Wikipedia: links to these are to the same article elsewhere, and show nothing.
+
+# Not every language code: `doi`, `iso` and others are codes of languages and prefixes of links to something else.
+LANGUAGES = frozenset(
+    """
+    aa ab ace ady af ak als alt am ami an ang ann anp ar arc ary arz as ast atj av avk awa ay az azb ba ban bar
+    bat-smg bbc bcl bdr be be-tarask be-x-old bew bg bh bho bi bjn blk bm bn bo bpy br bs btm bug bxr ca cbk-zam cdo
+    ce ceb ch cho chr chy ckb co cr crh cs csb cu cv cy cz da dag de dga din diq dk dsb dtp dty dv dz ee egl el eml
+    en eo epo es et eu ext fa fat ff fi fiu-vro fj fo fon fr frp frr fur fy ga gag gan gcr gd gl glk gn gom gor got
+    gpe gsw gu guc gur guw gv ha hak haw he hi hif ho hr hsb ht hu hy hyw hz ia iba id ie ig igl ii ik ilo inh io is
+    it iu ja jam jbo jp jv ka kaa kab kaj kbd kbp kcg kg kge ki kj kk kl km kn knc ko koi kr krc ks ksh ku kus kv kw
+    ky la lad lb lbe lez lfn lg li lij lld lmo ln lo lrc lt ltg lv lzh mad mai map-bms mdf mg mh mhr mi min mk ml mn
+    mnw mo mos mr mrj ms mt mus mwl my myv mzn na nah nan nap nb nds nds-nl ne new ng nia nl nn no nov nqo nr nrm
+    nso nup nv ny oc olo om or os pa pag pam pap pcd pcm pdc pfl pi pih pl pms pnb pnt ps pt pwn qu rki rm rmy rn ro
+    roa-rup roa-tara rsk ru rue rup rw sa sah sat sc scn sco sd se sg sgs sh shi shn shy si simple sk skr sl sm smn
+    sn so sq sr srn ss st stq su sv sw syl szl szy ta tay tcy tdd te tet tg th ti tig tk tl tlh tly tn to tpi tr trv
+    ts tt tum tw ty tyv udm ug uk ur uz ve vec vep vi vls vo vro wa war wo wuu xal xh xmf yi yo yue za zea zgh zh
+    zh-classical zh-min-nan zh-yue zh-cn zh-tw zu
+    """.split()  # noqa: SIM905
+)
+
 
 WIKITEXT_VERSION = 3  # raise it when the same page would give other paragraphs
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})  # these work in every wiki

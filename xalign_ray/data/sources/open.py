@@ -1,21 +1,204 @@
-"""Opens raw files, packed or not, as chunks of bytes or as numbered lines; faults are reported, not raised."""
+"""Finds and opens raw files, packed or not, as chunks of bytes or numbered lines; faults are reported, not raised."""
 
 from __future__ import annotations
 
 import bz2
 import codecs
+import glob
 import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
-from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError, held_back
-from xalign_ray.data.sources.files import open_bytes
 from xalign_ray.errors import DataError
-from xalign_ray.work.file_checks import HEAD_BYTES, check_archive, check_first_bytes, check_sentences, check_text
+from xalign_ray.work.file_checks import (
+    HEAD_BYTES,
+    check_archive,
+    check_first_bytes,
+    check_sentences,
+    check_text,
+    open_file,
+)
+from xalign_ray.work.storage import StoredFile, find_system, is_url, said_of
+
+# Finds and opens files wherever they lie: on local disks, and behind URLs that fsspec knows (s3, gs, hf, https).
+
+_VERSIONS = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "content_md5",
+    "LastModified",
+    "last_modified",
+    "mtime",
+    "updated",
+    "blob_id",
+)  # as stores say
+
+
+def join_path(root: str, path: str) -> str:
+    """A path of a recipe, seen from its root: URLs and absolute paths stand for themselves; the root may be a URL."""
+    if is_url(path):
+        return path
+    return f"{root.rstrip('/')}/{path}" if is_url(root) and not Path(path).is_absolute() else str(Path(root) / path)
+
+
+def open_bytes(path: str) -> BinaryIO:
+    """A file to read and seek in.
+
+    Raises:
+      DataError: it cannot be opened: a link that leads nowhere or to itself, a file that others may not read, a pipe,
+        a URL whose store refuses; or it is a pointer or an error message in the file's place.
+    """
+    if not is_url(path):
+        return open_file(path)
+    with ExitStack() as stack:
+        file = stack.enter_context(StoredFile(path))
+        check_first_bytes(path, file.read(HEAD_BYTES))
+        file.seek(0)
+        stack.pop_all()
+    return cast("BinaryIO", file)
+
+
+def facts_of(path: str) -> list[Any] | None:
+    """What changes when a file does: size, mtime and ctime in ns, inode; of a URL size and version; None if not known.
+
+    No program can set a ctime back, so a file that was changed in place under its old mtime is noticed.
+    """
+    if not is_url(path):
+        stat = Path(path).stat()
+        return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    system, inner = find_system(path)
+    with said_of(path):
+        info = system.info(inner)
+    version = next((info[key] for key in _VERSIONS if info.get(key)), None)
+    return [info.get("size"), str(version)] if version else None
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file."""
+    if not is_url(path):
+        return Path(path).stat().st_size
+    with open_bytes(path) as file:
+        return file.seek(0, 2)
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path is a folder."""
+    if not is_url(path):
+        return Path(path).is_dir()
+    system, inner = find_system(path)
+    with said_of(path, "cannot be looked up"):
+        return system.isdir(inner)
+
+
+def expand(path: str) -> list[str]:
+    """What a path or pattern names, patterns in sorted order; a file whose name looks like a pattern is that file,
+    and so is a folder.
+
+    Raises:
+      DataError: it names nothing, or the store that it lies in cannot be asked.
+    """
+    if is_url(path):
+        return _expand_url(path)
+    matches = [path] if Path(path).exists() else sorted(_matches(path))
+    if not matches:
+        raise DataError(f"{path} does not exist. Check the path; relative paths start from {Path.cwd()}.")
+    return matches
+
+
+def _matches(pattern: str) -> list[str]:
+    """The paths that match; the folders above that exist are meant as written, whatever characters they have."""
+    above = next((folder for folder in Path(pattern).parents if folder.is_dir()), Path())
+    rest = str(Path(pattern).relative_to(above))
+    return glob.glob(str(Path(glob.escape(str(above))) / rest), recursive=True)
+
+
+def _expand_url(path: str) -> list[str]:
+    system, inner = find_system(path)
+    with said_of(path, "cannot be looked up"):
+        found = [inner] if system.exists(inner) else sorted(cast("list[str]", system.glob(inner)))
+    if not found:
+        raise DataError(f"{path} does not exist. Check the URL and your access to it.")
+    return [path] if found == [inner] else [system.unstrip_protocol(one) for one in found]
+
+
+# Says where a file stops being readable: what an unreadable rest is called, and the error that stops a job at it.
+
+T = TypeVar("T")
+
+TRUNCATED = "truncated archive"
+DAMAGED = "damaged archive"
+CHECKSUM = "its checksum is wrong"
+XML_ENDS = "XML ends too early"
+XML_LONG = "an element is longer than 64 MB"
+XML_BROKEN = "XML is not well-formed"
+_CUT_SHORT = frozenset({TRUNCATED, XML_ENDS})
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFile:
+    """The rest of a file that cannot be read; offsets count the file's bytes as it lies there, packed or not.
+
+    Of a member of a zip they count its unpacked bytes, of Parquet the share is of the bytes of the column `text`.
+    """
+
+    source: str
+    reason: str
+    offset: int  # what stands before it could be read
+    size: int
+    unread_share: float  # of the file's bytes; of those that are there, where its end is missing
+    after: str = ""  # the last record that was read, such as "line 14,975"
+
+    def __str__(self) -> str:
+        after = f", after {self.after}" if self.after else ""
+        if self.reason in _CUT_SHORT:
+            return (
+                f"{self.source} breaks off at byte {self.offset:,} of {self.size:,}{after}: {self.reason}. "
+                f"{self.unread_share:.1%} of the bytes that are there were not read; how much was cut off cannot be "
+                "known."
+            )
+        if self.reason == CHECKSUM:
+            return (
+                f"{self.source} was unpacked to byte {self.offset:,} of {self.size:,}, but {self.reason}: it is "
+                "damaged somewhere before, and where cannot be known."
+            )
+        return (
+            f"{self.source} cannot be read from byte {self.offset:,} of {self.size:,} on{after}: {self.reason}. "
+            f"{self.unread_share:.1%} of its bytes were not read."
+        )
+
+
+class BrokenFileError(DataError):
+    """Raised by a reader after everything that it could read; stops the job unless it is collected (read_part)."""
+
+    def __init__(self, what: BrokenFile) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} Fetch or repair the file; prepare keeps what was read before it where the recipe says "
+            "data.on_broken_file: keep_rest_out."
+        )
+
+    def after(self, record: str, number: int) -> BrokenFileError:
+        """The same, with the kind and number of the last record before it; the first to say them is the closest."""
+        known = self.what.after or not number
+        return self if known else BrokenFileError(replace(self.what, after=f"{record} {number:,}"))
+
+
+def held_back(lines: Iterator[T], broken: list[BrokenFileError]) -> Iterator[T]:
+    """The same lines, with the error at their end put aside, for a reader that has something to finish before it."""
+    try:
+        yield from lines
+    except BrokenFileError as error:
+        broken.append(error)
+
 
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 20

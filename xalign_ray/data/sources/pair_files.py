@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from xalign_ray.data.sources.column_languages import language_of_file
-from xalign_ray.data.sources.files import expand
 from xalign_ray.data.sources.first_rows import ROWS, FirstRows, look_at_arrow, look_at_file, look_at_texts
 from xalign_ray.data.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved
+from xalign_ray.data.sources.open import expand
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import is_url

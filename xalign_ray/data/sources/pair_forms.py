@@ -14,9 +14,8 @@ from xalign_ray.data.sources.pair_columns import Chosen, choose_columns
 from xalign_ray.data.sources.pair_files import find_first_rows
 from xalign_ray.data.sources.records import BadRow, Pair, list_reasons
 from xalign_ray.errors import DataError
-from xalign_ray.work.local_paths import absolute_path
 from xalign_ray.work.status_line import say
-from xalign_ray.work.storage import is_url
+from xalign_ray.work.storage import absolute_path, is_url
 
 MAX_BAD_FRACTION = 0.01  # of rows that are read without a recipe
 PIVOT = "en"  # among languages that have as many texts

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from xalign_ray.data.sources.files import open_bytes, size_of
-from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, is_one_piece
+from xalign_ray.data.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, is_one_piece, open_bytes, size_of
 
 PART_BYTES = 64 << 20
 

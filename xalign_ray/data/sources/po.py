@@ -10,14 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError
 from xalign_ray.data.sources.column_languages import language_of_file, language_of_name
 from xalign_ray.data.sources.jsonl import one_line
 from xalign_ray.data.sources.moses import check_texts
-from xalign_ray.data.sources.open import NOT_UTF8, Chunks
+from xalign_ray.data.sources.open import NOT_UTF8, BrokenFile, BrokenFileError, Chunks
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Pair, Record, Skipped
-from xalign_ray.data.sources.xliff import UNTRANSLATED, match_languages
+from xalign_ray.data.sources.xml_pairs import UNTRANSLATED, match_languages
 from xalign_ray.errors import DataError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
+from xalign_ray.data.sources.open import BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document, Noted, Pair, Record, Skipped
 from xalign_ray.errors import DataError

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from itertools import product
 
 from xalign_ray.config.language_codes import check_language, is_language
+from xalign_ray.data.sources.moses import is_zip, member_names, open_member, unpack
 from xalign_ray.data.sources.open import Chunks
-from xalign_ray.data.sources.opus import is_zip, member_names, open_member, unpack
 from xalign_ray.data.sources.records import BadRow, Entry, Noted, Record
-from xalign_ray.text.look_up import trim_punctuation
+from xalign_ray.text.dictionary import trim_punctuation
 
 ONE_TERM = "dictionary line has one column"
 NO_TERM = "term is empty"

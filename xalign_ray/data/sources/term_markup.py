@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
-from xalign_ray.data.sources.broken import BrokenFileError
 from xalign_ray.data.sources.column_languages import fits
-from xalign_ray.data.sources.open import Chunks
+from xalign_ray.data.sources.open import BrokenFileError, Chunks
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import Noted, Record, Skipped
 from xalign_ray.data.sources.term_files import (
@@ -18,8 +17,8 @@ from xalign_ray.data.sources.term_files import (
     files_of,
     is_turned,
 )
-from xalign_ray.data.sources.tmx import written_code
 from xalign_ray.data.sources.xml import local_name, stream_elements
+from xalign_ray.data.sources.xml_pairs import written_code
 
 DEPRECATED = "deprecated terms, left out"
 ONE_WAY = "entries of one direction, taken for both"

@@ -1,21 +1,29 @@
-"""Reads dictionaries that are tables: MUSE's lines, TSV, CSV; two terms a row, and columns that are not read."""
+"""Reads dictionaries in tables and lines: MUSE, TSV, CSV, PanLex, kaikki's JSON; finds which form a file has."""
 
 from __future__ import annotations
 
+import csv
+import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, islice
+from pathlib import Path
+from typing import Any
 
-from xalign_ray.data.sources.column_languages import language_of_name, without_region
-from xalign_ray.data.sources.csv_pairs import csv_rows, find_delimiter
-from xalign_ray.data.sources.open import Line, number_lines
+from xalign_ray.config.sources import DictionaryFormat
+from xalign_ray.data.sources.column_languages import fits, language_of_name, without_region
+from xalign_ray.data.sources.first_rows import decoded, is_workbook, table_suffix
+from xalign_ray.data.sources.open import Chunks, Line, held_back, number_lines
 from xalign_ray.data.sources.pair_columns import is_text
-from xalign_ray.data.sources.parts import Part
+from xalign_ray.data.sources.parts import WHOLE, Part
 from xalign_ray.data.sources.records import BadRow, Noted, Record, Skipped
-from xalign_ray.data.sources.term_files import NOTES, ONE_TERM, entries, files_of
-from xalign_ray.data.sources.tsv import find_columns
-from xalign_ray.data.sources.workbook import OTHER_SHEETS, open_rows
+from xalign_ray.data.sources.table_pairs import OTHER_SHEETS, csv_rows, find_columns, find_delimiter, open_rows
+from xalign_ray.data.sources.term_files import NO_TRANSLATION, NOTES, ONE_TERM, OTHER_LANGUAGES, entries, files_of
+from xalign_ray.data.sources.xml_pairs import written_code
 from xalign_ray.errors import DataError
 from xalign_ray.text.words import BLANKS
+from xalign_ray.work.file_checks import HEAD_BYTES
 
 # Names of the columns of a header whose terms translate each other, in lower case.
 _HEADS = ({"source", "src", "term", "word", "headword", "l1"}, {"target", "tgt", "trg", "translation", "l2"})
@@ -133,3 +141,181 @@ def _find_terms(
             f'{", ".join(map(repr, names))}. Name the columns that do: columns: ["1", "{len(names)}"], or by this row.'
         )
     return (0, 1), False
+
+
+# Reads PanLex's snapshot in CSV: expressions of two languages that share a meaning of the same source.
+
+_TABLES = {  # the columns that are read of each
+    "langvar": ("id", "lang_code"),
+    "expr": ("id", "langvar", "txt"),
+    "denotation": ("meaning", "expr"),
+}
+
+
+def split_panlex(format_: str, paths: Sequence[str]) -> list[Part]:
+    """One part: the three tables, or the zip of them, belong together."""
+    return [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
+
+
+def read_panlex(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Entries of all varieties of the two languages, meaning by meaning; `line` is the number of the meaning.
+
+    Holds the expressions of the two languages in memory, and the meanings that have any.
+
+    Raises:
+      DataError: a table or a column is missing.
+    """
+    files = [file for path in part.paths for file in files_of(path)]
+    tables = {name: _find_table(files, name, part.paths[0]) for name in _TABLES}
+    bad: list[BadRow] = []
+    varieties: dict[str, int] = {}
+    for number, code in _rows(tables["langvar"], "langvar", bad):
+        language = written_code(code)
+        for place, asked in enumerate(languages):
+            if fits(language, asked):
+                varieties[number] = place
+    texts: dict[str, tuple[int, str]] = {}
+    for number, variety, text in _rows(tables["expr"], "expr", bad):
+        if variety in varieties:
+            texts[number] = (varieties[variety], text)
+    meanings: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    for meaning, expression in _rows(tables["denotation"], "denotation", bad):
+        if expression in texts:
+            place, text = texts[expression]
+            meanings[meaning][place].append(text)
+    yield from bad
+    source = tables["denotation"].path
+    for meaning, both in meanings.items():
+        if all(both):
+            yield from entries(languages, *both, source, int(meaning) if meaning.isdecimal() else 0)
+        else:
+            yield Skipped(NO_TRANSLATION)
+
+
+def _find_table(files: Sequence[Chunks], name: str, path: str) -> Chunks:
+    found = [file for file in files if file.path.replace(":", "/").rsplit("/", 1)[-1].split(".")[0] == name]
+    if len(found) != 1:
+        raise DataError(
+            f"{path} has {len(found) or 'no'} table called {name}.csv. Format panlex reads langvar.csv, expr.csv and "
+            "denotation.csv of PanLex's snapshot, or the zip that holds them."
+        )
+    return found[0]
+
+
+def _rows(file: Chunks, name: str, bad: list[BadRow]) -> Iterator[tuple[str, ...]]:
+    lines = number_lines(file, file.path)
+    first = next(lines, None)
+    header = next(csv.reader([first.text]), []) if first else []
+    if missing := [column for column in _TABLES[name] if column not in header]:
+        raise DataError(f"{file.path} has no column '{missing[0]}'; its columns are {', '.join(header) or 'none'}.")
+    places = [header.index(column) for column in _TABLES[name]]
+    for line in lines:
+        cells = [] if line.fault else next(csv.reader([line.text]), [])
+        if len(cells) == len(header):
+            yield tuple(cells[place] for place in places)
+        elif line.fault or line.text.strip():
+            bad.append(BadRow(file.path, line.number, line.fault or "row has not the columns of its header"))
+
+
+# Reads dictionaries of Wiktionary as kaikki.org has them: JSON lines of wiktextract, a word and its translations.
+
+NOT_A_WORD = "line is no JSON object with a word"
+
+
+def read_kaikki(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Entries of words in either language that have translations into the other; `line` is that of the word.
+
+    Translations stand under the word, or under its senses. Parts of speech, senses and romanisations are counted and
+    not read.
+    """
+    for file in files_of(part.paths[0]):
+        for line in number_lines(file, file.path, json_lines=True):
+            if not line.fault and not line.text.strip():
+                yield Skipped("blank line")
+                continue
+            value, fault = ({}, line.fault) if line.fault else _parsed(line.text)
+            if fault:
+                yield BadRow(file.path, line.number, fault)
+                continue
+            code = _code(value.get("lang_code"))
+            turned = not fits(code, languages[0])
+            if turned and not fits(code, languages[1]):
+                yield Skipped(OTHER_LANGUAGES)
+                continue
+            found = [_word_of(one) for one in _translations(value) if fits(_code_of(one), languages[not turned])]
+            words = [word for word in found if word]
+            if notes := sum(key in value for key in ("pos", "tags", "categories", "etymology_text")):
+                yield Noted(NOTES, notes)
+            if words:
+                first, second = (words, [value["word"]]) if turned else ([value["word"]], words)
+                yield from entries(languages, first, second, file.path, line.number)
+            else:
+                yield Skipped(NO_TRANSLATION)
+
+
+def _parsed(text: str) -> tuple[dict[str, Any], str]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}, "line is not JSON"
+    is_word = isinstance(value, dict) and isinstance(value.get("word"), str)
+    return (value, "") if is_word else ({}, NOT_A_WORD)
+
+
+def _translations(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    senses = value.get("senses")
+    for holder in (value, *(senses if isinstance(senses, list) else ())):
+        listed = holder.get("translations") if isinstance(holder, dict) else None
+        yield from (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+
+
+def _code_of(translation: dict[str, Any]) -> str:
+    return _code(translation.get("lang_code") or translation.get("code"))
+
+
+def _word_of(translation: dict[str, Any]) -> str:
+    word = translation.get("word")
+    return word if isinstance(word, str) else ""
+
+
+@lru_cache(maxsize=8192)
+def _code(written: Any) -> str:
+    return written_code(written) if isinstance(written, str) else ""
+
+
+# Finds the form of a dictionary by looking at its first bytes and lines.
+
+_XML: dict[str, DictionaryFormat] = {
+    "<tbx": "tbx", "<martif": "tbx", "<tei": "tei", "<dictionary": "dix",
+}  # fmt: skip
+
+
+def find_dictionary_form(path: str) -> DictionaryFormat:
+    """The form of a dictionary, plain, packed or in a zip: TBX, TEI and dix by their first element, kaikki's by JSON,
+    PanLex by its tables, Excel by its members, else a table by tabs, or by commas where its name ends in .csv; MUSE for
+    two words a line.
+
+    Raises:
+        DataError: there is no file in the zip, or it is XML of another kind.
+    """
+    if is_workbook(path):
+        return "xlsx"
+    files = list(files_of(path))
+    if any(Path(file.path.rsplit(":", 1)[-1]).name == "expr.csv" for file in files):
+        return "panlex"
+    if not files:
+        raise DataError(f"{path} holds no file of a dictionary.")
+    head = decoded(next(iter(files[0]), b"")[:HEAD_BYTES]).lstrip()
+    if head.startswith("<"):
+        for begin, form in _XML.items():
+            if begin in head.lower():
+                return form
+        raise DataError(f"{path} is XML, but no dictionary in TBX, TEI or Apertium's dix. Convert it.")
+    if head.startswith("{"):
+        return "kaikki"
+    if table_suffix(files[0].path) == ".csv":
+        return "csv"
+    lines = [line.text for line in islice(held_back(number_lines(files[0], files[0].path), []), LOOKED_AT)]
+    full = [line for line in lines if line.strip()]
+    by_tab = sum("\t" in line for line in full) * 2 > len(full)
+    return "tsv" if by_tab and any(len(line.split()) != 2 for line in full) else "muse"

@@ -9,8 +9,7 @@ from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from xml.parsers import expat
 
-from xalign_ray.data.sources.broken import XML_BROKEN, XML_ENDS, XML_LONG
-from xalign_ray.data.sources.open import Chunks
+from xalign_ray.data.sources.open import XML_BROKEN, XML_ENDS, XML_LONG, Chunks
 from xalign_ray.errors import DataError
 
 _OF_EXPAT = {"", "utf-8", "utf-16", "iso-8859-1", "us-ascii"}

@@ -33,7 +33,7 @@ from xalign_ray.data.word_alignment.kinds import Aligner, AlignerKind, alignment
 from xalign_ray.data.word_alignment.links import Link, WordPair, write_pharaoh
 from xalign_ray.data.word_alignment.words import BlankSplitter, WordSplitter
 from xalign_ray.errors import DataError
-from xalign_ray.text.look_up import look_up_form, trim_punctuation
+from xalign_ray.text.dictionary import look_up_form, trim_punctuation
 from xalign_ray.text.words import split_words
 from xalign_ray.work.artifacts import (
     hash_value,

@@ -13,7 +13,7 @@ import tokenizers
 
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.own_tokenizer import identify_tokenizer
-from xalign_ray.text.look_up import look_up_form
+from xalign_ray.text.dictionary import look_up_form
 from xalign_ray.text.rows import starts
 from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_lines
 from xalign_ray.text.words import WORDS_VERSION, split_words

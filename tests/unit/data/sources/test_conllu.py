@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.data.sources import parts as cutting
-from xalign_ray.data.sources.conllu import WITHHELD_WORDS
 from xalign_ray.data.sources.formats import parts, read, read_part
 from xalign_ray.data.sources.records import BadRow, Document
+from xalign_ray.data.sources.text import WITHHELD_WORDS
 from xalign_ray.errors import DataError
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.data.sources import text
-from xalign_ray.data.sources.broken import BrokenFileError, held_back
 from xalign_ray.data.sources.formats import read
+from xalign_ray.data.sources.open import BrokenFileError, held_back
 from xalign_ray.data.sources.records import BadRow, Document
 
 

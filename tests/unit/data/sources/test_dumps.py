@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.data.sources.test_wikipedia import SITE, page
-from xalign_ray.data.sources import dumps
-from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
+from xalign_ray.data.sources import wikipedia
 from xalign_ray.data.sources.formats import parts, read, read_part
-from xalign_ray.data.sources.open import WHOLE
+from xalign_ray.data.sources.open import WHOLE, BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.parts import Part
 from xalign_ray.data.sources.records import BadRow, Document
 
@@ -39,8 +38,8 @@ def texts(cut: list[Part]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dumps, "PACKED_PART_BYTES", 20_000)
-    monkeypatch.setattr(dumps, "PART_BYTES", 50_000)
+    monkeypatch.setattr(wikipedia, "PACKED_PART_BYTES", 20_000)
+    monkeypatch.setattr(wikipedia, "PART_BYTES", 50_000)
 
 
 def whole(path: Path) -> list[str]:
@@ -113,7 +112,7 @@ def test_streams_that_begin_elsewhere_than_at_a_page_are_one_part(tmp_path: Path
 def test_a_plain_dump_is_cut_at_pages_even_if_the_mark_lies_across_two_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(dumps, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(wikipedia, "CHUNK_BYTES", chunk)
     path = tmp_path / "a.xml"
     path.write_text(HEAD + "".join(articles(400)) + TAIL, encoding="utf-8")
     cut = parts("wikipedia", [str(path)])

@@ -10,8 +10,8 @@ import fsspec
 import pytest
 
 from xalign_ray.data.sources import parts as cutting
-from xalign_ray.data.sources.files import expand, is_folder, join_path, size_of
 from xalign_ray.data.sources.formats import parts, read, read_part
+from xalign_ray.data.sources.open import expand, is_folder, join_path, size_of
 from xalign_ray.data.sources.records import Document, Pair
 from xalign_ray.errors import DataError
 from xalign_ray.work.storage import is_url

@@ -11,8 +11,8 @@ import pytest
 
 from tests.s3_server import S3Server
 from xalign_ray.data.sources import parts as cutting
-from xalign_ray.data.sources.files import expand, facts_of, open_bytes, size_of
 from xalign_ray.data.sources.formats import parts, read, read_part
+from xalign_ray.data.sources.open import expand, facts_of, open_bytes, size_of
 from xalign_ray.data.stage import InputHashes
 from xalign_ray.errors import DataError
 from xalign_ray.work.storage import BLOCK_BYTES, StoredFile

@@ -12,17 +12,22 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from xalign_ray.data.sources.broken import CHECKSUM, DAMAGED, TRUNCATED, BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.open import (
+    CHECKSUM,
     CHUNK_BYTES,
     CR,
+    DAMAGED,
     MAX_LINE_BYTES,
     NOT_UTF8,
     NUL,
     OVER_LONG,
+    TRUNCATED,
+    BrokenFile,
+    BrokenFileError,
     Chunks,
     Line,
     Span,
+    held_back,
     read_lines,
 )
 from xalign_ray.errors import DataError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.data.sources.broken import BrokenFileError
 from xalign_ray.data.sources.formats import read
+from xalign_ray.data.sources.open import BrokenFileError
 from xalign_ray.data.sources.records import BadRow, Pair
 from xalign_ray.errors import DataError
 

@@ -14,8 +14,8 @@ import pytest
 from pyarrow import ipc, parquet
 
 from xalign_ray.data.sources import parts as splitting
-from xalign_ray.data.sources.broken import BrokenFileError, held_back
 from xalign_ray.data.sources.formats import parts, read, read_part
+from xalign_ray.data.sources.open import BrokenFileError, held_back
 from xalign_ray.data.sources.records import BadRow, Pair
 from xalign_ray.errors import DataError
 
@@ -100,7 +100,7 @@ def test_parts_of_a_csv_file_hold_every_pair_once(tmp_path: Path, monkeypatch: p
         file.write('bad,"\n1,2,3\nlast,one\n')
     expected = [tuple(" ".join(text.split()) for text in row) for row in [*rows, ("last", "one")]]
     assert texts("csv", path) == expected
-    monkeypatch.setattr("xalign_ray.data.sources.csv_pairs.PART_BYTES", 2000)
+    monkeypatch.setattr("xalign_ray.data.sources.table_pairs.PART_BYTES", 2000)
     cut = parts("csv", [str(path)])
     assert len(cut) > 5
     found = [record for part in cut for record in read_part(part, ["en", "de"])]

@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from xalign_ray.data.sources import columnar
-from xalign_ray.data.sources.broken import BrokenFile
 from xalign_ray.data.sources.formats import parts, read, read_part
-from xalign_ray.data.sources.open import Span
+from xalign_ray.data.sources.open import BrokenFile, Span
 from xalign_ray.data.sources.records import BadRow, Document
 from xalign_ray.errors import DataError
 

@@ -16,7 +16,7 @@ from tests.unit.data.sources.pair_texts import zipped
 from xalign_ray.config.sources import Dictionary
 from xalign_ray.data.sources.formats import read
 from xalign_ray.data.sources.records import BadRow, Entry
-from xalign_ray.data.sources.term_forms import find_dictionary_form
+from xalign_ray.data.sources.term_tables import find_dictionary_form
 from xalign_ray.errors import XalignError
 
 NOTES = "noted: parts of speech and notes, not read"

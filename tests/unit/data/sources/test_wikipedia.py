@@ -13,8 +13,8 @@ from xml.sax.saxutils import escape
 import pytest
 
 from xalign_ray.data.sources import open as opening
-from xalign_ray.data.sources.broken import BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.formats import read
+from xalign_ray.data.sources.open import BrokenFile, BrokenFileError, held_back
 from xalign_ray.data.sources.records import Document, Record
 
 SITE = """<siteinfo><dbname>dewiki</dbname><namespaces>
