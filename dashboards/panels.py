@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xalign_ray.config.choices import OBJECTIVES
-from xalign_ray.track.events import METRICS
-from xalign_ray.track.events import CELLS, GAUGES, PREFIX, gauge_of
+from xalign_ray.track.events import CELLS, GAUGES, METRICS, PREFIX, gauge_of
 
 RAY = "ray_"  # what Ray puts before the name of every gauge
 

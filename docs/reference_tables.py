@@ -13,8 +13,7 @@ from recipe_keys import recipe_keys, write_table
 
 from xalign_ray.cli import app
 from xalign_ray.config.load import RECIPES, list_recipes, load_recipe
-from xalign_ray.finetune.settings import read_papers
-from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.settings import FineTuning, read_papers
 from xalign_ray.planning.describe import duration
 from xalign_ray.planning.estimate import GIB, Estimate, estimate, operations_of_row, read_shape
 from xalign_ray.planning.subject import at_most, read_figures, subject_of
