@@ -93,7 +93,7 @@ class Choice:
 # Settings of fine-tuning by the name of the paper that has them: what `from` means in a study and in `tune`.
 
 FROM = "from"
-_FILE = Path(__file__).with_suffix(".yaml")
+_FILE = Path(__file__).with_name("papers.yaml")
 
 Papers = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
