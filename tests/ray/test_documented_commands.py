@@ -30,7 +30,12 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md")))
 BLOCK = re.compile(r"^```(?:bash|sh|shell|console)\n(.*?)^```", re.M | re.S)
 PATIENCE_S = 600
 FIRST_LINE_S = 30  # two on a quiet machine; tests share this one's cores
-SHORT = {r"max_steps: \d+": "max_steps: 4", r"warmup_steps: \d+": "warmup_steps: 1", r"_steps: \d{3}": "_steps: 2"}
+SHORT = {
+    r"max_steps: \d+": "max_steps: 4",
+    r"warmup_steps: \d+": "warmup_steps: 1",
+    r"_steps: \d{3}": "_steps: 2",
+    "workers: 2": "workers: 1",
+}
 RUNS = ("tiny-mlm-1a2b3c4d", "tiny-align-mlm-5e6f7a8b")  # as the pages call the runs of these recipes
 
 MLM, ALIGN = (f"runs/{name}" for name in RUNS)
