@@ -86,6 +86,15 @@ def test_a_threshold_keeps_what_is_above_it(world: Path, tmp_path: Path) -> None
     assert found[0] > found[1] > found[2] == set()
 
 
+def test_known_pairs_that_the_files_hold_are_mined_down_to_the_worst_of_them(world: Path, tmp_path: Path) -> None:
+    files = (world / "a.txt", world / "b.txt")
+    english, german, _ = json.loads((world / "expected.json").read_text())
+    known = list(zip(english[:9], german[:9], strict=True))
+    spaced = [(one.replace(" ", "  "), other) for one, other in known]
+    out = mine_files(files, ("en", "de"), str(world / "encoder"), tmp_path, 4, spaced)
+    assert {tuple(line.split("\t")[:2]) for line in out.read_text().splitlines()} > set(known)
+
+
 @pytest.mark.parametrize(
     ("languages", "options", "fault"),
     [
