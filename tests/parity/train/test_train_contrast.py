@@ -77,12 +77,13 @@ def sentences_of(rows: dict[str, np.ndarray], side: str) -> list[list[int]]:
     return found
 
 
-def alone(objectives: Objectives, ids: list[int], language: int, pooling: str) -> Tensor:
-    """The vector of one sentence, encoded by itself."""
+def alone(objectives: Objectives, ids: list[int], language: int, asked: Any) -> Tensor:
+    """The vector of one sentence, encoded by itself, as a loss's settings ask for it."""
     row = torch.tensor([ids])
     batch = {"input_ids": row, "position_ids": torch.arange(len(ids))[None], "segment_ids": row * 0}
-    states = objectives.encoder.encode(batch | {"language_ids": row * 0 + language, "example_ids": row * 0 + 1})[0]
-    vector = states[0] if pooling == "cls" else states.mean(dim=0)
+    batch |= {"language_ids": row * 0 + language, "example_ids": row * 0 + 1}
+    states = objectives.encoder.encode(batch, asked.layer)[0]
+    vector = states[0] if asked.pooling == "cls" else states.mean(dim=0)
     return vector / vector.norm()
 
 
@@ -106,7 +107,7 @@ def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Te
     sides = [sentences_of(rows, side) for side in ("query", "key")]
     texts = [{tuple(query), tuple(key)} for query, key in zip(*sides, strict=True)]
     assert sum(bool(one & other) for one in texts for other in texts) > len(texts), "no pairs share a sentence"
-    vectors = [[alone(objectives, ids, n, asked.pooling) for ids in side] for n, side in enumerate(sides)]
+    vectors = [[alone(objectives, ids, n, asked) for ids in side] for n, side in enumerate(sides)]
     cut = [[[one[:width] / one[:width].norm() for one in side] for side in vectors] for width in asked.matryoshka_dims]
     terms = [plain_contrast(*sides, texts, asked.margin).mean() for sides in cut or [vectors]]
     losses = {"sentence_contrast": torch.stack(terms).sum()}
@@ -151,9 +152,11 @@ def test_loss_and_gradient_are_those_of_one_batch_at_every_zero_stage(two: Pool,
     assert taken[0][2]["train/sentence_accuracy"] == taken[1][2]["train/sentence_accuracy"]
 
 
-@pytest.mark.parametrize("changes", [{"margin": 0.3}, {"pooling": "cls"}, {"matryoshka_dims": [3, 16, 8]}])
-def test_margin_pooling_and_widths_are_those_of_one_batch(two: Pool, changes: dict[str, Any]):
-    settings = SETTINGS | {"objectives": [CONTRAST | changes]}
+@pytest.mark.parametrize(
+    "changes", [{"margin": 0.3}, {"pooling": "cls"}, {"layer": 1}, {"matryoshka_dims": [3, 16, 8]}]
+)
+def test_margin_pooling_layer_and_widths_are_those_of_one_batch(two: Pool, changes: dict[str, Any]):
+    settings = SETTINGS | {"objectives": [CONTRAST | changes], "model__num_hidden_layers": 2}
     assert_same(two.call(step_of, settings | {"train__per_device_batch_size": 2}), *plain_step(settings))
 
 

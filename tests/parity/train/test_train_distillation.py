@@ -55,7 +55,7 @@ def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Te
     terms, cosines = [], []
     for language, side in enumerate(("query", "key")):
         for ids, teacher in zip(sentences_of(rows, side), of_pair, strict=True):
-            vector = alone(objectives, ids, language, loss.pooling)  # of length 1
+            vector = alone(objectives, ids, language, loss)  # of length 1
             if not loss.normalize and loss.distance == "mse":
                 vector = vector * length_of(objectives, ids, language, loss.pooling)
             cosines.append((vector @ teacher / vector.norm() / teacher.norm()).detach())
@@ -77,8 +77,9 @@ def length_of(objectives: Any, ids: list[int], language: int, pooling: str) -> T
 
 @pytest.mark.parametrize("changes", VARIANTS)
 def test_each_variant_is_that_of_one_batch(two: Pool, changes: dict[str, Any]):
-    losses, gradients, cosine = plain_step(asked(changes))
-    taken = two.call(step_of, asked(changes, train__per_device_batch_size=2))
+    settings = asked(changes, model__num_hidden_layers=2)
+    losses, gradients, cosine = plain_step(settings)
+    taken = two.call(step_of, settings | {"train__per_device_batch_size": 2})
     assert_same(taken, losses, gradients)
     assert [one[2]["train/teacher_cosine"] for one in taken] == pytest.approx([cosine] * 2, abs=1e-6)
 

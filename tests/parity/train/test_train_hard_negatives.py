@@ -55,7 +55,7 @@ def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Te
     )
     assert own_text, "no hard negative is a text of its pair"
     whole = {
-        role: [alone(objectives, list(one), int(role in ("key", "hard_key")), asked.pooling) for one in texts[role]]
+        role: [alone(objectives, list(one), int(role in ("key", "hard_key")), asked) for one in texts[role]]
         for role in ROLES
     }
     total = torch.zeros(())
