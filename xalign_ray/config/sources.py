@@ -148,7 +148,9 @@ class ParallelCorpus(SplitOfHub):
     def _has_columns(self) -> ParallelCorpus:
         if self.columns and self.format not in WITH_COLUMNS:
             raise ValueError(f"format {self.format} has no columns; leave out columns")
-        if self.columns and self.columns[0] == self.columns[1]:
+        if (
+            self.columns and self.columns[0] == self.columns[1] and self.format != HF
+        ):  # which may have a file a language
             raise ValueError(f"columns name '{self.columns[0]}' twice; name two different ones")
         return self
 

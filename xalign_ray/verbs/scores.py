@@ -28,9 +28,9 @@ from xalign_ray.verbs.arguments import (
     TrainLanguage,
     TunedTask,
     TuneSettings,
+    as_data,
     as_model,
     as_path,
-    as_paths,
     codes,
     one_of,
 )
@@ -83,7 +83,7 @@ def evaluate(
     options = {} if prompt is None else {"prompt": prompt}
     name = evaluation.name_of(encoder, run)
     say(f"Evaluating {name} on {task}: loading the model.")
-    folder = opened(as_path(data)) if data else None
+    folder = opened(as_data(data)) if data else None
     params = {"task": task, "data": None if folder is None else str(folder)} | options
     fingerprint = hash_value([encoder, chosen, params])
     params = {key: value for key, value in params.items() if value is not None}
@@ -129,7 +129,7 @@ def tune(
         LockError: another process writes the folder, or has taken it over.
     """
     settings = dict(options) if isinstance(options, Mapping) else dict(map(_read_option, options or ()))
-    folders = as_paths(data)
+    folders = [as_data(one) for one in ([data] if isinstance(data, str | os.PathLike) else data)]
     if not folders:
         raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
     from xalign_ray import evaluation

@@ -20,9 +20,9 @@ from xalign_ray.data.sources.columnar import (
     read_parquet_pairs,
     split_parquet,
 )
-from xalign_ray.data.sources.hub import FoundFiles, find_split, is_hub_id
+from xalign_ray.data.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
 from xalign_ray.data.sources.jsonl import TEXT, read_json_array, read_json_pairs, read_jsonl, read_jsonl_pairs
-from xalign_ray.data.sources.moses import ONE_EMPTY, is_zip, read_moses, read_opus
+from xalign_ray.data.sources.moses import ONE_EMPTY, is_zip, pair_documents, read_moses, read_opus
 from xalign_ray.data.sources.open import (
     BrokenFile,
     BrokenFileError,
@@ -34,7 +34,7 @@ from xalign_ray.data.sources.open import (
     open_bytes,
     read_lines,
 )
-from xalign_ray.data.sources.parts import Part, one_part_a_file, split_at_lines, split_in_parallel
+from xalign_ray.data.sources.parts import WHOLE, Part, one_part_a_file, split_at_lines, split_in_parallel
 from xalign_ray.data.sources.po import read_po
 from xalign_ray.data.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped, list_reasons
 from xalign_ray.data.sources.stored import read_stored
@@ -101,6 +101,29 @@ FORMATS: dict[str, Format] = {
     "kaikki": Format(read_kaikki, one_part_a_file, "entries", (2,), content="json", in_zip=True),
     "panlex": Format(read_panlex, split_panlex, "entries", (2,), content="other"),
 }
+
+
+def _side_by_side(reader: str) -> Format:
+    """Pairs of two files of text, one a language: row i of both, as the reader of one language reads it."""
+
+    def read_both(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+        columns = part.columns or (None, None)
+        sides = [
+            FORMATS[reader].read(Part(reader, (path,), (WHOLE,), columns=(name,) if name else None), (code,))
+            for path, name, code in zip(part.paths, columns, languages, strict=True)
+        ]
+        yield from pair_documents(sides, part.paths, languages)
+
+    def split_both(format_: str, paths: Sequence[str]) -> list[Part]:
+        return [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
+
+    return Format(read_both, split_both, "pairs", (2,), (2,), content="other")
+
+
+SIDE_BY_SIDE = "_side_by_side"
+_OF_TWO_FILES = {
+    reader + SIDE_BY_SIDE: _side_by_side(reader) for reader in ("parquet", "arrow", "jsonl", "json", "csv_text", "text")
+}  # that a recipe does not name
 
 # The readers of a Hugging Face data set's files by their form: of text, and of pairs.
 _OF_HF = {
@@ -194,7 +217,7 @@ def read_part(
 def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
     """What the reader of a part's format makes of its files."""
     assert not part.beside, "columns stand beside text that is parsed"
-    return FORMATS[part.format].read(part, languages)
+    return _find_format(part.format).read(part, languages)
 
 
 def parts(format: str, paths: Sequence[str], columns: Sequence[str] | None = None) -> list[Part]:  # noqa: A002
@@ -270,6 +293,11 @@ def find_split_source(
     if len(paths) != 1:
         raise ConfigError(f"format '{HF}' takes one path, a folder or an id of the hub, not {len(paths)}.")
     codes = check_languages(HF, languages)
+    if len(codes) == 2 and not config and (each := find_split_of_each(paths[0], codes, split, revision)):
+        found = [_reader_of(paths[0], one, 1) for one in each]
+        if len({reader for reader, _ in found}) > 1:
+            raise DataError(f"{paths[0]}: the files of {codes[0]} and {codes[1]} are of different forms.")
+        return found[0][0] + SIDE_BY_SIDE, [file for _, files in found for file in files]
     return _reader_of(paths[0], find_split(paths[0], codes, config, split, revision), len(codes))
 
 
@@ -302,7 +330,7 @@ def check_languages(format: str, languages: Sequence[str]) -> tuple[str, ...]:  
 def explain_empty(todo: Sequence[Part]) -> str:
     """The sentence for a source whose parts all yielded nothing."""
     files = list(dict.fromkeys(path for part in todo for path in part.paths))
-    holds = FORMATS[todo[0].format].holds if todo else "documents"
+    holds = _find_format(todo[0].format).holds if todo else "documents"
     named = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
     verb = "holds" if len(files) == 1 else "hold"
     return f"{named or 'The source'} {verb} no {holds}. Check that it is the right file and that the format fits."
@@ -322,7 +350,7 @@ def explain_no_good_row(todo: Sequence[Part], bad: Mapping[str, int]) -> str:
 
 def _first_row(part: Part) -> str:
     """What the first row of a part looks like: the keys of its object, or its columns."""
-    content = FORMATS[part.format].content
+    content = _find_format(part.format).content
     if content == "other" or is_zip(part.paths[0]):
         return ""
     lines = read_lines(part.paths[0], part.spans[0], part.first_line, json_lines=content == "json")
@@ -364,6 +392,8 @@ def describe_counts(format: str, good: int, bad: Mapping[str, int], skipped: Map
 
 
 def _find_format(name: str) -> Format:
+    if name in _OF_TWO_FILES:
+        return _OF_TWO_FILES[name]
     if name not in FORMATS:
         raise ConfigError(f"unknown format '{name}'.{suggest(name, FORMATS)} Known: {', '.join(FORMATS)}.")
     return FORMATS[name]

@@ -60,7 +60,8 @@ def find_split(
         ConfigError: there is no such configuration or split, or several are possible; names those that there are.
         DataError: there is no such data set, or it cannot be reached, or its files are of a form that is not read.
     """
-    folder = Path(name)
+    folder = cached_snapshot(Path(name))
+    name = str(folder) if folder.is_dir() else name
     if folder.is_dir() and (found := find_saved(folder, split)):
         return found
     if not folder.is_dir() and not is_hub_id(name):
@@ -72,6 +73,49 @@ def find_split(
     if kind not in _KINDS:
         raise DataError(f"{name}: its files are of the form '{kind}'; read here are {', '.join(_KINDS)}.")
     return FoundFiles(kind, by_split[choose_split(name, list(by_split), split)])
+
+
+def find_split_of_each(
+    name: str, languages: Sequence[str], split: str = "train", revision: str | None = None
+) -> list[FoundFiles]:
+    """The files of a split of each language, where it has a configuration of its own and the languages together have
+    none, as FLORES+ has (`eng_Latn`, `yor_Latn`); else nothing.
+
+    Raises:
+        ConfigError, DataError: as find_split; a split lies in several files.
+    """
+    folder = cached_snapshot(Path(name))
+    name = str(folder) if folder.is_dir() else name
+    if saved_splits(folder) or saved_files(folder) or (not folder.is_dir() and (not is_hub_id(name) or _is_offline())):
+        return []
+    names = config_names(name, revision)
+    of_each = [any(means_languages(one, [code]) for one in names) for code in languages]
+    if not all(of_each) or any(means_languages(one, languages) for one in names):
+        return []
+    found = [find_split(name, [code], None, split, revision) for code in languages]
+    if several := next((one for one in found if len(one.files) > 1), None):
+        raise DataError(f"{name}: the split {split} of a language lies in {len(several.files)} files; pairs need one.")
+    return found
+
+
+def snapshot(name: str) -> Path:
+    """The folder of a data set of the hub in the hub's cache, fetched if it is not there.
+
+    Raises:
+        DataError: it is not there and cannot be fetched; says why.
+    """
+    from huggingface_hub import snapshot_download
+
+    with _explained(name):
+        return Path(snapshot_download(name, repo_type="dataset", local_files_only=_is_offline()))
+
+
+def cached_snapshot(folder: Path) -> Path:
+    """The files of a data set in a folder of the hub's cache (`datasets--ORG--NAME`); any other folder itself."""
+    reference = folder / "refs" / "main"
+    if reference.is_file() and (folder / "snapshots").is_dir():
+        return folder / "snapshots" / reference.read_text(encoding="utf-8").strip()
+    return folder
 
 
 def saved_splits(folder: Path) -> dict[str, Path]:
@@ -152,9 +196,11 @@ def means_languages(config: str, languages: Sequence[str]) -> bool:
         return bool(code) and same_language(code, languages[0])
     pairs = (re.split(mark, name) for mark in ("-", "_", "_to_|-to-"))
     for codes in ([language_of_name(part) for part in pair] for pair in pairs if len(pair) == len(languages)):
+        if not all(codes):
+            continue
         first, second = codes
         straight = same_language(first, languages[0]) and same_language(second, languages[1])
-        if all(codes) and (straight or (same_language(first, languages[1]) and same_language(second, languages[0]))):
+        if straight or (same_language(first, languages[1]) and same_language(second, languages[0])):
             return True
     return False
 

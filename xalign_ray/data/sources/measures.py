@@ -122,7 +122,8 @@ def unlisted_number(name: str, given: Given) -> str:
     if len(given) == 3 and _DAY.fullmatch(given[0]) and given[1].isalpha() and re.fullmatch(r"\d{3,4}", given[2]):
         return " ".join(given)
     units = [one for one in others if not amount(one) and one not in _BETWEEN]
-    is_converted = len(given) > 2 and given[1] in _SHORT_UNITS and given[2] in _SHORT_UNITS  # `convertir|10|km|mi|0`
+    # `convertir|10|km|mi|0` and `conversie|197|km|0`: what it is converted to, and to how many digits.
+    is_converted = len(given) > 2 and given[1] in _SHORT_UNITS and given[2] in (*_SHORT_UNITS, "0")
     if units and units[0] in _SHORT_UNITS and (is_converted or not amount(given[-1])):
         return measure(given)
     return ""

@@ -8,7 +8,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
 from typing import IO, BinaryIO, NamedTuple, cast
@@ -28,7 +28,7 @@ from xalign_ray.data.sources.open import (
     read_lines,
 )
 from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.sources.records import BadRow, Pair, Record
+from xalign_ray.data.sources.records import BadRow, Document, Noted, Pair, Record, Skipped
 from xalign_ray.errors import DataError
 from xalign_ray.text.words import BLANKS, split_words
 
@@ -62,6 +62,26 @@ def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], language
         if None in row:
             raise DataError(_explain_lengths(names, row, readers))
         yield _pair(row, (first, second), names[0])
+
+
+def pair_documents(
+    readers: Sequence[Iterable[Record | Skipped | Noted]], names: Sequence[str], languages: Sequence[str]
+) -> Iterator[Record]:
+    """Pairs of documents that have the same number in two files, each on one line; as read_moses."""
+    first, second = languages
+    rows = zip_longest(*((one for one in reader if not isinstance(one, Skipped | Noted)) for reader in readers))
+    for left, right in rows:
+        if left is None or right is None or left.line != right.line:
+            number = min(one.line for one in (left, right) if one)
+            raise DataError(
+                f"{names[0]} and {names[1]} do not have the same rows (from row {number} on), so that no row can be "
+                "trusted to translate the other."
+            )
+        if isinstance(left, Document) and isinstance(right, Document):
+            texts = " ".join(left.paragraphs), " ".join(right.paragraphs)
+            yield Pair((first, second), texts, names[0], left.line)
+        else:
+            yield next(one for one in (left, right) if isinstance(one, BadRow))
 
 
 def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:

@@ -15,6 +15,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import constants
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.sources import Corpus, ParallelCorpus
@@ -22,11 +23,14 @@ from xalign_ray.data.inputs import find_sources
 from xalign_ray.data.sources.column_languages import column_of, language_of_name, same_language
 from xalign_ray.data.sources.formats import find_source, read
 from xalign_ray.data.sources.hub import choose_config
-from xalign_ray.data.sources.records import Document, Pair
-from xalign_ray.errors import ConfigError, XalignError
+from xalign_ray.data.sources.records import BadRow, Document, Pair
+from xalign_ray.errors import ConfigError, DataError, XalignError
+from xalign_ray.tasks.task_tables import find_tables
+from xalign_ray.verbs.arguments import as_data
 
 YO, HA = ["Ẹ káàárọ̀ o.", "Bawo ni?"], ["Ina kwana?", "Lafiya lau."]
 EN = ["Good morning.", "How are you?"]
+CODES = [("en", "eng_Latn"), ("ha", "hau_Latn"), ("yo", "yor_Latn")]
 
 
 def write_json(path: Path, rows: Sequence[Any], is_array: bool = False) -> None:
@@ -94,6 +98,26 @@ def flores(folder: Path) -> None:
     write_readme(folder, {"eng_Latn-yor_Latn": {"dev": "eng_Latn-yor_Latn/dev.parquet"}})
 
 
+def flores_plus(folder: Path) -> None:
+    """openlanguagedata/flores_plus: a configuration a language, whose rows translate each other's."""
+    for code, texts in (("eng_Latn", EN), ("yor_Latn", YO), ("hau_Latn", HA[:1])):
+        write_parquet(folder / f"dev/{code}.parquet", id=list(range(len(texts))), text=texts)
+    write_readme(folder, {code: {"dev": f"dev/{code}.parquet"} for code in ("eng_Latn", "yor_Latn", "hau_Latn")})
+
+
+def flores_lines(folder: Path) -> None:
+    for code, texts in (("eng_Latn", EN), ("yor_Latn", [*YO[:1], " "])):
+        write_json(folder / f"dev/{code}.jsonl", [{"sentence": text} for text in texts])
+    write_readme(folder, {code: {"dev": f"dev/{code}.jsonl"} for code in ("eng_Latn", "yor_Latn")})
+
+
+def in_cache(folder: Path) -> None:
+    """As the hub's own client keeps a data set."""
+    flores_plus(folder / "datasets--org--name/snapshots/abc")
+    (folder / "datasets--org--name/refs").mkdir()
+    (folder / "datasets--org--name/refs/main").write_text("abc")
+
+
 def lafand(folder: Path) -> None:
     rows = [{"translation": {"en": en, "yo": yo}} for en, yo in zip(EN, YO, strict=True)]
     write_json(folder / "data/en-yor/train.json", rows)
@@ -132,6 +156,9 @@ READ = [
     (opus100, {"languages": ["en", "yo"]}, PAIRS),
     (opus100, {"languages": ["yo", "en"], "split": "validation"}, [PAIRS[0][::-1]]),
     (flores, {"languages": ["en", "yo"], "split": "dev"}, PAIRS),
+    (flores_plus, {"languages": ["en", "yo"], "split": "dev"}, PAIRS),
+    (flores_plus, {"languages": ["yo", "en"], "split": "dev"}, [pair[::-1] for pair in PAIRS]),
+    (in_cache, {"languages": ["en", "yo"], "split": "dev", "paths": ["datasets--org--name"]}, PAIRS),
     (lafand, {"languages": ["en", "yo"]}, PAIRS),
     (array, {"languages": ["en", "yo"]}, PAIRS),
     (saved_pairs, {"languages": ["en", "yo"], "paths": ["x"]}, PAIRS),
@@ -156,6 +183,8 @@ REFUSED = [
      "text, id."),
     (flores, {"languages": ["en", "de"], "split": "dev"}, "{0}/eng_Latn-yor_Latn/dev.parquet has no column of text "
      "'de'; it has sentence_eng_Latn, sentence_yor_Latn."),
+    (flores_plus, {"languages": ["en", "ha"], "split": "dev"}, "{0}/dev/eng_Latn.parquet and {0}/dev/hau_Latn.parquet "
+     "do not have the same rows (from row 2 on), so that no row can be trusted to translate the other."),
     (lambda _: None, {"paths": ["absent"]}, "{0}/absent is no folder here, and no id of a data set of the Hugging Face "
      "hub (org/name)."),
 ]  # fmt: skip
@@ -169,6 +198,33 @@ def test_what_a_data_set_lacks_is_said(tmp_path: Path, write: Any, given: dict[s
     with pytest.raises(XalignError) as caught:
         texts_of(kind.model_validate(given), tmp_path)
     assert str(caught.value) == message.format(tmp_path)
+
+
+def test_a_side_that_is_empty_is_a_bad_row_of_two_files(tmp_path: Path) -> None:
+    flores_lines(tmp_path)
+    given = {"format": "hf", "paths": [str(tmp_path)], "languages": ["en", "yo"], "split": "dev"}
+    source = ParallelCorpus.model_validate(given | {"columns": ["sentence", "sentence"]})
+    reader, files = find_source(source, tmp_path)
+    pair, bad = read(reader, files, source.languages, columns=source.columns)
+    assert isinstance(pair, Pair)
+    assert pair.texts == PAIRS[0]
+    assert bad == BadRow(files[1], 2, "document is empty")
+
+
+def test_data_set_of_a_task_by_its_id_or_its_folder_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_cache(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    expected = tmp_path / "datasets--org--name/snapshots/abc"
+    assert as_data("org/name") == expected
+    assert as_data("datasets--org--name") == expected
+    assert as_data(tmp_path / "other") == tmp_path / "other"
+    assert sorted(find_tables(expected)) == [(code, "dev", expected / f"dev/{name}.parquet") for code, name in CODES]
+    with pytest.raises(DataError, match="org/absent is no file or folder here, and cannot be loaded as a data set"):
+        as_data("org/absent")
 
 
 def test_keys_of_hf_belong_to_that_format() -> None:

@@ -126,6 +126,7 @@ def test_marks_leave_no_hole(name: str) -> None:
         ("{{xyz|1200|m}}", "1200 m"),
         ("{{conversie|22|–|25|C|F}}", "22–25 °C"),
         ("{{convertir|10|km|mi|0}}", "10 km"),
+        ("{{conversie|197|km|0|abbr=on}}", "197 km"),
         ("{{M|5|ul=km}}", "5 km"),
         ("10{{su|p=6}}", "10^6"),
         ("x{{su|b=1|p=2}}", "x1²"),
