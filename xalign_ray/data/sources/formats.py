@@ -388,7 +388,7 @@ def describe_counts(format: str, good: int, bad: Mapping[str, int], skipped: Map
         if counts
     ]
     noted = f"; noted: {list_reasons(notes)}" if notes else ""
-    return f"{'; '.join([f'{good:,} {FORMATS[format].holds}', *counted])}{noted}"
+    return f"{'; '.join([f'{good:,} {_find_format(format).holds}', *counted])}{noted}"
 
 
 def _find_format(name: str) -> Format:
