@@ -123,7 +123,8 @@ def _find_terms(
     Raises:
         DataError: the columns that are named are not there; or none are, and the first two are not terms.
     """
-    names = rows[0]
+    width = max(map(len, rows))
+    names = [*rows[0], *[""] * (width - len(rows[0]))]  # a header may name the first column alone
     if columns:
         (first, second), has_header = find_columns(path, [name.strip() for name in names], columns)
         return (first, second), has_header

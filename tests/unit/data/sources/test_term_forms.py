@@ -230,6 +230,14 @@ def test_columns_of_terms_that_are_named(tmp_path: Path) -> None:
         Dictionary(format="tbx", languages=("en", "de"), paths=("x",), columns=("1", "2"))
 
 
+def test_header_may_name_the_first_column_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x.xlsx"
+    path.write_bytes(workbook([["word"], ["hard disk", "Festplatte"], ["mouse", "Maus"]]))
+    records = list(read("xlsx_terms", [str(path)], ["en", "de"], columns=("1", "2")))
+    assert records[0] == BadRow(str(path), 1, "dictionary line has one column")
+    assert [record.words[1] for record in records[1:] if isinstance(record, Entry)] == ["Festplatte", "Maus"]
+
+
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
     f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefghi", "bcdefghij", strict=True)
 ) + "]>"  # fmt: skip
