@@ -49,11 +49,11 @@ def as_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
 def as_data(data: PathLike) -> Path:
     """A task's files: a file or folder as an absolute path or the URL of one, or a Hugging Face data set's snapshot: by
     its id (org/name), fetched if it is not in the hub's cache, or by its folder there."""
-    from xalign_ray.data.sources.hub import cached_snapshot, is_hub_id, snapshot
+    from xalign_ray.data.sources.hub import cached_snapshot, fetch_snapshot, is_hub_id
 
     path = as_path(data)
     if not path.exists() and is_hub_id(os.fspath(data)):
-        return snapshot(os.fspath(data))
+        return fetch_snapshot(os.fspath(data))
     return cached_snapshot(path)
 
 

@@ -98,7 +98,7 @@ def find_split_of_each(
     return found
 
 
-def snapshot(name: str) -> Path:
+def fetch_snapshot(name: str) -> Path:
     """The folder of a data set of the hub in the hub's cache, fetched if it is not there.
 
     Raises:
