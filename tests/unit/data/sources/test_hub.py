@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import constants
-from xalign_ray.tasks.task_tables import find_tables
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.sources import Corpus, ParallelCorpus
@@ -26,6 +25,7 @@ from xalign_ray.data.sources.formats import find_source, read
 from xalign_ray.data.sources.hub import choose_config
 from xalign_ray.data.sources.records import BadRow, Document, Pair
 from xalign_ray.errors import ConfigError, DataError, XalignError
+from xalign_ray.tasks.task_files import find_tables
 from xalign_ray.verbs.arguments import as_data
 
 YO, HA = ["Ẹ káàárọ̀ o.", "Bawo ni?"], ["Ina kwana?", "Lafiya lau."]
