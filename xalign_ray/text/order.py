@@ -17,8 +17,7 @@ Index = NDArray[np.int64]
 
 ROW_GROUP = 256  # rows that are read together
 WINDOW_SHARDS = 4  # shards of a pool that are read in turn, row group by row group: few files are open at once
-PARTITION_ROWS = ROW_GROUP  # at least, of a chunk
-MAX_PARTITIONS = 128  # more suit more ranks, fewer are longer reads where ranks are few
+PARTITION_ROWS = ROW_GROUP  # at least, of a chunk: a rank whose share is less reads what others use
 TABLED = 1024  # chunks whose shares are drawn together
 
 _CHUNK_BITS = 40  # of a number that names a chunk of an order of the run
@@ -122,7 +121,7 @@ class Order:
         self.start = start or Start(0, 0, 0, np.arange(sources), np.zeros(sources, np.int64))
         self._source = np.cumsum([0] + [len(stream.pools) for stream in streams])  # each stream's first
         chunk_rows = global_rows * chunk_steps
-        count = min(global_rows, MAX_PARTITIONS, max(1, chunk_rows // PARTITION_ROWS))
+        count = min(global_rows, max(1, chunk_rows // PARTITION_ROWS))
         self.partitions: Index = np.arange(count + 1) * global_rows // count  # where each begins and ends in a step
         self._stream_rows = apportion([stream.weight for stream in streams], chunk_rows)
         self._dealt = _deal(self._stream_rows, self.partitions * chunk_steps)

@@ -228,14 +228,16 @@ def test_each_partition_has_every_stream_in_proportion() -> None:
 
 
 def test_a_ranks_rows_of_a_chunk_are_few_contiguous_reads() -> None:
-    """At a hundred languages and 64 ranks: FINDINGS measured 50.8 rows decoded for one used."""
+    """At a hundred languages, on 64 to 512 ranks: rows at random would decode 50.8 for one that is used."""
     shares = np.arange(1, 105) ** 1.5
     pools = [pool(*[64 * ROW_GROUP] * 3, 100) for _ in range(104)]
-    for streams, most in ((1, 1.2), (3, 1.5)):
+    for streams, ranks, most in ((1, 64, 1.2), (3, 64, 1.5), (1, 256, 1.4), (1, 512, 1.7)):
         order = Order([stream(pools, shares / shares.sum())] * streams, 0, 8192, 32)
-        requests = [Request(224, 256, rank * 128, rank * 128 + 128) for rank in range(64)]
+        share = 8192 // ranks
+        some = range(0, ranks, ranks // 64)
+        requests = [Request(224, 256, rank * share, rank * share + share) for rank in some]
         decoded = sum(read_groups(order, request) for request in requests)
-        assert decoded < most * 8192 * 32
+        assert decoded < most * len(some) * share * 32
 
 
 def test_a_late_resume_draws_tables_and_no_chunk_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +252,7 @@ def test_a_late_resume_draws_tables_and_no_chunk_before(monkeypatch: pytest.Monk
     many = Order([stream([pool(512)] * 104, np.full(104, 1 / 104))], 0, 8192, 32)
     (request,) = many.requests(500_000, 500_001, 0, 128, 1)
     many.places(request)
-    assert drawn["generators"] < 30, "16 tables of chunks, and the epochs of a few sources"
+    assert drawn["generators"] < 40, "16 tables of chunks, and the epochs of a few sources"
 
 
 def test_partitions_are_as_many_as_make_long_reads_and_at_most_the_rows_of_a_step() -> None:
@@ -258,7 +260,7 @@ def test_partitions_are_as_many_as_make_long_reads_and_at_most_the_rows_of_a_ste
         len(make_order(rows, steps).partitions) - 1
         for rows, steps in ((1, 32), (12, 32), (13, 400), (127, 32), (8192, 32))
     ]
-    assert partitions == [1, 1, 13, 15, 128]
+    assert partitions == [1, 1, 13, 15, 1024]
 
 
 def test_shares_of_a_function_are_those_of_a_chunks_first_step() -> None:

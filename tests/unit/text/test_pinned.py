@@ -171,8 +171,8 @@ def places(first: int, last: int, low: int, high: int, global_rows: int, seed: i
 
 
 def test_order():
-    constants = (order.ROW_GROUP, order.WINDOW_SHARDS, order.PARTITION_ROWS, order.MAX_PARTITIONS, order.TABLED)
-    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, *constants], [3, 32, 256, 4, 256, 128, 1024])
+    constants = (order.ROW_GROUP, order.WINDOW_SHARDS, order.PARTITION_ROWS, order.TABLED)
+    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, *constants], [3, 32, 256, 4, 256, 1024])
     assert_pinned(places(0, 1, 0, 6, 12), FIRST_STEP)
     assert_pinned(places(31, 33, 4, 6, 12), END_OF_A_CHUNK)
     everything = [
@@ -189,6 +189,16 @@ def test_another_order_is_another_run(monkeypatch: pytest.MonkeyPatch, constant:
     before = derive.run_fingerprint(config, "data")
     monkeypatch.setattr(derive, constant, getattr(derive, constant) + 1)
     assert derive.run_fingerprint(config, "data") != before
+
+
+def test_only_runs_of_large_steps_have_the_order_of_their_new_partitions(monkeypatch: pytest.MonkeyPatch):
+    """A partition has 256 rows of a chunk: up to 1,024 rows a step there are at most 128, as before."""
+    for rows, is_new in ((derive.LARGE_ORDER, False), (derive.LARGE_ORDER + 1, True)):
+        config = load_recipe("tiny/mlm", [f"train.global_batch_size={rows}"]).config
+        monkeypatch.setattr(derive, "LARGE_ORDER", 1024)
+        given = derive.run_fingerprint(config, "data")
+        monkeypatch.setattr(derive, "LARGE_ORDER", 1 << 40)
+        assert (given != derive.run_fingerprint(config, "data")) == is_new
 
 
 def test_words_are_shuffled_by_the_upper_30_bits_of_their_draws():
