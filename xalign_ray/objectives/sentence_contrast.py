@@ -99,12 +99,8 @@ class SentenceContrastLoss(StepObjective):
     ) -> tuple[Tensor, Tensor]:
         """The mean of both directions' summed cross-entropies, and [own] which queries find their key first."""
         query, key, *hard = every
-        margin = self.settings.margin * positive
-        margin = F.pad(margin, (0, len(query))) if hard else margin
         forth, back = (
-            (one[target] @ torch.cat([other, *hard[side : side + 1]]).T - margin).masked_fill(
-                left_out[side], -torch.inf
-            )
+            self._cosines(one[target], torch.cat([other, *hard[side : side + 1]]), positive, left_out[side])
             for side, (one, other) in enumerate(((query, key), (key, query)))
         )
         entropies = [
@@ -112,6 +108,11 @@ class SentenceContrastLoss(StepObjective):
         ]
         own_cosines = forth.gather(1, target[:, None]) + self.settings.margin
         return torch.stack(entropies).sum() / 2, (forth <= own_cosines).all(dim=1)
+
+    def _cosines(self, own: Tensor, others: Tensor, positive: Tensor, left_out: Tensor) -> Tensor:
+        """Of a worker's sentences with all, the margin taken off those of pairs: nothing [own, P] more is kept."""
+        margin = F.pad(self.settings.margin * positive, (0, len(others) - positive.shape[1]))
+        return (own @ others.T - margin).masked_fill(left_out, -torch.inf)
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The pairs of the batch."""
