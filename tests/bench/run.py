@@ -46,6 +46,7 @@ TOPICS = (
     "breadth",
     "scale_store",
     "plan_time",
+    "kernels",
 )
 PEERS = {
     "whole": "datasets",

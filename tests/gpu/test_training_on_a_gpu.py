@@ -88,7 +88,7 @@ def test_every_objective_learns_what_it_learns_on_the_cpu(gpu: Pool, one: Pool, 
     assert hashes(tmp_path / "gpu") == hashes(tmp_path / "cpu")
 
 
-@pytest.mark.parametrize("name", sorted(ALL.keys() - {"word_exchange", "contextual alignment"}))  # these ask the GPU
+@pytest.mark.parametrize("name", sorted(ALL.keys() - {"word_exchange"}))  # it asks the GPU which labels have a partner
 def test_a_forward_pass_does_not_wait_for_the_gpu(gpu: Pool, name: str):
     gpu.call(forward_without_a_wait, ALL[name])
 
@@ -117,7 +117,7 @@ def compare_without_a_wait(workers) -> None:
         synthetic.config(objectives=[{"kind": "sentence_contrast"}]), synthetic.SyntheticRows()
     )
     vectors, marks = torch.randn(9, 32, device=workers.device), torch.arange(18, device=workers.device).view(9, 2)
-    totals: Any = SimpleNamespace(vectors={"sentence_contrast": [9]})
+    totals: Any = SimpleNamespace(by_rank={"sentence_contrast": [9]})
     loss: Any = objectives.losses["sentence_contrast"]
     for mode in ("default", "error"):  # kernels and the group are loaded in the first
         if workers.on_gpu:
@@ -193,12 +193,11 @@ def test_modernbert_with_windows_and_dropout_trains_unpadded(gpu: Pool, tmp_path
     assert chosen == pytest.approx(masked, abs=0.2)  # another draw of dropout
 
 
-@pytest.mark.parametrize("bf16", [False, True])
-def test_unpadded_attention_learns_what_the_mask_learns(gpu: Pool, tmp_path: Path, bf16: bool):
-    settings = EXACT | {"train__bf16": bf16, "train__max_steps": 20}
+def test_unpadded_attention_learns_what_the_mask_learns(gpu: Pool, tmp_path: Path):
+    settings = EXACT | {"train__bf16": True, "train__max_steps": 20}
     masked = losses(gpu, tmp_path / "dense", **settings, train__attention="dense")
     varlen = losses(gpu, tmp_path / "varlen", **settings, train__attention="varlen")
-    assert varlen == pytest.approx(masked, abs=0.02 if bf16 else ROUNDING)
+    assert varlen == pytest.approx(masked, abs=0.02)
 
 
 @pytest.mark.parametrize("attention", ["dense", "varlen"])

@@ -77,6 +77,7 @@ def _imported(path: Path) -> set[str]:
 ORDER_VERSION = 3  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
 LARGE_ORDER = 1024  # rows of a step: runs of more were cut into other partitions before, and count a version on
 CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule
+FLAT_WEIGHTS = 1_000_000_000  # at most: of more, all gradients at once are too much; DeepSpeed reduces them by buckets
 TERMS_AT_ONCE = 1024  # terms of a loss over the whole step whose comparisons are in memory
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.
@@ -170,12 +171,20 @@ def choose_attention(train: TrainConfig, on_gpu: bool, dense_only: bool = False)
 
     Args:
         dense_only: whether the encoder has an attention of its own; a recipe that asks for varlen is refused before.
+
+    Raises:
+        ConfigError: a GPU has no operation for what the recipe asks.
     """
     if dense_only:
         return "dense"
+    if train.attention == "varlen" and on_gpu and not train.bf16:
+        raise ConfigError(
+            "train.attention is varlen, which a GPU computes in bf16 alone, and train.bf16 is false; set "
+            "train.bf16=true, or train.attention=auto, which is dense in fp32."
+        )
     if train.attention != "auto":
         return train.attention
-    # Compiled on a CPU it would be as many graphs as examples; on a GPU in fp32 each layer would wait for the device.
+    # Compiled on a CPU it would be as many graphs as examples; a GPU has no such operation in fp32.
     by_example = not train.bf16 if on_gpu else train.torch_compile
     return "dense" if by_example else "varlen"
 
@@ -288,6 +297,15 @@ def data_settings(config: RunConfig) -> dict[str, Any]:
     tree["tokenizer"].pop("path", None)
     lengths = row_lengths(config)
     return tree | {"languages": config.languages} | ({"row_lengths": lengths} if lengths else {})
+
+
+def has_flat_gradients(config: RunConfig, weights: int) -> bool:
+    """Whether all gradients are reduced and clipped in one piece, ours, or as DeepSpeed does it.
+
+    That is for stage 3, for what does not fit, and for whoever sets something of DeepSpeed's.
+    """
+    parallel = config.parallel
+    return parallel.zero_stage in (1, 2) and weights <= FLAT_WEIGHTS and not parallel.deepspeed_overrides
 
 
 def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:

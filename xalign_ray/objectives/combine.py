@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pkgutil import resolve_name
 from typing import Any, cast
 
@@ -15,7 +16,6 @@ from xalign_ray.config.fields import Scheduled
 from xalign_ray.models.attention import laid_out
 from xalign_ray.objectives.objective import (
     Compare,
-    Gather,
     LossContext,
     MicroStep,
     Objective,
@@ -120,13 +120,18 @@ class Objectives(nn.Module):
         self.metrics = micro_step.metrics
         return sums
 
-    def after_step(self, gather: Gather) -> None:
+    def after_step(self, gather: Callable[..., Tensor], by_rank: Mapping[str, Sequence[int]] | None = None) -> None:
         """Lets each loss do what it does once the weights have moved; called by all ranks once a global step.
 
         Those that a stage leaves out too: the average of an encoder follows it all the time.
+
+        Args:
+            gather: joins the rows of all ranks; takes `sizes`, the rows of each, where `by_rank` is given.
+            by_rank: what each rank has counted in the step, of each kind.
         """
-        for loss in self.losses.values():
-            loss.after_step(self.encoder, gather)
+        for kind, loss in self.losses.items():
+            sizes = (by_rank or {}).get(kind) if loss.gathers_counted else None
+            loss.after_step(self.encoder, gather if sizes is None else partial(gather, sizes=sizes))
 
     def counts(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> dict[str, float]:
         """What this rank's sums over a whole global step run over, by kind; all-reduce it before the first backward.

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.attention import layout
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, SpecialIds, TrainableEncoder, check_layer
 from xalign_ray.text.dictionary import DictionaryPairs
 
@@ -39,7 +40,6 @@ class DictionaryAlignmentLoss(Objective):
     """
 
     pieces: Tensor
-    languages: Tensor
 
     def __init__(self, settings: DictionaryAlignment, context: LossContext) -> None:
         super().__init__(settings, context)
@@ -55,19 +55,20 @@ class DictionaryAlignmentLoss(Objective):
         if settings.shuffled:
             pieces[:, 1] = pieces[_mismatch(pairs, context.seed), 1]
         languages = np.stack([pairs.left_language, pairs.right_language], axis=1).astype(np.int64)
-        self.register_buffer("pieces", torch.from_numpy(pieces), persistent=False)
-        self.register_buffer("languages", torch.from_numpy(languages), persistent=False)
+        self._host = torch.from_numpy(pieces), torch.from_numpy(languages)
+        self.register_buffer("pieces", self._host[0], persistent=False)
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """Minus the summed cosines of the pairs in this micro-step's slice."""
-        chosen = self._slice(micro_step.part, micro_step.step)
-        if self.pieces.is_cuda:  # not from pageable memory: that copy waits for all that the GPU still computes
-            chosen = chosen.pin_memory().to(self.pieces.device, non_blocking=True)
+        drawn = self._slice(micro_step.part, micro_step.step)
+        chosen = self._on_device(drawn)
         pieces = self.pieces[chosen]
         real = pieces != NO_PIECE
         if self.settings.pool == "first":
             real = real & (torch.arange(real.shape[2], device=real.device) == 0)
-        rows = self._rows(micro_step.encoder, pieces, self.languages[chosen]).float() * real[..., None]
+        encoder = micro_step.encoder
+        vectors = encoder.embed(pieces.clamp(min=0)) if self.settings.layer is None else self._shown(encoder, drawn)
+        rows = vectors.float() * real[..., None]
         words = rows.sum(dim=2) / real.sum(dim=2)[..., None]
         return -F.cosine_similarity(words[:, 0], words[:, 1], dim=-1, eps=EPSILON).sum()
 
@@ -75,14 +76,18 @@ class DictionaryAlignmentLoss(Objective):
         """The pairs in the rank's slices."""
         return float(sum(high - low for low, high in map(self._bounds, parts)))
 
-    def _rows(self, encoder: TrainableEncoder, pieces: Tensor, languages: Tensor) -> Tensor:
-        """A vector for each piece of the words [n, 2, k] of languages [n, 2]: [n, 2, k, d]."""
-        if self.settings.layer is None:
-            return encoder.embed(pieces.clamp(min=0))
+    def _shown(self, encoder: TrainableEncoder, drawn: Tensor) -> Tensor:
+        """A hidden state for each piece of both words of the pairs drawn, each word by itself: [n, 2, k, d]."""
         assert self.context.special is not None, "words are shown between [CLS] and [SEP]"
+        pieces, languages = (values[drawn] for values in self._host)
         batch = _alone(pieces.flatten(0, 1), languages.flatten(), self.context.special)
-        hidden = encoder.encode(batch, self.settings.layer)
+        batch |= layout(batch["example_ids"])  # on the host: a GPU would be waited for
+        hidden = encoder.encode({key: self._on_device(value) for key, value in batch.items()}, self.settings.layer)
         return hidden[:, 1:-1].unflatten(0, pieces.shape[:2])
+
+    def _on_device(self, values: Tensor) -> Tensor:
+        """Not from pageable memory: that copy waits for all that a GPU still computes."""
+        return values.pin_memory().to(self.pieces.device, non_blocking=True) if self.pieces.is_cuda else values
 
     def _slice(self, part: tuple[int, int], step: int) -> Tensor:
         low, high = self._bounds(part)

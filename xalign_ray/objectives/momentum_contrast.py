@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from xalign_ray.config.choices import MomentumContrast
 from xalign_ray.objectives.objective import Gather, LossContext, MicroStep, Objective, TrainableEncoder
 from xalign_ray.objectives.sentences import COLUMNS, count_pairs, sentence_rows, sentence_vectors, starts_at
+from xalign_ray.private.torch import copy_each, follow_each
 
 # What momentum contrast remembers between steps, in fp32: a running average of the encoder and a queue of keys.
 
@@ -41,9 +42,12 @@ class RunningAverage(nn.Module):
     def follow(self, live: nn.Module) -> None:
         """One step of the average towards the whole weights of the module that it is a copy of."""
         weights = dict(live.named_parameters(remove_duplicate=False))
-        for name, own in self.tower.named_buffers():
-            if name in weights:
-                own.lerp_(weights[name].detach().float(), 1 - self.momentum)
+        follows = {name: own for name, own in self.tower.named_buffers() if name in weights}
+        own, values = list(follows.values()), [weights[name].detach() for name in follows]
+        if any(one.dtype != torch.float32 for one in values):
+            half, values = values, [torch.empty_like(one) for one in own]
+            copy_each(values, half)
+        follow_each(own, values, 1 - self.momentum)
 
     def train(self, mode: bool = True) -> RunningAverage:
         """Training mode is dropout; without it the copy stays in evaluation mode."""
@@ -110,6 +114,7 @@ class MomentumContrastLoss(Objective):
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = COLUMNS
+    gathers_counted: ClassVar[bool] = True
 
     def __init__(self, settings: MomentumContrast, context: LossContext) -> None:
         super().__init__(settings, context)

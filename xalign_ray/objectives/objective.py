@@ -140,10 +140,12 @@ class Objective(nn.Module, ABC):
         extra_columns: columns of the batch that it needs besides the inputs of the model; a batch without such rows may
             lack them.
         predicts: whether it asks the head once for each thing that it counts.
+        gathers_counted: whether `after_step` gathers a row for each thing that it counts: no rank is asked how many.
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = ()
     predicts: ClassVar[bool] = False
+    gathers_counted: ClassVar[bool] = False
 
     def __init__(self, settings: Any, context: LossContext) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -59,7 +60,7 @@ def restore_linear() -> None:
 
 
 def skip_allreduce(engine: Any) -> None:
-    """Keeps a single rank at stage 0 from copying all gradients to a buffer, and back.
+    """Keeps stage 0 from copying each gradient to a buffer, and back: they are averaged in one piece, or not at all.
 
     If it changes: the step is slower.
     """
@@ -76,6 +77,51 @@ def flat_weights(engine: Any) -> Iterator[tuple[Tensor, int, list[tuple[int, sli
     for flat, tensors in zip(zero.single_partition_of_fp32_groups, zero.bit16_groups, strict=True):
         held = [(number, one._hp_mapping.hp_fragment_address) for number, one in enumerate(tensors) if one._hp_mapping]
         yield flat, len(tensors), [(number, slice(at.start, at.start + at.numel)) for number, at in held]
+
+
+@dataclass(frozen=True)
+class FlatGroup:
+    """Weights of stages 1 and 2 that lie one after the other in a flat tensor, of which each rank moves a stretch.
+
+    Attributes:
+        weights: those of the model, views into `flat`.
+        flat: in the model's precision, with padding at its end that makes the ranks' stretches equally long.
+        part: this rank's stretch of it. master: the same in fp32, which the optimizer moves.
+    """
+
+    weights: list[nn.Parameter]
+    flat: Tensor
+    part: Tensor
+    master: Tensor
+
+
+def take_gradients(engine: Any, step: Callable[[], None]) -> list[FlatGroup]:
+    """Leaves all gradients where autograd puts them, for `step` to take; gives what it moves.
+
+    If it changes: an AttributeError at the start, or weights that do not move (tests/parity/train/test_train_steps.py).
+    """
+    zero = engine.optimizer
+    for hook in zero._grad_acc_hooks:
+        hook.remove()
+    zero._grad_acc_hooks.clear()
+    engine.enable_backward_allreduce = False
+    assert not any(map(any, zero.round_robin_bit16_padding)), "weights lie side by side"
+
+    def stepped(closure: None = None) -> None:  # noqa: ARG001
+        zero.overflow = False
+        step()
+        zero._lazy_init_hp_params_optimizer_state()
+
+    zero.step = stepped
+    rank = engine.global_rank
+    groups = zip(
+        zero.round_robin_bit16_groups,
+        zero.bit16_groups_flat,
+        zero.parallel_partitioned_bit16_groups,
+        zero.single_partition_of_fp32_groups,
+        strict=True,
+    )
+    return [FlatGroup(list(weights), flat, parts[rank], master) for weights, flat, parts, master in groups]
 
 
 def keep_parts(engine: Any, copy: Callable[[Any], Any]) -> list[tuple[Path, Any]]:

@@ -44,6 +44,62 @@ def scale_each(tensors: Sequence[Tensor], factors: Tensor) -> None:
     torch._foreach_mul_(list(tensors), list(factors.unbind()))
 
 
+def add_each(tensors: Sequence[Tensor], others: Sequence[Tensor], factor: float) -> None:
+    """Adds to each tensor so many times another, in place; one kernel on a GPU.
+
+    If it changes: as `norms_of`.
+    """
+    torch._foreach_add_(list(tensors), list(others), alpha=factor)
+
+
+def adam_directions(
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    betas: tuple[float, float],
+    epsilon: float,
+    count: float,
+) -> list[Tensor]:
+    """Adam's m^ / (sqrt(v^) + epsilon) after gradient number `count`; m and v are moved in place.
+
+    If it changes: as `norms_of`.
+    """
+    m, v, g = list(means), list(squares), list(gradients)
+    torch._foreach_lerp_(m, g, 1 - betas[0])
+    torch._foreach_mul_(v, betas[1])
+    torch._foreach_addcmul_(v, g, g, value=1 - betas[1])
+    spread = torch._foreach_div(v, 1 - betas[1] ** count)
+    torch._foreach_sqrt_(spread)
+    torch._foreach_add_(spread, epsilon)
+    directions = torch._foreach_div(m, 1 - betas[0] ** count)
+    torch._foreach_div_(directions, spread)
+    return list(directions)
+
+
+def scale_all(tensors: Sequence[Tensor], factor: Tensor) -> None:
+    """Multiplies all tensors by one factor, in place; one kernel on a GPU.
+
+    If it changes: an AttributeError in the first step (tests/parity/train/test_train_steps.py).
+    """
+    torch._foreach_mul_(list(tensors), factor)
+
+
+def copy_each(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copies each tensor, whatever its precision; one kernel on a GPU.
+
+    If it changes: as `scale_all`.
+    """
+    torch._foreach_copy_(list(targets), list(sources))
+
+
+def follow_each(averages: Sequence[Tensor], values: Sequence[Tensor], part: float) -> None:
+    """Moves each average by a part of its way to a value of the same precision, in place; one kernel on a GPU.
+
+    If it changes: as `scale_all`, with momentum contrast (tests/unit/objectives).
+    """
+    torch._foreach_lerp_(list(averages), list(values), part)
+
+
 def own_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter | None]]:
     """A module's own parameters, each name of a shared one too, which `named_parameters` leaves out by default.
 

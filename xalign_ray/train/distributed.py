@@ -71,6 +71,19 @@ class Workers:
         dist.all_reduce(values)
         return values
 
+    def sum_of_part(self, values: torch.Tensor) -> torch.Tensor:
+        """Of the sum of a flat tensor over the ranks, the rank's one of as many equal stretches; may be a view."""
+        if self.size == 1:
+            return values
+        part = values.new_empty(values.numel() // self.size)
+        dist.reduce_scatter_tensor(part, values)
+        return part
+
+    def join_parts(self, whole: torch.Tensor, part: torch.Tensor) -> None:
+        """Puts every rank's stretch of a flat tensor into it; `part` may be a view into `whole`."""
+        if self.size > 1:
+            dist.all_gather_into_tensor(whole, part)
+
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value (small, picklable), in order of rank."""
         values: list[Any] = [None] * self.size

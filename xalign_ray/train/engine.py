@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from xalign_ray.config.derive import choose_attention, deepspeed_config
+from xalign_ray.config.derive import choose_attention, deepspeed_config, has_flat_gradients
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
@@ -25,10 +25,12 @@ from xalign_ray.private.deepspeed import (
     read_settings,
     restore_linear,
     skip_allreduce,
+    take_gradients,
 )
 from xalign_ray.private.transformers import layer_class
 from xalign_ray.train.checkpoint_files import Part, copy_to_host, only_data, plain_path
 from xalign_ray.train.distributed import Workers
+from xalign_ray.train.flat_gradients import FlatGradients, average_gradients
 from xalign_ray.train.optimizers import Lamb, Parts, build_optimizer
 
 
@@ -82,8 +84,11 @@ class Engine:
         settings: dict[str, Any] = deepspeed_config(config, workers.on_gpu)
         settings["checkpoint"] = {"load_universal": universal}
         # DeepSpeed asks for a buffer of this size anew in every step: no more than all gradients fill, in one piece.
-        size = min(BUCKET, sum(parameter.numel() for parameter in module.parameters()))
-        settings["zero_optimization"].setdefault("reduce_bucket_size", size)
+        size = sum(parameter.numel() for parameter in module.parameters())
+        settings["zero_optimization"].setdefault("reduce_bucket_size", min(BUCKET, size))
+        is_flat = has_flat_gradients(config, size)
+        if is_flat:
+            settings["zero_optimization"] |= {"contiguous_gradients": False, "overlap_comm": False}
         if self._stage == 0:
             settings["gradient_clipping"] = 0.0  # done in `step`, which looks for the norm anyway: one pass, not two
         # DeepSpeed's own bf16 at stage 0 calls the optimizer once with zero gradients at set-up. Autocast begins
@@ -92,8 +97,13 @@ class Engine:
             module.forward = torch.autocast(workers.device.type, torch.bfloat16)(module.forward)
         module.train()  # transformers opens an encoder that is continued for evaluation: without dropout
         self._engine, *_ = deepspeed.initialize(model=module, optimizer=self._optimizer, config=settings)
-        if self._stage == 0 and workers.size == 1:
+        if self._stage == 0:
             skip_allreduce(self._engine)
+        self._flat: FlatGradients | None = None
+        if is_flat:
+            micro_steps = settings["gradient_accumulation_steps"]
+            self._flat = FlatGradients(self._optimizer, workers, self._stage, micro_steps, self._clipping)
+            self._flat.groups = take_gradients(self._engine, self._flat.step)
         self._parts = keep_parts(self._engine, copy_to_host)
         if isinstance(self._optimizer, Lamb) and self._stage:
             held = {flat: Parts(tensors, here) for flat, tensors, here in flat_weights(self._engine)}
@@ -104,8 +114,12 @@ class Engine:
         return self._engine(*arguments, **options)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Adds a micro-batch's gradients; DeepSpeed divides them by micro-steps and averages over ranks."""
+        """Adds a micro-batch's gradients; they are divided by micro-steps and averaged over ranks."""
         self._engine.backward(loss)
+        if self._flat:
+            self._flat.add()
+        elif self._stage == 0 and self._workers.size > 1 and self._engine.is_gradient_accumulation_boundary():
+            average_gradients(self._engine.module.parameters(), self._workers)
 
     def next_micro_step(self) -> None:
         """Ends a micro-step that is not the last of its step."""
@@ -123,6 +137,8 @@ class Engine:
             group["lr"] = learning_rate
         own_norm = self._clip() if self._stage == 0 else None
         self._engine.step()
+        if self._flat:
+            return self._flat.norm
         norm = own_norm if own_norm is not None else self._engine.get_global_grad_norm()
         return torch.as_tensor(norm, device=self._workers.device)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from xalign_ray.config import training
 from xalign_ray.config.derive import Stage
-from xalign_ray.private.torch import norms_of, scale_each
+from xalign_ray.private.torch import adam_directions, add_each, norms_of, scale_each
 
 
 def learning_rate(
@@ -77,9 +77,6 @@ class Parts:
     here: Sequence[tuple[int, slice]]
 
 
-WHOLE = Parts(1, [(0, slice(None))])
-
-
 class Lamb(Optimizer):
     """You et al. 2020, algorithm 2, with bias correction and phi the identity.
 
@@ -112,44 +109,58 @@ class Lamb(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
+            by_step: dict[float, list[torch.Tensor]] = {}  # a weight that a stage of losses leaves out is behind
             for weight in group["params"]:
                 if weight.grad is not None:
-                    self._move(weight, group)
+                    by_step.setdefault(self._count(weight), []).append(weight)
+            for count, weights in by_step.items():
+                self._move(weights, count, group)
         return loss
 
-    def _move(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
-        direction = self._adam(weight, group).add_(weight, alpha=group["weight_decay"])
-        if group["adapt"]:
-            self._adapt(weight, direction)
-        weight.sub_(direction, alpha=group["lr"])
+    def _count(self, weight: torch.Tensor) -> float:
+        """Steps of a weight with this one; its state is there from now on."""
+        state = self.state[weight]
+        if not state:
+            state["step"] = torch.zeros(())  # on the host, which reads it
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(weight), torch.zeros_like(weight)
+        state["step"] += 1
+        return float(state["step"])
 
-    def _adapt(self, weight: torch.Tensor, direction: torch.Tensor) -> None:
+    def _move(self, weights: list[torch.Tensor], count: float, group: dict[str, Any]) -> None:
+        gradients = [cast(torch.Tensor, weight.grad) for weight in weights]
+        means, squares = ([self.state[weight][name] for weight in weights] for name in ("exp_avg", "exp_avg_sq"))
+        directions = adam_directions(means, squares, gradients, group["betas"], group["eps"], count)
+        add_each(directions, weights, group["weight_decay"])
+        if group["adapt"]:
+            self._adapt(weights, directions)
+        add_each(weights, directions, -group["lr"])
+
+    def _adapt(self, weights: Sequence[torch.Tensor], directions: Sequence[torch.Tensor]) -> None:
         """Makes the direction of each tensor, in place, as long as the tensor is."""
-        held = self._parts.get(weight, WHOLE)
+        whole = [number for number, weight in enumerate(weights) if weight not in self._parts]
+        if whole:
+            norms = norms_of([*(weights[number] for number in whole), *(directions[number] for number in whole)])
+            scale_each([directions[number] for number in whole], _ratios(*norms.view(2, -1)))
+        for weight, direction in zip(weights, directions, strict=True):
+            if weight in self._parts:
+                self._adapt_parts(weight, direction, self._parts[weight])
+
+    def _adapt_parts(self, weight: torch.Tensor, direction: torch.Tensor, held: Parts) -> None:
+        """The same of a flat tensor, in which stretches of several lie."""
         numbers, pieces = [number for number, _ in held.here], [direction[at] for _, at in held.here]
         squares = weight.new_zeros(2, held.tensors)
         if pieces:
             norms = norms_of([*(weight[at] for _, at in held.here), *pieces])
             squares[:, numbers] = norms.view(2, -1).square()
-        if weight in self._parts:
-            self._add_up(squares)
-        own, other = squares.sqrt()
-        ratios = torch.where((own > 0) & (other > 0), own / other, torch.ones_like(own))
+        self._add_up(squares)
+        ratios = _ratios(*squares.sqrt())
         if pieces:
             scale_each(pieces, ratios[numbers])
 
-    def _adam(self, weight: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
-        """m^ / (sqrt(v^) + eps) after one more gradient."""
-        state, (beta1, beta2) = self.state[weight], group["betas"]
-        if not state:
-            state["step"] = torch.zeros(())
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(weight), torch.zeros_like(weight)
-        state["step"] += 1
-        count = float(state["step"])
-        state["exp_avg"].lerp_(weight.grad, 1 - beta1)
-        state["exp_avg_sq"].mul_(beta2).addcmul_(weight.grad, weight.grad, value=1 - beta2)
-        spread = (state["exp_avg_sq"] / (1 - beta2**count)).sqrt_().add_(group["eps"])
-        return state["exp_avg"] / (1 - beta1**count) / spread
+
+def _ratios(own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Of norms, 1 where one of the two is 0."""
+    return torch.where((own > 0) & (other > 0), own / other, torch.ones_like(own))
 
 
 def adamw(module: nn.Module, options: training.AdamW) -> Optimizer:

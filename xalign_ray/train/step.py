@@ -101,8 +101,8 @@ class Totals:
     """What is known of a global step before its first forward pass, summed over ranks.
 
     language_tokens: of each language of the run. waits: seconds that each rank waited for the step's rows. held:
-    seconds that each waited for the others at the beginning of the step before. vectors: of each loss over the whole
-    step, how many each rank has.
+    seconds that each waited for the others at the beginning of the step before. by_rank: of each loss, what each rank
+    counts.
     """
 
     counts: Mapping[str, float]
@@ -116,7 +116,7 @@ class Totals:
     language_tokens: NDArray[np.int64]
     waits: NDArray[np.float64]
     held: NDArray[np.float64]
-    vectors: Mapping[str, Sequence[int]]
+    by_rank: Mapping[str, Sequence[int]]
     stop_asked: bool
     checkpoint_written: bool
 
@@ -174,7 +174,7 @@ def compare_over_ranks(
     loss: StepObjective, vectors: torch.Tensor, marks: torch.Tensor, totals: Totals, workers: Workers
 ) -> Compared:
     """A rank's terms of a loss over the whole step, and the gradient of all ranks' terms by this rank's vectors."""
-    sizes = totals.vectors[loss.settings.kind]
+    sizes = totals.by_rank[loss.settings.kind]
     first = sum(sizes[: workers.rank])
     own = slice(first, first + sizes[workers.rank])
     compared = compare_terms(loss, workers.concatenate(vectors, sizes), workers.concatenate(marks, sizes), own)
@@ -236,7 +236,7 @@ class Stepper:
         rate = rate_of(self._stage, step)
         with record_function("step/optimizer"):
             norm = self._engine.step(rate)
-        self._objectives.after_step(self._workers.concatenate)
+        self._objectives.after_step(self._workers.concatenate, totals.by_rank)
         numbers = torch.cat([summed, norm.to(summed).reshape(1)])
         self._taken.append(_Taken(step, totals, rate, self._objectives.weights, logged, numbers))
         return totals
@@ -286,9 +286,8 @@ class Stepper:
             "written": written,
             "problems": problem is not None,
         }
-        over_step = list(self._objectives.over_step)
-        by_rank = np.zeros((2 + len(over_step), self._workers.size))
-        by_rank[:, self._workers.rank] = [waited, self._held, *(counts[kind] for kind in over_step)]
+        by_rank = np.zeros((2 + len(counts), self._workers.size))
+        by_rank[:, self._workers.rank] = [waited, self._held, *counts.values()]
         language_tokens = np.bincount(batch["language_ids"][shown], minlength=languages)[:languages]
         parts = [list(own.values()), list(counts.values()), language_tokens, by_rank.ravel()]
         began = time.perf_counter()
@@ -296,7 +295,7 @@ class Stepper:
         self._held = time.perf_counter() - began
         numbers, of_counts, tokens, of_ranks = np.split(summed, np.cumsum([len(part) for part in parts[:-1]]))
         total = dict(zip(own, numbers.tolist(), strict=True))
-        waits, held, *vectors = of_ranks.reshape(by_rank.shape)
+        waits, held, *counted = of_ranks.reshape(by_rank.shape)
         if total["problems"]:
             raise_on_all_ranks(self._workers, problem)
         return Totals(
@@ -307,7 +306,7 @@ class Stepper:
             language_tokens=tokens.astype(np.int64),
             waits=waits,
             held=held,
-            vectors={kind: of.astype(int).tolist() for kind, of in zip(over_step, vectors, strict=True)},
+            by_rank={kind: of.astype(int).tolist() for kind, of in zip(counts, counted, strict=True)},
             stop_asked=total["stops"] > 0,
             checkpoint_written=total["written"] == self._workers.size,
         )

@@ -15,6 +15,7 @@ from tests.parity.train.test_train_losses import TOGETHER
 from tests.parity.train.test_train_steps import TIGHT, run
 from xalign_ray.config.derive import choose_attention, run_fingerprint
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import DENSE, VARLEN
 from xalign_ray.models.encoder import READ, AlignedEncoder
 from xalign_ray.track.events import read_events
@@ -88,6 +89,8 @@ def test_auto_attention_is_dense_where_varlen_goes_example_by_example():
     assert chosen(GPU, bf16=True, torch_compile=True) == chosen(CPU, attention="varlen", torch_compile=True) == "varlen"
     assert chosen(GPU) == chosen(CPU, torch_compile=True) == chosen(CPU, attention="dense") == "dense"
     assert choose_attention(synthetic.config().train, False, dense_only=True) == "dense"
+    with pytest.raises(ConfigError, match=r"train\.attention is varlen, which a GPU computes in bf16 alone"):
+        chosen(GPU, attention="varlen")
 
 
 def test_how_it_is_run_is_said_and_changes_no_fingerprint():

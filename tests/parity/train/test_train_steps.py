@@ -50,6 +50,17 @@ def test_the_gradient_norm_is_the_same_at_every_zero_stage(two: Pool, tmp_path: 
     np.testing.assert_allclose(norms, [norms[0]] * 4, rtol=1e-5)
 
 
+@pytest.mark.parametrize("stage", [1, 2])
+def test_flat_gradients_move_weights_as_deepspeed_does_to_the_last_bit(two: Pool, tmp_path: Path, stage: int):
+    """DeepSpeed's own way is that of whoever overrides a setting of it, here with the value that it has anyway."""
+    settings = {"parallel__zero_stage": stage, "train__per_device_batch_size": 2, "train__max_grad_norm": 0.0}
+    own = {"parallel__deepspeed_overrides": {"zero_optimization": {"round_robin_gradients": False}}}
+    theirs = run(two, tmp_path / "theirs", **settings, **own)
+    assert run(two, tmp_path / "flat", **settings) == theirs
+    for name, given in synthetic.weights(tmp_path / "theirs").items():
+        assert torch.equal(synthetic.weights(tmp_path / "flat")[name], given), name
+
+
 def test_a_run_does_not_know_what_ran_before_it_in_its_process(tmp_path: Path):
     alone = Pool(1)  # not the others' pool: nothing has run in it yet
     try:

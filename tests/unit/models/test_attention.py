@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from xalign_ray.models import attention
 from xalign_ray.models.attention import attention_by_example, varlen_attention
 
 LENGTHS, HEADS, WIDTH, SCALE = [1, 9, 4, 30, 2], 3, 8, 0.3
@@ -43,6 +44,23 @@ def test_each_example_is_as_the_formula_says(seen: int | None) -> None:
     gradients = (torch.autograd.grad((one.double() * way).sum(), tokens) for one in (out[0], expected))
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_on_a_gpu_every_width_of_a_head_takes_the_flash_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = []
+
+    def operation(q, k, v, offsets, _longest, dropout, scaling, window) -> torch.Tensor:
+        widths.append(q.shape[-1])
+        return attention_by_example(q, k, v, offsets, dropout, scaling, window)
+
+    monkeypatch.setattr(attention, "FLASH_ON", {"cpu"})
+    monkeypatch.setattr(attention, "flash_attention_of_packed", operation)
+    tokens = [torch.randn(sum(LENGTHS), HEADS, 12).bfloat16() for _ in range(3)]
+    given = [one.transpose(0, 1)[None] for one in tokens]
+    out, _ = varlen_attention(None, *given, None, offsets(), max(LENGTHS))
+    expected = attention_by_example(*tokens, offsets(), 0.0, None, None)
+    assert widths == [16]
+    torch.testing.assert_close(out[0], expected)
 
 
 def test_dropout_keeps_the_mean() -> None:

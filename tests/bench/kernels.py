@@ -1,0 +1,257 @@
+"""Counts what a training step asks of a GPU, without one: kernels by phase, reads by the host, bytes on the wire.
+
+Real steps under DeepSpeed run on the CPU, at the depth and vocabulary of a real encoder, but so narrow that nothing is
+computed: the number of operations does not depend on the width. They take the paths of a GPU; the flash operation has a
+stand-in of the same shapes. The other ranks are those of torch's fake process group, which sends nothing.
+
+`python tests/bench/kernels.py CASE...` prints a line of JSON for each case: the fields of `Case` as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+os.environ["OMP_NUM_THREADS"] = "1"
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from method_rows import METHODS, columns
+from records import record
+from step_arms import Arm, MadeRows, examples, packed, recipe
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from xalign_ray.models import attention, heads
+from xalign_ray.objectives import dictionary_alignment
+from xalign_ray.train import step as steps
+from xalign_ray.train.distributed import Workers, setup_workers
+from xalign_ray.train.engine import Engine
+from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.optimizers import Lamb
+
+LAYER = {"kind": "dictionary_alignment", "layer": 6, "pairs_per_step": 64}
+METHODS |= {
+    "align-layer": {"objectives": [{"kind": "masked_lm"}, LAYER], "streams": [{"kind": "masked_text"}]},
+    "contrast": {"objectives": [{"kind": "sentence_contrast"}], "streams": [{"kind": "contrasted_pairs"}]},
+}
+RANKS, ROWS = 4, 4  # rows of a micro-step
+SETTLED = 2  # steps before the one that is counted
+HOST = "host"  # the phase of what is done with the host's own tensors, on purpose
+# Operations that start no kernel beside views: memory that is asked for but not written, the profiler's marks. Dropout
+# is one kernel on a GPU, and three operations on a CPU.
+FREE = {
+    *("_unsafe_view", "empty", "empty_like", "empty_strided", "new_empty", "detach", "alias", "lift_fresh", "set_"),
+    *("_record_function_enter_new", "_record_function_exit"),
+    *("bernoulli_", "div_"),
+}
+READS = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "_unique2", "unique_consecutive"}
+READ_AT_ONCE = {Tensor.tolist, Tensor.numpy, Tensor.cpu}  # a CPU's tensors are read so without any operation
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is counted: a method, where and how."""
+
+    method: str = "mlm"
+    stage: int = 1
+    accumulation: int = 1
+    bf16: bool = True
+    train: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Counts:
+    """Of one step.
+
+    Attributes:
+        kernels: by phase. reads: by phase and line. wire: bytes by operation. names: kernels by phase and operation.
+        parameters: trained ones.
+    """
+
+    kernels: Counter[str] = field(default_factory=Counter)
+    reads: Counter[str] = field(default_factory=Counter)
+    wire: Counter[str] = field(default_factory=Counter)
+    names: Counter[str] = field(default_factory=Counter)
+    parameters: int = 0
+    phase: str = "other"
+
+    @property
+    def learned(self) -> int:
+        """Kernels of the forward and the backward pass."""
+        return self.kernels["forward"] + self.kernels["backward"]
+
+    @property
+    def sent(self) -> float:
+        """Bytes of gradients that are reduced, for each parameter."""
+        return sum(size for name, size in self.wire.items() if "gather" not in name) / self.parameters
+
+
+def count(case: Case) -> Counts:
+    """One settled optimizer step as rank 0 takes it."""
+    if not dist.is_initialized():  # once a process: DeepSpeed remembers the group
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+    share = ROWS * case.accumulation
+    settings = {"per_device_batch_size": ROWS, "attention": "varlen"} | dict(case.train)
+    arm = Arm("ours", 119_547, share, stage=case.stage, bf16=case.bf16, row=16, width=24, depth=12, heads=3,
+              method=case.method, train=settings)  # fmt: skip
+    config = recipe(replace(arm), share * RANKS)
+    config = config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": RANKS})})
+    rows = packed(examples(arm), arm.row)
+    rows |= columns("ppa" if case.method == "contrast" else case.method, rows)
+    counts = Counts()
+    with _as_on_a_gpu():
+        workers = setup_workers(config.parallel)
+        objectives = build_objectives(config, MadeRows(arm.vocab), workers.device)  # type: ignore[arg-type]
+        counts.parameters = sum(one.numel() for one in objectives.parameters())
+        engine = Engine(objectives, config, workers)
+        stepper = steps.Stepper(engine, objectives, config, workers)
+        with _phases(engine, counts):
+            for number in range(SETTLED + 1):
+                places = number * share * RANKS + np.arange(share)
+                batch = rows | {"position": places, "row_hash": places.astype(np.uint64)}
+                if number < SETTLED:
+                    stepper.take(number, batch)
+                    continue
+                with _Operations(counts), _Methods(counts):
+                    stepper.take(number, batch)
+    return counts
+
+
+class _Operations(TorchDispatchMode):
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        counts, name = self.counts, func._schema.name.split("::")[1]
+        if counts.phase != HOST:
+            if func.namespace == "c10d":
+                counts.wire[name] += max(
+                    (one.nbytes for one in tree_leaves(args) if isinstance(one, Tensor)), default=0
+                )
+            elif name in READS or _asks_by_mask(name, args):
+                counts.reads[f"{counts.phase}: {_who()}"] += 1
+            is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
+            if not is_view and name not in FREE and func.namespace != "prim":
+                counts.kernels[counts.phase] += 1
+                counts.names[f"{counts.phase}: {name}"] += 1
+        return func(*args, **(kwargs or {}))
+
+
+class _Methods(TorchFunctionMode):
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in READ_AT_ONCE and self.counts.phase != HOST:
+            self.counts.reads[f"{self.counts.phase}: {_who()}"] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def _asks_by_mask(name: str, arguments: Any) -> bool:
+    """Whether it is indexing by a mask, of which a GPU must say first how much it picks."""
+    return name in {"index", "index_put", "index_put_", "_index_put_impl_"} and any(
+        isinstance(one, Tensor) and one.dtype in (torch.bool, torch.uint8) for one in tree_leaves(arguments[1])
+    )
+
+
+def _who() -> str:
+    """The line outside torch that is running."""
+    frames = [one for one in traceback.extract_stack() if "/torch/" not in one.filename and one.filename != __file__]
+    last = frames[-1]
+    return f"{'/'.join(Path(last.filename).parts[-2:])}: {(last.line or '')[:80]}"
+
+
+@contextmanager
+def _as_on_a_gpu() -> Iterator[None]:
+    """The CPU takes the paths of a GPU."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_flash_attention_forward", _flash, "CPU")
+    library.impl("_flash_attention_backward", _flash_backward, "CPU")
+    with patch.object(attention, "FLASH_ON", {"cpu"}), patch.dict(heads.PADDED_TO, {"cpu": 64}):
+        yield
+    library._destroy()
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> tuple[Tensor, ...]:
+    nothing = q.new_zeros(0)
+    return q * k * v, torch.zeros(q.shape[1], q.shape[0]), torch.zeros(2, dtype=torch.uint64), nothing, nothing
+
+
+def _flash_backward(gradient: Tensor, *_: Any, **__: Any) -> tuple[Tensor, ...]:
+    return gradient.clone(), gradient.clone(), gradient.clone()
+
+
+@contextmanager
+def _phases(engine: Engine, counts: Counts) -> Iterator[None]:
+    """Says in which part of a step an operation stands."""
+
+    def inside(function: Any, phase: str) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            before, counts.phase = counts.phase, phase
+            try:
+                return function(*args, **kwargs)
+            finally:
+                counts.phase = before
+
+        return called
+
+    of_engine = {"forward": "forward", "backward": "backward", "next_micro_step": "backward", "step": "optimizer"}
+    for name, phase in of_engine.items():
+        setattr(engine, name, inside(getattr(engine, name), phase))
+    with (
+        patch.object(steps, "tensors", inside(steps.tensors, HOST)),
+        patch.object(Workers, "sum", inside(Workers.sum, HOST)),
+        patch.object(dictionary_alignment, "layout", inside(dictionary_alignment.layout, HOST)),
+        patch.object(Lamb, "_count", inside(Lamb._count, HOST)),
+        patch.object(Workers, "on_gpu", True),
+    ):
+        yield
+
+
+def measure() -> list[dict[str, Any]]:
+    """The table of the methods, in bf16 at ZeRO stage 1."""
+    found = {method: count(Case(method)) for method in METHODS}
+    often = count(Case(accumulation=4))
+    how = f"12 layers, V 119,547, bf16, ZeRO 1 of {RANKS} ranks, dropout 0.1; operations of the paths of a GPU"
+    return [
+        record("kernels/mlm", found["mlm"].learned, 650, f"forward and backward; {how}", "lower"),
+        record(
+            "kernels/optimizer", found["mlm"].kernels["optimizer"], 20, f"with reduction and clipping; {how}", "lower"
+        ),
+        record("kernels/wire", often.sent, 2, f"bytes of gradients a parameter, four micro-steps; {how}", "lower"),
+        *(
+            record(
+                f"kernels/reads_{method}", one.reads.total(), method == "weam", f"waits for the device; {how}", "lower"
+            )
+            for method, one in found.items()
+        ),
+    ]
+
+
+def _show(case: Case, counts: Counts) -> str:
+    shown = {"case": asdict(case), "learned": counts.learned, "sent": counts.sent}
+    return json.dumps(shown | {"kernels": counts.kernels, "reads": counts.reads, "names": counts.names})
+
+
+if __name__ == "__main__":
+    for given in sys.argv[1:]:
+        case = Case(**json.loads(given))
+        sys.stdout.write(_show(case, count(case)) + "\n")

@@ -1,0 +1,72 @@
+"""What a step asks of a GPU, counted without one: few kernels, nothing that the host waits for, gradients sent once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench" / "kernels.py"
+LAMB = {"optimizer": {"kind": "lamb", "learning_rate": 1e-3}}
+METHODS = ("mlm", "dict-mlm", "align-mlm", "align-layer", "weam", "ppa", "contrast")
+CASES: dict[str, dict[str, Any]] = {
+    **{method: {"method": method} for method in METHODS},
+    "stage 0": {"stage": 0},
+    "stage 2": {"stage": 2},
+    "accumulation": {"accumulation": 4},
+    "accumulation at stage 2": {"stage": 2, "accumulation": 4},
+    "fp32": {"bf16": False, "train": {"attention": "dense"}},
+    "lamb": {"train": LAMB},
+    "lamb at stage 0": {"train": LAMB, "stage": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, dict[str, Any]]:
+    """Counts of each case, from one process of its own: torch's fake process group stays for as long as it runs."""
+    command = [sys.executable, str(BENCH), *map(json.dumps, CASES.values())]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"case"')]
+    return dict(zip(CASES, map(json.loads, lines), strict=True))
+
+
+def test_the_host_waits_for_nothing_but_the_aligned_labels_of_weam(counted: dict[str, dict[str, Any]]) -> None:
+    reads = {name: found["reads"] for name, found in counted.items() if found["reads"]}
+    assert list(reads) == ["weam"]
+    assert [(who.partition(":")[0], times) for who, times in reads["weam"].items()] == [("forward", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("mlm", 600), ("dict-mlm", 620), ("align-mlm", 660), ("weam", 665), ("contrast", 1_250), ("ppa", 1_800)],
+)
+def test_kernels_of_forward_and_backward(counted: dict[str, dict[str, Any]], name: str, most: int) -> None:
+    assert counted[name]["learned"] <= most
+
+
+@pytest.mark.parametrize("name", ["mlm", "stage 0", "stage 2", "accumulation", "fp32", "weam", "ppa"])
+def test_twenty_kernels_reduce_clip_and_move_the_weights(counted: dict[str, dict[str, Any]], name: str) -> None:
+    assert counted[name]["kernels"]["optimizer"] <= 20 + 4 * (name == "accumulation"), counted[name]["names"]
+
+
+@pytest.mark.parametrize("name", ["lamb", "lamb at stage 0"])
+def test_lamb_moves_all_weights_at_once(counted: dict[str, dict[str, Any]], name: str) -> None:
+    assert counted[name]["kernels"]["optimizer"] <= 60, counted[name]["names"]
+
+
+def test_one_flash_operation_a_layer_and_no_other_attention(counted: dict[str, dict[str, Any]]) -> None:
+    names = counted["mlm"]["names"]
+    assert names["forward: _flash_attention_forward"] == names["backward: _flash_attention_backward"] == 12
+    assert not [name for name in names if "safe_softmax" in name or "bmm" in name]
+
+
+@pytest.mark.parametrize(
+    ("name", "bytes_"),
+    [("mlm", 2), ("accumulation", 2), ("accumulation at stage 2", 8), ("stage 0", 4), ("fp32", 4), ("ppa", 2)],
+)
+def test_gradients_cross_the_wire_once_a_step(counted: dict[str, dict[str, Any]], name: str, bytes_: int) -> None:
+    assert counted[name]["sent"] == pytest.approx(bytes_, rel=0.02)
