@@ -66,8 +66,21 @@ class Watched(Engine):
     def step(self, learning_rate: float) -> float:
         from deepspeed.utils import safe_get_full_grad
 
-        self.gradients = copy_of({name: safe_get_full_grad(p) for name, p in self.parameters()})
+        flat = self._flat_gradients() if self._flat else {}
+        self.gradients = copy_of({n: flat[p] if flat else safe_get_full_grad(p) for n, p in self.parameters()})
         return super().step(learning_rate)
+
+    def _flat_gradients(self) -> dict[torch.nn.Parameter, torch.Tensor]:
+        """Those of stages 1 and 2, which are of all ranks once they are reduced, as the step is about to do."""
+        found = {}
+        for own, group in zip(self._flat._sums, self._flat.groups, strict=True):
+            part = own if self._stage == 2 else self._flat._reduced(own.clone())
+            whole = part.new_empty(group.flat.numel())
+            self._workers.join_parts(whole, part) if self._workers.size > 1 else whole.copy_(part)
+            lengths = [one.numel() for one in group.weights]
+            pieces = whole[: sum(lengths)].split(lengths)
+            found |= {one: piece.view_as(one) for one, piece in zip(group.weights, pieces, strict=True)}
+        return found
 
     def parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
         return list(self._engine.module.named_parameters())
