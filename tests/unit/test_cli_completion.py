@@ -55,7 +55,7 @@ def test_a_file_is_left_to_the_shell(complete: Complete) -> None:
 
 
 def test_tasks_are_offered_that_the_verb_has(complete: Complete) -> None:
-    assert set(complete("xalign evaluate runs/x --task ")) == set(registry.TASKS)
+    assert set(complete("xalign evaluate runs/x --task ")) == {*TASK_NAMES, "mteb:NAME"}
     assert set(complete("xalign tune runs/x --task ")) == set(registry.TUNED_TASKS)
     assert complete("xalign evaluate runs/x --task tat") == ["tatoeba"]
 

@@ -147,7 +147,7 @@ def tune(
     encoder, run = evaluation.find_encoder(as_model(model))
     target = evaluation.target_folder(as_path(out), run, encoder, evaluation.known_task(task, TUNED_TASKS)).absolute()
     check_options(task, settings)
-    if (pooling := own_pooling(encoder)) and Path(encoder).is_dir():
+    if Path(encoder).is_dir() and (pooling := own_pooling(encoder)):
         prompt = own_prompt(encoder)
         behind = f" behind the prompt {prompt!r}" if prompt else ""
         say(

@@ -9,7 +9,7 @@ from xalign_ray.tasks.task import COSINE, SHARE
 
 
 def test_no_name_can_be_taken_for_one_of_a_run() -> None:
-    assert [name for name in METRICS if not re.fullmatch(r"[a-z0-9_]+", name)] == []
+    assert [name for name in METRICS if not re.fullmatch(r"[a-z0-9_]+|mteb:\w+", name)] == []
 
 
 def test_what_decides_between_epochs_is_there_zero_shot_and_supervised() -> None:
@@ -20,6 +20,10 @@ def test_what_decides_between_epochs_is_there_zero_shot_and_supervised() -> None
         )
 
 
-def test_a_share_has_a_direction_and_a_cosine_has_none() -> None:
+def test_a_share_or_a_correlation_has_a_direction_and_a_cosine_has_none() -> None:
     assert {metric.unit for metric in METRICS.values()} == {SHARE, COSINE}
-    assert all(metric.higher_is_better is (True if metric.unit == SHARE else None) for metric in METRICS.values())
+    assert all(metric.higher_is_better is True for metric in METRICS.values() if metric.unit == SHARE)
+    of_cosines = {metric.name: metric.higher_is_better for metric in METRICS.values() if metric.unit == COSINE}
+    correlations = {name: of_cosines.pop(name) for name in ("sts_spearman", "sts_pearson")}
+    assert {*correlations.values()} == {True}
+    assert {*of_cosines.values()} == {None}
