@@ -11,7 +11,7 @@ from xalign_ray.train.step import Totals, _Taken
 
 NO_TOTALS: dict[str, Any] = dict.fromkeys(
     ("batch_hash", "labels", "tokens", "positions", "cross_lingual", "no_room", "flops"), 0
-) | {"language_tokens": [], "waits": [], "held": [], "vectors": {}, "stop_asked": False, "checkpoint_written": False}
+) | {"language_tokens": [], "waits": [], "held": [], "by_rank": {}, "stop_asked": False, "checkpoint_written": False}
 
 WEIGHTS: Any = {"masked_lm": [[0, 0.0], [10, 2.0]], "sentence_contrast": 0.5}
 
