@@ -6,9 +6,9 @@
 
 Each recipe of `tiny/` takes a few steps in one process over the same small world; written are each step's batch hash
 and each loss, to the last bit. The encoder of one of them is then scored by every task, and fine-tuned where a task
-fine-tunes, on three seeds, if the small world has data for it (it has none for SIB-200). `compare` names the first step
-of each recipe that differs and each score that does, and exits with 1 if there is one. After the manner of torchtitan's
-`loss_compare.py`.
+fine-tunes, on three seeds, if the small world has data for it: it has none for SIB-200, FLORES, BUCC and STS. `compare`
+names the first step of each recipe that differs and each score that does, and exits with 1 if there is one. After the
+manner of torchtitan's `loss_compare.py`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ SCORED, SEEDS = "tiny/mlm", (0, 1, 2)
 STAGED = "tiny/stages"  # whose steps are those of its stages, as many together
 SHORT_STAGES = ("train.max_steps=0", *(f"stages.{number}.train.max_steps=8" for number in range(3)))
 FOLDERS = {"mldoc_h": "mldoc"}  # of tasks whose data is another's
+WITHOUT_DATA = {"flores", "bucc", "sts"}  # evaluations that the small world has no files for
 SETTINGS = (
     "train.max_steps=24",
     "train.global_batch_size=16",
@@ -61,7 +62,7 @@ def steps_of(run: Path) -> Steps:
 
 def scores_of(run: Path, world: Path, out: Path) -> Iterator[tuple[str, float]]:
     """(task, language, metric and seed as one name, value) of every task; those that fine-tune do so on three seeds."""
-    for task in TASKS.keys() - TUNED_TASKS.keys():
+    for task in TASKS.keys() - TUNED_TASKS.keys() - WITHOUT_DATA:
         data = world / "tatoeba" if TASKS[task].needs_data else None
         for score in evaluate(run, task, data, out / task).itertuples():
             yield f"{task} {score.language} {score.metric}", score.value
