@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,9 +78,9 @@ class SentenceTask(Task):
         scores = [*self.score_all(vectors, data, languages)]
         return scores + average_languages(scores)
 
+    @abstractmethod
     def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
         """The scores of each language."""
-        raise NotImplementedError
 
     def scores_of(
         self, vectors: SentenceVectors, split: str, language: str, test_set: str, measures: Mapping[str, Measure]

@@ -94,3 +94,5 @@ def test_what_waits_is_what_the_page_on_gpus_names(monkeypatch: pytest.MonkeyPat
     with pytest.raises(NotImplementedError, match="nonzero") as caught:  # torch's, for it cannot know
         step(monkeypatch, [WordExchange()])
     assert [entry.path.name for entry in caught.traceback if PACKAGE in entry.path.parents][-1] == "word_exchange.py"
+    page = (PACKAGE.parent / "docs" / "how-to" / "gpus.md").read_text(encoding="utf-8")
+    assert "`weam`'s loss, which asks which labels have a partner" in page
