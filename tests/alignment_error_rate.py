@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xalign_ray.data.sources.open import read_lines
-from xalign_ray.data.word_alignment.links import Link
+from xalign_ray.align.links import Link
 from xalign_ray.errors import DataError
+from xalign_ray.sources.open import read_lines
 
 
 @dataclass(frozen=True, slots=True)

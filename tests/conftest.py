@@ -77,6 +77,19 @@ def _no_cluster(request: pytest.FixtureRequest) -> None:
         sys.modules["ray"].shutdown()
 
 
+@pytest.fixture(autouse=True)
+def _known_tasks() -> Iterator[None]:
+    """Forgets tasks of the user's own and of mteb that a test has made known to its process."""
+    from xalign_ray.tasks import registry
+
+    tables = (registry.TASKS, registry.TUNED_TASKS, registry.METRICS)
+    before = [{**table} for table in tables]
+    yield
+    for table, known in zip(tables, before, strict=True):
+        table.clear()
+        table.update(known)
+
+
 def _pool(size: int) -> Iterator[Pool]:
     from tests.parity.train.pool import Pool  # torch, which most tests can do without
 

@@ -19,9 +19,9 @@ def check(recipe: Recipe) -> None:
     Raises:
         ConfigError: it cannot; in the user's words.
     """
-    from xalign_ray.data.inputs import check_codes
     from xalign_ray.models.continued import check_head, check_start, has_weights, inherited_from_scratch
     from xalign_ray.planning.subject import subject_of
+    from xalign_ray.sources.inputs import check_codes
 
     for needed in reversed(needed_recipes(recipe)):
         check_codes(needed.config)
@@ -31,7 +31,7 @@ def check(recipe: Recipe) -> None:
             check_start(needed.config)
         check_head(needed.config)
         if needed.config.data.teacher:
-            from xalign_ray.data.teacher import check_teacher
+            from xalign_ray.tokens.teacher import check_teacher
 
             check_teacher(needed.config)
         if needed.config.parallel.deepspeed_overrides:
@@ -52,7 +52,7 @@ def open_named(recipe: Recipe) -> str:
     Raises:
         ConfigError, DataError: one of them is not there, or is not what it should be.
     """
-    from xalign_ray.data.inputs import check_inputs
+    from xalign_ray.sources.inputs import check_inputs
 
     unseen = ""
     for needed in map(with_absolute_paths, reversed(needed_recipes(recipe))):
@@ -74,7 +74,7 @@ def open_start(config: RunConfig, here_only: bool = False) -> None:
     if start is not None and (_is_here(start) or not here_only):
         check_start(config)  # before the imports that take seconds
     if isinstance(tokenizer, GivenTokenizer) and (_is_here(tokenizer.path) or not here_only):
-        from xalign_ray.data.tokenizer_folder import check_mask, open_tokenizer
+        from xalign_ray.vocabulary.tokenizer_folder import check_mask, open_tokenizer
 
         check_mask(open_tokenizer(tokenizer.path), config)
     if start is not None and (_is_here(start) or not here_only):

@@ -22,8 +22,8 @@ from xalign_ray.work.storage import shown_path
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xalign_ray.data.prepared import Prepared
     from xalign_ray.models.sentence_modules import SentenceForm
+    from xalign_ray.shards.prepared import Prepared
 
 SENTENCES = "sentence-transformers"
 LIBRARIES = ("transformers.modeling_utils", "deepspeed", "xalign_ray.models.export", "xalign_ray.results.card")
@@ -154,7 +154,7 @@ def export(
         trust: whether the files of the checkpoint may run code.
         as_: "sentence-transformers" for a folder that Sentence Transformers opens; pooling and prompts are for it.
     """
-    from xalign_ray.data.prepared import Prepared
+    from xalign_ray.shards.prepared import Prepared
     from xalign_ray.track.events import read_events
 
     run, out = opened(run), local_folder(out) if out else None

@@ -31,7 +31,7 @@ from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
     from xalign_ray.config.schema import ParallelConfig, RunConfig
-    from xalign_ray.data.prepared import Prepared
+    from xalign_ray.shards.prepared import Prepared
 
 
 def prepare(recipe: Recipe, rehash: bool = False) -> Prepared:
@@ -45,13 +45,13 @@ def prepare(recipe: Recipe, rehash: bool = False) -> Prepared:
     say(f"Preparing {recipe.name}: looking for its shards and inputs; output is {recipe.config.output}.")
     check_named_cluster()
     recipe = with_absolute_paths(recipe)
-    from xalign_ray.data.inputs import check_inputs
+    from xalign_ray.sources.inputs import check_inputs
 
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
     check_inputs(recipe.config)  # before the imports that take seconds
-    from xalign_ray.data.planned import check_method
-    from xalign_ray.data.prepare import prepare as prepare_data
+    from xalign_ray.shards.planned import check_method
+    from xalign_ray.tokens.prepare import prepare as prepare_data
 
     base = base_recipe(recipe)
     tokenizer = str(prepare(base).tokenizer_folder) if base else recipe.config.model.init_from
@@ -134,14 +134,14 @@ def pretrain(
 
 def forget_inputs(output: str | Path) -> None:
     """Lets the input files of an output folder's recipes be read again, to notice what size and time do not show."""
-    from xalign_ray.data.stage import InputHashes
+    from xalign_ray.sources.stage import InputHashes
 
     InputHashes.of_output(output).forget()
 
 
 def find_run(recipe: Recipe) -> Path | None:
     """The folder of a recipe's run if its shards are there, whether or not the run is; makes nothing."""
-    from xalign_ray.data.prepare import find_prepared
+    from xalign_ray.tokens.prepare import find_prepared
 
     start = recipe.config.model.init_from
     if base := base_recipe(recipe):
@@ -161,17 +161,17 @@ def find_run(recipe: Recipe) -> Path | None:
 
 
 def _counted(recipe: Recipe, prepared: Prepared) -> Recipe:
-    from xalign_ray.data.planned import count_steps
+    from xalign_ray.shards.planned import count_steps
 
     return replace(recipe, config=count_steps(recipe.config, prepared))
 
 
 def _make_data(recipe: Recipe, out: Path | None) -> tuple[Recipe, Prepared]:
     """The recipe with its steps counted, and its shards, made where they are missing."""
-    from xalign_ray.data.inputs import check_inputs
+    from xalign_ray.sources.inputs import check_inputs
 
     check_inputs(recipe.config)
-    from xalign_ray.data.prepare import prepare as prepare_data
+    from xalign_ray.tokens.prepare import prepare as prepare_data
 
     prepared = prepare_data(recipe.config, connect=lambda: _open_cluster(recipe, out))
     return _counted(recipe, prepared), prepared
@@ -179,7 +179,7 @@ def _make_data(recipe: Recipe, out: Path | None) -> tuple[Recipe, Prepared]:
 
 def _open_data(recipe: Recipe) -> tuple[Recipe, Prepared]:
     """The recipe for the workers that a launcher has started, with its steps counted, and its shards."""
-    from xalign_ray.data.prepare import find_prepared
+    from xalign_ray.tokens.prepare import find_prepared
 
     parallel = recipe.config.parallel.model_copy(update={"workers": int(os.environ.get("WORLD_SIZE", "1"))})
     recipe = replace(recipe, config=recipe.config.model_copy(update={"parallel": parallel}))
@@ -209,7 +209,7 @@ def _train_on_ray(recipe: Recipe, prepared: Prepared, job: OpenJob, title: str) 
 
 
 def _train_here(recipe: Recipe, prepared: Prepared, job: Job) -> None:
-    from xalign_ray.data.batches import open_local
+    from xalign_ray.feed.batches import open_local
     from xalign_ray.train.distributed import setup_workers
     from xalign_ray.train.loop import train
     from xalign_ray.train.progress import Progress
@@ -231,8 +231,8 @@ def _is_over(folder: Path, rank: int = 0) -> bool:
 
 def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: int = 0) -> tuple[Path, dict[str, Any]]:
     """The folder of a run and what its start event says; writes nothing but what it finds in a store."""
-    from xalign_ray.data.planned import check_method, facts_of
     from xalign_ray.models.backbone import backbone
+    from xalign_ray.shards.planned import check_method, facts_of
 
     check_method(recipe.config, prepared)
     if recipe.config.model.init_from and not isinstance(recipe.config.data.tokenizer, REPLACING):

@@ -30,10 +30,10 @@ from scale import (
 from xalign_ray.config.language_codes import is_language
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.planned import planned_shares
-from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.shards import SHARD_ROWS, ShardWriter
 from xalign_ray.planning.describe import describe
+from xalign_ray.shards.files import SHARD_ROWS, ShardWriter
+from xalign_ray.shards.planned import planned_shares
+from xalign_ray.shards.prepared import Prepared
 
 FEW = replace(
     LARGE, alpha=0.3, tasks=15, warm_up=LARGE.workers

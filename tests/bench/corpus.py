@@ -19,12 +19,12 @@ from vocabularies import train_tokenizer
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import prepare as preparation
-from xalign_ray.data import stage
-from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.demo.writer import write_demo
-from xalign_ray.text.cached_tokenizer import CachedTokenizer
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.sources import stage
+from xalign_ray.tokens import prepare as preparation
+from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
+from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
 
 DICTIONARIES = Path(os.environ.get("XALIGN_REAL_DICTIONARIES", REAL.parent / "dictionaries" / "muse"))
 TARGET_RATE = 1.2  # new pretokens per 100 tokens

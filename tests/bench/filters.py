@@ -13,14 +13,14 @@ from corpus import Material, tasks_here
 from generated import Source
 from records import record
 
+from xalign_ray.clean.duplicates import mark_duplicates
+from xalign_ray.clean.text_stage import make_text
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig, QualityConfig
-from xalign_ray.data.duplicates import mark_duplicates
-from xalign_ray.data.inputs import Input
-from xalign_ray.data.part import Task, prepare_part
-from xalign_ray.data.sources.open import WHOLE
-from xalign_ray.data.sources.parts import Part
-from xalign_ray.data.text_stage import make_text
+from xalign_ray.sources.inputs import Input
+from xalign_ray.sources.open import WHOLE
+from xalign_ray.sources.parts import Part
+from xalign_ray.tokens.part import Task, prepare_part
 
 ROUNDS = 3
 LINES = 10  # of a document

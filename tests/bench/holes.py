@@ -19,9 +19,9 @@ from pathlib import Path
 
 from mwparserfromhell.parser import ParserError
 
-from xalign_ray.data.sources import markup
-from xalign_ray.data.sources.open import Chunks, held_back
-from xalign_ray.data.sources.xml import local_name, stream_elements
+from xalign_ray.sources import markup
+from xalign_ray.sources.open import Chunks, held_back
+from xalign_ray.sources.xml import local_name, stream_elements
 
 HOLE = re.compile(r"(?<=[\w,;] |.[(\[\u201e\u201c\u00ab])\x02+(?=$|[ \w,.;:!?)\]\u201d\u00bb])")
 SENTENCE = re.compile(r"[.!?\u3002\u0964\u061f](?=\s|$|[^\x00-\x7f])")

@@ -19,12 +19,12 @@ from tokenizers import Tokenizer
 from vocabularies import KINDS, train_tokenizer
 
 from tests.parity.tokenizer_zoo import hostile_lines
-from xalign_ray.data.filters import Filters
-from xalign_ray.data.part import Task, open_cached_tokenizer, prepare_part
-from xalign_ray.data.sources.open import WHOLE
-from xalign_ray.data.sources.parts import Part
-from xalign_ray.text.cached_tokenizer import CachedTokenizer
-from xalign_ray.text.tokenizer import LONGEST_WORD
+from xalign_ray.clean.filters import Filters
+from xalign_ray.sources.open import WHOLE
+from xalign_ray.sources.parts import Part
+from xalign_ray.tokens.part import Task, open_cached_tokenizer, prepare_part
+from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
+from xalign_ray.vocabulary.tokenizer import LONGEST_WORD
 
 ROUNDS = 5
 RATES = (0.5, TARGET_RATE, 3.0, 5.0)  # new pretokens per 100 tokens

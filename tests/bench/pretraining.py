@@ -15,7 +15,7 @@ from records import record
 from step import _one_core
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast, Trainer, TrainingArguments
 
-from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer
+from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer
 
 STEPS, ROWS, LENGTH, PIECES = 250, 8, 128, 119_000
 

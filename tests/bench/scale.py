@@ -19,12 +19,12 @@ from records import record
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import BatchReader
-from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.shards import SHARD_ROWS, SHARD_TABLE, ShardWriter, read_group, write_shard_table
-from xalign_ray.data.stage import REGULAR
-from xalign_ray.text.order import ROW_GROUP, Request
-from xalign_ray.text.rows import Rows
+from xalign_ray.feed.batches import BatchReader
+from xalign_ray.shards.files import SHARD_ROWS, SHARD_TABLE, ShardWriter, read_group, write_shard_table
+from xalign_ray.shards.order import ROW_GROUP, Request
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.shards.rows import Rows
+from xalign_ray.sources.stage import REGULAR
 from xalign_ray.work.artifacts import hash_file, seal, write_json
 
 ROUNDS = 3

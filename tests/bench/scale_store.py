@@ -15,8 +15,8 @@ import psutil
 from records import record
 from scale import STREAMS, Shape, make_config, write_corpus
 
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.feed.batches import open_local
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.work.mirror import CACHE, local_folder
 
 ROUNDS = 3

@@ -18,9 +18,9 @@ from corpus import GLOBAL_ROWS, Material, make_config, prepare_here, text_tokens
 from records import record
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import BatchReader, open_local
-from xalign_ray.data.prepared import Prepared
-from xalign_ray.text.collate import Columns
+from xalign_ray.feed.batches import BatchReader, open_local
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.streams.collate import Columns
 
 ROUNDS = 3
 MAX_MEGABYTES = 20  # of text: rows are read again and again
@@ -68,7 +68,7 @@ def _speed_on_ray(prepared: Prepared, config: RunConfig, begins: set[int]) -> fl
     """On a cluster of its own: Ray Data keeps the CPUs of an executor that was killed from the next for EXPIRE_S."""
     import ray
 
-    from xalign_ray.data.feed import Feed
+    from xalign_ray.feed.on_ray import Feed
 
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
@@ -112,7 +112,7 @@ def _feed_many(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
     """Steps a second that 64 consumers get who do nothing else, and where the CPU time of the machine goes."""
     import ray
 
-    from xalign_ray.data.feed import Feed
+    from xalign_ray.feed.on_ray import Feed
 
     config = config.model_copy(
         update={

@@ -9,7 +9,7 @@ from generated import Source, generate_lines
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.text.tokenizer import SPECIALS, train_bpe
+from xalign_ray.vocabulary.tokenizer import SPECIALS, train_bpe
 
 PIECES = 30_000
 _OPTIONS: dict[str, Any] = {"vocab_size": PIECES, "special_tokens": list(SPECIALS), "show_progress": False}

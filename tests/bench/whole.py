@@ -18,12 +18,12 @@ from records import record
 from tokenizers import Tokenizer
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import BatchReader
-from xalign_ray.data.examples import longest_word
-from xalign_ray.data.part import Task, open_cached_tokenizer
-from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.tokenizer_folder import open_tokenizer
-from xalign_ray.text.order import Request
+from xalign_ray.feed.batches import BatchReader
+from xalign_ray.shards.order import Request
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.tokens.examples import longest_word
+from xalign_ray.tokens.part import Task, open_cached_tokenizer
+from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer
 
 ROUNDS = 5  # that count; the real text comes before, to warm up
 BLOCK_STEPS = 16  # of a request: about derive.BLOCK_BYTES

@@ -26,8 +26,8 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 from rich.console import Console
 
 from tests.alignment_error_rate import Gold, compare, read_gold
-from xalign_ray.data.word_alignment.kinds import ALIGNERS
-from xalign_ray.data.word_alignment.links import (
+from xalign_ray.align.kinds import ALIGNERS
+from xalign_ray.align.links import (
     GROW_DIAG_FINAL_AND,
     SYMMETRISERS,
     Link,

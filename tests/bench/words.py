@@ -24,10 +24,10 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tests.parity.wild_lines import SPELLED, wild_lines
-from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines
-from xalign_ray.text.dictionary import look_up_form, split_forms
-from xalign_ray.text.rows import NO_WORD, Ints
-from xalign_ray.text.tokenizer import TokenizedLines, tokenize_lines
+from xalign_ray.shards.rows import NO_WORD, Ints
+from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer, EncodedLines
+from xalign_ray.vocabulary.dictionary import look_up_form, split_forms
+from xalign_ray.vocabulary.tokenizer import TokenizedLines, tokenize_lines
 
 BATCH = 4000
 REPEATS = 3  # of which the quickest is shown

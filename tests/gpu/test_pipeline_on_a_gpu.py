@@ -13,12 +13,12 @@ import pytest
 from tests.gpu.device import DEVICE
 from tests.whole_words import write_encoder
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data import prepare as preparation
-from xalign_ray.data import stage
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
+from xalign_ray.sources import stage
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
+from xalign_ray.tokens import prepare as preparation
 from xalign_ray.track.events import read_events
 
 pytestmark = pytest.mark.gpu

@@ -18,7 +18,7 @@ from tests.parity.train.test_train_contrast import SETTINGS as CONTRAST_SETTINGS
 from tests.parity.train.test_train_contrast import assert_same, one_graph, step_of
 from tests.parity.train.test_train_losses import LOSSES, MASKED, TOGETHER
 from xalign_ray.models.attention import attention_by_example, flash_attention, implementation
-from xalign_ray.text.collate import IGNORED
+from xalign_ray.streams.collate import IGNORED
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import backend_of
 from xalign_ray.train.loop import build_objectives

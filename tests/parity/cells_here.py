@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.data.conftest import one_after_the_other
+from tests.unit.conftest import one_after_the_other
 from xalign_ray import pipeline
-from xalign_ray.data import stage
+from xalign_ray.sources import stage
 from xalign_ray.studies import queue, workers
 from xalign_ray.studies.cells import Job, Pretraining
 from xalign_ray.studies.plan import Plan

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from tests.parity.damage import Walk
 from tests.parity.file_server import Site, serve
-from xalign_ray.data import fetch
+from xalign_ray.sources import fetch
 from xalign_ray.track.follower import resolve_uri
 
 

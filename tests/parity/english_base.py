@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.data.conftest import make_config, prepare_here, write_inputs
+from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.models.export import export
 from xalign_ray.train.loop import build_objectives
 

@@ -14,8 +14,8 @@ from transformers import BertConfig, BertForMaskedLM
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import Corpus, DataConfig
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
-from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
 
 WORDS = 40  # of a language
 PAIRS = 90  # of a parallel corpus: two of one pair of languages have more than CAP

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.parity.slow_streams import Example, Row, Segment, Slow, hash_row, splitmix, uniform
-from xalign_ray.text import counter_random
+from xalign_ray.shards import counter_random
 
 COLUMNS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
 

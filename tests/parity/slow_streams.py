@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xalign_ray.text import counter_random
-from xalign_ray.text.collate import Vocabulary
-from xalign_ray.text.dictionary import Lexicon
-from xalign_ray.text.rows import Rows
+from xalign_ray.shards import counter_random
+from xalign_ray.shards.rows import Rows
+from xalign_ray.streams.collate import Vocabulary
+from xalign_ray.vocabulary.dictionary import Lexicon
 
 IGNORED = -100
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.parity.slow_streams import IGNORED, Row, Slow, Word, bits, hash_row, pick, uniform
-from xalign_ray.text import counter_random
+from xalign_ray.shards import counter_random
 
 
 @dataclass

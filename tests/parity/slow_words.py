@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tokenizers import Tokenizer
 
-from xalign_ray.text.dictionary import look_up_form
+from xalign_ray.vocabulary.dictionary import look_up_form
 
 LONGEST = 16
 # Letters of scripts without blanks: Thai to Burmese, kana, Chinese characters, Tangut and others.

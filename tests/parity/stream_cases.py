@@ -10,9 +10,9 @@ import numpy as np
 from tests.parity.slow_streams import Dictionary, Example, Group, Row, Segment, Slow, Word, as_lexicon, as_rows
 from xalign_ray.config.choices import Stream
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.text.collate import Columns, Vocabulary
-from xalign_ray.text.prediction import StreamContext
-from xalign_ray.text.streams import stream_columns
+from xalign_ray.streams.collate import Columns, Vocabulary
+from xalign_ray.streams.kinds import stream_columns
+from xalign_ray.streams.prediction import StreamContext
 
 ROW_TOKENS = 40
 ENTRIES = 20

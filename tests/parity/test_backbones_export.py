@@ -15,12 +15,12 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForTokenClass
 from tests.parity.test_export_elsewhere import FACTS, LANGUAGES, LENGTH, SENTENCES, SHAPE, Prepared, random_batch
 from tests.parity.test_export_elsewhere import run_config as config_of
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, load_conditioned_head
 from xalign_ray.tasks.cloze import Predictor, Question
 from xalign_ray.tasks.hf_encoder import Encoder
-from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
 
 MODEL = SHAPE | {"family": "modernbert", "language_embeddings": True}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.data.conftest import make_config, prepare_here, write_inputs
+from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.feed.batches import open_local
 from xalign_ray.models.families import FAMILIES
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.loop import build_objectives
 from xalign_ray.train.step import tensors
 

@@ -14,11 +14,11 @@ import torch
 from tests.parity.train.live import batch_of_step, compute, train_here
 from tests.parity.train.pool import Pool
 from tests.ray.small import batches, write_world
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray import exports
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers
 

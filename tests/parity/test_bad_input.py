@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.data.conftest import one_after_the_other
+from tests.unit.conftest import one_after_the_other
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data import prepare as preparation
-from xalign_ray.data import stage
-from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.sources import stage
+from xalign_ray.tokens import prepare as preparation
 
 Prepare = Callable[..., Prepared]
 HINT = (

@@ -10,11 +10,11 @@ from tokenizers import Tokenizer
 
 from tests.parity.slow_words import Word, tokenize_slowly
 from tests.parity.tokenizer_zoo import HOSTILE, LOCAL, NOT_LOCAL, hostile_lines
-from xalign_ray.text import cached_tokenizer
-from xalign_ray.text.cached_tokenizer import CachedTokenizer, EncodedLines, find_pretoken_rules
-from xalign_ray.text.new_pieces import extend_tokenizer
-from xalign_ray.text.rows import NO_ENTRY, NO_WORD
-from xalign_ray.text.tokenizer import LONGEST_WORD, tokenize_lines
+from xalign_ray.shards.rows import NO_ENTRY, NO_WORD
+from xalign_ray.vocabulary import cached_tokenizer
+from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer, EncodedLines, find_pretoken_rules
+from xalign_ray.vocabulary.new_pieces import extend_tokenizer
+from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_lines
 
 
 class Forms(dict):

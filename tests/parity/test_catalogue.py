@@ -12,10 +12,10 @@ import yaml
 
 from tests.parity.file_server import Site, tarred, zipped
 from xalign_ray.config.load import list_recipes
-from xalign_ray.data import fetch as catalogue_module
-from xalign_ray.data.fetch import catalogue, describe, downloads_of, fetch, needs_of
-from xalign_ray.data.sources.formats import read
-from xalign_ray.data.sources.records import Pair
+from xalign_ray.sources import fetch as catalogue_module
+from xalign_ray.sources.fetch import catalogue, describe, downloads_of, fetch, needs_of
+from xalign_ray.sources.formats import read
+from xalign_ray.sources.records import Pair
 from xalign_ray.tasks.qa_benchmarks import MLQA, XQUAD, QaBenchmark
 
 REAL = catalogue_module.FILE

@@ -11,13 +11,13 @@ from mlflow import MlflowClient
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.cli import main
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.start import settle, with_absolute_paths
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
-from xalign_ray.data.prepare import find_prepared
+from xalign_ray.tokens.prepare import find_prepared
 from xalign_ray.track.events import read_events
 from xalign_ray.verbs.continue_encoder import continue_lines
 from xalign_ray.work.run_folder import RunFolder

@@ -26,7 +26,8 @@ PROGRAM = """
 import sys
 from xalign_ray import cli, pipeline
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data import prepare, stage
+from xalign_ray.tokens import prepare
+from xalign_ray.sources import stage
 stage._run_tasks = lambda tasks, work, *_: [work(task) for task in tasks]
 prepare.prepare(load_recipe("tiny/mlm", sys.argv[4::2]).config)
 cli.main()

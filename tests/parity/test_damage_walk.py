@@ -22,13 +22,13 @@ from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, each_damaged, files_of
 from xalign_ray import cli, exports, pipeline
 from xalign_ray.config.load import Recipe, load_recipe
-from xalign_ray.data import prepare as preparation
-from xalign_ray.data import stage
-from xalign_ray.data.stats import measure
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.results.page import report
+from xalign_ray.sources import stage
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import read_scores
+from xalign_ray.tokens import prepare as preparation
+from xalign_ray.tokens.stats import measure
 from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work.artifacts import hash_file, hash_files
 

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer, DebertaV2Config, DebertaV2ForMaskedLM, DebertaV2Model
 
 from tests.parity.test_continue import write_encoder, write_pairs
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.config.start import settle, with_absolute_paths

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.demo.conftest import SIZES
 from tests.unit.demo.test_writer import contents, read_lines, read_sentences
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data import inputs
 from xalign_ray.demo import write_demo
+from xalign_ray.sources import inputs
 
 
 def test_same_seed_in_another_process_writes_the_same_bytes(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.parity.tokenizer_zoo import LOCAL, NOT_LOCAL, WORDS
-from xalign_ray.data.dictionaries import tokenize_keys
-from xalign_ray.data.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer
 from xalign_ray.tasks.tokenized import Inputs
-from xalign_ray.text.cached_tokenizer import CachedTokenizer
-from xalign_ray.text.dictionary import look_up_form
-from xalign_ray.text.new_pieces import extend_tokenizer
+from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
+from xalign_ray.vocabulary.dictionaries import tokenize_keys
+from xalign_ray.vocabulary.dictionary import look_up_form
+from xalign_ray.vocabulary.new_pieces import extend_tokenizer
+from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer
 
 KINDS = [*LOCAL, "with_phrase_added"]  # where a word's pieces do not depend on its neighbours
 FORMS = sorted({look_up_form(word) for word in WORDS} | {"watermelons", "katzen", "newyork", "a", "x", "the"})

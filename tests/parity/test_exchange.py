@@ -10,18 +10,18 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from tests.parity.english_base import FACTS, SMALL, write_english_base
-from tests.unit.data.conftest import make_config, prepare_here
+from tests.unit.conftest import make_config, prepare_here
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.stats import measure
-from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.errors import ConfigError
+from xalign_ray.feed.batches import open_local
 from xalign_ray.models.export import export
-from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.tokens.stats import measure
 from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import build_objectives, train
+from xalign_ray.vocabulary.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.work.job import Job
 
 

@@ -23,11 +23,11 @@ from tests.parity.stock import VERSIONS, run_stock
 from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.data.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, load_conditioned_head
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
 
 LANGUAGES = ["en", "de", "hi"]
 LENGTH = 12
@@ -80,7 +80,7 @@ for folder in folders:
 
 
 class Prepared(SimpleNamespace):
-    """The part of data/prepared.py that export reads."""
+    """The part of shards/prepared.py that export reads."""
 
     def pair_words(self, split):
         return {"trained": [["en", "cat", "de", "Katze"]], "held_out": [["en", "dog", "de", "Hund"]]}[split]

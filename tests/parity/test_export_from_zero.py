@@ -13,11 +13,11 @@ import pytest
 
 from tests.parity.train.live import batch_of_step, compute, train_here
 from tests.parity.train.pool import Pool
-from tests.unit.data.conftest import make_config, prepare_here, write_inputs
+from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray import exports
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.distributed import Workers
 
 STAGES = (0, 2, 3)

@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file
 
 from tests.ray.small import batches, write_world
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray import exports, pipeline
 from xalign_ray.config.load import Recipe, load_recipe
-from xalign_ray.data.prepare import find_prepared
 from xalign_ray.errors import DataError
 from xalign_ray.studies.queue import export_step
+from xalign_ray.tokens.prepare import find_prepared
 from xalign_ray.train.loop import build_objectives
 from xalign_ray.work.run_folder import RunFolder
 

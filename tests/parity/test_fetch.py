@@ -13,9 +13,9 @@ import pytest
 
 from tests.parity.file_server import Site, tarred, zipped
 from tests.unit.rules.tree import ROOT
-from xalign_ray.data import fetch as fetching
-from xalign_ray.data.fetch import Download, downloads_of, fetch
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources import fetch as fetching
+from xalign_ray.sources.fetch import Download, downloads_of, fetch
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.text.dictionary import DictionaryPairs
+from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 HEADS = 2
 

@@ -28,7 +28,7 @@ from tests.parity.mlflow_server import Server
 from tests.parity.postgres import PASSWORD, Postgres
 from tests.ray.small import batches, write_world
 from tests.s3_server import S3Server
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, last_step, read_events

@@ -16,7 +16,7 @@ from transformers import AutoModelForMaskedLM
 
 from tests.pages import ROOT
 from tests.ray.small import batches, write_world
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.tasks.scores import SCORES, Score, write_scores

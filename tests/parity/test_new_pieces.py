@@ -10,14 +10,14 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from tests.parity.english_base import FACTS, SMALL, write_english_base
-from tests.unit.data.conftest import make_config, prepare_here
+from tests.unit.conftest import make_config, prepare_here
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.start import settle
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import ConfigError
+from xalign_ray.feed.batches import open_local
 from xalign_ray.models.export import export
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.distributed import setup_workers
 from xalign_ray.train.loop import build_objectives, train
 from xalign_ray.work.job import Job

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.parity.paper_files import CAP, PAIRS, shrunk, write_encoder, write_files
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.config.load import list_recipes, load_recipe, open_saved
 from xalign_ray.config.start import settle
-from xalign_ray.data import stage
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.planned import count_steps
-from xalign_ray.data.prepared import Prepared
-from xalign_ray.data.stats import measure
+from xalign_ray.feed.batches import open_local
 from xalign_ray.pipeline import find_run, pretrain
+from xalign_ray.shards.planned import count_steps
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.sources import stage
+from xalign_ray.tokens.stats import measure
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers, setup_workers
 from xalign_ray.train.loop import train

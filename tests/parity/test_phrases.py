@@ -12,9 +12,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from tests.parity.slow_words import find_slowly, split_entries, tokenize_slowly
 from tests.parity.tokenizer_zoo import LOCAL, NOT_LOCAL, hostile_lines
-from xalign_ray.text.cached_tokenizer import CachedTokenizer
-from xalign_ray.text.dictionary import look_up_form
-from xalign_ray.text.tokenizer import LONGEST_WORD
+from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
+from xalign_ray.vocabulary.dictionary import look_up_form
+from xalign_ray.vocabulary.tokenizer import LONGEST_WORD
 
 LETTERS = "\u4e2d\u56fd\u4eba\u6c11\u65e5\u672c\u306e\u30ab\u30fc\u0e44\u0e17\u0e22\u0e01\u0e31\u0e19"
 SPOKEN = ("the", "cat", "sat", "it's", "e-mail", "3.14", "Stra\xdfe", "\u0434\u043e\u043c", "\u4e2d", "(the)", "x")

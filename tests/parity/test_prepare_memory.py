@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from xalign_ray.text.tokenizer import SPECIALS
+from xalign_ray.vocabulary.tokenizer import SPECIALS
 
 MEASURE = """
 import json, resource, sys
-from xalign_ray.data import part
+from xalign_ray.tokens import part
 part.WINDOW_CHARACTERS = 1 << 20
-from xalign_ray.data.filters import Filters
-from xalign_ray.data.sources.open import Span
-from xalign_ray.data.sources.parts import Part
+from xalign_ray.clean.filters import Filters
+from xalign_ray.sources.open import Span
+from xalign_ray.sources.parts import Part
 path, name = sys.argv[2:]
 part.prepare_part(part.Task(sys.argv[1], f"text/en/{name}", "text/en", ("en",), Part("text", (path,), (Span(),)),
                             ("en",), 128, False, 0.02, Filters()))

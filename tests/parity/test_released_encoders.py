@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
-from tests.unit.data.conftest import make_config, prepare_here, write_inputs
+from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.models.export import export
 from xalign_ray.train.loop import build_objectives
 

@@ -14,7 +14,6 @@ from tests.parity.stock import VERSIONS, run_stock
 from tests.parity.test_export_elsewhere import FACTS, Prepared
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.data.tokenizer_folder import save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.demo import write_demo
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import MODEL, PREDICTIONS, tune_task
@@ -27,7 +26,8 @@ from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.sib import SIB
 from xalign_ray.tasks.task_files import read_lines
 from xalign_ray.tasks.text_classification import LabelledText
-from xalign_ray.text.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.work.artifacts import write_atomic
 
 LANGUAGES = ["en", "qdv"]

@@ -28,9 +28,9 @@ from xalign_ray.config.choices import (
     Stream,
 )
 from xalign_ray.config.schema import MaskingConfig
-from xalign_ray.text.counter_random import splitmix64
-from xalign_ray.text.prediction import StreamContext
-from xalign_ray.text.streams import no_rows, stream_columns
+from xalign_ray.shards.counter_random import splitmix64
+from xalign_ray.streams.kinds import no_rows, stream_columns
+from xalign_ray.streams.prediction import StreamContext
 
 RATES = (0.15, 0.5)
 

@@ -18,7 +18,7 @@ from tests.parity.stream_cases import (
     view_one,
 )
 from xalign_ray.config.choices import AlignedPairs, ContrastedPairs
-from xalign_ray.text.streams import stream_columns
+from xalign_ray.streams.kinds import stream_columns
 
 WHOLE_WORD = pytest.mark.parametrize("whole_word", [True, False])
 

@@ -15,7 +15,7 @@ from tests.ray.small import batches, write_world
 from xalign_ray.config.load import apply_setting
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.data.derived_corpus import write_demo_derived
+from xalign_ray.derive.corpus import write_demo_derived
 from xalign_ray.errors import TrainingError
 from xalign_ray.results.printed import read_claims
 from xalign_ray.studies.declared import STUDIES, load_study

@@ -15,7 +15,7 @@ import pytest
 
 from tests.pages import ROOT, command, commands, text_of, write_files
 from tests.ray.tagging_world import write_encoder
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import read_events
 
@@ -61,7 +61,7 @@ import glob, json, sys
 from tests.ray.small import batches, write_world
 from xalign_ray import cli, pipeline
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data import stage
+from xalign_ray.sources import stage
 from xalign_ray.train import driver
 from pathlib import Path
 stage._run_tasks = lambda tasks, work, *_: [work(task) for task in tasks]

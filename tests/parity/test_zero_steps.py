@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file
 
 from tests.parity.stock import VERSIONS, run_stock
-from tests.unit.data.conftest import make_config, prepare_here, write_inputs
+from tests.unit.conftest import make_config, prepare_here, write_inputs
 from tests.whole_words import write_encoder
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.backbone import backbone

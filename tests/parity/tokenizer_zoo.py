@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.text.tokenizer import SPECIALS, train_bpe
+from xalign_ray.vocabulary.tokenizer import SPECIALS, train_bpe
 
 WORDS = (
     "the", "cat", "sat", "on", "mat", "watermelon", "it's", "don't", "3.14", "U.S.A.", "e-mail", "naive", "na\xefve",

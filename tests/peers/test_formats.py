@@ -7,8 +7,8 @@ from pathlib import Path
 import conllu
 from translate.storage.tmx import tmxfile
 
-from xalign_ray.data.sources.formats import read
-from xalign_ray.data.sources.records import Document, Pair
+from xalign_ray.sources.formats import read
+from xalign_ray.sources.records import Document, Pair
 from xalign_ray.tasks.pos import POS
 
 TREEBANK = """# newdoc id = n1

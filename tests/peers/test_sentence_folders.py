@@ -12,15 +12,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 
 from tests.parity.english_base import SMALL, write_english_base
-from tests.unit.data.conftest import make_config, prepare_here
+from tests.unit.conftest import make_config, prepare_here
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray import exports
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.export import export
 from xalign_ray.models.sentence_encoder import SentenceEncoder, vector_width
 from xalign_ray.models.sentence_modules import is_normalized, own_max_length, own_pooling, own_prompt
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.train.loop import build_objectives
 

@@ -9,7 +9,7 @@ import pytest
 from simalign import SentenceAligner
 
 from tests.unit.tasks.conftest import make_bert_in
-from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder
+from xalign_ray.align.encoder_aligner import PretrainedEncoder
 
 PIECES = [f"{letter}{vowel}" for letter in "bcdfghjklm" for vowel in "aeiou"]
 LAYER = 2

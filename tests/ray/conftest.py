@@ -10,7 +10,7 @@ import pytest
 import ray
 
 from tests.ray.small import CUSTOM, recipe, write_world
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.train.driver import connect
 

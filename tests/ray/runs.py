@@ -18,9 +18,9 @@ from tests.bench.sockets import Listening, closed_by, listening
 from tests.parity.train.pool import Pool
 from xalign_ray.config.derive import run_fingerprint
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepare import prepare
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.feed.batches import open_local
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.tokens.prepare import prepare
 from xalign_ray.track.events import EVENT_LOG, Event, EventReader, read_events
 from xalign_ray.train.driver import run_on_ray
 from xalign_ray.train.loop import train

@@ -20,7 +20,7 @@ from dashboards.generate import HERE
 from dashboards.panels import PANELS, Panel
 from tests.ray.prometheus import Prometheus, asked, program, shipped_panels
 from tests.ray.small import batches, recipe, write_world
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.studies.study import run_study
 from xalign_ray.track.events import EVENT_LOG, Event, read_events
 from xalign_ray.train.ray_gauges import CellGauges, RunGauges

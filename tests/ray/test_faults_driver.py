@@ -28,7 +28,7 @@ from tests.ray.runs import (
     without_ray,
 )
 from tests.ray.small import batches, recipe
-from xalign_ray.data.prepare import prepare
+from xalign_ray.tokens.prepare import prepare
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 STEPS, SAVED_EVERY, STOPPED_AT, KILLED_AT = 90, 10, 6, 20

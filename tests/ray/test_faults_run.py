@@ -33,13 +33,13 @@ from tests.ray.runs import (
     when,
 )
 from tests.ray.small import batches, recipe, write_world
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.config import derive
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import feed
-from xalign_ray.data.batches import BatchReader
-from xalign_ray.data.prepare import prepare
 from xalign_ray.errors import TrainingError
+from xalign_ray.feed import on_ray as feed
+from xalign_ray.feed.batches import BatchReader
+from xalign_ray.tokens.prepare import prepare
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 STEPS, SAVED_EVERY = 128, 20  # four chunks: more blocks than a feed makes in its first second

@@ -11,9 +11,9 @@ import ray
 from tests.ray.runs import on_ray
 from tests.ray.small import CUSTOM, recipe
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.data import stage
-from xalign_ray.data.prepare import prepare
 from xalign_ray.errors import ConfigError
+from xalign_ray.sources import stage
+from xalign_ray.tokens.prepare import prepare
 from xalign_ray.train.capacity import check_cluster, fit_free, has_free
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]

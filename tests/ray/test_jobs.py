@@ -25,11 +25,11 @@ from tests.parity.mlflow_server import Server
 from tests.ray.head import PAGE, Cluster, Job, free_ports, running
 from tests.ray.runs import PATIENCE_S, TRAIN_WORKER, addresses_of_this_machine, check_batches, pids, starts
 from tests.ray.small import copy_demo
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepare import prepare
+from xalign_ray.feed.batches import open_local
 from xalign_ray.tasks.scores import SCORES, read_scores
+from xalign_ray.tokens.prepare import prepare
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 pytestmark = pytest.mark.ray
@@ -225,7 +225,7 @@ PLUGIN = """
 from typing import Literal
 
 from xalign_ray.config.choices import StreamChoice, Weight
-from xalign_ray.text.streams import COLUMNS_OF
+from xalign_ray.streams.kinds import COLUMNS_OF
 
 
 class SecondText(StreamChoice):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data.prepare import prepare
+from xalign_ray.tokens.prepare import prepare
 from xalign_ray.work import status_line
 from xalign_ray.work.artifacts import hash_file, read_manifest
 

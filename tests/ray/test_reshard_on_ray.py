@@ -13,12 +13,12 @@ from tests.ray.runs import Curve, calm, check_rows, events, facts, on_ray, start
 from tests.ray.small import batches, recipe
 from tests.unit.results.run_folders import open_folders, report_on
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepare import prepare
-from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import StoppedError
+from xalign_ray.feed.batches import open_local
 from xalign_ray.results.charts import RESTARTED, loss_frame, training_chart
 from xalign_ray.results.run import TOTAL
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.tokens.prepare import prepare
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train
 from xalign_ray.work.job import Job

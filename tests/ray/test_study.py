@@ -25,7 +25,7 @@ from mlflow.entities import Run
 from tests.pages import command, write_files
 from tests.ray.small import batches, recipe
 from tests.ray.tagging_world import write_encoder, write_tags
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray import cli
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.studies.cells import CELLS

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from xalign_ray.align import corpus
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.config.sources import WordAlignment
-from xalign_ray.data import stage
-from xalign_ray.data.word_alignment import corpus
+from xalign_ray.sources import stage
 from xalign_ray.work.artifacts import hash_file, read_manifest
 
 pytestmark = pytest.mark.ray
@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 import ray
 from tests.ray.test_word_alignment import PAIRS, SETTINGS
-from xalign_ray.data.word_alignment.corpus import align_corpus
+from xalign_ray.align.corpus import align_corpus
 ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
 align_corpus(PAIRS, Path(sys.argv[2]), Path(sys.argv[1]), settings=SETTINGS)
 """

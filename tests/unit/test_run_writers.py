@@ -18,9 +18,9 @@ import pytest
 
 from tests.unit.results.run_folders import score, write_run
 from xalign_ray import exports, pipeline
-from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LockError
 from xalign_ray.results import card, page
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.scores import read_scores
 from xalign_ray.verbs.scores import evaluate

@@ -9,7 +9,7 @@ import yaml
 
 from tests.parity.cells_here import run_cells_here
 from tests.ray.small import recipe, write_world
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.errors import TrainingError
 from xalign_ray.studies.study import run_study

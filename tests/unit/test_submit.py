@@ -141,7 +141,7 @@ def test_ray_job_submit_from_here_ships_our_code_and_no_dot_file(tmp_path: Path)
     from ray._private.runtime_env.packaging import _dir_travel, _get_excludes
 
     shutil.copyfile(ROOT / ".rayignore", tmp_path / ".rayignore")
-    for name in ("xalign_ray/cli.py", "xalign_ray/data/.env", "jobs/pretrain.py", ".env", "notes/key.pem", "a.pem"):
+    for name in ("xalign_ray/cli.py", "xalign_ray/sources/.env", "jobs/pretrain.py", ".env", "notes/key.pem", "a.pem"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     shipped: list[Path] = []

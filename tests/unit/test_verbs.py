@@ -11,10 +11,11 @@ import pytest
 import typer
 
 import xalign_ray as xa
+from xalign_ray.align import corpus
 from xalign_ray.cli import app
-from xalign_ray.data import derived_corpus, fetch
-from xalign_ray.data.word_alignment import corpus
+from xalign_ray.derive import corpus as derived_corpus
 from xalign_ray.errors import ConfigError
+from xalign_ray.sources import fetch
 from xalign_ray.train import distributed, driver
 from xalign_ray.verbs.arguments import Local, PathLike, Settings
 from xalign_ray.verbs.command import add_command, keep_memory, python_call

@@ -19,8 +19,8 @@ from xalign_ray.continuing.files import bytes_of_pair, count_pairs, dictionaries
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
 from xalign_ray.continuing.methods import LARGE, Choice, Encoder, Given, check_replay, choose, look_at_encoder
-from xalign_ray.data.sources.pair_forms import look_at_pairs
 from xalign_ray.models.sentence_modules import is_normalized, own_prompt
+from xalign_ray.sources.pair_forms import look_at_pairs
 from xalign_ray.work.run_folder import RUNS
 
 ROOT = "."  # paths are relative to the current folder

@@ -17,7 +17,7 @@ from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.hub import in_cache
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
 from xalign_ray.models.weight_files import read_config, weight_names
-from xalign_ray.text.counter_random import CHOOSE_WORD, random_bits
+from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits
 from xalign_ray.work.artifacts import MANIFEST, hash_file, hash_value, unfinished
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from xalign_ray.config.fields import Float, Frozen
-from xalign_ray.data.sources.formats import read
-from xalign_ray.data.sources.records import Entry
 from xalign_ray.errors import DataError
+from xalign_ray.sources.formats import read
+from xalign_ray.sources.records import Entry
 from xalign_ray.tasks.task import ReplaceWord, TunedTask
-from xalign_ray.text.dictionary import look_up_form
+from xalign_ray.vocabulary.dictionary import look_up_form
 
 Unit = Sequence[Any]  # examples that always share a batch
 PER_LANGUAGE = "_per_language"  # ends the name of a training with a model a language

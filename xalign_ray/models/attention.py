@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from xalign_ray.private.torch import flash_attention_of_packed
-from xalign_ray.text.collate import IGNORED
+from xalign_ray.streams.collate import IGNORED
 
 # Where tokens, examples and labels stand in packed rows, of which the shapes depend on what the rows hold.
 

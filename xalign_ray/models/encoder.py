@@ -20,7 +20,7 @@ from xalign_ray.models.family import Family
 from xalign_ray.models.heads import Decoder, append_language, extend_input
 from xalign_ray.models.open_folder import open_weights
 from xalign_ray.private.transformers import attention_of, set_attention
-from xalign_ray.text.exchange import StartRows
+from xalign_ray.vocabulary.exchange import StartRows
 
 READ = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")  # what `encode` needs of a batch
 
@@ -136,9 +136,10 @@ def build_encoder(
         max_positions: the longest row, in tokens.
         pad_id: the run's padding id.
         new_rows: for each id that the run's tokenizer has on top of the folder's, the ids of the folder's pieces whose
-            mean it starts as; `text.new_pieces` chooses them.
+            mean it starts as; `vocabulary.new_pieces` chooses them.
         with_head: whether a loss will call `predict`; without, no head is held in memory, nor drawn.
-        start_rows: of a vocabulary that replaces the folder's, what each row is made of; `text.exchange` chooses them.
+        start_rows: of a vocabulary that replaces the folder's, what each row is made of; `vocabulary.exchange` chooses
+            them.
 
     Raises:
         ConfigError: when `model.init_from` cannot be found or does not fit the run's tokenizer and rows.

@@ -30,8 +30,8 @@ from xalign_ray.models.open_folder import POOLER, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
 from xalign_ray.models.sentence_modules import SentenceForm, copy_modules, write_modules
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
-from xalign_ray.text.exchange import StartRows
-from xalign_ray.text.tokenizer import put_frame
+from xalign_ray.vocabulary.exchange import StartRows
+from xalign_ray.vocabulary.tokenizer import put_frame
 from xalign_ray.work.artifacts import MANIFEST, hash_files, share, write_json, write_manifest
 
 ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses
@@ -61,7 +61,7 @@ class SpecialIds(Protocol):
 
 
 class Prepared(VocabularyRows, Protocol):
-    """What export reads of prepared data; see data/prepared.py."""
+    """What export reads of prepared data; see shards/prepared.py."""
 
     @property
     def languages(self) -> list[str]: ...

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from xalign_ray.config.sources import REPLACING, Tokenizer
 from xalign_ray.private.torch import own_parameters
-from xalign_ray.text.exchange import StartRows
+from xalign_ray.vocabulary.exchange import StartRows
 
 
 class VocabularyRows(Protocol):
-    """What prepared data says of rows that a vocabulary gets; see data/prepared.py."""
+    """What prepared data says of rows that a vocabulary gets; see shards/prepared.py."""
 
     @property
     def new_rows(self) -> Mapping[int, Sequence[int]]: ...

@@ -26,7 +26,7 @@ from xalign_ray.objectives.objective import (
     compare_alone,
 )
 from xalign_ray.objectives.sentences import sentence_vectors
-from xalign_ray.text.dictionary import DictionaryPairs
+from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 
 def loss_class(choice: type[ObjectiveChoice]) -> type[Objective]:

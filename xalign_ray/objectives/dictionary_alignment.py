@@ -13,7 +13,7 @@ from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import layout
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, SpecialIds, TrainableEncoder, check_layer
-from xalign_ray.text.dictionary import DictionaryPairs
+from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 EPSILON = 1e-8
 NO_PIECE = -1

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from xalign_ray.objectives.objective import MicroStep, Objective, TrainableEncoder, summed_cross_entropy
-from xalign_ray.text.collate import IGNORED
+from xalign_ray.streams.collate import IGNORED
 
 
 class MaskedLmLoss(Objective):

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from xalign_ray.config.derive import TERMS_AT_ONCE
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import labelled_at
-from xalign_ray.text.dictionary import DictionaryPairs
+from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 # Cross-entropy whose gradient takes the place of the logits: one [N, V] array instead of three.
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from xalign_ray.config.choices import WordExchange
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, summed_cross_entropy
-from xalign_ray.text.collate import IGNORED
+from xalign_ray.streams.collate import IGNORED
 
 
 class WordExchangeLoss(Objective):

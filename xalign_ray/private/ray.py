@@ -88,7 +88,8 @@ def kill_controller() -> None:
 def new_trainer(*arguments: Any, **options: Any) -> Any:
     """Ray Train's trainer of any framework; the public `ray.train.data_parallel_trainer` is still that of version 1.
 
-    Without Ray Train's own way of data, whose actor takes two seconds of a core a start: rows come from `data/feed.py`.
+    Without Ray Train's own way of data, whose actor takes two seconds of a core a start: rows come from
+    `feed/on_ray.py`.
 
     If it changes: an ImportError when a training starts, or that actor is there again.
     """

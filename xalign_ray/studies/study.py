@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray import evaluation, pipeline
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.data.inputs import check_inputs
 from xalign_ray.errors import ConfigError, DataError, TrainingError
+from xalign_ray.sources.inputs import check_inputs
 from xalign_ray.studies.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluation, Trial, write_choices
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study

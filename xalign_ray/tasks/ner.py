@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from xalign_ray.derive.span_tags import IOB2, find_scheme, reorder_tags
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, Metric
 from xalign_ray.tasks.task_files import LANGUAGE
@@ -20,7 +21,6 @@ from xalign_ray.tasks.token_classification import (
     seqeval1_spans,
     strict_spans,
 )
-from xalign_ray.text.span_tags import IOB2, find_scheme, reorder_tags
 
 _SPLIT = r"(?P<split>train|dev|val|test)"
 _TAG = re.compile(r"O|[BIESLU]-\S+")

@@ -10,7 +10,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, Metric, accuracy
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, read_lines
 from xalign_ray.tasks.token_classification import Sentence, TaggingTask, measure_spans, seqeval0_spans, seqeval1_spans
-from xalign_ray.text.words import BLANKS
+from xalign_ray.vocabulary.words import BLANKS
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import TunedTask
 from xalign_ray.tasks.tokenized import Features, Inputs
-from xalign_ray.text.words import end_of_marks
+from xalign_ray.vocabulary.words import end_of_marks
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder

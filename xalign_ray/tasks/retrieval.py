@@ -136,7 +136,7 @@ def read_translations(data: Path, languages: Sequence[str] | None = None) -> dic
 
 
 def _read_any(data: Path, languages: Sequence[str]) -> Iterator[TranslatedSentences]:
-    from xalign_ray.data.sources.pair_forms import look_at_pairs, read_pairs
+    from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
 
     for corpus in look_at_pairs([str(data)], languages, split="test"):
         pairs = [*read_pairs(corpus)]

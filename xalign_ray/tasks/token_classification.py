@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from xalign_ray.data.sources.text import WITHHELD, explain_withheld
 from xalign_ray.errors import DataError
+from xalign_ray.sources.text import WITHHELD, explain_withheld
+from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask
 from xalign_ray.tasks.task_files import column_in, is_table, read_lines, read_rows
 from xalign_ray.tasks.tokenized import Features, Inputs
-from xalign_ray.text.collate import IGNORED
-from xalign_ray.text.words import BLANKS
+from xalign_ray.vocabulary.words import BLANKS
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.text.collate import IGNORED
-from xalign_ray.text.tokenizer import tokenize_words
+from xalign_ray.streams.collate import IGNORED
+from xalign_ray.vocabulary.tokenizer import tokenize_words
 
 if TYPE_CHECKING:
     from torch import Tensor

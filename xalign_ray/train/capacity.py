@@ -14,9 +14,9 @@ from ray.autoscaler.sdk import request_resources
 
 from xalign_ray.config.derive import FEED_CPUS
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.data.stage import check_placement, placement
 from xalign_ray.errors import ConfigError, NotPlacedError, StoppedError, WorkersDiedError
 from xalign_ray.private.ray import draining_nodes, free_resources, nodes_of_workers
+from xalign_ray.sources.stage import check_placement, placement
 from xalign_ray.track.events import EventReader
 from xalign_ray.train.stop_request import open_stop_request
 from xalign_ray.work import stops

@@ -30,8 +30,6 @@ from ray.train import (
 )
 
 from xalign_ray.config import schema
-from xalign_ray.data.feed import Feed, describe_feed
-from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import (
     CheckpointError,
     ClusterError,
@@ -45,6 +43,7 @@ from xalign_ray.errors import (
     first_sentence,
     long_temporary_folder,
 )
+from xalign_ray.feed.on_ray import Feed, describe_feed
 from xalign_ray.private.ray import (
     dead_processes,
     disable_sigterm_handler,
@@ -53,6 +52,7 @@ from xalign_ray.private.ray import (
     local_node,
     new_trainer,
 )
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.capacity import resources_of, run_on_nodes, wait_for_room
 from xalign_ray.train.cluster_address import check_named_cluster, ensure_token
 from xalign_ray.train.distributed import ONE_ARENA, backend_of, keep_freed_memory, setup_workers

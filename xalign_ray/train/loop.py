@@ -18,11 +18,11 @@ from torch.profiler import record_function
 
 from xalign_ray.config.derive import Stage, plugin_hashes, stage_at, stage_in_words, stages_of
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.models.extension import rows_to_make
 from xalign_ray.objectives.combine import Objectives
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.track.events import last_step
 from xalign_ray.train.checkpoint import Checkpoint, Checkpoints, load_resharded, needs_resharding
 from xalign_ray.train.distributed import Workers

@@ -24,7 +24,7 @@ from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.models.sizes import Operations, encoded_by
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.objectives.objective import Compare, Compared, StepObjective, compare_terms
-from xalign_ray.text.collate import IGNORED
+from xalign_ray.streams.collate import IGNORED
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.optimizers import rate_of

@@ -49,7 +49,7 @@ def as_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
 def as_data(data: PathLike) -> Path:
     """A task's files: a file or folder as an absolute path or the URL of one, or a Hugging Face data set's snapshot: by
     its id (org/name), fetched if it is not in the hub's cache, or by its folder there."""
-    from xalign_ray.data.sources.hub import cached_snapshot, fetch_snapshot, is_hub_id
+    from xalign_ray.sources.hub import cached_snapshot, fetch_snapshot, is_hub_id
 
     path = as_path(data)
     if not path.exists() and is_hub_id(os.fspath(data)):
@@ -91,7 +91,7 @@ def _studies(incomplete: str) -> list[str]:
 
 
 def _fetched(incomplete: str) -> list[str]:
-    from xalign_ray.data.fetch import catalogue
+    from xalign_ray.sources.fetch import catalogue
 
     return one_of([*catalogue(), *list_recipes()])(incomplete)
 

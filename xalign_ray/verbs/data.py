@@ -57,7 +57,7 @@ def data_demo(
     if derived:
         folders.append(as_path(derived))
         say(f"Deriving three languages in {shown_path(folders[1])}.")
-        from xalign_ray.data.derived_corpus import write_demo_derived
+        from xalign_ray.derive.corpus import write_demo_derived
 
         write_demo_derived(*folders)
     say_next(f"xalign pretrain tiny/mlm --set data.root={quoted(folders[0])}")
@@ -83,7 +83,7 @@ def data_derive(
     seed: Annotated[int, typer.Option(help="of what is drawn")] = 0,
 ) -> Path:
     """Make a language out of English (words turned round, in another order or script), in the formats of real ones."""
-    from xalign_ray.data.derived_corpus import Derivation, write_derived
+    from xalign_ray.derive.corpus import Derivation, write_derived
     from xalign_ray.work.job import open_job
 
     folder, order = as_path(out), tuple(name.strip() for name in changes.split(","))
@@ -106,8 +106,8 @@ def data_read(
     revision: Annotated[str, typer.Option(metavar="NAME", help="of a data set of the hub; main")] = "",
 ) -> None:
     """Print what a source yields, as JSON lines, and what it leaves out, as counts."""
-    from xalign_ray.data.sources.formats import HF, describe_counts, find_split_source, read, record_as_json
-    from xalign_ray.data.sources.records import BadRow
+    from xalign_ray.sources.formats import HF, describe_counts, find_split_source, read, record_as_json
+    from xalign_ray.sources.records import BadRow
 
     files, named = _here(paths), codes(languages)
     if format_ == HF:
@@ -131,7 +131,7 @@ def data_fetch(
     listed: Annotated[bool, typer.Option("--list", help="what there is, licences, what recipes need")] = False,
 ) -> list[Path] | str:
     """Load corpora and task sets to where recipes look for them; go on where it broke off."""
-    from xalign_ray.data.fetch import describe, fetch
+    from xalign_ray.sources.fetch import describe, fetch
     from xalign_ray.work.job import open_job
 
     if listed or not name:
@@ -176,8 +176,8 @@ def data_align(
     folder = as_path(out)
     check_lasting("--out", folder)
     name = absolute_aligner(aligner)
-    from xalign_ray.data.word_alignment.corpus import align_corpus, write_words
-    from xalign_ray.data.word_alignment.kinds import check_method, named_aligner
+    from xalign_ray.align.corpus import align_corpus, write_words
+    from xalign_ray.align.kinds import check_method, named_aligner
     from xalign_ray.train.cluster_address import check_named_cluster
     from xalign_ray.work.job import open_job
 
@@ -230,7 +230,7 @@ def data_mine(
         DataError: a file has no sentence, or no dev pair is found.
         LockError: another process writes the folder.
     """
-    from xalign_ray.data.sources.formats import check_languages
+    from xalign_ray.sources.formats import check_languages
 
     named = codes(languages)
     if len(named) != 2:
@@ -239,8 +239,8 @@ def data_mine(
         raise ConfigError("Give --dev PAIRS, by which the threshold is chosen, or --threshold X; not both.")
     (one,), (other,) = (check_languages("text", [code]) for code in named)
     both = one, other
-    from xalign_ray.data.mining import mine_files
-    from xalign_ray.data.sources.pair_forms import look_at_pairs, read_pairs
+    from xalign_ray.align.mining import mine_files
+    from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
     from xalign_ray.work.job import open_job
 
     folder, files = as_path(out), (as_path(first), as_path(second))
@@ -259,7 +259,7 @@ def data_stats(what: RecipeOrFolder, *settings: Settings, out: Out = None) -> li
     """Say what prepared data holds, what dictionaries cover, and how often a run sees it."""
     from rich.console import Console
 
-    from xalign_ray.data.stats import as_tables, measure
+    from xalign_ray.tokens.stats import as_tables, measure
 
     stats, files = measure(as_model(what), settings, as_path(out))
     Console(stderr=True).print(*as_tables(stats), sep="\n")

@@ -126,7 +126,7 @@ def plan(
     check(loaded)
     counted = None
     if not loaded.config.train.is_counted and (local_folder(loaded.config.output) / "data").is_dir():
-        from xalign_ray.data.stats import find_settled
+        from xalign_ray.tokens.stats import find_settled
 
         with suppress(DataError):
             counted = found[0].config if (found := find_settled(loaded)) else None

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.feed.batches import open_local
 from xalign_ray.objectives.objective import TrainableEncoder
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import Loop, build_objectives

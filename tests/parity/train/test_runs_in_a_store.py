@@ -16,14 +16,14 @@ import pytest
 from tests.ray.runs import PATIENCE_S, check_batches, starts
 from tests.ray.small import batches, write_world
 from tests.s3_server import S3Server
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray import exports, open_run, pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import batches as feeding
-from xalign_ray.data.prepared import Prepared
 from xalign_ray.errors import DataError
+from xalign_ray.feed import batches as feeding
 from xalign_ray.results.page import report
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work import mirror
 from xalign_ray.work.mirror import CACHE, files_below, url_of

@@ -21,11 +21,11 @@ import yaml
 
 from tests.ray.runs import PATIENCE_S, check_batches, reached, starts
 from tests.ray.small import batches, write_world
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray import cli, pipeline
 from xalign_ray.config.load import load_recipe
-from xalign_ray.data.batches import open_local
 from xalign_ray.errors import ConfigError, LockError
+from xalign_ray.feed.batches import open_local
 from xalign_ray.studies.study import run_study
 from xalign_ray.track.events import EVENT_LOG, read_events
 

@@ -14,11 +14,11 @@ from tests.parity.train.pool import Pool
 from tests.parity.train.synthetic import Interrupted
 from tests.ray.runs import calm, check_rows, curve, facts, starts, without_ray
 from tests.ray.small import batches, recipe
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepared import Prepared
+from xalign_ray.feed.batches import open_local
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.loop import train
 from xalign_ray.work.job import Job
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from tests.unit.data.conftest import prepare_here
+from tests.unit.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.data import batches
-from xalign_ray.data.prepared import Prepared
 from xalign_ray.demo.writer import write_demo
+from xalign_ray.feed import batches
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.track.events import EVENT_LOG, read_events
 
 STAGES = (

@@ -22,9 +22,9 @@ from tests.ray.hosts import Host
 from tests.ray.runs import BLOCK_SERVER, TRAIN_WORKER, check_batches, events, starts
 from tests.ray.site import PLACED, Site, site
 from tests.ray.small import batches, recipe, write_world
-from tests.unit.data.conftest import prepare_here
-from xalign_ray.data.batches import open_local
-from xalign_ray.data.prepare import prepare
+from tests.unit.conftest import prepare_here
+from xalign_ray.feed.batches import open_local
+from xalign_ray.tokens.prepare import prepare
 from xalign_ray.track.events import EVENT_LOG, EventReader
 from xalign_ray.track.mlflow_run import Thinning
 

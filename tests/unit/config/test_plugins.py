@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.text.random_rows import make_context, make_rows
+from tests.unit.streams.random_rows import make_context, make_rows
 from xalign_ray.config import choices
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.derive import method_of, run_fingerprint
 from xalign_ray.config.load import check_identity, earlier_runs, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.text.streams import stream_columns
+from xalign_ray.streams.kinds import stream_columns
 from xalign_ray.track.events import METRICS, gauge_of, is_known
 
 PLUGIN = '''
@@ -28,7 +28,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from xalign_ray.config.choices import LossWeight, ObjectiveChoice, StreamChoice, Weight
-from xalign_ray.text.streams import COLUMNS_OF
+from xalign_ray.streams.kinds import COLUMNS_OF
 
 
 class Calm(ObjectiveChoice):

@@ -7,7 +7,7 @@ import pytest
 
 from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.continuing.recipe import with_replay
-from xalign_ray.text.order import Order, Pool, Request, StreamPools
+from xalign_ray.shards.order import Order, Pool, Request, StreamPools
 
 PAIRS = {"kind": "contrasted_pairs", "text": "none"}
 CONTRAST = {"kind": "sentence_contrast"}

@@ -11,7 +11,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.extension import add_rows, exchange_rows
-from xalign_ray.text.exchange import StartRows
+from xalign_ray.vocabulary.exchange import StartRows
 
 SHAPE = {"num_hidden_layers": 1, "hidden_size": 4, "num_attention_heads": 2, "intermediate_size": 8}
 LANGUAGES = ["en", "de"]

@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForTokenClassification, BertModel
 
 from tests.whole_words import write_encoder
+from xalign_ray.align.encoder_aligner import PretrainedEncoder
 from xalign_ray.config.schema import ModelConfig
-from xalign_ray.data.word_alignment.encoder_aligner import PretrainedEncoder
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.open_folder import open_model

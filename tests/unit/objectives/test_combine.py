@@ -14,7 +14,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives import objective
 from xalign_ray.objectives.combine import Objectives, loss_class
-from xalign_ray.text.dictionary import DictionaryPairs
+from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 PAIRS = 13
 

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from tests.unit.text.pinned import assert_pinned
+from tests.unit.streams.pinned import assert_pinned
 from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.objectives.dictionary_alignment import DictionaryAlignmentLoss
 from xalign_ray.objectives.momentum_contrast import KeyQueue
 from xalign_ray.objectives.objective import LossContext
-from xalign_ray.text.dictionary import DictionaryPairs
+from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 SAMPLED = [[5, 11, 9, 4, 7], [1, 3, 10, 0, 7], [1, 3, 8, 10, 5]]
 SHUFFLED = [2, 5, 4, 1, 3, 0, 8, 11, 9, 10, 7, 6]

@@ -20,10 +20,16 @@ LAYERS = [
     {"work/mirror"},
     {"config"},
     {"results/aggregate"},
-    {"text", "demo", "track"},
+    {"shards/counter_random"},
+    {"shards/rows", "shards/order"},
+    {"vocabulary"},
+    {"streams", "demo", "track"},
     {"work"},
-    {"models"},
-    {"objectives", "data"},
+    {"models", "sources"},
+    {"vocabulary/tokenizer_folder"},
+    {"vocabulary/dictionaries", "vocabulary/kinds", "clean", "align", "derive"},
+    {"shards", "objectives"},
+    {"tokens", "feed"},
     {"train"},
     {"tasks"},
     {"finetune"},
@@ -40,7 +46,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # What may be imported, and by whom (folders or files below the package).
 HOMES = {
-    "ray.data": ["data"],
+    "ray.data": ["sources/stage.py", "feed/on_ray.py"],
     "ray.train": ["train/driver.py", "train/rendezvous.py", "private/ray.py"],
     "ray.tune": ["studies/workers.py"],
     "deepspeed": ["private/deepspeed.py"],
@@ -48,7 +54,11 @@ HOMES = {
     "matplotlib": ["results"],
 }
 WITHOUT_TORCH = [
-    "text",
+    "vocabulary",
+    "streams",
+    "shards",
+    "sources",
+    "derive",
     "demo",
     "track",
     "config",
@@ -71,14 +81,18 @@ WITHOUT_TORCH += [
     "__init__.py",
 ]
 WITHOUT_RAY = [
-    "text",
+    "vocabulary",
+    "streams",
+    "shards",
+    "align",
+    "derive",
     "demo",
     "track",
     "config",
     "models",
     "objectives",
     "results",
-    "data/batches.py",
+    "feed/batches.py",
     "data/sources",
 ]
 WITHOUT_RAY += [
@@ -87,6 +101,7 @@ WITHOUT_RAY += [
     "cli.py",
     "planning",
 ]
+WITHOUT_RAY += [f"sources/{path.name}" for path in python_files(PACKAGE / "sources") if path.name != "stage.py"]
 WITHOUT_RAY += ["exports.py", "checks.py", "pipeline.py", "__init__.py"]
 WITHOUT_RAY += [f"verbs/{path.name}" for path in python_files(PACKAGE / "verbs") if path.name != "submit.py"]
 
@@ -183,8 +198,8 @@ def modules(*folders: str) -> list[str]:
 @pytest.mark.parametrize(
     ("imported", "absent"),
     [
-        (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.data.batches"], ["ray"]),
-        (modules("text", "demo"), ["torch", "ray", "transformers"]),
+        (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.feed.batches"], ["ray"]),
+        (modules("vocabulary", "streams", "shards", "derive", "sources", "demo"), ["torch", "ray", "transformers"]),
         (["xalign_ray.results.card"], ["matplotlib"]),
         (["xalign_ray.tasks.registry"], ["torch", "transformers"]),
         (["xalign_ray.finetune.tune", "xalign_ray.tasks.registry"], ["datasets", "transformers.trainer", "ray"]),
@@ -195,7 +210,7 @@ def modules(*folders: str) -> list[str]:
     ],
     ids=[
         "loop, engine and local feed",
-        "text and demo",
+        "what hundreds of CPU workers run",
         "the model card",
         "names, files and metrics of tasks",
         "what a driver of trials imports",

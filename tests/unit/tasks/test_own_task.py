@@ -49,7 +49,7 @@ class LengthTask(Task):
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder, with modules of tasks; what they make known is forgotten afterwards."""
+    """The current folder, with modules of tasks, which are forgotten afterwards."""
     (tmp_path / "own_tasks").mkdir()
     for name, last in {
         "mood": "MOOD = MoodTask()",
@@ -62,14 +62,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / "own_tasks" / f"{name}.py").write_text(f"{MOOD}\n\n{last}\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for table in (registry.TASKS, registry.TUNED_TASKS, registry.METRICS):
-        for name, value in {**table}.items():
-            monkeypatch.setitem(table, name, value)
-    before = [{*table} for table in (registry.TASKS, registry.TUNED_TASKS, registry.METRICS)]
     yield tmp_path
-    for table, names in zip((registry.TASKS, registry.TUNED_TASKS, registry.METRICS), before, strict=True):
-        for name in {*table} - names:
-            del table[name]
     for name in [name for name in sys.modules if name.partition(".")[0] == "own_tasks"]:
         del sys.modules[name]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.data.derived_tasks import read_sentences
+from xalign_ray.derive.tasks import read_sentences
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.ner import NER
 from xalign_ray.tasks.pos import POS

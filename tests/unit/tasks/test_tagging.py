@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.tasks.pos import PosTask
 from xalign_ray.tasks.task import accuracy
 from xalign_ray.tasks.token_classification import Sentence
 from xalign_ray.tasks.tokenized import Features, Inputs
-from xalign_ray.text.collate import IGNORED
 
 PIECES = ["the", "cat", "un", "##do", "##ing"]
 LABELS = ("DET", "NOUN", "VERB")

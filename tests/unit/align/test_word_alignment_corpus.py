@@ -1,0 +1,265 @@
+"""Aligning a corpus, its tasks run one after the other in this process instead of as Ray Data tasks."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from tests.unit.conftest import one_after_the_other
+from xalign_ray import cli
+from xalign_ray.align.corpus import (
+    HELD,
+    align_corpus,
+    hash_pair,
+    read_samples,
+    smallest,
+    write_sample,
+)
+from xalign_ray.align.kinds import FastAlign
+from xalign_ray.align.links import read_pharaoh
+from xalign_ray.align.words import NO_FORM, BlankSplitter, TokenizerSplitter
+from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.config.sources import BpeTokenizer, WordAlignment
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources import stage
+from xalign_ray.sources.formats import read
+from xalign_ray.sources.records import Pair
+from xalign_ray.sources.stored import read_column
+from xalign_ray.train import driver
+from xalign_ray.verbs.data import data_align
+from xalign_ray.vocabulary.tokenizer import tokenize_lines, train_bpe
+from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
+from xalign_ray.work.artifacts import read_manifest
+
+CORPUS = ParallelCorpus(format="moses", languages=("en", "de"), paths=("pairs.en", "pairs.de"))
+LINES = 200
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    source = random.Random(2)
+    words = [source.choices(range(50), k=source.randint(2, 8)) for _ in range(LINES)]
+    english = [" ".join(f"en{word}" for word in line) for line in words]
+    german = [" ".join(f"de{word}" for word in reversed(line)) for line in words]
+    german[3] = ""  # real noise: no translation
+    (tmp_path / "pairs.en").write_text("\n".join(english) + "\n")
+    (tmp_path / "pairs.de").write_text("\n".join(german) + "\n")
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """What was done, a name and a number for each task."""
+    done: list[tuple[str, int]] = []
+
+    def run_tasks(tasks: Sequence[Any], work: Callable[[Any], None], step: Any, _: object) -> None:
+        done.extend((step.work.__name__, task.number) for task in tasks)
+        one_after_the_other(tasks, work)
+
+    monkeypatch.setattr(stage, "_run_tasks", run_tasks)
+    return done
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().split("\n")[:-1]
+
+
+def test_each_line_of_the_corpus_has_its_links_and_a_bad_line_an_empty_one(root: Path) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    found = lines(out / "alignment.txt")
+    assert len(found) == LINES
+    assert found[3] == ""
+    pairs = list(zip(lines(root / "pairs.en"), found, strict=True))
+    right = sum(j == len(en.split()) - 1 - i for en, line in pairs for i, j in read_pharaoh(line))
+    words = sum(len(en.split()) for en, _ in pairs)
+    assert right / words > 0.9
+    manifest = read_manifest(out)
+    assert manifest is not None
+    assert manifest["counts"]["pairs"] == LINES - 1
+    assert manifest["counts"]["bad_rows"] == 1
+    assert manifest["model"]["pairs"] == LINES - 1
+
+
+def test_aligner_is_trained_on_as_many_pairs_as_the_recipe_says(root: Path, steps: list[tuple[str, int]]) -> None:
+    models = []
+    for number, settings in enumerate(
+        (WordAlignment(train_pairs=40), WordAlignment(train_pairs=40, seed=1), WordAlignment(train_pairs=None))
+    ):
+        steps.clear()
+        out = align_corpus(CORPUS, root / f"out{number}", root, settings=settings)
+        manifest = read_manifest(out)
+        assert manifest is not None
+        assert manifest["model"]["pairs"] == (settings.train_pairs or LINES - 1)
+        assert ("sketch_part" in dict(steps)) == (settings.train_pairs is not None)
+        models.append((out / "model" / "model.npz").read_bytes())
+    assert len(set(models)) == 3
+
+
+def test_the_file_is_read_as_the_third_of_a_moses_corpus(root: Path) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    records = read("moses", [str(root / "pairs.en"), str(root / "pairs.de"), str(out / "alignment.txt")], ["en", "de"])
+    aligned = [record.alignment for record in records if isinstance(record, Pair)]
+    assert len(aligned) == LINES - 1
+    assert [line for number, line in enumerate(lines(out / "alignment.txt")) if number != 3] == aligned
+
+
+def test_doing_it_again_does_nothing(root: Path, steps: list[tuple[str, int]]) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("parts/*")}
+    steps.clear()
+    align_corpus(CORPUS, root / "out", root)
+    assert steps == []
+    assert {path: path.stat().st_mtime_ns for path in out.glob("parts/*")} == before
+
+
+def test_a_part_that_was_damaged_is_redone_with_the_same_model_and_nothing_else(
+    root: Path, steps: list[tuple[str, int]]
+) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    before = (out / "alignment.txt").read_bytes()
+    column = out / "parts" / "part-00000.parquet"
+    column.write_bytes(column.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"part-00000.parquet is damaged"):
+        list(read_column(column))
+    steps.clear()
+    align_corpus(CORPUS, root / "out", root)
+    assert steps == [("align_part", 0)]
+    assert (out / "alignment.txt").read_bytes() == before
+
+
+def test_a_damaged_model_is_trained_again_and_nothing_else(root: Path, steps: list[tuple[str, int]]) -> None:
+    out = align_corpus(CORPUS, root / "out", root)
+    model = (out / "model" / "model.npz").read_bytes()
+    (out / "model" / "model.npz").write_bytes(b"")
+    steps.clear()
+    align_corpus(CORPUS, root / "out", root)
+    assert steps == [("train_model", 0)]
+    assert (out / "model" / "model.npz").read_bytes() == model
+
+
+def test_a_folder_is_not_overwritten_by_the_alignment_of_something_else(root: Path) -> None:
+    align_corpus(CORPUS, root / "out", root)
+    with pytest.raises(DataError, match=r"holds the word alignment of other texts, or by other settings. Give another"):
+        align_corpus(CORPUS, root / "out", root, settings=WordAlignment(join="intersection"))
+
+
+def test_a_corpus_without_pairs_is_refused(root: Path) -> None:
+    for name in ("pairs.en", "pairs.de"):
+        (root / name).write_text("\n\n")
+    with pytest.raises(DataError, match=r"pairs\.en.* hold no pairs"):
+        align_corpus(CORPUS, root / "out", root)
+
+
+def test_a_method_that_the_aligner_does_not_have_is_refused_before_anything_is_written(root: Path) -> None:
+    with pytest.raises(ConfigError, match="aligner 'ibm' cannot symmetrise by 'union'"):
+        align_corpus(CORPUS, root / "out", root, kind=FastAlign(), settings=WordAlignment(join="union"))
+    assert not (root / "out").exists()
+
+
+@pytest.fixture
+def tokenizer(root: Path) -> Path:
+    text = [*lines(root / "pairs.en"), *lines(root / "pairs.de")]
+    save_tokenizer(wrap_tokenizer(train_bpe(BpeTokenizer(vocab_size=80), lambda: iter(text))), root / "tokenizer")
+    return root / "tokenizer"
+
+
+def test_links_over_the_tokenizers_words_count_the_words_that_prepare_cuts(root: Path, tokenizer: Path) -> None:
+    (root / "pairs.en").write_text("en1, (en2)!\n" * 40)
+    (root / "pairs.de").write_text("de1, (de2)!\n" * 40)
+    out = align_corpus(CORPUS, root / "out", root, words=TokenizerSplitter(str(tokenizer)))
+    backend = TokenizerSplitter(str(tokenizer))
+    assert backend.split(["En1, (EN2)!"]) == [["en1", ",", "(", "en2", ")", "!"]]
+    assert list(read_column(out / "parts" / "part-00000.parquet")) == ["0-0 1-1 2-2 3-3 4-4 5-5"] * 40
+    assert not (out / "alignment.txt").exists()  # its numbers are not those of words between blanks
+
+
+def test_each_piece_of_a_word_that_prepare_takes_apart_is_a_word(tokenizer: Path) -> None:
+    words = TokenizerSplitter(str(tokenizer), longest=2)
+    line = "en1 nnnnnnnn"
+    cut = tokenize_lines(Tokenizer.from_file(str(tokenizer / "tokenizer.json")), [line], 2)
+    [found] = words.split([line])
+    assert len(found) == len(cut.forms)
+    assert sum(word.startswith(NO_FORM) for word in found) == cut.forms.count("") > 2
+
+
+def test_a_folder_without_a_tokenizer_is_refused(root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"holds no tokenizer: it has no tokenizer.json"):
+        align_corpus(CORPUS, root / "out", root, words=TokenizerSplitter(str(root)))
+
+
+def test_words_between_blanks_are_those_of_moses_files_in_lower_case() -> None:
+    assert BlankSplitter().split(["Ein  Ärger .", ""]) == [["ein", "ärger", "."], []]
+
+
+def some_pairs(number: int) -> Iterator[Pair]:
+    for n in range(number):
+        yield Pair(("en", "de"), (f"en {n}", f"de {n}"), "file", n + 1)
+
+
+def test_the_sample_is_the_same_however_the_corpus_is_cut() -> None:
+    hashes = [hash_pair(pair, 0) for pair in some_pairs(2000)]
+    whole = smallest(hashes, 50)
+    halves = [smallest(hashes[:700], 50), smallest(hashes[700:], 50)]
+    np.testing.assert_array_equal(smallest((int(one) for half in halves for one in half), 50), whole)
+    assert sorted(hashes)[:50] == whole.tolist()
+    assert hash_pair(next(some_pairs(1)), 1) != hashes[0]
+
+
+def test_the_smallest_hashes_are_found_across_the_borders_of_what_is_held() -> None:
+    numbers = list(range(2 * HELD + 10, 0, -1))
+    assert smallest([*numbers, 1, 1], 3).tolist() == [1, 2, 3]
+
+
+def test_a_pair_that_stands_in_two_parts_is_trained_on_once(tmp_path: Path) -> None:
+    write_sample(tmp_path / "a", [(9, (["x"], ["y"])), (3, (["u"], ["v"]))])
+    write_sample(tmp_path / "b", [(9, (["x"], ["y"])), (5, (["\u00e4"], ["w"]))])
+    assert read_samples([tmp_path / "a", tmp_path / "b"]) == [(["u"], ["v"]), (["\u00e4"], ["w"]), (["x"], ["y"])]
+
+
+TMX = "<tmx><body>{}</body></tmx>"
+UNIT = '<tu><tuv xml:lang="en"><seg>one {0}</seg></tuv><tuv xml:lang="de"><seg>eins {0}</seg></tuv></tu>'
+
+
+def write_half_packed(root: Path) -> list[str]:
+    packed = gzip.compress((root / "pairs.en").read_bytes())
+    (root / "pairs.en.gz").write_bytes(packed[: len(packed) // 2])
+    return ["pairs.en.gz", "pairs.de"]
+
+
+def write_broken_tmx(root: Path) -> list[str]:
+    whole = TMX.format("".join(UNIT.format(number) for number in range(LINES)))
+    (root / "pairs.tmx").write_text(whole.replace("one 150</seg>", "one 150</sge>"))
+    return ["pairs.tmx"]
+
+
+@pytest.mark.parametrize(
+    ("form", "write", "said"),
+    [
+        ("moses", write_half_packed, r"pairs\.en\.gz breaks off at byte \d+ of \d+, after line \d+: truncated archive"),
+        ("tmx", write_broken_tmx, r"pairs\.tmx cannot be read from byte [\d,]+ of [\d,]+ on.*: XML is not well-formed"),
+    ],
+)
+def test_the_verb_stops_at_a_broken_file_in_one_sentence(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    form: str,
+    write: Callable[[Path], list[str]],
+    said: str,
+) -> None:
+    monkeypatch.setattr(driver, "connect", lambda _: None)
+    paths = [str(root / name) for name in write(root)]
+    code = cli._run(lambda: data_align(paths, ["en", "de"], root / "out", form))
+    assert code == 1
+    told = capsys.readouterr().err
+    assert re.search(rf"\nxalign: {root}/{said}", told), told
+    assert told.count("\n") == 2
+    assert not (root / "out" / "manifest.json").exists()

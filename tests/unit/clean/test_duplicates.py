@@ -1,0 +1,172 @@
+"""Repeated lines and pairs: found across parts, by partitions, however many, and wherever it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.conftest import one_after_the_other
+from xalign_ray.clean import duplicates
+from xalign_ray.clean.duplicates import hash_records, mark_duplicates, write_hashes
+from xalign_ray.clean.text_stage import make_text
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.config.sources import FiltersConfig
+from xalign_ray.sources import stage
+from xalign_ray.sources.formats import read_part
+from xalign_ray.sources.inputs import Input
+from xalign_ray.sources.open import WHOLE
+from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import Document, Pair
+from xalign_ray.work.artifacts import hash_file
+
+
+@pytest.fixture(autouse=True)
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tasks each pass had."""
+    done: list[int] = []
+
+    def run_tasks(tasks: Sequence[Any], work: Callable[[Any], None], *_: object) -> None:
+        done.append(len(tasks))
+        one_after_the_other(tasks, work)
+
+    monkeypatch.setattr(stage, "_run_tasks", run_tasks)
+    return done
+
+
+def texts_of(folder: Path, pools: dict[str, list[list[str]]]) -> list[Input]:
+    """A text for each pool, with a part for each list of lines."""
+    texts = []
+    for pool, parts in pools.items():
+        paths = [folder / f"{pool}-{number}.txt" for number in range(len(parts))]
+        for path, lines in zip(paths, parts, strict=True):
+            path.write_text("".join(f"{line}\n" for line in lines))
+        cut = tuple(Part("text", (str(path),), (WHOLE,), borders=False) for path in paths)
+        texts.append(Input(f"text/{pool}", ("en",), cut, tuple(map(hash_file, paths))))
+    return make_text(texts, folder, ParallelConfig())
+
+
+def mark(texts: Sequence[Input], folder: Path) -> list[Input]:
+    return mark_duplicates(texts, folder, FiltersConfig(drop_duplicates=True), ParallelConfig())
+
+
+def marked(folder: Path, parts: list[list[str]]) -> list[list[bool]]:
+    """For each line of each part whether it is a duplicate."""
+    return masks(mark(texts_of(folder, {"en": parts}), folder))
+
+
+def masks(texts: Sequence[Input]) -> list[list[bool]]:
+    return [
+        [mark for record in read_part(part, one.languages) if isinstance(record, Document) for mark in record.duplicate]
+        for one in texts
+        for part in one.parts
+    ]
+
+
+def slow(parts: list[list[str]]) -> list[list[bool]]:
+    seen: set[str] = set()
+    return [[line in seen or seen.add(line) is not None for line in part] for part in parts]
+
+
+def random_parts(seed: int, parts: int = 4) -> list[list[str]]:
+    source = np.random.default_rng(seed)
+    return [[f"line {n}" for n in source.integers(0, 150, 60)] for _ in range(parts)]
+
+
+def test_the_first_of_equal_lines_stays(tmp_path: Path) -> None:
+    assert marked(tmp_path, [["a", "b", "a "], [], ["c", "b", "cafe\u0301"], ["caf\u00e9", "d"]]) == [
+        [False, False, True],
+        [],
+        [False, True, False],
+        [True, False],
+    ]
+
+
+@pytest.mark.parametrize("lines", [1, 7, 60, 100, 10**6])
+def test_partitions_do_not_change_what_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: list[int], lines: int
+) -> None:
+    monkeypatch.setattr(duplicates, "PARTITION_LINES", lines)
+    parts = random_parts(0)
+    assert marked(tmp_path, parts) == slow(parts)
+    assert passes[2] == 1 if lines == 10**6 else passes[2] > 1, "text, hashes, partitions, columns"
+    left = {"".join(path.suffixes) for path in (tmp_path / "parts").rglob("*") if path.is_file()}
+    assert left == {".duplicate.parquet", ".duplicate.json"}
+
+
+def test_a_partition_holds_so_many_lines_whatever_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "PARTITION_LINES", 50)
+    held: list[int] = []
+    read = duplicates._read_ranges
+
+    def watched(path: Path, partition: duplicates.Partition) -> Any:
+        found = read(path, partition)
+        held.append(sum(map(len, found[0])))
+        return found
+
+    monkeypatch.setattr(duplicates, "_read_ranges", watched)
+    for parts in (4, 40):
+        held.clear()
+        (folder := tmp_path / str(parts)).mkdir()
+        lines = [[f"{part} {number}" for number in range(60)] for part in range(parts)]
+        marked(folder, lines)
+        of_task = np.reshape(held, (-1, parts)).sum(axis=1)
+        assert of_task.sum() == 60 * parts, "each line is read once"
+        assert of_task.max() < 2 * 50
+
+
+def test_pools_are_apart_and_three_passes_do_for_all_of_them(tmp_path: Path, passes: list[int]) -> None:
+    pools = {"en": random_parts(1), "de": random_parts(2, 3)}
+    texts = texts_of(tmp_path, pools)
+    passes.clear()
+    found = mark(texts, tmp_path)
+    assert masks(found) == slow(pools["en"]) + slow(pools["de"])
+    assert passes == [7, 2, 7]
+    assert mark(texts, tmp_path) == found
+    assert passes == [7, 2, 7]
+
+
+@pytest.mark.parametrize("after", range(14))
+def test_it_may_be_stopped_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    monkeypatch.setattr(duplicates, "PARTITION_LINES", 40)
+    parts, done, bound = random_parts(3), 0, after
+    texts = texts_of(tmp_path, {"en": parts})
+
+    def stopped(tasks: Sequence[Any], work: Callable[[Any], None], *_: object) -> None:
+        nonlocal done
+        for task in tasks:
+            if done == bound:
+                raise KeyboardInterrupt
+            work(task)
+            done += 1
+
+    monkeypatch.setattr(stage, "_run_tasks", stopped)
+    with pytest.raises(KeyboardInterrupt):  # of 4 parts, 6 partitions and 4 columns
+        mark(texts, tmp_path)
+    first, done, bound = done, 0, 100
+    found = mark(texts, tmp_path)
+    assert first + done == 14, "nothing is done twice"
+    assert masks(found) == slow(parts)
+
+
+def test_a_part_that_stops_while_it_is_hashed_leaves_no_file(tmp_path: Path) -> None:
+    def digests() -> Iterator[bytes]:
+        yield b"12345678"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_hashes(tmp_path / "a.sorted_hashes", digests())
+    assert not list(tmp_path.iterdir())
+
+
+def test_pairs_are_duplicates_when_both_texts_are() -> None:
+    pairs = [Pair(("en", "de"), sides, "here", 1) for sides in (("a", "b"), ("a", "c"), ("a", "b"))]
+    one, other, again = hash_records(pairs)
+    assert one == again != other
+
+
+def test_documents_give_a_hash_a_line() -> None:
+    assert len(set(hash_records([Document("en", ("a", "b"), "here", 1), Document("en", ("c",), "here", 2)]))) == 3

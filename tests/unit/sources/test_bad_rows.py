@@ -1,0 +1,71 @@
+"""BadRowsFile: bad rows are counted, kept, merged, and too many of them stop the job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.errors import DataError
+from xalign_ray.sources.records import BadRow
+from xalign_ray.sources.summary import BadRowsFile, check_bad_fraction, merge_counts, merge_files
+
+
+def test_rows_are_counted_by_reason_and_kept_with_source_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "bad_rows.jsonl"
+    with BadRowsFile(path) as bad_rows:
+        bad_rows.add(BadRow("a.txt", 3, "one side is empty"))
+        bad_rows.add(BadRow("\u00e9.txt", 9, "one side is empty"))
+        bad_rows.add(BadRow("a.txt", 10, "bytes are not UTF-8"))
+        assert not path.exists()
+    assert dict(bad_rows.counts) == {"one side is empty": 2, "bytes are not UTF-8": 1}
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert rows == [
+        {"line": 3, "reason": "one side is empty", "source": "a.txt"},
+        {"line": 9, "reason": "one side is empty", "source": "\u00e9.txt"},
+        {"line": 10, "reason": "bytes are not UTF-8", "source": "a.txt"},
+    ]
+
+
+def test_a_task_that_fails_leaves_no_file_under_the_final_name_and_its_retry_starts_over(tmp_path: Path) -> None:
+    path = tmp_path / "bad_rows.jsonl"
+    with pytest.raises(AttributeError), BadRowsFile(path) as bad_rows:
+        bad_rows.add("no row")  # type: ignore[arg-type]
+    assert not path.exists()
+    with BadRowsFile(path) as bad_rows:
+        bad_rows.add(BadRow("a", 2, "x"))
+    assert path.read_text() == '{"line": 2, "reason": "x", "source": "a"}\n'
+    assert [file.name for file in tmp_path.iterdir()] == ["bad_rows.jsonl"]
+
+
+def test_counts_and_files_of_tasks_merge(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{task}.jsonl" for task in range(3)]
+    counts = []
+    for task, path in enumerate(paths):
+        with BadRowsFile(path) as bad_rows:
+            for line in range(task):
+                bad_rows.add(BadRow("f", line, f"reason {line}"))
+        counts.append(dict(bad_rows.counts))
+    assert merge_counts(counts) == {"reason 0": 2, "reason 1": 1}
+    merge_files(paths, tmp_path / "bad_rows.jsonl")
+    merged = (tmp_path / "bad_rows.jsonl").read_bytes()
+    assert merged == b"".join(path.read_bytes() for path in paths)
+    assert merged.count(b"\n") == 3
+
+
+def test_bad_rows_within_the_bound_pass() -> None:
+    check_bad_fraction({"x": 1}, 100, 0.01, "q", "text/en")
+    check_bad_fraction({}, 0, 0.0, "q", "text/en")
+
+
+def test_more_bad_rows_than_allowed_stop_the_job_with_the_counts_by_reason() -> None:
+    with pytest.raises(DataError) as caught:
+        check_bad_fraction(
+            {"x": 1, "bytes are not UTF-8": 1200}, 10_000, 0.01, "out/bad_rows.jsonl", "text/en", ["a.txt", "b.txt"]
+        )
+    assert str(caught.value) == (
+        "text/en (a.txt and 1 more): 1,201 of 10,000 rows (12.01%) cannot be used,"
+        " more than data.max_bad_fraction 1.00%: bytes are not UTF-8: 1,200, x: 1."
+        " They are listed in out/bad_rows.jsonl. Correct the source, or raise the bound."
+    )

@@ -1,0 +1,114 @@
+"""Plain text and JSON lines: what is a document, and what is set aside."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from xalign_ray.sources import text
+from xalign_ray.sources.formats import read
+from xalign_ray.sources.open import BrokenFileError, held_back
+from xalign_ray.sources.records import BadRow, Document
+
+
+def write(path: Path, content: str) -> str:
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
+def test_blank_lines_end_documents(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "\n one \ntwo\n\n \nthree\n\n")
+    assert list(read("text", [path], ["eng"])) == [
+        Document("en", ("one", "two"), path, 2),
+        Document("en", ("three",), path, 6),
+    ]
+
+
+def test_without_blank_lines_each_line_is_a_document(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "\none\ntwo\n\n")
+    assert list(read("text", [path], ["en"])) == [
+        Document("en", ("one",), path, 2),
+        Document("en", ("two",), path, 3),
+    ]
+
+
+def test_a_long_document_is_cut_so_that_memory_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "MAX_DOCUMENT_LINES", 3)
+    path = write(tmp_path / "a.txt", "a\n\nb\nc\nd\ne\n")
+    documents = [record.paragraphs for record in read("text", [path], ["en"]) if isinstance(record, Document)]
+    assert documents == [("a",), ("b", "c", "d"), ("e",)]
+
+
+def test_a_line_that_cannot_be_read_is_set_aside_and_its_document_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\n\xff\ntwo\n\nthree\n")
+    assert list(read("text", [str(path)], ["en"])) == [
+        BadRow(str(path), 2, "bytes are not UTF-8"),
+        Document("en", ("one", "two"), str(path), 1),
+        Document("en", ("three",), str(path), 5),
+    ]
+
+
+def test_a_truncated_archive_yields_its_readable_documents_then_says_where_it_ends(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    lines = [rng.randbytes(45).hex() for _ in range(12_000)]
+    packed = bz2.compress("\n".join(lines).encode(), compresslevel=1)
+    path = tmp_path / "a.txt.bz2"
+    path.write_bytes(packed[: len(packed) * 3 // 4])
+    broken: list[BrokenFileError] = []
+    records = list(held_back(read("text", [str(path)], ["en"]), broken))
+    documents = [record for record in records if isinstance(record, Document)]
+    assert len(documents) > 7_000
+    assert [document.paragraphs[0] for document in documents] == lines[: len(documents)]
+    assert len(records) == len(documents)
+    assert [(one.what.reason, one.what.after) for one in broken] == [("truncated archive", f"line {len(documents):,}")]
+
+
+def test_the_document_that_a_broken_file_cuts_in_two_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    lines = [rng.randbytes(45).hex() for _ in range(9_000)]
+    packed = gzip.compress("\n".join([lines[0], "", *lines[1:]]).encode())
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(packed[: len(packed) * 3 // 4])
+    broken: list[BrokenFileError] = []
+    first, second = held_back(read("text", [str(path)], ["en"]), broken)
+    assert isinstance(first, Document)
+    assert isinstance(second, Document)
+    assert first.paragraphs == (lines[0],)
+    assert 6_000 < len(second.paragraphs) < 7_000
+    assert list(second.paragraphs) == lines[1 : 1 + len(second.paragraphs)]
+    assert len(broken) == 1
+
+
+def test_json_lines_give_a_document_each_and_its_lines_are_paragraphs(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"id": 1, "text": "one\\n\\n two "}\n\n{"text": "three"}\n')
+    skipped: Counter[str] = Counter()
+    assert list(read("jsonl", [path], ["de"], skipped)) == [
+        Document("de", ("one", "two"), path, 1),
+        Document("de", ("three",), path, 3),
+    ]
+    assert skipped == {"blank line": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"text": "cut', "line is not JSON"),
+        ("[" * 100_000, "line is not JSON"),
+        ('{"title": "a"}', "line is no JSON object with a string 'text'"),
+        ('{"text": 3}', "line is no JSON object with a string 'text'"),
+        ('["text"]', "line is no JSON object with a string 'text'"),
+        ('{"text": " \\n "}', "document is empty"),
+        ('{"text": "half \\ud83d pair"}', "'text' holds half a surrogate pair"),
+    ],
+)
+def test_a_bad_json_line_is_set_aside_with_its_reason(tmp_path: Path, line: str, reason: str) -> None:
+    path = write(tmp_path / "a.jsonl", f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n')
+    records = list(read("jsonl", [path], ["en"]))
+    assert records[1] == BadRow(path, 2, reason)
+    assert len(records) == 3

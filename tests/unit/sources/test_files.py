@@ -1,0 +1,113 @@
+"""Files behind URLs: looked up, opened, cut and read as those on a disk are."""
+
+from __future__ import annotations
+
+import bz2
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from xalign_ray.errors import DataError
+from xalign_ray.sources import parts as cutting
+from xalign_ray.sources.formats import parts, read, read_part
+from xalign_ray.sources.open import expand, is_folder, join_path, size_of
+from xalign_ray.sources.records import Document, Pair
+from xalign_ray.work.storage import is_url
+
+SUPPORTED = "Give a path on a disk, or a URL of s3://, gs://, az://, abfs://, hf://, http:// or https://."
+
+
+@pytest.fixture
+def bucket() -> Iterator[fsspec.AbstractFileSystem]:
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pipe("/corpus/b.txt", b"two\nthree\n")
+    system.pipe("/corpus/a.txt", b"one\n")
+    system.pipe("/corpus/a.de.bz2", bz2.compress(b"eins\n"))
+    yield system
+    system.store.clear()
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "joined"),
+    [
+        ("data", "text/en.txt", "data/text/en.txt"),
+        ("data", "/text/en.txt", "/text/en.txt"),
+        ("data", "s3://bucket/en.txt", "s3://bucket/en.txt"),
+        ("s3://bucket/data/", "text/*.txt", "s3://bucket/data/text/*.txt"),
+        ("gs://bucket", "hf://datasets/a/b.parquet", "hf://datasets/a/b.parquet"),
+    ],
+)
+def test_paths_are_seen_from_their_root(root: str, path: str, joined: str) -> None:
+    assert join_path(root, path) == joined
+
+
+def test_a_windows_drive_and_a_name_with_a_colon_are_no_urls() -> None:
+    assert [is_url(path) for path in ("s3://a", "hf://a", "a.txt", "C://a", "a:b/c")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_patterns_name_urls_in_sorted_order(bucket: fsspec.AbstractFileSystem) -> None:
+    assert expand("memory://corpus/*.txt") == ["memory:///corpus/a.txt", "memory:///corpus/b.txt"]
+    assert expand("memory://corpus/a.txt") == ["memory://corpus/a.txt"]
+    assert expand("MEMORY://corpus/a.txt") == ["MEMORY://corpus/a.txt"]
+    assert size_of("memory://corpus/b.txt") == 10
+    assert is_folder("memory://corpus")
+    assert bucket.exists("/corpus/a.txt")
+
+
+@pytest.mark.usefixtures("bucket")
+def test_records_come_from_urls_as_from_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = list(read("text", ["memory://corpus/*.txt"], ["en"]))
+    assert [(d.paragraphs, d.source, d.line) for d in documents if isinstance(d, Document)] == [
+        (("one",), "memory:///corpus/a.txt", 1),
+        (("two",), "memory:///corpus/b.txt", 1),
+        (("three",), "memory:///corpus/b.txt", 2),
+    ]
+    (pair,) = read("moses", ["memory://corpus/a.txt", "memory://corpus/a.de.bz2"], ["en", "de"])
+    assert isinstance(pair, Pair)
+    assert pair.texts == ("one", "eins")
+    monkeypatch.setattr(cutting, "PART_BYTES", 2)
+    cut = parts("text", ["memory://corpus/b.txt"])
+    assert len(cut) == 2
+    assert [record.line for part in cut for record in read_part(part, ["en"])] == [1, 2]
+
+
+def test_a_file_url_is_a_path(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    (document,) = read("text", [f"file://{tmp_path}/a.*"], ["en"])
+    assert document.source == f"file://{tmp_path}/a.txt"
+
+
+@pytest.mark.usefixtures("bucket")
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("memory://corpus/no.txt", "memory://corpus/no.txt does not exist. Check the URL and your access to it."),
+        ("memory://corpus/*.xml", "memory://corpus/*.xml does not exist. Check the URL and your access to it."),
+        ("gs://bucket/a", "gs://bucket/a: gs:// is read through the package gcsfs; install it here."),
+        (
+            "nope://bucket/a",
+            f"nope://bucket/a: nope:// is not supported. {SUPPORTED}",
+        ),
+        ("github://org/c.txt", f"github://org/c.txt: github:// is not supported. {SUPPORTED}"),
+        ("ftp://localhost:1/a", f"ftp://localhost:1/a: ftp:// is not supported. {SUPPORTED}"),
+        ("reference://refs.json", f"reference://refs.json: reference:// is not supported. {SUPPORTED}"),
+    ],
+)
+def test_what_cannot_be_found_or_opened_is_said_in_a_sentence(path: str, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        expand(path)
+    assert str(caught.value) == message
+
+
+def test_a_store_that_does_not_answer_is_said_in_a_sentence() -> None:
+    with pytest.raises(DataError, match=r"^http://localhost:9/a.* cannot be looked up: .*\. Check the network"):
+        expand("http://localhost:9/a*.txt")

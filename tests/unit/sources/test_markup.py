@@ -1,0 +1,177 @@
+"""Wiki markup to text: what a reader sees stays, everything else goes."""
+
+from __future__ import annotations
+
+import pytest
+from mwparserfromhell.parser import ParserError
+
+from xalign_ray.sources.markup import Page, read_paragraphs
+
+
+@pytest.mark.parametrize(
+    ("markup", "paragraphs"),
+    [
+        ("A '''bold''' and ''slanted'' word.", ("A bold and slanted word.",)),
+        ("One.\n\nTwo.\nThree.", ("One.", "Two.", "Three.")),
+        ("A [[cat]], two [[cat]]s, a [[Felis catus|house cat]].", ("A cat, two cats, a house cat.",)),
+        ("A [http://x.y/z site], [http://x.y] and http://x.y/z here.", ("A site, and here.",)),
+        ("Text.<ref>Note {{cite|a}}</ref> More.<ref name=x />", ("Text. More.",)),
+        ("Seen <!-- hidden\nhidden --> text. <!-- never closed", ("Seen text.",)),
+        ("{{Infobox\n| name = X\n| text = [[Y]]\n}}\nText.", ("Text.",)),
+        ("{| class=x\n|-\n! head\n| cell || cell\n{|\n| inner\n|}\n|}\nText.", ("Text.",)),
+        ("Text.\n|-\n| torn table\n|}", ("Text.",)),
+        ("* one\n** two\n# three\n; term : meaning\n: said", ("one", "two", "three", "term", "meaning", "said")),
+        ("== Head ==\nText.\n=== Sub ===\nMore.", ("Head", "Text.", "Sub", "More.")),
+        ("Text.\n== Notes ==\n<references />\n== Links ==\n{{x}}\n=== None ===\n", ("Text.",)),
+        ("== Empty ==\n== Full ==\nText.", ("Full", "Text.")),
+        ("[[File:a.jpg|thumb|A [[cat]] and text]]Text.", ("Text.",)),
+        ("[[Datei:a.jpg|mini|Katze]][[Bild:b.PNG|mini|Hund]]Text.", ("Text.",)),
+        ("Text.\n[[Kategorie:A]]\n[[Category:B|*]]", ("Text.",)),
+        ("Text.\n[[Jamii:Berlin| ]] [[Jamii:Miji]]\n[[de:Berlin]]\n[[simple:Berlin]]\n[[zh-yue:B]]", ("Text.",)),
+        ("See [[:Category:Cats]] and [[:de:Katze|the German one]].", ("See Category:Cats and the German one.",)),
+        ("[[Alien: Resurrection]] is a film.", ("Alien: Resurrection is a film.",)),
+        ("The 5&nbsp;km road &amp; x&lt;y &#1041;.", ("The 5 km road & x<y \u0411.",)),
+        ("A line.<br/>Another.<div>A block.</div>", ("A line.", "Another.", "A block.")),
+        ("H<sub>2</sub>O and <nowiki>[[raw]]</nowiki> and <code>x</code>.", ("H2O and [[raw]] and x.",)),
+        ("Let <math>x<y</math> be.<gallery>File:a.jpg|cap</gallery>", ("Let be.",)),
+        ("__NOTOC__\nText __TOC__ here.", ("Text here.",)),
+        ("Berlin ({{IPA|x}}, {{lang-de|Berlin}}) and ({{IPA|x}}; {{x}}).", ("Berlin (Berlin) and.",)),
+        ("\u67cf\u6797\uff08{{IPA-de|x}}\uff09\u662f\u57ce\u5e02\u3002", ("\u67cf\u6797\u662f\u57ce\u5e02\u3002",)),
+        ("-{zh-hans:\u8054\u90a6\u5dde; zh-hant:\u90a6}- -{A}--{H|zh-cn:B;zh-tw:C}-", ("\u8054\u90a6\u5dde A",)),
+        ("1990\n----\n,\nText.", ("Text.",)),
+        ("'''''Torn quotes'' here", ("Torn quotes here",)),
+    ],
+)
+def test_markup_becomes_what_a_reader_sees(markup: str, paragraphs: tuple[str, ...]) -> None:
+    assert read_paragraphs(markup, Page(frozenset({"datei", "kategorie"}))) == paragraphs
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("About {{convert|5|km|mi}} long.", "About 5 km long."),
+        ("From {{convert|5|to|6|km|mi|abbr=on}}.", "From 5 to 6 km."),
+        (
+            "Greek {{lang|grc|\u1f00\u03bd\u03b1\u03c1\u03c7\u03af\u03b1}}.",
+            "Greek \u1f00\u03bd\u03b1\u03c1\u03c7\u03af\u03b1.",
+        ),
+        ("Greek {{transl|grc|anarkhia}}.", "Greek anarkhia."),
+        ("German {{lang-de|''[[Berlin]]''}}.", "German Berlin."),
+        ("n\u00e9 le {{date|11|novembre|1866}} ici", "n\u00e9 le 11 novembre 1866 ici"),
+        ("{{nowrap|10 [[km]]}} away", "10 km away"),
+        ("{{As of|2009}} it stands.", "As of 2009 it stands."),
+        ("Nothing{{convert}}{{lang|de}} at all{{citation needed|date=May}}.", "Nothing at all."),
+    ],
+)
+def test_templates_that_hold_words_of_the_sentence_show_them(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("L''''Autriche''' est", "L'Autriche est"),
+        ("dans l'''Historia gentis'' et", "dans l'Historia gentis et"),
+        ("dans l{{'}}''Historia'' et", "dans l'Historia et"),
+        ("the ''a'''s end", "the a's end"),
+        ("'''Bold''' and ''slant'' and '''''both'''''", "Bold and slant and both"),
+        ("''{{unknown}}'' (UK)", "(UK)"),
+        ("''''''six", "'six"),
+        ("don't, 'this' stays", "don't, 'this' stays"),
+    ],
+)
+def test_apostrophes_that_are_no_marks_stay(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("L'Autriche (en {{en langue|de|Osten}}) au {{s-|XIX}}.", "L'Autriche (en Osten) au XIXe si\u00e8cle."),
+        ("Otton {{Ier}}, la {{1re}}, le {{84e|Congr\u00e8s}}", "Otton Ier, la 1re, le 84e Congr\u00e8s"),
+        ("{{XXe si\u00e8cle}}, {{formatnum:41645}} et {{euro|77.80}}", "XXe si\u00e8cle, 41645 et 77.80 \u20ac"),
+        ('Schopenhauer: {{"|Es liegt}} sagt', "Schopenhauer: \u201eEs liegt\u201c sagt"),
+        ("15{{nbsp}}May, Eagle{{'s}} {{frac|3}} of {{chem|H|2|O}}", "15 May, Eagle's 1/3 of H2O"),
+        ("{{\u043d\u043f5|A|B|de|C}} and {{iw|D|||E}}", "B and D"),
+        ("{{unit\u00e9|892|km|2}}, {{unit\u00e9|5|m|2|s|-1}} et {{unit\u00e9|91 km}}", "892 km², 5 m² s⁻¹ et 91 km"),
+        ("A [[17.&nbsp;Juni]] day", "A 17. Juni day"),
+    ],
+)
+def test_templates_whose_loss_would_leave_a_hole_are_filled_in(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("* {{unicode|x}}: Coptic letter", "Coptic letter"),
+        (", ISBN 0-1", "ISBN 0-1"),
+        ("For example, <math>f</math>, <math>g</math>.", "For example."),
+        ("It was .79 or 1, .5 at most", "It was .79 or 1, .5 at most"),
+        ("...and so on", "...and so on"),
+    ],
+)
+def test_holes_leave_no_stray_marks(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
+def test_a_quotation_template_is_a_paragraph_of_its_own() -> None:
+    assert read_paragraphs("He states: {{quote|Mankind is free.|author=W}} And so on.") == (
+        "He states:",
+        "Mankind is free.",
+        "And so on.",
+    )
+    assert read_paragraphs("Er sagt:\n{{Zitat\n |Text=Alle [[Liebe]].\n |Autor=S}}\nEnde.") == (
+        "Er sagt:",
+        "Alle Liebe.",
+        "Ende.",
+    )
+
+
+def test_text_can_always_be_written_to_a_file() -> None:
+    paragraphs = read_paragraphs("a&#xD800;b&#x1;c &#x1F600;")
+    assert "".join(paragraphs).encode("utf-8").decode("utf-8") == paragraphs[0]
+    assert "\U0001f600" in paragraphs[0]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("The river {{xyz|Amstel|nl}} flows.", "The river Amstel flows."),
+        ("It is ({{xyz|de|Wort}}) here.", "It is (Wort) here."),
+        ("A height of {{xyz|1200|m}}, they say.", "A height of 1200 m, they say."),
+        ("{{xyz|Amstel}} is a river.", "Amstel is a river."),
+        ("{{xyz|About the river}} The Amstel flows.", "The Amstel flows."),
+        ("* {{xyz|Amstel}}\nThe end.", "The end."),
+        ("It flows.{{xyz|Smith}} It ends. {{xyz|Jones 1990}}", "It flows. It ends."),
+        ("It flows{{xyz|note}} on, {{sfn|Smith|1990}} on.", "It flows on, on."),
+        ("See {{xyz|https://a.b/c|there}} and {{xyz|picture.jpg}} now.", "See there and now."),
+        ("The {{xyz|{{abc|Amstel}}}} flows.", "The Amstel flows."),
+        ("Il boit l'{{xyz|eau}}, qu'{{xyz|il}} aime, s'{{xyz|il}} a.", "Il boit l'eau, qu'il aime, s'il a."),
+        ("Dell'{{xyz|acqua}} e dell\u2019{{xyz|oro}}.", "Dell'acqua e dell\u2019oro."),
+        ("The dogs'{{xyz|note}} home.", "The dogs' home."),
+        (
+            "\u0647\u0648 \u0648{{xyz|\u0645\u0642\u0627\u0644}} \u0627\u0644{{xyz|\u0628\u064a\u062a}}.",
+            "\u0647\u0648 \u0648\u0645\u0642\u0627\u0644 \u0627\u0644\u0628\u064a\u062a.",
+        ),
+        (
+            "\u05d4\u05d5\u05d0 \u05d1{{xyz|\u05e2\u05d9\u05e8}} \u05d2\u05e8.",
+            "\u05d4\u05d5\u05d0 \u05d1\u05e2\u05d9\u05e8 \u05d2\u05e8.",
+        ),
+        ("In {{#if:x|y|z}} the {{xyz|a=b}} middle.", "In the middle."),
+        ("\u4ed6\u5728{{xyz|\u67cf\u6797}}\u5de5\u4f5c\u3002", "\u4ed6\u5728\u67cf\u6797\u5de5\u4f5c\u3002"),
+    ],
+)
+def test_a_template_that_no_list_knows_shows_its_first_running_text_inside_a_sentence(markup: str, text: str) -> None:
+    assert read_paragraphs(markup) == (text,)
+
+
+@pytest.mark.parametrize("opened", ["{{a|", "[[a|", "[http://a ", "<b>", "{{{a|"])
+def test_marks_that_are_opened_without_end_are_refused_before_they_are_parsed(opened: str) -> None:
+    with pytest.raises(ParserError, match="more than 1000 marks are open at once"):
+        read_paragraphs(opened * 200_000)  # parsed, these would take hours
+
+
+def test_many_closed_marks_are_no_reason_to_refuse() -> None:
+    text = "<br>a {{sfn|b}} [[c]] [http://d e] <ref>f</ref> <i>g</i><references />\n" * 1_500
+    assert len(read_paragraphs(text)) == 1_500

@@ -1,0 +1,247 @@
+"""Pairs whose form is not clear: the answer names what settles it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.sources.pair_texts import (
+    DE,
+    EN,
+    FR,
+    IDS,
+    PAIRS,
+    SCORES,
+    csv_text,
+    table,
+    tmx_text,
+    write_texts,
+)
+from xalign_ray.errors import XalignError
+from xalign_ray.sources import language_id
+from xalign_ray.sources.pair_forms import look_at_pairs
+
+# name: the file, its content, options, and the answer after the path.
+ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
+    "three text columns": (
+        "x.csv",
+        csv_text(table("foo,bar,baz", EN, DE, FR)),
+        {},
+        ": columns foo, bar and baz hold text. Say which two translate each other: --columns foo,bar",
+    ),
+    "alike": (
+        "x.csv",
+        csv_text(table("foo,bar", EN, EN[::-1])),
+        {},
+        ": columns foo and bar are both 'en'. Name two of different languages with --columns, or say the languages of "
+        "foo and bar: --languages en,de.",
+    ),
+    "unknown language": (
+        "x.csv",
+        csv_text(table("foo,bar", list("stuvwxyz"), list("STUVWXYZ"))),
+        {},
+        ": the language of columns 1 and 2 cannot be told by name or text. Say the languages of 1 and 2 in this "
+        "order: --languages en,de.",
+    ),
+    "empty column": (
+        "x.csv",
+        csv_text(table("en,de", EN, [""] * 8)),
+        {},
+        ": column de is empty in the first 8 rows. Fill it, or name two others with --languages or --columns.",
+    ),
+    "nan column": (
+        "x.csv",
+        csv_text(table("en,de", EN, ["NaN"] * 8)),
+        {},
+        ": column de is empty in the first 8 rows. Fill it, or name two others with --languages or --columns.",
+    ),
+    "equal": (
+        "x.csv",
+        csv_text(table("en,de", EN, EN)),
+        {},
+        ": en and de are the same in 8 of 8 rows, so one is no translation of the other. Name other columns with "
+        "--columns, or give another file.",
+    ),
+    "names the other way round": (
+        "x.csv",
+        csv_text(table("de,en", EN, DE)),
+        {},
+        ": de holds 'en' and en holds 'de', which is the other way round. Correct the names; with --languages "
+        "de,en they are taken as they are.",
+    ),
+    "header only": ("x.csv", "en,de\n", {}, " has no rows below its header (en, de)."),
+    "one column": (
+        "x.csv",
+        csv_text(table("en,id", EN, IDS)),
+        {},
+        ": only column en holds text (columns: en, id), and pairs need two. Name them with --columns.",
+    ),
+    "one column of a csv": (
+        "x.csv",
+        csv_text(table("en", EN)),
+        {},
+        ": only column en holds text (columns: en), and pairs need two. Name them with --columns.",
+    ),
+    "numbers": (
+        "x.csv",
+        csv_text(table("a,b", SCORES, IDS)),
+        {},
+        ": no column holds text (columns: 1, 2), and pairs need two. Name them with --columns.",
+    ),
+    "no such column": (
+        "x.csv",
+        csv_text(table("en,de", EN, DE)),
+        {"columns": ["en", "fr"]},
+        " has no column 'fr'; its columns are en, de.",
+    ),
+    "no such language": (
+        "x.csv",
+        csv_text(table("en,de", EN, DE)),
+        {"languages": ["en", "fr"]},
+        " has no column in 'fr'; it has en, de. Name the columns with --columns.",
+    ),
+    "double name": (
+        "x.csv",
+        csv_text(table("text,text", EN, DE)),
+        {},
+        ": two columns are called 'text'. Rename one of them.",
+    ),
+    "ragged": (
+        "x.csv",
+        "en,de\n" + "".join(f"{en},{de},x,y\n" for en, de in zip("abcdefgh", "ABCDEFGH", strict=True)),
+        {},
+        ": its rows differ in their number of columns (4 in 8 rows, 2 in 1 rows, 2 in the first). Quote fields that "
+        "hold the delimiter, or write it as TSV.",
+    ),
+    "latin-1": (
+        "x.csv",
+        csv_text(table("de,fr", DE, FR)).replace("„", "").encode("latin-1"),
+        {},
+        " is not in UTF-8 (line 2, as windows-1252 it reads 'Das Haus auf dem Hügel steht seit vielen Jahren leer.,La "
+        "maison sur la colline e'). Convert it: iconv -f ENCODING -t UTF-8 x.csv",
+    ),
+    "plain text": (
+        "x.txt",
+        "\n".join(EN),
+        {},
+        " is plain text. Give the file of its translations too, line by line, or a table with a column for each "
+        "language.",
+    ),
+    "empty": ("x.csv", "", {}, " is empty."),
+    "one language of a tmx": (
+        "x.tmx",
+        tmx_text([{"en": en} for en in EN]),
+        {},
+        " holds one language only (en); pairs need two.",
+    ),
+    "one object": (
+        "x.json",
+        json.dumps({"en": EN, "de": DE}),
+        {},
+        " is one JSON object with lists (en, de). Write an object a line instead, each with a text of both languages.",
+    ),
+    "an object over lines": (
+        "x.json",
+        json.dumps({"en": EN, "de": DE}, indent=2),
+        {},
+        " begins like JSON, but its first line is no whole object. Give an object a line.",
+    ),
+    "lists": (
+        "x.jsonl",
+        "".join(json.dumps(pair) + "\n" for pair in PAIRS),
+        {},
+        " holds JSON, but no objects. Write an object each, with a text of both languages.",
+    ),
+    "objects of lists": (
+        "x.jsonl",
+        "".join(json.dumps({"translation": {"language": ["en", "de"], "translation": pair}}) + "\n" for pair in PAIRS),
+        {},
+        ": its objects hold no text under their keys (translation).",
+    ),
+    "utf-16 without a mark": (
+        "x.csv",
+        csv_text(table("en,de", EN, DE)).encode("utf-16-le"),
+        {},
+        " is not in UTF-8 (NUL characters, as UTF-16 without a byte-order mark has). Convert it: iconv -f ENCODING -t "
+        "UTF-8 x.csv",
+    ),
+    "pointer": (
+        "x.csv",
+        "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n",
+        {},
+        " is a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone it lies in.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_is_not_clear_is_answered_in_a_sentence(tmp_path: Path, name: str) -> None:
+    file, content, options, answer = ANSWERS[name]
+    path = tmp_path / file
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(XalignError) as caught:
+        look_at_pairs([str(path)], **options)
+    assert str(caught.value) == f"{path}{answer}"
+
+
+def test_names_that_are_the_other_way_round_are_taken_where_languages_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(csv_text(table("de,en", EN, DE)))
+    (corpus,) = look_at_pairs([str(path)], languages=["de", "en"])
+    assert (corpus.languages, corpus.columns) == (("de", "en"), ("de", "en"))
+
+
+def test_languages_and_columns_settle_what_is_not_clear(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(csv_text(table("foo,bar,baz", EN, DE, FR)))
+    (corpus,) = look_at_pairs([str(path)], columns=["baz", "foo"])
+    assert (corpus.languages, corpus.columns) == (("fr", "en"), ("baz", "foo"))
+    corpora = look_at_pairs([str(path)], languages=["en", "de", "fr"])
+    assert [one.languages for one in corpora] == [("en", "de"), ("en", "fr")]
+    (corpus,) = look_at_pairs([str(path)], ["en", "de"], ["bar", "foo"])
+    assert (corpus.languages, corpus.columns) == (("de", "en"), ("bar", "foo")), "the texts show the order"
+    (corpus,) = look_at_pairs([str(path)], ["sw", "yo"], ["bar", "foo"])
+    assert (corpus.languages, corpus.columns) == (("sw", "yo"), ("bar", "foo"))
+
+
+def test_without_the_identifier_languages_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language_id, "PACKAGE", "no-such-package")
+    path = tmp_path / "x.csv"
+    path.write_text(csv_text(table("source,target", EN, DE)))
+    with pytest.raises(
+        XalignError, match=r"Say the languages of source and target in this order: --languages en,de, or"
+    ):
+        look_at_pairs([str(path)])
+    (corpus,) = look_at_pairs([str(path)], languages=["en", "de"])
+    assert corpus.languages == ("en", "de")
+
+
+@pytest.mark.parametrize(
+    ("files", "answer"),
+    [
+        (["a.txt", "b.txt", "c.txt"], "which files of plain text translate each other cannot be seen from their names"),
+        (["en.txt", "english.txt"], "are both 'en' by their names. Give one of them."),
+        (["x.en", "x.de", "z.fr"], "which files of plain text translate each other cannot be seen from their names"),
+    ],
+)
+def test_texts_that_do_not_belong_together(tmp_path: Path, files: list[str], answer: str) -> None:
+    for file in files:
+        (tmp_path / file).write_text("\n".join(EN))
+    with pytest.raises(XalignError, match=answer):
+        look_at_pairs([str(tmp_path / file) for file in files])
+
+
+def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(XalignError, match=r"^no/such\.csv does not exist\."):
+        look_at_pairs(["no/such.csv"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(XalignError, match=r"empty is a folder without files of pairs\."):
+        look_at_pairs([str(tmp_path / "empty")])
+    write_texts(tmp_path / "x", dev_en=EN, dev_de=DE, test_en=EN, test_de=DE)
+    with pytest.raises(XalignError, match=r"x has the splits dev, test, none of which is 'train'\."):
+        look_at_pairs([str(tmp_path / "x")])
+    with pytest.raises(XalignError, match=r"^No pairs are given\."):
+        look_at_pairs([])

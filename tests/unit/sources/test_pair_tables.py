@@ -1,0 +1,209 @@
+"""Tables of pairs: CSV, JSON arrays, and columns of Parquet and Arrow files, each against a plain reader."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from pathlib import Path
+
+import datasets
+import pyarrow
+import pytest
+from pyarrow import ipc, parquet
+
+from xalign_ray.errors import DataError
+from xalign_ray.sources import parts as splitting
+from xalign_ray.sources.formats import parts, read, read_part
+from xalign_ray.sources.open import BrokenFileError, held_back
+from xalign_ray.sources.records import BadRow, Pair
+
+ROWS = [("a cat", "eine Katze"), ('say "hi", please', 'sag "hi", bitte'), ("two\nlines", "zwei\nZeilen"), ("d", "D")]
+FLAT = [tuple(" ".join(text.split()) for text in row) for row in ROWS]
+
+
+def texts(format_: str, path: Path, columns: tuple[str, str] | None = None) -> list[tuple[str, str]]:
+    return [one.texts for one in read(format_, [str(path)], ["en", "de"], columns=columns) if isinstance(one, Pair)]
+
+
+def bad_rows(format_: str, path: Path, columns: tuple[str, str] | None = None) -> list[tuple[int, str]]:
+    found = read(format_, [str(path)], ["en", "de"], columns=columns)
+    return [(one.line, one.reason) for one in found if isinstance(one, BadRow)]
+
+
+def write_csv(path: Path, rows: list[tuple[str, ...]], encoding: str = "utf-8", **dialect: str) -> Path:
+    out = io.StringIO()
+    csv.writer(out, **dialect).writerows(rows)
+    path.write_bytes(out.getvalue().encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("delimiter", list(",;\t|"))
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_csv_of_any_delimiter_encoding_and_line_end(
+    tmp_path: Path, delimiter: str, encoding: str, line_end: str
+) -> None:
+    rows = [("en", "id", "de"), *((first, "7", second) for first, second in ROWS)]
+    path = write_csv(tmp_path / "x.csv", rows, encoding, delimiter=delimiter, lineterminator=line_end)
+    assert texts("csv", path) == FLAT
+    assert texts("csv", path, ("de", "en")) == [row[::-1] for row in FLAT]
+
+
+def test_csv_without_a_header(tmp_path: Path) -> None:
+    assert texts("csv", write_csv(tmp_path / "x.csv", ROWS), ("1", "2")) == FLAT
+    with pytest.raises(DataError, match=r"has no column 'en'; its first row has 'a cat', 'eine Katze'\."):
+        texts("csv", tmp_path / "x.csv")
+
+
+def test_csv_of_excel_that_names_its_delimiter(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("sep=|\nen|de\na, b; c|A, B; C\nd, e; f|D, E; F\n")
+    assert texts("csv", tmp_path / "x.csv") == [("a, b; c", "A, B; C"), ("d, e; f", "D, E; F")]
+    assert bad_rows("csv", tmp_path / "x.csv") == []
+
+
+def test_bad_rows_of_a_csv_file_are_counted_and_take_no_other_with_them(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(
+        b'en,de\na,A\nb\nc,C,x\n"d,D\ne,E\nf,"F\n"g,\n,\n\nh,nan\ni,I\nj,J "quoted" j\nk,"K" k\nl,\xff\nm,M\n"n\nn",N\n'
+    )
+    assert texts("csv", tmp_path / "x.csv") == [
+        ("a", "A"), ("e", "E"), ("i", "I"), ("j", 'J "quoted" j'), ("m", "M"), ("n n", "N"),
+    ]  # fmt: skip
+    assert bad_rows("csv", tmp_path / "x.csv") == [
+        (3, "too few columns"),
+        (4, "too many columns"),
+        (5, "a quote is not closed"),
+        (7, "a quote is not closed"),
+        (8, "a quote is not closed"),
+        (11, "one side is empty"),
+        (14, "a quote stands inside a field"),
+        (15, "bytes are not UTF-8"),
+    ]
+
+
+def test_an_open_quote_takes_no_more_than_its_line(tmp_path: Path) -> None:
+    lines = ["en,de", *(f"a{n},b{n}" for n in range(500))]
+    lines[100] = '"open,b99'
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    assert len(texts("csv", tmp_path / "x.csv")) == 499
+    assert bad_rows("csv", tmp_path / "x.csv") == [(101, "a quote is not closed")]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_of_a_csv_file_hold_every_pair_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    draw = random.Random(seed)
+    pieces = ["a", "b\nc", '"', '""', ",", ";", "\r\n", "é", "x" * 50]
+    rows = [("".join(draw.choices(pieces, k=6)) + "w", "".join(draw.choices(pieces, k=6)) + "w") for _ in range(400)]
+    path = write_csv(tmp_path / "x.csv", [("en", "de"), *rows])
+    with path.open("a") as file:
+        file.write('bad,"\n1,2,3\nlast,one\n')
+    expected = [tuple(" ".join(text.split()) for text in row) for row in [*rows, ("last", "one")]]
+    assert texts("csv", path) == expected
+    monkeypatch.setattr("xalign_ray.sources.table_pairs.PART_BYTES", 2000)
+    cut = parts("csv", [str(path)])
+    assert len(cut) > 5
+    found = [record for part in cut for record in read_part(part, ["en", "de"])]
+    assert [one.texts for one in found if isinstance(one, Pair)] == expected
+    assert found == list(read("csv", [str(path)], ["en", "de"]))
+
+
+def test_json_of_every_kind(tmp_path: Path) -> None:
+    objects = [{"translation": {"en": first, "de": second}, "id": 1} for first, second in ROWS]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(one) + "\n" for one in objects))
+    (tmp_path / "x.json").write_text("\ufeff" + json.dumps(objects, indent=2))
+    for format_, name in (("jsonl_pairs", "x.jsonl"), ("json_pairs", "x.json")):
+        assert texts(format_, tmp_path / name) == FLAT
+        assert texts(format_, tmp_path / name, ("translation.de", "translation.en")) == [row[::-1] for row in FLAT]
+        with pytest.raises(DataError, match=r"All 4 were set aside \(line is no JSON object with a string 'id': 4\)"):
+            texts(format_, tmp_path / name, ("translation.en", "id"))
+
+
+def test_a_json_array_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xalign_ray.sources.open.CHUNK_BYTES", 7)
+    rows = [{"en": f"a{n} \u00e9 ]", "de": f"[{{b{n}"} for n in range(50)]
+    (tmp_path / "x.json").write_text(json.dumps(rows, ensure_ascii=False))
+    assert texts("json_pairs", tmp_path / "x.json") == [(row["en"], row["de"]) for row in rows]
+
+
+def test_a_json_array_that_breaks_off_says_so(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('[{"en": "a", "de": "b"}, {"en": "c", ')
+    with pytest.raises(DataError, match=r"x\.json cannot be read from byte 37 of 37 on: it is not JSON\."):
+        texts("json_pairs", tmp_path / "x.json")
+
+
+def write_parquet(path: Path, columns: dict[str, list], group: int = 2) -> Path:
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=group)
+    return path
+
+
+def test_parquet_columns_structs_and_row_groups(tmp_path: Path) -> None:
+    english, german = map(list, zip(*ROWS, strict=True))
+    flat = write_parquet(tmp_path / "x.parquet", {"id": [1, 2, 3, 4], "de": german, "en": english})
+    struct = [{"en": first, "de": second} for first, second in ROWS]
+    nested = write_parquet(tmp_path / "y.parquet", {"translation": struct})
+    named = write_parquet(tmp_path / "z.parquet", {"anchor": english, "positive": german}, 1)
+    assert texts("parquet_pairs", flat) == FLAT == texts("parquet_pairs", nested)
+    assert texts("parquet_pairs", named, ("anchor", "positive")) == FLAT
+    with pytest.raises(DataError, match=r"has no column of text 'en'; it has anchor, positive\."):
+        texts("parquet_pairs", named)
+    with pytest.raises(DataError, match=r"has no column of text 'id'; it has de, en\."):
+        texts("parquet_pairs", flat, ("id", "en"))
+
+
+def test_empty_and_missing_cells_of_parquet(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "x.parquet", {"en": ["a", None, "", "d"], "de": ["A", "B", None, "D"]})
+    assert texts("parquet_pairs", path) == [("a", "A"), ("d", "D")]
+    assert bad_rows("parquet_pairs", path) == [(2, "one side is empty"), (3, "both sides are empty")]
+    struct = [{"en": "a", "de": "A"}, None, {"en": "b", "de": None}]
+    nested = write_parquet(tmp_path / "y.parquet", {"translation": struct})
+    assert bad_rows("parquet_pairs", nested) == [(2, "both sides are empty"), (3, "one side is empty")]
+
+
+def test_row_groups_are_dealt_to_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(f"a{n}", f"b{n}") for n in range(100)]
+    english, german = map(list, zip(*rows, strict=True))
+    path = write_parquet(tmp_path / "x.parquet", {"en": english, "de": german}, 10)
+    monkeypatch.setattr("xalign_ray.sources.columnar.PART_BYTES", 600)
+    cut = parts("parquet_pairs", [str(path)])
+    assert len(cut) > 2
+    found = [record for part in cut for record in read_part(part, ["en", "de"])]
+    assert [one.texts for one in found if isinstance(one, Pair)] == rows
+    assert [one.line for one in found if isinstance(one, Pair)] == list(range(1, 101))
+    assert sum(splitting.count_bytes(cut)) == pytest.approx(path.stat().st_size)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_both_kinds_of_arrow_files(tmp_path: Path, stream: bool) -> None:
+    english, german = map(list, zip(*ROWS, strict=True))
+    table = pyarrow.table({"en": english, "de": german})
+    new = ipc.new_stream if stream else ipc.new_file
+    with new(str(tmp_path / "x.arrow"), table.schema) as out:
+        out.write_table(table, max_chunksize=3)
+    assert texts("arrow_pairs", tmp_path / "x.arrow") == FLAT
+    with pytest.raises(DataError, match=r"has no column of text 'fr'; it has en, de\."):
+        texts("arrow_pairs", tmp_path / "x.arrow", ("en", "fr"))
+
+
+def test_a_saved_dataset(tmp_path: Path) -> None:
+    data = datasets.Dataset.from_list([{"translation": {"en": first, "de": second}} for first, second in ROWS])
+    data.save_to_disk(str(tmp_path / "saved"))
+    (file,) = (tmp_path / "saved").glob("*.arrow")
+    assert texts("arrow_pairs", file) == FLAT
+
+
+def test_damaged_tables_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"no table at all, but some bytes")
+    for format_, word in (("parquet_pairs", "Parquet"), ("arrow_pairs", "Arrow")):
+        with pytest.raises(DataError, match=f"is no {word} file, or is cut short"):
+            texts(format_, tmp_path / "x")
+    english = [f"a{n} {random.random()}" for n in range(5000)]
+    with ipc.new_stream(str(tmp_path / "y"), pyarrow.table({"en": english, "de": english}).schema) as out:
+        out.write_table(pyarrow.table({"en": english, "de": english}), max_chunksize=500)
+    whole = (tmp_path / "y").read_bytes()
+    (tmp_path / "y").write_bytes(whole[: len(whole) // 2])
+    broken: list[BrokenFileError] = []
+    (part,) = parts("arrow_pairs", [str(tmp_path / "y")])
+    before = list(held_back(read_part(part, ["en", "de"]), broken))
+    assert len(before) > 1000
+    assert f"y cannot be read from byte 0 of {len(whole) // 2:,} on, after row {len(before):,}" in str(broken[0])

@@ -1,0 +1,319 @@
+"""Every form of dictionaries: its entries, what is counted, both directions, and answers to hostile files."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from tests.unit.sources.pair_texts import zipped
+from xalign_ray.config.sources import Dictionary
+from xalign_ray.errors import XalignError
+from xalign_ray.sources.formats import read
+from xalign_ray.sources.records import BadRow, Entry
+from xalign_ray.sources.term_tables import find_dictionary_form
+
+NOTES = "noted: parts of speech and notes, not read"
+BRACKETS = "noted: terms with notes in brackets, taken off"
+NO_TRANSLATION = "entry without a translation into the other language"
+
+TBX = """<?xml version="1.0"?><martif type="TBX" xml:lang="en"><text><body>
+<termEntry id="1"><descrip type="subjectField">IT</descrip>
+ <langSet xml:lang="en-US"><tig><term>hard disk</term><termNote type="partOfSpeech">noun</termNote></tig>
+  <tig><term>HDD</term></tig></langSet>
+ <langSet xml:lang="de"><ntig><termGrp><term>Festplatte</term></termGrp></ntig>
+  <tig><term>Platte</term><termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></tig></langSet>
+</termEntry>
+<termEntry id="2"><langSet xml:lang="en"><tig><term>only English</term></tig></langSet></termEntry>
+<termEntry id="3"><langSet xml:lang="fr"><tig><term>souris</term></tig></langSet></termEntry>
+<termEntry id="4"><langSet xml:lang="en"><tig><term> </term></tig></langSet>
+ <langSet xml:lang="de"><tig><term>leer</term></tig></langSet></termEntry>
+</body></text></martif>"""
+TBX3 = """<tbx style="dct" type="TBX-Basic" xmlns="urn:iso:std:iso:30042:ed-2" xml:lang="en"><text><body>
+<conceptEntry id="c1"><langSec xml:lang="de"><termSec><term>Festplatte</term></termSec></langSec>
+<langSec xml:lang="en"><termSec><term>hard disk</term></termSec></langSec></conceptEntry></body></text></tbx>"""
+TEI = """<?xml version="1.0"?><TEI xmlns="http://www.tei-c.org/ns/1.0"><text><body>
+<entry><form><orth>hard disk</orth><pron>x</pron></form><gramGrp><pos>n</pos></gramGrp>
+ <sense><cit type="trans" xml:lang="de"><quote>Festplatte</quote></cit>
+  <cit type="trans" xml:lang="fr"><quote>disque dur</quote></cit>
+  <cit type="example"><quote>My disk.</quote><cit type="trans"><quote>Mein Laufwerk.</quote></cit></cit>
+  <sense><cit type="trans"><quote>Platte</quote></cit></sense></sense>
+ <re><form><orth>disk drive</orth></form><sense><cit type="trans"><quote>Laufwerk</quote></cit></sense></re></entry>
+<entry><form><orth>lonely</orth></form></entry>
+<entry><form><orth/></form><sense><cit type="trans"><quote>kopflos</quote></cit></sense></entry>
+</body></text></TEI>"""
+DIX = """<?xml version="1.0"?><dictionary><sdefs><sdef n="n"/></sdefs>
+<pardefs><pardef n="x"><e><p><l>s</l><r>n</r></p></e></pardef></pardefs>
+<section id="main" type="standard">
+<e><p><l>hard<b/>disk<s n="n"/></l><r>Festplatte<s n="n"/><s n="f"/></r></p></e>
+<e r="LR"><p><l>mouse<s n="n"/></l><r><g>Maus</g></r></p><par n="x"/></e>
+<e><i>Berlin<s n="np"/></i></e>
+<e><re>[0-9]+</re><p><l/><r/></p></e>
+<e><par n="x"/></e>
+</section></dictionary>"""
+
+
+def kaikki(*words: dict) -> str:
+    return "".join(json.dumps(word, ensure_ascii=False) + "\n" for word in words)
+
+
+KAIKKI = kaikki(
+    {
+        "word": "hard disk", "lang_code": "en", "pos": "noun",
+        "translations": [{"lang_code": "de", "word": "Festplatte"}, {"code": "fr", "word": "disque"}, {"code": "de"}],
+        "senses": [{"translations": [{"code": "de", "word": "Platte"}]}],
+    },
+    {"word": "Maus", "lang_code": "de", "translations": [{"lang_code": "en", "word": "mouse"}]},
+    {"word": "souris", "lang_code": "fr", "translations": [{"lang_code": "en", "word": "mouse"}]},
+    {"word": "lonely", "lang_code": "en"},
+) + "[1]\n{\n"  # fmt: skip
+PANLEX = {
+    "p/langvar.csv": "id,lang_code,var_code\n187,eng,0\n157,deu,0\n211,fra,0\n188,eng,1\n",
+    "p/expr.csv": 'id,langvar,txt,a\n1,187,hard disk,x\n2,157,Festplatte,x\n3,211,souris,x\n4,188,"HDD, a",x\n5,157\n',
+    "p/denotation.csv": "id,meaning,expr\n1,10,1\n2,10,2\n3,10,4\n4,11,3\n5,12,2\n",
+}  # fmt: skip
+TSV = (
+    "English\tpos\tGerman\nhard disk\tn\tFestplatte {f}\nmouse\t\tMaus\n(to) go\tv\tgehen [intr.]\n\nalone\tn\n"
+    "\tn\tleer\n"
+)
+
+
+def workbook(rows: list[list[Any]]) -> bytes:
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    for row in rows:
+        book.active.append(row)
+    book.save(out)
+    return out.getvalue()
+
+
+# The format, a file's name and content, its entries in English and German, and what else is counted.
+FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, int]]] = {
+    "muse with terms of two words": (
+        "muse", "x.txt", "hard disk\tFestplatte\ncat Katze\na b c\ndog Hund\n",
+        {("hard disk", "Festplatte"), ("cat", "Katze"), ("dog", "Hund")},
+        {"dictionary line has more than two columns": 1},
+    ),
+    "tsv": (
+        "tsv_terms", "x.tsv", TSV,
+        {("hard disk", "Festplatte"), ("mouse", "Maus"), ("go", "gehen")},
+        {NOTES: 3, BRACKETS: 3, "header": 1, "blank line": 1, "dictionary line has one column": 1, "term is empty": 1},
+    ),
+    "tsv without a header": (
+        "tsv_terms", "x.tsv", "be\tsein\nhard disk\tFestplatte\n", {("be", "sein"), ("hard disk", "Festplatte")}, {},
+    ),
+    "csv": (
+        "csv_terms", "x.csv", 'term;translation;note\n"hard; disk";Festplatte;IT\nmouse;Maus;\n',
+        {("hard; disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 1, "header": 1},
+    ),
+    "tsv of a lexicon with columns of numbers": (
+        "tsv_terms", "x.tsv", "English Word\tanger\tjoy\tGerman Word\nhard disk\t0\t1\tFestplatte\nmouse\t1\t0\tMaus\n",
+        {("hard disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 4, "header": 1},
+    ),
+    "xlsx": (
+        "xlsx_terms", "x.xlsx",
+        workbook([["Term", "Translation", "n"], ["hard disk", "Festplatte", 1], ["mouse", None]]),
+        {("hard disk", "Festplatte")}, {NOTES: 1, "header": 1, "dictionary line has one column": 1},
+    ),
+    "tbx": (
+        "tbx", "x.tbx", TBX, {("hard disk", "Festplatte"), ("HDD", "Festplatte")},
+        {
+            NOTES: 3, "noted: deprecated terms, left out": 1, NO_TRANSLATION: 1, "entry in other languages": 1,
+            "term is empty": 1,
+        },
+    ),
+    "tbx 3": ("tbx", "x.tbx", TBX3, {("hard disk", "Festplatte")}, {}),
+    "tei": (
+        "tei", "en-de.tei", TEI, {("hard disk", "Festplatte"), ("hard disk", "Platte")},
+        {NOTES: 1, NO_TRANSLATION: 1, "term is empty": 1},
+    ),
+    "dix": (
+        "dix", "apertium-eng-deu.eng-deu.dix", DIX,
+        {("hard disk", "Festplatte"), ("mouse", "Maus"), ("Berlin", "Berlin")},
+        {NOTES: 5, "noted: entries of one direction, taken for both": 1, "rule without words": 2},
+    ),
+    "kaikki": (
+        "kaikki", "x.jsonl", KAIKKI,
+        {("hard disk", "Festplatte"), ("hard disk", "Platte"), ("mouse", "Maus")},
+        {
+            NOTES: 1, "entry in other languages": 1, NO_TRANSLATION: 1, "line is not JSON": 1,
+            "line is no JSON object with a word": 1,
+        },
+    ),
+    "kaikki packed": (
+        "kaikki", "x.jsonl.gz", gzip.compress(KAIKKI.encode()),
+        {("hard disk", "Festplatte"), ("hard disk", "Platte"), ("mouse", "Maus")},
+        {
+            NOTES: 1, "entry in other languages": 1, NO_TRANSLATION: 1, "line is not JSON": 1,
+            "line is no JSON object with a word": 1,
+        },
+    ),
+    "panlex": (
+        "panlex", "panlex-csv.zip", zipped({**PANLEX, "README.md": "x"}),
+        {("hard disk", "Festplatte"), ("HDD, a", "Festplatte")},
+        {NO_TRANSLATION: 1, "row has not the columns of its header": 1},
+    ),
+    "two files in a zip": (
+        "tei", "x.zip",
+        zipped({"d/eng-deu.tei": TEI, "d/deu-eng.tei": TEI.replace("hard disk", "Haus").replace('"de"', '"en"'),
+                "d/COPYING": "free", "__MACOSX/._eng-deu.tei": "\0"}),
+        {("hard disk", "Festplatte"), ("hard disk", "Platte"), ("Festplatte", "Haus"), ("Platte", "Haus")},
+        {NOTES: 2, NO_TRANSLATION: 2, "term is empty": 2},
+    ),
+}  # fmt: skip
+
+
+def read_entries(format_: str, path: Path, *languages: str) -> tuple[set[tuple[str, str]], dict[str, int]]:
+    counted: Counter[str] = Counter()
+    records = list(read(format_, [str(path)], languages, counted))
+    counted.update(record.reason for record in records if isinstance(record, BadRow))
+    return {record.words for record in records if isinstance(record, Entry)}, dict(counted)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_entries_of_a_form_and_what_is_counted(tmp_path: Path, name: str) -> None:
+    format_, file, content, expected, counted = FORMS[name]
+    path = tmp_path / file
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    assert read_entries(format_, path, "en", "de") == (expected, counted)
+    assert (
+        Dictionary(format=find_dictionary_form(str(path)), languages=("en", "de"), paths=(str(path),)).reader == format_
+    )
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FORMS if FORMS[name][0] not in ("muse", "csv_terms", "xlsx_terms", "tei")]
+)
+def test_forms_that_name_their_languages_are_read_in_both_directions(tmp_path: Path, name: str) -> None:
+    format_, file, content, expected, _ = FORMS[name]
+    path = tmp_path / file
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    turned = expected if name == "tsv without a header" else {(de, en) for en, de in expected}
+    assert read_entries(format_, path, "de", "en")[0] == turned
+
+
+def test_a_pair_without_english(tmp_path: Path) -> None:
+    path = tmp_path / "deu-fra.tei"
+    path.write_text(TEI.replace("hard disk", "Festplatte").replace('xml:lang="de"', 'xml:lang="en"'))
+    for languages in (("de", "fr"), ("fr", "de")):
+        found, _ = read_entries("tei", path, *languages)
+        words = {("Festplatte", "disque dur"), ("Festplatte", "Platte")}
+        assert found == (words if languages == ("de", "fr") else {(b, a) for a, b in words})
+
+
+def test_a_swedish_file_of_kaikki_with_a_line_of_over_1_mb_counts_it(tmp_path: Path) -> None:
+    word = {"word": "hus", "lang_code": "sv", "translations": [{"code": "en", "word": "house"}]}
+    long = {**word, "etymology_text": "x" * (1 << 20)}
+    (tmp_path / "x.jsonl").write_text(kaikki(long, word))
+    assert read_entries("kaikki", tmp_path / "x.jsonl", "en", "sv") == (
+        {("house", "hus")},
+        {"line is longer than 1 MB": 1},
+    )
+
+
+def test_columns_of_terms_that_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("hard disk\tn\tFestplatte\nmouse\tn\tMaus\n")
+    for columns, expected in ((("1", "3"), {"Festplatte", "Maus"}), (("hard disk", "Festplatte"), {"Maus"})):
+        records = read("tsv_terms", [str(path)], ["en", "de"], columns=columns)
+        assert {record.words[1] for record in records if isinstance(record, Entry)} == expected
+    with pytest.raises(
+        XalignError, match=r"has no column 'German'; its first row has 'hard disk', 'n', 'Festplatte'\."
+    ):
+        list(read("tsv_terms", [str(path)], ["en", "de"], columns=("hard disk", "German")))
+    with pytest.raises(ValueError, match="format tbx has no columns; leave out columns"):
+        Dictionary(format="tbx", languages=("en", "de"), paths=("x",), columns=("1", "2"))
+
+
+def test_header_may_name_the_first_column_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x.xlsx"
+    path.write_bytes(workbook([["word"], ["hard disk", "Festplatte"], ["mouse", "Maus"]]))
+    records = list(read("xlsx_terms", [str(path)], ["en", "de"], columns=("1", "2")))
+    assert records[0] == BadRow(str(path), 1, "dictionary line has one column")
+    assert [record.words[1] for record in records[1:] if isinstance(record, Entry)] == ["Festplatte", "Maus"]
+
+
+BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
+    f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefghi", "bcdefghij", strict=True)
+) + "]>"  # fmt: skip
+
+# The format, the file and the answer behind its path.
+HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
+    "tbx cut short": ("tbx", TBX[:700], " breaks off at byte 700 of 700, after entry 3: XML ends too early."),
+    "tbx with a tag that is not closed": (
+        "tbx", TBX.replace("</langSet>", "", 1), " cannot be read from byte 460 of 840 on: XML is not well-formed.",
+    ),
+    "tbx with entities that grow": (
+        "tbx", BOMB + TBX.partition("?>")[2].replace("hard disk", "&j;"),
+        " cannot be read from byte 579 of 1,258 on: XML is not well-formed.",
+    ),
+    "tbx in an unknown encoding": (
+        "tbx", TBX.replace('version="1.0"', 'version="1.0" encoding="x-no"'),
+        " declares the encoding 'x-no', which is not known here. Convert it to UTF-8 (iconv -f x-no",
+    ),
+    "tbx of other languages": (
+        "tbx", TBX.replace('"en', '"sv').replace('"de"', '"fi"'),
+        " holds no entries. Check that it is the right file and that the format fits.",
+    ),
+    "tei that is a page": ("tei", "<!DOCTYPE html><html></html>", " is an HTML page, not the file."),
+    "tei that is a pointer": (
+        "tei", "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n",
+        " is a Git LFS pointer, not the file itself.",
+    ),
+    "dix with bytes of no encoding": (
+        "dix", DIX.encode().replace(b"Maus", b"\xff\xfe"), " cannot be read from byte 293 of 437 on, after entry 2:",
+    ),
+    "kaikki that is an array": (
+        "kaikki", json.dumps([json.loads(line) for line in KAIKKI.splitlines()[:2]]),
+        ": no row can be read as format kaikki. All 1 were set aside (line is no JSON object with a word: 1).",
+    ),
+    "kaikki nested too deep": (
+        "kaikki", '{"word": "a", "senses": ' + "[" * 200_000 + "\n",
+        ": no row can be read as format kaikki. All 1 were set aside (line is not JSON: 1).",
+    ),
+    "panlex without a table": (
+        "panlex", zipped({name: text for name, text in PANLEX.items() if "expr" not in name}),
+        " has no table called expr.csv. Format panlex reads langvar.csv, expr.csv and denotation.csv",
+    ),
+    "panlex without a column": (
+        "panlex", zipped({**PANLEX, "p/expr.csv": "id,txt\n1,a\n"}),
+        ":p/expr.csv has no column 'langvar'; its columns are id, txt.",
+    ),
+    "zip of nothing": ("tsv_terms", zipped({"README.md": "x"}), " holds no entries. Check that it is the right file"),
+    "zip cut short": ("tsv_terms", zipped({"a.tsv": TSV})[:100], " is no zip file, or is cut short (File is not a zip"),
+    "tsv that is JSON": ("tsv_terms", KAIKKI, " is JSON, not plain text. Read JSON lines with format jsonl"),
+    "tsv whose second column is no term": (
+        "tsv_terms", "hard disk\t1\tFestplatte\nmouse\t2\tMaus\n",
+        ": its first two columns do not hold terms of two languages; the first row has 'hard disk', '1', 'Festplatte'. "
+        'Name the columns that do: columns: ["1", "3"], or by this row.',
+    ),
+    "csv of a lexicon of moods": (
+        "csv_terms", "word,mood\n" + "".join(f"w{chr(97 + n)},GOOD\n" for n in range(25)),
+        ": its first two columns do not hold terms of two languages; the first row has 'word', 'mood'.",
+    ),
+    "muse of one word a line": (
+        "muse", "a\nb\n",
+        ": no row can be read as format muse. All 2 were set aside (dictionary line has one column: 2).",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_dictionary_is_answered_in_a_sentence(tmp_path: Path, name: str) -> None:
+    format_, content, answer = HOSTILE[name]
+    path = tmp_path / "x"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(XalignError) as caught:
+        list(read(format_, [str(path)], ["en", "de"]))
+    assert str(caught.value).startswith(f"{path}{answer}"), str(caught.value)
+
+
+def test_xml_of_another_kind_is_no_dictionary(tmp_path: Path) -> None:
+    (tmp_path / "x.xml").write_text("<svg/>")
+    with pytest.raises(XalignError, match=r"x\.xml is XML, but no dictionary in TBX, TEI or Apertium's dix\."):
+        find_dictionary_form(str(tmp_path / "x.xml"))

@@ -1,0 +1,262 @@
+"""PO, XLIFF and Excel: every entry is a pair or counted by its reason; hostile files are answered in a sentence."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+from tests.unit.sources.pair_texts import both, po_text, table, tarred, workbook, xliff_text, zipped
+from xalign_ray.errors import XalignError
+from xalign_ray.sources.formats import read
+from xalign_ray.sources.pair_forms import look_at_pairs
+from xalign_ray.sources.records import BadRow, Pair
+
+PO = r"""msgid ""
+msgstr ""
+"Language: pl\n"
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=3; plural=n;\n"
+
+msgctxt "menu"
+msgid ""
+"Two "
+"lines\n"
+msgstr "Dwie linie"
+
+#, fuzzy
+msgid "Old"
+msgstr "Stare"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] "%d plik"
+msgstr[1] "%d pliki"
+msgstr[2] "%d plików"
+
+msgid "A line\u2028separator"
+msgstr "Separator"
+
+msgid "Empty"
+msgstr ""
+
+#~ msgid "Gone"
+#~ msgstr "Nie ma"
+""".replace(r"\u2028", "\u2028")
+
+
+def texts(format_: str, path: Path, languages: str, **options: object) -> tuple[list[tuple[str, str]], Counter[str]]:
+    """The pairs of a file, and what else was counted."""
+    counted: Counter[str] = Counter()
+    records = list(read(format_, [str(path)], languages.split(","), counted, **options))
+    counted.update(record.reason for record in records if isinstance(record, BadRow))
+    return [record.texts for record in records if isinstance(record, Pair)], counted
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-2"])
+def test_po_entries_are_pairs_or_counted(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "x.po"
+    text = (
+        PO.replace("UTF-8", encoding) if encoding == "utf-8" else PO.replace("UTF-8", encoding).replace("\u2028", " ")
+    )
+    path.write_bytes(text.encode(encoding))
+    pairs, counted = texts("po", path, "en,pl")
+    assert pairs == [("Two lines", "Dwie linie"), ("%d file", "%d plik"), ("A line separator", "Separator")]
+    assert counted == {"fuzzy translation": 1, "not translated": 1, "obsolete entry": 1}
+    assert texts("po", path, "pl,en")[0] == [(pl, en) for en, pl in pairs]
+
+
+@pytest.mark.parametrize("header", ["CP1251", "koi8-r", "x-nothing", "UTF-8"])
+def test_po_in_utf8_is_read_as_that_whatever_its_header_kept(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "be.po"
+    kept = f"text/plain; charset={header}"
+    path.write_text(po_text([("Open", "Адкрыць")], Language="be", Content_Type=kept), encoding="utf-8")
+    assert texts("po", path, "en,be")[0] == [("Open", "Адкрыць")]
+
+
+PLAIN = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n\n#msgid "old"\n#= sticky\nmsgid "a"\nmsgstr "\u00e4"\n'
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        PLAIN.encode(),
+        PLAIN.encode("utf-16"),
+        PLAIN.replace("\n", "\r").encode(),
+        PLAIN.replace("\n", "\r\n").encode("utf-8-sig"),
+    ],
+    ids=["comments", "UTF-16", "CR", "CRLF and mark"],
+)
+def test_po_as_programs_write_it(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "de.po").write_bytes(raw)
+    (pair,) = read("po", [str(tmp_path / "de.po")], ["en", "de"])
+    assert isinstance(pair, Pair)
+    assert pair.texts == ("a", "\u00e4")
+
+
+def test_json_array_in_utf16(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes('[{"en": "a", "de": "\u00e4"}]'.encode("utf-16"))
+    (pair,) = read("json_pairs", [str(tmp_path / "a.json")], ["en", "de"])
+    assert isinstance(pair, Pair)
+    assert pair.texts == ("a", "\u00e4")
+
+
+def test_po_of_a_language_without_plural_takes_the_plural_text(tmp_path: Path) -> None:
+    path = tmp_path / "ja.po"
+    path.write_text(
+        'msgid ""\nmsgstr ""\n"Plural-Forms: nplurals=1; plural=0;\\n"\n\n'
+        'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d ファイル"\n',
+        encoding="utf-8",
+    )
+    assert texts("po", path, "en,ja")[0] == [("%d files", "%d ファイル")]
+
+
+def test_xliff_units_are_pairs_or_counted(tmp_path: Path) -> None:
+    path = tmp_path / "x.xlf"
+    units = [
+        both("The <g id='1'>big</g> <ph id='2'>{0}</ph>house\n here", "Das große Haus"),
+        "<source>no target</source>",
+        "<source>new</source><target state='new'>new</target>",
+        "<source>review</source><target state='needs-review-translation'>x</target>",
+        "<source>other</source><target>anderes</target><alt-trans><target>fremd</target></alt-trans>",
+    ]
+    text = xliff_text(units).replace("</xliff>", "")
+    other = "<file source-language='en' target-language='fr'><body><trans-unit id='1'>"
+    keep = "<trans-unit id='9' translate='no'>" + both("OK", "OK") + "</trans-unit>"
+    text = (
+        text.replace("</body>", f"{keep}</body>") + other + both("cat", "chat") + "</trans-unit></body></file></xliff>"
+    )
+    path.write_text(text, encoding="utf-8")
+    pairs, counted = texts("xliff", path, "en,de")
+    assert pairs == [("The big house here", "Das große Haus"), ("other", "anderes")]
+    assert counted == {
+        "not translated": 1,
+        "translation is not finished": 2,
+        "not to be translated": 1,
+        "unit in other languages": 1,
+    }
+    assert texts("xliff", path, "fr,en")[0] == [("chat", "cat")]
+
+
+def test_rows_of_a_workbook_are_pairs_or_counted(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in (["en", "n", "de"], ["a cat", 1, "eine\nKatze"], [None, None, None], ["7", 2, 7.0], ["dog", 3, None]):
+        book.active.append(row)
+    book.create_sheet("notes").append(["left out"])
+    book.save(tmp_path / "x.xlsx")
+    pairs, counted = texts("xlsx", tmp_path / "x.xlsx", "en,de")
+    assert pairs == [("a cat", "eine Katze"), ("7", "7")]
+    assert counted == {
+        "blank line": 1,
+        "one side is empty": 1,
+        "noted: sheets after the first, which are not read": 1,
+    }
+
+
+@pytest.mark.parametrize("form", ["jsonl_pairs", "json_pairs"])
+def test_translation_objects_with_codes_of_another_standard(tmp_path: Path, form: str) -> None:
+    rows = [{"translation": {"en": f"line {n}", "amh": "ለ" * n}} for n in range(1, 4)]
+    lines = "\n".join(map(json.dumps, rows)) if form == "jsonl_pairs" else json.dumps(rows)
+    (tmp_path / "x.json").write_text(lines)
+    pairs, counted = texts(form, tmp_path / "x.json", "en,am")
+    assert pairs == [(f"line {n}", "ለ" * n) for n in range(1, 4)]
+    assert not counted
+
+
+DEEP = "<g>" * 60_000 + "x" + "</g>" * 60_000
+BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
+    f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefghi", "bcdefghij", strict=True)
+) + "]>"  # fmt: skip
+GOOD = xliff_text([both("good", "gut")])
+
+# name of the file, its content, and the answer behind its path.
+HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
+    "po with a quote that is open": (
+        "x.po", PO + 'msgid "a\nmsgstr "b"\n',
+        " cannot be read from byte 0 of 452 on: its syntax is not that of gettext (line 31). 100.0% of its bytes",
+    ),
+    "po with an escape at its end": (
+        "x.po", PO + 'msgid "a\\"\nmsgstr "b"\n',
+        " cannot be read from byte 0 of 454 on: its syntax is not that of gettext (line 31). 100.0% of its bytes",
+    ),
+    "po in another encoding than it says": (
+        "x.po", PO.encode().replace(b"Dwie", b"\xff\xfe"),
+        " cannot be read from byte 0 of 430 on: bytes are not UTF-8 (line 11). 100.0% of its bytes",
+    ),
+    "po in an unknown encoding": (
+        "x.po", PO.replace("UTF-8", "x-nothing").replace("\u2028", " ").encode("iso-8859-2"),
+        " names the encoding 'x-nothing', which is not known here. Convert it to UTF-8.",
+    ),
+    "po without translations": (
+        "x.po", po_text([("a", ""), ("b", "")], Language="de"),
+        " holds no translation into another language: its entries are empty or fuzzy.",
+    ),
+    "compiled po": (
+        "x.mo", b"\xde\x12\x04\x95\0\0\0\0",
+        " is a compiled catalogue of gettext. Give the .po file that it was made of.",
+    ),
+    "xliff cut short": (
+        "x.xlf", GOOD[:120],
+        " breaks off at byte 120 of 120: XML ends too early.",
+    ),
+    "xliff with entities that grow": (
+        "x.xlf", GOOD.replace('<?xml version="1.0"?>', BOMB).replace("good", "&j;"),
+        " cannot be read from byte 610 of 679 on: XML is not well-formed.",
+    ),
+    "xliff without targets": (
+        "x.xlf", xliff_text(["<source>a</source>"]),
+        " holds no translation that is finished, in 1 units.",
+    ),
+    "xliff without languages": (
+        "x.xlf", xliff_text([both("a", "b")], ""),
+        ": the language of columns source and target cannot be told by name or text. Say the languages of source and "
+        "target in this order: --languages en,de.",
+    ),
+    "workbook cut short": (
+        "x.xlsx", workbook(table("en,de", ["a"], ["b"]))[:2000],
+        " is no zip file, or is cut short (File is not a zip file). Fetch it again.",
+    ),
+    "workbook without a row": ("x.xlsx", workbook([]), " is an Excel workbook without a row."),
+    "workbook without its sheets": (
+        "x.xlsx", zipped({"xl/workbook.xml": "<workbook/>"}),
+        ' is no Excel workbook, or is damaged ("There is no item named \'[Content_Types].xml\' in the archive"). Fetch',
+    ),
+    "old workbook": ("x.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", " is an old Excel workbook or Word file. Save its"),
+    "document of an office": (
+        "x.ods", zipped({"mimetype": "application/vnd.oasis.opendocument.spreadsheet", "content.xml": "<a/>"}),
+        " is a document of an office program. Save its table as CSV in UTF-8, and give that.",
+    ),
+    "tar cut short": (
+        "x.tar.gz", tarred({"a.en": "text " * 90_000, "a.de": "x\n"})[:400],
+        " is no tar file, or is cut short (Compressed file ended before the end-of-stream marker was reached). Fetch",
+    ),
+    "tar of one language": (
+        "x.tar.gz", tarred({"a.en": "a\n", "._a.de": "b\n"}),
+        " is an archive without two files that end in a language, as those of OPUS have (x.en, x.de).",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_answered_in_a_sentence(tmp_path: Path, name: str) -> None:
+    file, content, answer = HOSTILE[name]
+    path = tmp_path / file
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(XalignError) as caught:
+        look_at_pairs([str(path)])
+    assert str(caught.value).startswith(f"{path}{answer}"), str(caught.value)
+
+
+def test_a_unit_of_xliff_may_be_as_deep_as_it_likes(tmp_path: Path) -> None:
+    (tmp_path / "x.xlf").write_text(xliff_text([both(DEEP, "tief")]))
+    assert texts("xliff", tmp_path / "x.xlf", "en,de")[0] == [("x", "tief")]
+
+
+def test_without_openpyxl_a_workbook_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    (tmp_path / "x.xlsx").write_bytes(workbook(table("en,de", ["a"], ["b"])))
+    with pytest.raises(XalignError, match=r"openpyxl reads: pip install 'xalign-ray\[excel\]'\. Or save its sheet as"):
+        look_at_pairs([str(tmp_path / "x.xlsx")])

@@ -1,0 +1,349 @@
+# ruff: noqa: RUF001 - what MediaWiki shows holds minus signs, dashes and crosses
+"""Wikitext to text, one row a case: what MediaWiki shows, or a hole that is counted; never part of a number."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from xalign_ray.sources.markup import FOOTNOTES, LEFT_OUT, SHOWN, STRAY_ROWS, Page, read_paragraphs
+
+
+def text_of(markup: str, **page: str) -> tuple[str, dict[str, int]]:
+    """Its only paragraph, and what was counted."""
+    noted: Counter[str] = Counter()
+    (text,) = read_paragraphs(markup, Page(noted=noted, **page))  # type: ignore[arg-type]
+    return text, dict(+noted)
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("He said {{cita|esto}} that year.", "He said esto that year."),
+        ("He said {{citazione|questo}} that year.", "He said questo that year."),
+        ("He said {{citação|isto}} that year.", "He said isto that year."),
+        ("He said {{citaat|dit}} that year.", "He said dit that year."),
+        ("He said {{Цитата|это|Автор}} that year.", "He said это that year."),
+        ("A {{citation needed span|claim|date=May}} is made.", "A claim is made."),
+        ("For {{flagcountry|Spain}} and {{flag athlete|Ann|ESP}}.", "For Spain and Ann."),
+        ("A {{mainframe|machine}}, a {{notebook|page}} and {{whoami|root}}.", "A machine, a page and root."),
+        ("The {{seed|oak}}, the {{reference work|atlas}}, the {{cnidarian|coral}}.", "The oak, the atlas, the coral."),
+        ("A {{harvest|crop}} of {{use of force|power}} and {{citebook|paper}}.", "A crop of power and paper."),
+        ("A {{ipanema|beach}}, a {{tree stub|trunk}}, an {{infobox maker|Ann}}.", "A beach, a trunk, an Ann."),
+        ("A {{flagship|Victory}} of {{coordinator|Ann}} in {{usenet|news}}.", "A Victory of Ann in news."),
+    ],
+)
+def test_templates_are_dropped_by_whole_names(markup: str, text: str) -> None:
+    assert text_of(markup)[0] == text
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "{{Cita|Una frase bastante larga, como las que se citan.|Autor}}",
+        "{{xyz|Una frase bastante larga, como las que se citan.|Autor}}",
+        "{{quote box|width=3|quote=Una frase bastante larga, como las que se citan.}}",
+        "{{citat|text=Una frase bastante larga, como las que se citan.}}",
+    ],
+)
+def test_quotations_on_a_line_of_their_own_are_paragraphs(markup: str) -> None:
+    assert text_of(markup)[0] == "Una frase bastante larga, como las que se citan."
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sfn",
+        "sfnp",
+        "Harvnb",
+        "efn-ua",
+        "cite web",
+        "Citation needed",
+        "IPAc-en",
+        "Use dmy dates",
+        "ref",
+        "r",
+        "flagicon",
+        "de icon",
+    ],
+)
+def test_marks_leave_no_hole(name: str) -> None:
+    assert text_of(f"The river {{{{{name}|Smith|1990}}}} flows.") == ("The river flows.", {})
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("{{convert|5|ft|8|in}}", "5 ft 8 in"),
+        ("{{convert|6|ft|2|in|m|abbr=on}}", "6 ft 2 in"),
+        ("{{cvt|12|st|7|lb|kg}}", "12 st 7 lb"),
+        ("{{convert|3|x|4|x|5|m}}", "3 × 4 × 5 m"),
+        ("{{convert|6|ft|2|in|x|4|ft|3|in}}", "6 ft 2 in × 4 ft 3 in"),
+        ("{{convert|5|-|6|km|mi}}", "5–6 km"),
+        ("{{convert|5|±|0.1|km}}", "5 ± 0.1 km"),
+        ("{{convert|100|km|mi|0}}", "100 km"),
+        ("{{convert|5|km|0}}", "5 km"),
+        ("{{convert|5+1/2|in|mm}}", "5 1/2 in"),
+        ("{{convert|1/2|mi}}", "1/2 mi"),
+        ("{{convert|-40|C|F}}", "-40 °C"),
+        ("{{convert|1,200|m2}}", "1,200 m²"),
+        ("{{convert|2.5|e6acre}}", "2.5×10^6 acres"),
+        ("{{convert|40|acre|ha|adj=on}}", "40 acre"),
+        ("{{convert|{{formatnum:1234}}|km}}", "1234 km"),
+        ("{{val|3|u=m/s}}", "3 m/s"),
+        ("{{val|30000|ul=C}}", "30000 C"),
+        ("{{val|9.10938|(28)|e=-31|u=kg}}", "9.10938(28)×10^-31 kg"),
+        ("{{val|5|0.2|u=mm}}", "5±0.2 mm"),
+        ("{{val|5|0.2|0.1|e=3}}", "(5 +0.2 −0.1)×10^3"),
+        ("{{val|3e8|u=m/s2}}", "3×10^8 m/s²"),
+        ("{{val|10|-|12|u=kg|up=m3}}", "10–12 kg/m³"),
+        ("{{height|ft=6|in=2}}", "6 ft 2 in"),
+        ("{{height|m=1.85}}", "1.85 m"),
+        ("5{{e|6}}", "5×10^6"),
+        ("3{{frac|1|2}}", "3 1/2"),
+        ("{{frac|3|1|2}}", "3 1/2"),
+        ("{{start date|2010|5|1}}", "May 1, 2010"),
+        ("{{start date|2010|5|1|df=y}}", "1 May 2010"),
+        ("{{birth date and age|1990|12|31}}", "December 31, 1990"),
+        ("{{circa|1490|1500}}", "c. 1490 – c. 1500"),
+        ("{{as of|2009|5|lc=y}}", "as of May 2009"),
+        ("{{formatnum:-10}}", "-10"),
+        ("{{formatnum: 1 000}}", "1 000"),
+        ("{{formatnum:1234 km}}", "1234 km"),
+        ("{{heure|12}} et {{heure|12|30}}", "12 h et 12 h 30"),
+        ("{{siglo|V|a}} y {{siglo|XIX||s}}", "siglo V a. C. y siglo XIX"),
+        ("{{s|V|e|av. J.-C.}}", "Ve siècle av. J.-C."),
+        ("{{formatnum:−0.5|R}}", "−0.5"),
+        ("{{FORMATNUM:{{nowrap|41645}}}}", "41645"),
+        ("{{unité|5|à|10|km}}", "5 à 10 km"),
+        ("{{unité|3|e=8|m|s|-1}}", "3×10^8 m s⁻¹"),
+        ("{{heure|12|30|5}}", "12 h 30 min 5 s"),
+        ("{{date|1er|mai|1990|en sport}}", "1er mai 1990"),
+        ("{{chem|SO|4|2-}}", "SO4^2-"),
+        ("{{US$|5}}", "US$5"),
+        ("{{xyz|1200|m}}", "1200 m"),
+        ("{{conversie|22|–|25|C|F}}", "22–25 °C"),
+        ("{{convertir|10|km|mi|0}}", "10 km"),
+        ("{{conversie|197|km|0|abbr=on}}", "197 km"),
+        ("{{M|5|ul=km}}", "5 km"),
+        ("10{{su|p=6}}", "10^6"),
+        ("x{{su|b=1|p=2}}", "x1²"),
+        ("{{conversie|4|C-change|sigfig=1}}", "4 °C"),
+        ("{{daton|18|januaro|1791}}", "18 januaro 1791"),
+        ("{{ISBN|0-1}}", "ISBN 0-1"),
+        ("{{val|de|Berlin}}", "Berlin"),  # Latvian
+        ("{{szám|180000}}", "180000"),
+    ],
+)
+def test_numbers_and_measures_are_shown_whole(markup: str, text: str) -> None:
+    assert text_of(f"It is {markup} here.")[0] == f"It is {text} here."
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "{{convert|5}}",
+        "{{convert||km}}",
+        "{{convert|{{unknown}}|km}}",
+        "{{convert|5|km|disp=unit}}",
+        "{{val|5|a|b|c}}",
+        "{{height|ft=6|in=2|frac=1/2}}",
+        "{{formatnum:{{#expr:1+2}}}}",
+        "{{formatnum:}}",
+        "{{formatnum:5{{#expr:1+2}}}}",
+        "{{siglo|V|x}}",
+        "{{nowrap|{{unknown}}}}",
+        "{{convert|5{{unknown}}|km}}",
+        "{{unlisted|5 {{unknown}}}}",
+        "{{#expr:1+2}}",
+        "{{start date|2010|13|1}}",
+        "{{start date|2010|5|1|12|30}}",
+        "{{date|11|11|1866}}",
+        "{{date|2010-05-01|mdy}}",
+        "{{heure|x|30}}",
+        "{{frac|1|2|3|4}}",
+        "{{age|1990|5|1}}",
+        "{{xyz|9|km|2}}",
+        "{{xyz|25 March|1700}}",
+        "{{DNB|457036427}}",
+        "{{XYZ|5}}",
+        "{{xyz|5|unit=km}}",
+        "{{lang|de}}",
+        "{{xyz|a=b}}",
+        "{{citation|title=a|quote=b}}",
+        "{{unknown}}",
+    ],
+)
+def test_what_cannot_be_shown_whole_is_a_counted_hole(markup: str) -> None:
+    assert text_of(f"It is {markup} here.") == ("It is here.", {LEFT_OUT: 1})
+
+
+def test_english_words_of_templates_stand_in_english_only() -> None:
+    for markup in ("{{start date|2010|5|1}}", "{{as of|2009}}", "{{convert|5|and|6|km}}"):
+        assert text_of(f"Ni {markup} hapa.", language="sw") == ("Ni hapa.", {LEFT_OUT: 1})
+    assert text_of("Ni {{convert|5|to|6|km}} hapa.", language="sw")[0] == "Ni 5–6 km hapa."
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("10<sup>6</sup> cells", "10^6 cells"),
+        ("10{{sup|6}} cells", "10^6 cells"),
+        ("10<sup>−6</sup> m<sup>-1</sup>", "10^−6 m⁻¹"),
+        ("3 km<sup>2</sup> and ''x''<sup>2</sup>", "3 km² and x²"),
+        ("2<sup>''n''</sup> and 2<sup>n+1</sup>", "2^n and 2^n+1"),
+        ("(a+b)<sup>2</sup>", "(a+b)^2"),
+        ("21<sup>st</sup>, XX<sup>e</sup>, 1<sup>er</sup>", "21st, XXe, 1er"),
+        ("1010<sub>2</sub> and CO<sub>2</sub>", "1010_2 and CO2"),
+        ("3<sup>1</sup>/<sub>2</sub> and <sup>3</sup>⁄<sub>4</sub>", "3 1/2 and 3/4"),
+        ("<sup>14</sup>C, a <sup>never closed", "¹⁴C, a never closed"),
+    ],
+)
+def test_raised_and_lowered_digits_make_no_other_number(markup: str, text: str) -> None:
+    assert text_of(markup)[0] == text
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("{{nowrap|1=E = mc²}} holds", "E = mc² holds"),
+        ("{{lang|1=fr|2=bonjour}} means hello", "bonjour means hello"),
+        ("{{nowrap|2=b|1=a}} and {{lang|fr|2=oui}}", "a and oui"),
+        ("{{lang-de| 1 = ''a = b''}} here", "a = b here"),
+        ("{{langue|de|texte=Autobahn}} ici", "Autobahn ici"),
+        ("{{nowrap|99999999=a|1=b}} c", "b c"),
+        ("{{nihongo|Tokyo|東京|Tōkyō}} and {{nihongo||居合|iai}}", "Tokyo (東京, Tōkyō) and iai (居合)"),
+        ("{{le|甲|A|乙}}和{{tsl|en|Foo|丙}}", "乙和丙"),
+        ("{{ill|Foo|de|Bar|lt=foo}} and {{ill|Foo|de}}", "foo and Foo"),
+        ("{{PAGENAME}} is {{lc:A}} {{ucfirst:village}}", "Oslo is a Village"),
+        ("{{Template:Nowrap|a}} {{nowrap\n|b}}", "a b"),
+    ],
+)
+def test_arguments_are_found_by_number_and_by_name(markup: str, text: str) -> None:
+    assert text_of(markup, title="Oslo")[0] == text
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        (
+            "The {{AB|Hood}}, {{AB|Repulse}}, {{AB|Ark}} and {{AB|York}} sailed.",
+            "The Hood, Repulse, Ark and York sailed.",
+        ),
+        ("The {{HMS|Hood}} and the {{ship|HMS|York|90}} sailed.", "The HMS Hood and the HMS York (90) sailed."),
+        ("The {{USS|Hornet|CV-8}} and {{USS|Wasp|CV-7|2}}.", "The USS Hornet (CV-8) and USS Wasp."),
+        ("Of {{hlist|a|b|c}} and a{{·}}b{{slash}}c.", "Of a · b · c and a · b / c."),
+        ("B ({{v-nl|België}}; {{v-fr|Belgique}}; {{v-de|Belgien}}) ir.", "B (België; Belgique; Belgien) ir."),
+        ("B ({{v-nl|België}}; {{v-fr}}; {{v-de|Belgien}}) ir.", "B (België; Belgien) ir."),
+        ("{{AB|Hood}}, {{AB|York}} (a ship) and more sailed.", "Hood, York (a ship) and more sailed."),
+        ("It ends. {{AB|Hood}}, {{AB|York}} and more sailed.", "It ends. Hood, York and more sailed."),
+        ("甲、{{x|乙}}、{{x|丙}}。", "甲、乙、丙。"),
+    ],
+)
+def test_enumerations_keep_all_members(markup: str, text: str) -> None:
+    assert text_of(markup)[0] == text
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("See [[doi:10.1/182|the DOI]], [[voy:B|a guide]], [[rfc:1459|RFC]].", "See the DOI, a guide, RFC."),
+        ("See [[iso:639|ISO]], [[wikt:word|word]], [[mw:Help]].", "See ISO, word, mw:Help."),
+        ("Cat [[de:Katze]][[DE:Katze|x]] [[zh-min-nan:X]] [[simple:Cat]] [[arz:قطة]] end", "Cat end"),
+    ],
+)
+def test_only_languages_with_a_wikipedia_are_hidden_prefixes(markup: str, text: str) -> None:
+    assert text_of(markup)[0] == text
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("-{zh-hans:联邦;zh-hant:聯邦}-制", "联邦制"),
+        ("-{A|zh-cn:甲;zh-tw:乙}-和-{zh-hans;zh-hant|丙}-", "甲和丙"),
+        ("-{[[A|乙]]}-和-{R|raw}-和-{R|zh-cn:x}-", "乙和raw和zh-cn:x"),
+        ("-{T|zh:标题}--{H|zh-cn:x;zh-tw:y}--{-|zh-cn:x}--{D|zh-cn:x}-完", "完"),
+        ("-{zh-hans:-{甲}-;zh-hant:乙}-和-{zh-cn:{{nowrap|丙}};zh-tw:B}-", "甲和丙"),
+        ("-{zh:a&nbsp;b;zh-hant:c}-完", "a b完"),
+        ("-{sr-ec:Град;sr-el:Grad}- x", "Град x"),
+    ],
+)
+def test_language_variants_show_one_form(markup: str, text: str) -> None:
+    assert text_of(markup)[0] == text
+
+
+@pytest.mark.parametrize(
+    ("markup", "paragraphs"),
+    [
+        ("A.\n{|\n<tr><td>[[a|b]]<td>c\n|}\nZ.", ("A.", "Z.")),
+        ("A.\n{|\n" + "".join(f"<tr><td>[[M{i}|m]]<td>b\n" for i in range(150)) + "|}\nZ [[a|b]].", ("A.", "Z b.")),
+        ("A.\n{|\n| a\n:{|\n| b\n|}\n| c\n|}\nZ.", ("A.", "Z.")),
+        ("A.\n<table><tr><td>a<table><td>b</table>c</table>Z.", ("A.", "Z.")),
+        ("A.\n<TABLE border=1>\n|-\n|}\nZ.", ("A.", "Z.")),
+        ("A.\n{|\n| a\n</table>\nZ.", ("A.", "Z.")),
+        ("A.\n{|\n| a\n|-\n! b\n\nZ.", ("A.", "Z.")),
+        ("A.\n{|\n| a\n== Head ==\nZ.", ("A.", "Head", "Z.")),
+        ("{{Infobox|x=\n{|\n| a\n|y=b\n}}\nZ.", ("Z.",)),
+        ("{{Infobox|x=\n{|\n| a\n|}\n|}}\nZ.", ("Z.",)),
+        ("A.\n{|\n| {{x\n|}}\n| b\ncell\n|}\nZ.", ("A.", "Z.")),
+        ("A.\n{|\n| a\n\nText.\n{|\n| b\n|}\nZ.", ("A.", "Text.", "Z.")),
+        ("{{xyz|A short one.}}\nZ.", ("Z.",)),
+        ("<center>\n{|\n| a\n|}</center>\nZ.", ("Z.",)),
+        ("<ul><li>a<li>b</ul><p>c<small>d <big>e</div> f</span>", ("a", "b", "cd e", "f")),
+        ("A<br>b</br>c<BR clear=all/>d", ("A", "b", "c", "d")),
+        ("== A<br>B ==\n[http://x y<br>z] and [[a|b<br>c]]", ("A B", "y", "z and b", "c")),
+        ("<div>" * 150 + "A [[b|c]].", ("A c.",)),
+        ("A<ref>never closed\nZ.", ("A", "Z.")),
+        ("A<ref name=x/>b<REF name='y' />c<ref name=z>d</ref >e.", ("Abce.",)),
+        ("A <nowiki><b>[[x]]</nowiki> <math>a<b</math> <q>z</q>.", ('A <b>[[x]] "z".',)),
+        ("!Kung live here.\n! head || cell\n'''!Xóõ''' too.", ("!Kung live here.", "!Xóõ too.")),
+        ("Mail <john@x.org>, a <b and c, 1<2.", ("Mail <john@x.org>, a <b and c, 1<2.",)),
+        ("{{nowrap|<span style='a=b'>x</span>}} y", ("x y",)),
+    ],
+)
+def test_html_and_tables_need_no_end(markup: str, paragraphs: tuple[str, ...]) -> None:
+    assert read_paragraphs(markup) == paragraphs
+
+
+@pytest.mark.parametrize(
+    ("markup", "noted"),
+    [
+        ("The {{xyz|river}} flows.", {SHOWN: 1}),
+        ("The river{{xyz|Smith}} flows.", {FOOTNOTES: 1}),
+        ("The {{xyz}} flows.", {LEFT_OUT: 1}),
+        ("{{nowrap|The {{xyz}} flows}} by{{nowrap|{{xyz}}}}.", {LEFT_OUT: 1, FOOTNOTES: 1}),
+        ("The {{xyz|Smith {{xyz}} Jones}} flows.", {LEFT_OUT: 1, SHOWN: 1}),
+        ("Let <math>x</math> and <chem>y</chem> be.", {"formulas left out": 2}),
+        ("A.\n{|\n| b", {"tables that are never closed": 1}),
+        ("A<ref>b", {"tags that are never closed, left out to the end of their line": 1}),
+        ("A.\n| cell of no table", {STRAY_ROWS: 1}),
+        ("A [[b and c]] d", {}),
+        ("A [[b and c d", {"markup left in the text: [[": 1}),
+        ("A {{b and }} c }} d", {"markup left in the text: {{": 1, LEFT_OUT: 1}),
+        ("A <foo> b", {"markup left in the text: HTML": 1}),
+        ("A {| b |- c", {"markup left in the text: {|": 2}),
+    ],
+)
+def test_what_is_left_out_or_left_over_is_counted(markup: str, noted: dict[str, int]) -> None:
+    assert text_of(markup)[1] == noted
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<ref></b>\n" * 60_000,
+        "{|\n" * 20_000,
+        "-{" * 20_000,
+        "a<sup>2</sup>" + "'" * 60_000,
+        "x {{a|b}} " * 5_000,
+        "x {{convert|" + "1" * 100_000 + "x|km}} y",
+        "a" + " " * 100_000 + "{{a|b}}",
+        "#a [[b]] " + "{{a}} " * 5_000,
+    ],
+)
+def test_time_is_linear_in_what_is_never_closed(markup: str) -> None:
+    start = time.process_time()
+    read_paragraphs(markup)
+    assert time.process_time() - start < 5  # quadratic, these take minutes

@@ -1,0 +1,422 @@
+"""Aligns a corpus as a Ray Data job: one model trained on a sample of all parts, all parts aligned in parallel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from xalign_ray.align.chain_aligner import Chains
+from xalign_ray.align.kinds import Aligner, AlignerKind, alignment_identity, check_method
+from xalign_ray.align.links import Link, WordPair, write_pharaoh
+from xalign_ray.align.words import BlankSplitter, WordSplitter
+from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
+from xalign_ray.config.sources import WordAlignment
+from xalign_ray.errors import DataError
+from xalign_ray.sources.formats import check_languages, explain_empty, find_source, parts, read
+from xalign_ray.sources.inputs import Input
+from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import Pair, Record
+from xalign_ray.sources.stage import InputHashes, Made, StageStep, run, write_arrays
+from xalign_ray.sources.stored import read_column, write_column
+from xalign_ray.sources.summary import merge_counts
+from xalign_ray.vocabulary.dictionary import look_up_form, trim_punctuation
+from xalign_ray.vocabulary.words import split_words
+from xalign_ray.work.artifacts import (
+    hash_value,
+    is_sealed,
+    seal,
+    unfinished,
+    whole_json,
+    whole_manifest,
+    write_atomic,
+    write_json,
+    write_manifest,
+)
+
+Hashes = NDArray[np.uint64]
+
+HIGHEST_HASH = (1 << 64) - 1
+HELD = 1 << 16  # hashes taken in between two cuts to the smallest: bounds the memory
+
+
+def hash_pair(pair: Pair, seed: int) -> int:
+    """64 bits of a pair's sentences, the same wherever the pair stands."""
+    text = "\0".join((str(seed), *pair.texts))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=b"word alignment").digest(), "big")
+
+
+def smallest(hashes: Iterable[int], number: int) -> Hashes:
+    """The `number` smallest of the distinct hashes, sorted; holds no more than these and HELD others."""
+    kept = np.zeros(0, np.uint64)
+    held: list[int] = []
+    for one in hashes:
+        held.append(one)
+        if len(held) == HELD:
+            kept, held = _merge(kept, held, number), []
+    return _merge(kept, held, number)
+
+
+def _merge(kept: Hashes, held: Sequence[int], number: int) -> Hashes:
+    return np.unique(np.concatenate([kept, np.asarray(held, np.uint64)]))[:number]
+
+
+def write_sample(path: Path, pairs: Iterable[tuple[int, WordPair]]) -> None:
+    """The hash and the words of sampled pairs, as JSON lines."""
+    write_atomic(path, "".join(json.dumps([one, *words], ensure_ascii=False) + "\n" for one, words in pairs))
+
+
+def read_samples(paths: Sequence[Path]) -> list[WordPair]:
+    """The sampled pairs of all parts in the order of their hashes, each once, whatever parts they were in.
+
+    A word is held once, however often it occurs: millions of pairs then take 8 bytes a word.
+    """
+    found: dict[int, WordPair] = {
+        one: (list(map(sys.intern, first)), list(map(sys.intern, second)))
+        for path in paths
+        for one, first, second in _lines(path)
+    }
+    return [found[one] for one in sorted(found)]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+FILES_VERSION = 4  # raise it when the same input would give other files
+BATCH = 1024  # records aligned together
+ALIGNMENT = "alignment.txt"
+COLUMN = ".parquet"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A corpus to be aligned: small, so that it travels to a worker."""
+
+    folder: str
+    fingerprint: str
+    corpus: Input
+    words: WordSplitter
+    kind: AlignerKind
+    settings: WordAlignment
+
+
+@dataclass(frozen=True)
+class AlignTask:
+    """A part of the corpus."""
+
+    job: Job
+    number: int
+    limit: int = HIGHEST_HASH  # of the pairs that the model is trained on
+
+    @property
+    def folder(self) -> str:
+        """Of the job."""
+        return self.job.folder
+
+    @property
+    def part(self) -> Part:
+        """The part, with all of its rows: the alignment has a value for each."""
+        return replace(self.job.corpus.parts[self.number], skip_empty=False)
+
+    def path(self, suffix: str) -> Path:
+        """A file of the part."""
+        return Path(self.folder, "parts", f"part-{self.number:05d}{suffix}")
+
+    def read(self) -> Iterator[Record]:
+        """Its records."""
+        return replace(self.job.corpus, parts=(self.part,)).records()
+
+
+def align_corpus(
+    corpus: ParallelCorpus,
+    out: Path,
+    root: Path = Path(),
+    words: WordSplitter = BlankSplitter(),
+    kind: AlignerKind = Chains(),
+    settings: WordAlignment = WordAlignment(),
+) -> Path:
+    """Aligns the words of a corpus, or finishes or repairs what was begun; Ray must have been connected.
+
+    Writes below `out`: `parts/part-00000.parquet`, a column of Pharaoh with a value for each record of the part of this
+    number (for each line of a Moses file), null for a record that cannot be used; `model/`; and the manifest, last.
+    Links count the words of `words` from 0. With BlankSplitter also `alignment.txt`, all parts joined, a line a record:
+    the third path of Moses.
+
+    Args:
+        root: what relative paths of the corpus start from; an alignment that it has already is not read.
+        settings: of them those of a model that is trained are which pairs it sees: those with the smallest hashes over
+            all parts, or all.
+
+    Returns:
+        `out`.
+
+    Raises:
+        DataError: sources that are missing or hold no pair; `out` holds the alignment of something else.
+        ConfigError: a method that the kind of aligner does not have.
+    """
+    languages = check_languages(corpus.format, corpus.languages)
+    reader, files = find_source(corpus, root)
+    cut = tuple(
+        replace(part, columns=corpus.columns, skip_empty=corpus.skip_empty)
+        for part in parts(reader, files[:2] if reader == "moses" else files, corpus.columns)
+    )
+    hashes = InputHashes(None).of(list(dict.fromkeys(path for part in cut for path in part.paths)))
+    align_parts(Input("", languages, cut, tuple(hashes)), out, words, kind, settings)
+    return out
+
+
+def align_parts(
+    corpus: Input,
+    out: Path,
+    words: WordSplitter,
+    kind: AlignerKind,
+    settings: WordAlignment,
+    parallel: ParallelConfig = ParallelConfig(),
+) -> Input:
+    """As `align_corpus`, of a corpus that is cut into parts already.
+
+    Args:
+        corpus: with the hashes of its files.
+        parallel: says where tasks may run.
+
+    Returns:
+        The corpus with the alignment as a column beside its text.
+    """
+    check_method(kind, settings.join or kind.default_method)
+    identity = {
+        "version": FILES_VERSION,
+        "inputs": corpus.hashes,
+        "languages": corpus.languages,
+        "words": words.identity(),
+        **alignment_identity(kind, settings),
+    }
+    folder = out.absolute()
+    job = Job(str(folder), hash_value(identity), corpus, words, kind, settings)
+    _claim(folder, identity)
+    tasks = [AlignTask(job, number) for number in range(len(corpus.parts))]
+    if kind.learns:
+        limit = HIGHEST_HASH
+        if settings.train_pairs is not None:
+            run(SKETCH, tasks, parallel)
+            sketches = (np.load(task.path(".sketch.npy")).tolist() for task in tasks)
+            limits = smallest(chain.from_iterable(sketches), settings.train_pairs)
+            limit = int(limits[-1]) if len(limits) else 0
+        tasks = [replace(task, limit=limit) for task in tasks]
+        run(SAMPLE, tasks, parallel)
+    (model,) = run(TRAIN, tasks[:1], parallel)
+    records = run(ALIGN, tasks, parallel)
+    columns = [task.path(COLUMN) for task in tasks]
+    manifest = {
+        "fingerprint": job.fingerprint,
+        "settings": json.loads(json.dumps(identity)),
+        "model": {"pairs": model["pairs"]},
+        "parts": [record["sha256"] for record in records],
+        "counts": merge_counts([record["counts"] for record in records]),
+    }
+    joined = None if not isinstance(words, BlankSplitter) else folder / ALIGNMENT
+    if whole_manifest(folder) != manifest or (joined and not joined.is_file()):
+        if joined:
+            _write_pharaoh(columns, joined)
+        write_manifest(folder, manifest)
+    beside = zip(corpus.parts, columns, strict=True)
+    return replace(corpus, parts=tuple(replace(part, beside=(*part.beside, str(column))) for part, column in beside))
+
+
+def _claim(folder: Path, identity: dict[str, Any]) -> None:
+    """Makes the folder this job's, so that what an earlier run left in it is of the same corpus and aligner."""
+    path, sealed = folder / "settings.json", seal(json.loads(json.dumps(identity)))
+    before = whole_json(path)
+    if path.is_file() and not (before and is_sealed(before)):  # nobody knows of what texts the rest is
+        for made in ("parts", "model"):
+            shutil.rmtree(folder / made, ignore_errors=True)
+    elif before is not None and before != sealed:
+        raise DataError(f"{folder} holds the word alignment of other texts, or by other settings. "
+                        "Give another --out, or remove the folder.")  # fmt: skip
+    write_json(path, sealed)
+
+
+def sketch_part(task: AlignTask) -> Made:
+    """The smallest hashes of a part's pairs: no more of it can be in the sample."""
+    settings = task.job.settings
+    assert settings.train_pairs is not None, "all pairs need no sketch"
+    pairs = (record for record in task.read() if isinstance(record, Pair))
+    hashes = smallest((hash_pair(pair, settings.seed) for pair in pairs), settings.train_pairs)
+    write_arrays(task.path(".sketch.npy"), lambda file: np.save(file, hashes))
+    return [task.path(".sketch.npy")], {}
+
+
+def sample_part(task: AlignTask) -> Made:
+    """Writes the words of the part's pairs whose hash is not over the limit."""
+    pairs = (record for record in task.read() if isinstance(record, Pair))
+    hashed = ((hash_pair(pair, task.job.settings.seed), pair) for pair in pairs)
+    chosen = [(one, pair) for one, pair in hashed if one <= task.limit]
+    texts = [task.job.words.split([pair.texts[which] for _, pair in chosen]) for which in (0, 1)]
+    kept = [(one, (a, b)) for (one, _), a, b in zip(chosen, *texts, strict=True) if a and b]
+    write_sample(task.path(".sample.jsonl"), kept)
+    return [task.path(".sample.jsonl")], {"pairs": len(kept)}
+
+
+def train_model(task: AlignTask) -> Made:
+    """Trains on the sample of all parts."""
+    job, folder = task.job, Path(task.folder, "model")
+    sampled = range(len(job.corpus.parts)) if job.kind.learns else ()
+    pairs = read_samples([AlignTask(job, number).path(".sample.jsonl") for number in sampled])
+    if job.kind.learns and not pairs:
+        raise DataError(explain_empty(job.corpus.parts))
+    folder.mkdir(parents=True, exist_ok=True)
+    job.kind.train(pairs, folder)
+    files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    return files, {"pairs": len(pairs)}
+
+
+def align_part(task: AlignTask) -> Made:
+    """Aligns a part and writes its links as Pharaoh, a value a row; none for a row that is no pair."""
+    aligner = _open_model(task.folder, task.job.fingerprint, task.job.kind)
+    counts: Counter[str] = Counter()
+
+    def values() -> Iterator[pa.Array]:
+        records = task.read()
+        while batch := list(islice(records, BATCH)):
+            links = _align_batch(batch, aligner, task.job)
+            found = [one for one in links if one is not None]
+            counts.update(pairs=len(found), bad_rows=len(batch) - len(found), links=sum(map(len, found)))
+            counts["pairs_without_links"] += len(found) - sum(map(bool, found))
+            yield pa.array([None if one is None else write_pharaoh(one) for one in links], pa.string())
+
+    write_column(task.path(COLUMN), "alignment", pa.string(), values())
+    return [task.path(COLUMN)], {"counts": dict(counts)}
+
+
+SKETCH = StageStep("word alignment, choosing a sample", sketch_part, kind=".sketch")
+SAMPLE = StageStep("word alignment, writing the sample", sample_part, kind=".sample")
+TRAIN = StageStep("word alignment, training", train_model, lambda tasks: [0.0] * len(tasks), kind=".model")
+ALIGN = StageStep("word alignment", align_part)
+
+
+def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[list[Link] | None]:
+    places = [place for place, record in enumerate(records) if isinstance(record, Pair)]
+    pairs = [record for record in records if isinstance(record, Pair)]
+    first, second = (job.words.split([pair.texts[which] for pair in pairs]) for which in (0, 1))
+    links: list[list[Link] | None] = [None for _ in records]
+    method = job.settings.join or job.kind.default_method
+    for place, found in zip(places, aligner.align(list(zip(first, second, strict=True)), method), strict=True):
+        links[place] = found
+    return links
+
+
+@lru_cache(maxsize=1)
+def _open_model(folder: str, fingerprint: str, kind: AlignerKind) -> Aligner:  # noqa: ARG001  # the cache knows it by it
+    return kind.open(Path(folder) / "model")
+
+
+def _write_pharaoh(columns: Sequence[Path], path: Path) -> None:
+    temporary = unfinished(path)
+    with temporary.open("w", encoding="utf-8", newline="\n") as out:
+        out.writelines(f"{value or ''}\n" for column in columns for value in read_column(column))
+    os.replace(temporary, path)
+
+
+SENTENCES = 100_000  # that are counted: the first of a corpus
+PAIRS = 1000  # that are written
+MAX_COUNTED = 4_000_000  # pairs of words that are held while they are counted: about 1 GB
+
+
+def _linked_words(pairs: Iterable[Pair], languages: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The two words of each link, in lower case."""
+    for pair in pairs:
+        first, second = (
+            [look_up_form(word, code) for word in split_words(text)]
+            for text, code in zip(pair.texts, languages, strict=True)
+        )
+        links = (link.partition("-") for link in (pair.alignment or "").split())
+        yield from ((first[int(i)], second[int(j)]) for i, _, j in links)
+
+
+def frequent_words(pairs: Iterable[Pair], languages: Sequence[str], count: int = PAIRS) -> list[tuple[str, str]]:
+    """Aligned words in lower case, the most frequent first, each word once, of letters only.
+
+    Left out are words that both languages spell alike, and pairs whose English word is a stop word of scikit-learn's.
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    counted = Counter(_linked_words(pairs, languages))
+    found: list[tuple[str, str]] = []
+    taken: set[tuple[int, str]] = set()
+    for words, _ in counted.most_common():
+        english = [word for word, code in zip(words, languages, strict=True) if code == "en"]
+        is_word = all(map(str.isalpha, words)) and words[0] != words[1] and not ENGLISH_STOP_WORDS.intersection(english)
+        if is_word and taken.isdisjoint(enumerate(words)):
+            taken |= set(enumerate(words))
+            found.append(words)
+        if len(found) == count:
+            break
+    return found
+
+
+def translations(
+    pairs: Iterable[Pair], languages: Sequence[str], min_count: int = 3, min_share: float = 0.1
+) -> list[tuple[str, str, int, float]]:
+    """A dictionary: words that are linked `min_count` times or more, with that number and their share, by number.
+
+    The share is that of the links of either word, whichever is smaller: below `min_share` two words are linked by
+    chance. Words without a letter are left out. Holds MAX_COUNTED pairs of words: of more those linked once go.
+    """
+    counted: Counter[tuple[str, str]] = Counter()
+    of_word: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for one, other in _linked_words(pairs, languages):
+        words = (trim_punctuation(one), trim_punctuation(other))
+        counted[words] += 1
+        for counts, word in zip(of_word, words, strict=True):
+            counts[word] += 1
+        if len(counted) > MAX_COUNTED:
+            counted = Counter({words: count for words, count in counted.items() if count > 1})
+    found = []
+    for (first, second), count in counted.items():
+        share = count / max(of_word[0][first], of_word[1][second])
+        if count >= min_count and share >= min_share and any(map(str.isalpha, first)) and any(map(str.isalpha, second)):
+            found.append((first, second, count, share))
+    return sorted(found, key=lambda one: (-one[2], one))
+
+
+def write_words(corpus: ParallelCorpus, aligned: Path, min_count: int = 3, min_share: float = 0.1) -> list[Path]:
+    """What words the links of a corpus translate, in the folder that `align_corpus` wrote, of languages en and de:
+
+    `en-de.frequent.txt`, a word and its partner a line, and `en-de.dictionary.tsv`, a table of all (`translations`).
+    """
+    name = "-".join(corpus.languages)
+    frequent = frequent_words(islice(_aligned_pairs(corpus, aligned), SENTENCES), corpus.languages)
+    table = translations(_aligned_pairs(corpus, aligned), corpus.languages, min_count, min_share)
+    header = "\t".join([*corpus.languages, "count", "share"])
+    rows = [f"{one}\t{other}\t{count}\t{share:.3f}" for one, other, count, share in table]
+    texts = {
+        aligned / f"{name}.frequent.txt": "".join(f"{one} {other}\n" for one, other in frequent),
+        aligned / f"{name}.dictionary.tsv": "\n".join([header, *rows, ""]),
+    }
+    for path, text in texts.items():
+        write_atomic(path, text)
+    return list(texts)
+
+
+def _aligned_pairs(corpus: ParallelCorpus, aligned: Path) -> Iterator[Pair]:
+    reader, files = find_source(corpus)
+    files = files[:2] if reader == "moses" else files
+    with (aligned / ALIGNMENT).open(encoding="utf-8") as lines:
+        found = read(reader, files, corpus.languages, columns=corpus.columns)
+        records = zip(found, lines, strict=False)
+        yield from (replace(record, alignment=line) for record, line in records if isinstance(record, Pair))

@@ -1,0 +1,194 @@
+"""Mines translations out of two monolingual files by margin; a threshold is chosen on dev pairs put among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from xalign_ray.errors import DataError
+from xalign_ray.models.margin import (
+    COLUMNS,
+    ROWS,
+    Mined,
+    Threshold,
+    best_threshold,
+    mine_pairs,
+    nearest_both_ways,
+)
+from xalign_ray.models.nearest import thin, unit_rows
+from xalign_ray.models.sentence_encoder import SentenceEncoder
+from xalign_ray.sources.open import read_lines
+from xalign_ray.work.artifacts import unfinished, write_json
+from xalign_ray.work.status_line import PartsDone, duration, say
+
+SAMPLED = 32  # sentences of a side that are encoded to say how long all take
+OBJECTS, PAIR = 200, 200  # bytes of Python's objects: of a text with its place in a table, of a mined pair
+CHUNK = 4096  # sentences that are encoded between two lines of progress
+FACTS = "mining.json"
+
+Pairs = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """Distinct sentences of one language; the first `own` are of the file, the others of dev pairs alone."""
+
+    texts: list[str]
+    own: int
+
+
+def mine_files(
+    files: tuple[Path, Path],
+    languages: tuple[str, str],
+    encoder: str,
+    folder: Path,
+    neighbours: int,
+    dev: Pairs = (),
+    threshold: float | None = None,
+) -> Path:
+    """Writes `mined.<first>-<second>.tsv`: a sentence of each file and their score a row, the best first.
+
+    Memory is that of both sides' sentences and neighbours, and of one block of cosines; vectors lie on the disk.
+
+    Args:
+        files: text, a sentence a line.
+        encoder: folder or hub id.
+        neighbours: that the mean of a sentence's cosines is of.
+        dev: known translations. Their sentences are put among the files', and the threshold is that of the highest F1
+            on them.
+        threshold: the least score; None takes it from dev.
+
+    Raises:
+        DataError: a file has no sentence, the encoder cannot be opened, or no dev pair is found.
+    """
+    sides = tuple(read_side(path, [pair[number] for pair in dev]) for number, path in enumerate(files))
+    opened = SentenceEncoder(encoder)
+    say(_plan(opened, sides, neighbours))
+    stores = [folder / f".vectors-{number}.npy" for number in range(2)]
+    try:
+        vectors = [
+            _encode(opened, side.texts, *at)
+            for side, at in zip(sides, zip(stores, languages, strict=True), strict=True)
+        ]
+        say(f"Comparing {len(sides[0].texts):,} with {len(sides[1].texts):,} sentences.")
+        mined = mine_pairs(*nearest_both_ways(vectors[0], vectors[1], neighbours, opened.device))
+    finally:
+        for store in stores:
+            store.unlink(missing_ok=True)
+    found = _threshold(mined, sides, dev) if threshold is None else None
+    least = found.score if found else threshold
+    assert least is not None
+    kept = [one for one in mined if one.score >= least and one.first < sides[0].own and one.second < sides[1].own]
+    out = folder / f"mined.{'-'.join(languages)}.tsv"
+    _write(out, languages, kept, sides)
+    facts = {"encoder": encoder, "neighbours": neighbours, "threshold": least, "pairs": len(kept)}
+    write_json(folder / FACTS, facts | {"sentences": [side.own for side in sides], "dev": found and asdict(found)})
+    if found:
+        reached = f"F1 {found.f1:.3f}, precision {found.precision:.3f}, recall {found.recall:.3f}"
+        say(f"Threshold {found.score:.4f}: on {len(dev):,} dev pairs {reached}.")
+    say(f"{len(kept):,} pairs of {sides[0].own:,} and {sides[1].own:,} sentences.")
+    return out
+
+
+def read_side(path: Path, dev: Sequence[str]) -> Side:
+    """The distinct sentences of a file, and behind them those of dev pairs that it lacks; bad lines are counted.
+
+    Raises:
+        DataError: the file has no sentence.
+    """
+    found: dict[str, None] = {}
+    bad = 0
+    for line in read_lines(str(path)):
+        if line.fault:
+            bad += 1
+        elif text := " ".join(line.text.split()):
+            found[text] = None
+    if bad:
+        say(f"{path}: {bad:,} lines cannot be read as UTF-8 text and are left out.")
+    if not found:
+        raise DataError(f"{path} holds no sentence.")
+    own = len(found)
+    found |= dict.fromkeys(" ".join(text.split()) for text in dev)
+    return Side([*found], own)
+
+
+@dataclass(frozen=True)
+class MiningCost:
+    """What mining needs, bytes: memory beside the encoder, and vectors on the disk."""
+
+    memory: int
+    disk: int
+
+
+def mining_cost(sentences: tuple[int, int], text_bytes: int, width: int, neighbours: int) -> MiningCost:
+    """Of two sides of so many sentences; nothing in it grows with the product of both numbers."""
+    both = sum(sentences)
+    block = 4 * min(ROWS, sentences[0]) * min(COLUMNS, sentences[1])
+    kept = both * neighbours * (4 + 8 + 2 * 8)  # cosines, places, and margins of both sides
+    objects = both * OBJECTS + min(sentences) * PAIR
+    return MiningCost(2 * text_bytes + objects + kept + 4 * block, both * width * 4)
+
+
+def _plan(encoder: SentenceEncoder, sides: Sequence[Side], neighbours: int) -> str:
+    """Time by a sample of the sentences and one block of cosines on this machine; memory by what is kept."""
+    sizes = len(sides[0].texts), len(sides[1].texts)
+    sample = [side.texts[at] for side in sides for at in thin(len(side.texts), SAMPLED)]
+    encoder.encode(sample[:1])  # the first pass is slower
+    begin = perf_counter()
+    vectors = unit_rows(encoder.encode(sample))
+    encoding = (perf_counter() - begin) * sum(sizes) / len(sample)
+    block = [
+        np.resize(vectors, (min(most, size), vectors.shape[1]))
+        for most, size in zip((ROWS, COLUMNS), sizes, strict=True)
+    ]
+    begin = perf_counter()
+    nearest_both_ways(block[0], block[1], neighbours, encoder.device)
+    comparing = (perf_counter() - begin) * sizes[0] * sizes[1] / (len(block[0]) * len(block[1]))
+    text_bytes = sum(len(text.encode()) for side in sides for text in side.texts)
+    cost = mining_cost(sizes, text_bytes, vectors.shape[1], neighbours)
+    return (
+        f"Mining {sizes[0]:,} and {sizes[1]:,} sentences on {encoder.device}: about {duration(encoding)} to encode and "
+        f"{duration(comparing)} to compare, {cost.memory / 2**30:.1f} GiB of memory beside the encoder, "
+        f"{cost.disk / 2**30:.1f} GiB on the disk."
+    )
+
+
+def _encode(encoder: SentenceEncoder, texts: Sequence[str], store: Path, language: str) -> np.ndarray:
+    """Vectors of length 1 as a file that is mapped into memory."""
+    mapped = None
+    begins = range(0, len(texts), CHUNK)
+    with PartsDone(f"encoding {language}", dict.fromkeys(begins, 0), part="chunk") as shown:
+        for begin in begins:
+            vectors = unit_rows(encoder.encode(texts[begin : begin + CHUNK]))
+            if mapped is None:
+                store.parent.mkdir(parents=True, exist_ok=True)
+                mapped = open_memmap(store, "w+", np.float32, (len(texts), vectors.shape[1]))
+            mapped[begin : begin + len(vectors)] = vectors
+            shown.add(begin)
+    assert mapped is not None
+    return mapped
+
+
+def _threshold(mined: Sequence[Mined], sides: tuple[Side, ...], dev: Pairs) -> Threshold:
+    numbers = [{text: number for number, text in enumerate(side.texts)} for side in sides]
+    gold = [tuple(of[" ".join(text.split())] for of, text in zip(numbers, pair, strict=True)) for pair in dev]
+    found = best_threshold(mined, gold)  # type: ignore[arg-type]
+    if found is None:
+        raise DataError(
+            "None of the dev pairs was found: the encoder does not align these languages, or sides are exchanged."
+        )
+    return found
+
+
+def _write(path: Path, languages: tuple[str, str], mined: Sequence[Mined], sides: tuple[Side, ...]) -> None:
+    temporary = unfinished(path)
+    with temporary.open("x", encoding="utf-8", newline="\n") as file:
+        file.write("\t".join([*languages, "score"]) + "\n")
+        for one in mined:
+            file.write(f"{sides[0].texts[one.first]}\t{sides[1].texts[one.second]}\t{one.score:.6f}\n")
+    temporary.replace(path)

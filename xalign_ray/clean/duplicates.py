@@ -1,0 +1,372 @@
+"""Finds lines, pairs and documents that stood before in their pool, equal or nearly, and marks them beside the text.
+
+Each part's hashes are sorted, then compared by ranges. A range of hashes is a partition, and a task of its own: it
+reads its stretch of each part's file, so that the work is linear in the lines and a task's memory is bounded by
+PARTITION_LINES, whatever the size of the pool. A near-duplicate is found as a duplicate is: one of the hashes of its
+bands stood before. At the end a column beside the text of each part says what is a duplicate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import unicodedata
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from xalign_ray.clean.n_grams import Hashes, unit_hashes
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
+from xalign_ray.shards.counter_random import mix
+from xalign_ray.shards.rows import Index, spans, starts
+from xalign_ray.sources.inputs import Input, number_parts
+from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import Document, Pair
+from xalign_ray.sources.stage import Made, StageStep, run, write_arrays
+from xalign_ray.sources.stored import write_column
+from xalign_ray.vocabulary.words import letters_a_word, read_characters
+from xalign_ray.work.artifacts import unfinished, write_atomic
+
+PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted
+RANGES = 4096  # that hashes are filed by; a partition is some of them: beyond 1.6e10 lines it grows
+_HEADER = 8 * (RANGES + 1)
+_COLUMN, _HASHES, _COUNTS, _FOUND = ".parquet", ".hashes", ".counts", ".found"
+
+Numbers = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class PooledPart:
+    """A part of which the duplicates in its pool are looked for: small, so that it travels to a worker."""
+
+    folder: str  # of the data
+    pool: str
+    name: str  # with its pool
+    number: int  # in its pool
+    source: Input  # of this part alone
+    near: NearDuplicatesConfig | None = None  # looks for near-duplicates; without it for equal lines and pairs
+    found: tuple[str, ...] = ()  # files of the pool's partitions
+
+    @property
+    def kind(self) -> str:
+        """The name of the column."""
+        return "near_duplicate" if self.near else "duplicate"
+
+    @property
+    def part(self) -> Part:
+        """The part, with all of its rows: the column has a value for each."""
+        return replace(self.source.parts[0], skip_empty=False)
+
+    def path(self, suffix: str) -> Path:
+        """A file of the part."""
+        return Path(self.folder, "parts", f"{self.name}.{self.kind}{suffix}")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Some of the ranges of a pool's hashes: `number` of `count`. Small, so that it travels to a worker."""
+
+    folder: str  # of the data
+    hash_files: tuple[str, ...]  # of the pool's parts, in order
+    name: str  # of the pool
+    kind: str
+    number: int
+    count: int
+
+    def path(self, suffix: str) -> Path:
+        """A file of the partition."""
+        name = f"{self.number:05d}-of-{self.count:05d}.{self.kind}{suffix}"
+        return Path(self.folder, "parts", self.name, name)
+
+
+def mark_duplicates(
+    texts: Sequence[Input], folder: Path, filters: FiltersConfig, parallel: ParallelConfig
+) -> list[Input]:
+    """The texts with a column for each kind of duplicates that the filters drop, made where it is missing.
+
+    Text is read for it once a kind. A pass that was interrupted goes on with what is left of it; at the end nothing is
+    kept but the columns.
+    """
+    texts = list(texts)
+    if filters.drop_duplicates:
+        texts = _mark(texts, folder, None, parallel)
+    return _mark(texts, folder, filters.near_duplicates, parallel) if filters.near_duplicates else texts
+
+
+def _mark(
+    texts: Sequence[Input], folder: Path, near: NearDuplicatesConfig | None, parallel: ParallelConfig
+) -> list[Input]:
+    marked: list[list[Part]] = [[] for _ in texts]
+    pools: dict[str, list[PooledPart]] = {}
+    for place, name, number, part in number_parts(texts):
+        source = replace(texts[place], parts=(part,))
+        task = PooledPart(str(folder), source.pool, name, number, source, near)
+        pools.setdefault(source.pool, []).append(task)
+        marked[place].append(replace(part, beside=(*part.beside, str(task.path(_COLUMN)))))
+    new = [members for members in pools.values() if not all(map(MARK.is_whole, members))]
+    if new:
+        run(NEAR_HASH if near else HASH, [*chain(*new)], parallel)
+        partitions = [_partitions(members) for members in new]
+        run(FIND, [*chain(*partitions)], parallel)
+        found = [tuple(str(one.path(_FOUND)) for one in some) for some in partitions]
+        run(MARK, [replace(task, found=files) for members, files in zip(new, found, strict=True) for task in members],
+            parallel)  # fmt: skip
+    for members in pools.values():
+        for pattern in (_HASHES, _COUNTS, _FOUND):
+            for path in members[0].path("").parent.glob(f"*.{members[0].kind}{pattern}*"):
+                path.unlink()
+    return [replace(one, parts=tuple(parts)) for one, parts in zip(texts, marked, strict=True)]
+
+
+def _partitions(members: Sequence[PooledPart]) -> list[Partition]:
+    files = [task.path(_HASHES) for task in members]
+    count, first = count_partitions(files), members[0]
+    hash_files = tuple(map(str, files))
+    return [Partition(first.folder, hash_files, first.pool, first.kind, number, count) for number in range(count)]
+
+
+def hash_part(task: PooledPart) -> Made:
+    """Writes the hashes of a part, and how many each of its rows has: one a line or pair, or one a band."""
+    counts = array("I")
+
+    def good() -> Iterator[Document | Pair]:
+        for record in replace(task.source, parts=(task.part,)).records():
+            if isinstance(record, Document | Pair):
+                lines = len(record.paragraphs) if isinstance(record, Document) else 1
+                counts.append(task.near.num_buckets if task.near else lines)
+                yield record
+            else:
+                counts.append(0)
+
+    hashes = band_hashes(task.near, task.source.languages, good()) if task.near else hash_records(good())
+    write_hashes(task.path(_HASHES), hashes)
+    write_arrays(task.path(_COUNTS), lambda file: np.save(file, np.asarray(counts, np.uint32)))
+    return [task.path(_HASHES), task.path(_COUNTS)], {}
+
+
+def mark_part(task: PooledPart) -> Made:
+    """Writes the column of a part: of each line of a row whether it is a duplicate, or of each row whether nearly."""
+    ends = np.cumsum(np.load(task.path(_COUNTS)), dtype=np.int64)
+    found = np.concatenate([_of_part(Path(path), task.number) for path in task.found])
+    if task.near:
+        is_near = np.zeros(len(ends), bool)
+        is_near[np.searchsorted(ends, found, side="right")] = True
+        column, kind = pa.array(is_near), pa.bool_()
+    else:
+        is_duplicate = np.zeros(ends[-1] if len(ends) else 0, bool)
+        is_duplicate[found] = True
+        begins = np.concatenate([[0], ends]).astype(np.int32)
+        column, kind = pa.ListArray.from_arrays(begins, pa.array(is_duplicate)), pa.list_(pa.bool_())
+    write_column(task.path(_COLUMN), task.kind, kind, [column])
+    return [task.path(_COLUMN)], {}
+
+
+def hash_records(records: Iterable[Document | Pair]) -> Iterator[bytes]:
+    """8 bytes of each line or pair, in reading order; among 10^8 a false alarm has odds of 1:3700."""
+    for record in records:
+        texts = record.paragraphs if isinstance(record, Document) else ("\n".join(record.texts),)
+        for text in texts:
+            plain = unicodedata.normalize("NFC", text).strip()
+            yield hashlib.blake2b(plain.encode(), digest_size=8, person=b"repeated").digest()
+
+
+def write_hashes(path: Path, digests: Iterator[bytes]) -> None:
+    """Files the hashes of a part, 8 bytes each and any number at a time, in runs of about PARTITION_LINES.
+
+    A run is sorted by hash: where each range of hashes begins, and the end (int64, RANGES + 1), then the hashes
+    (uint64), then the number that each line has in the part (uint32).
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary, first = unfinished(path), 0
+    borders = np.arange(1, RANGES, dtype=np.uint64) * np.uint64(2**64 // RANGES)
+    try:
+        with temporary.open("xb") as out:
+            while len(hashes := _next_run(digests)):
+                order = np.argsort(hashes, kind="stable")  # equal ones stay in the order of lines
+                hashes = hashes[order]
+                begins = np.searchsorted(hashes, borders)
+                out.write(np.concatenate([[0], begins, [len(hashes)]]).astype("<i8").tobytes())
+                out.write(hashes.tobytes())
+                out.write((order + first).astype("<u4").tobytes())
+                first += len(hashes)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _next_run(digests: Iterator[bytes]) -> Hashes:
+    run = bytearray()
+    for some in digests:
+        run += some
+        if len(run) >= 8 * PARTITION_LINES:
+            break
+    return np.frombuffer(run, "<u8")
+
+
+def count_partitions(hash_files: Sequence[Path]) -> int:
+    """How many partitions a pool has: as many as hold PARTITION_LINES lines each."""
+    lines = sum(_count_lines(path) for path in hash_files)
+    return min(RANGES, max(1, -(-lines // PARTITION_LINES)))
+
+
+def partition_bytes(partitions: Sequence[Partition]) -> list[float]:
+    """How much each partition reads, about."""
+    sizes = {files: sum(Path(file).stat().st_size for file in files) for files in {p.hash_files for p in partitions}}
+    return [sizes[partition.hash_files] / partition.count for partition in partitions]
+
+
+def find_duplicates(partition: Partition) -> Made:
+    """Writes the numbers of the lines whose hash stood before in their part or in an earlier one, part by part.
+
+    The file: the byte where each part's numbers begin, and the end (int64, parts + 1); the numbers (uint32), ascending.
+    """
+    of_part = [_read_ranges(Path(file), partition) for file in partition.hash_files]
+    lengths = [sum(map(len, hashes)) for hashes, _ in of_part]
+    hashes = np.concatenate([*chain.from_iterable(hashes for hashes, _ in of_part), np.empty(0, np.uint64)])
+    numbers = np.concatenate([*chain.from_iterable(numbers for _, numbers in of_part), np.empty(0, np.uint32)])
+    del of_part
+    order = np.argsort(hashes, kind="stable")  # equal hashes stay in the order of parts and lines
+    hashes = hashes[order]
+    duplicate = np.zeros(len(order), bool)
+    duplicate[order[1:]] = hashes[1:] == hashes[:-1]
+    ends = np.cumsum(lengths)
+    found = [
+        np.sort(numbers[end - length : end][duplicate[end - length : end]])
+        for length, end in zip(lengths, ends.tolist(), strict=True)
+    ]
+    begins = 8 * (len(found) + 1) + 4 * np.cumsum([0, *map(len, found)]).astype("<i8")
+    write_atomic(partition.path(_FOUND), b"".join([begins.tobytes(), *(one.tobytes() for one in found)]))
+    return [partition.path(_FOUND)], {}
+
+
+HASH = StageStep("reading for duplicate lines", hash_part, kind=_HASHES)
+NEAR_HASH = replace(HASH, title="reading for near-duplicates")
+FIND = StageStep("looking for duplicates", find_duplicates, partition_bytes, _FOUND, "partition")
+MARK = StageStep("marking duplicates", mark_part)
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(lines for _, lines in _runs(file))
+
+
+def _runs(file: BinaryIO) -> Iterator[tuple[int, int]]:
+    """The byte where each run of a file of hashes begins, and its lines."""
+    at, size = 0, os.fstat(file.fileno()).st_size
+    while at < size:
+        lines = int(_array(file, at + 8 * RANGES, "<i8", 1)[0])
+        yield at, lines
+        at += _HEADER + 12 * lines
+
+
+def _read_ranges(path: Path, partition: Partition) -> tuple[list[Hashes], list[Numbers]]:
+    """The hashes of a part that are of the partition, and their lines, run after run."""
+    low, high = (RANGES * number // partition.count for number in (partition.number, partition.number + 1))
+    hashes, numbers = [], []
+    with path.open("rb") as file:
+        for at, lines in _runs(file):
+            begin, end = (int(_array(file, at + 8 * place, "<i8", 1)[0]) for place in (low, high))
+            hashes.append(_array(file, at + _HEADER + 8 * begin, "<u8", end - begin))
+            numbers.append(_array(file, at + _HEADER + 8 * lines + 4 * begin, "<u4", end - begin))
+    return hashes, numbers
+
+
+def _array(file: BinaryIO, at: int, kind: str, count: int) -> np.ndarray:
+    file.seek(at)
+    return np.fromfile(file, kind, count)
+
+
+def _of_part(path: Path, part: int) -> Numbers:
+    with path.open("rb") as file:
+        begin, end = _array(file, 8 * part, "<i8", 2).tolist()
+        return _array(file, begin, "<u4", (end - begin) // 4)
+
+
+WINDOW_CHARACTERS = 1 << 20  # whose signatures are made together
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def band_hashes(
+    settings: NearDuplicatesConfig, languages: Sequence[str], records: Iterable[Document | Pair]
+) -> Iterator[bytes]:
+    """8 bytes of each band of each record, in reading order: `num_buckets` of a record, many records at a time."""
+    window: list[tuple[str, ...]] = []
+    characters = 0
+    for record in records:
+        texts = record.paragraphs if isinstance(record, Document) else record.texts
+        window.append(texts)
+        characters += sum(map(len, texts))
+        if characters >= WINDOW_CHARACTERS:
+            yield sign(settings, languages, window).astype("<u8").tobytes()
+            window, characters = [], 0
+    if window:
+        yield sign(settings, languages, window).astype("<u8").tobytes()
+
+
+def sign(settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequence[Sequence[str]]) -> Hashes:
+    """The hash of each band of each record [N, num_buckets].
+
+    A record's shingles are the n-grams of the words of its lines, lower-cased and without punctuation; a shorter line
+    is one shingle. Of a language without blanks n is as many letters as make so many words.
+
+    Args:
+        languages: of all lines of a record, or of each of the two texts of a pair.
+    """
+    hashes, record = _shingles(settings, languages, texts)
+    order = np.argsort(record, kind="stable")
+    hashes, record = hashes[order], record[order]
+    begins = np.searchsorted(record, np.arange(len(texts)))
+    rows = settings.hashes_per_bucket
+    bands = np.empty((len(texts), settings.num_buckets), np.uint64)
+    seeds = mix(np.arange(1, settings.num_buckets * rows + 1, dtype=np.uint64) * _STEP).reshape(-1, rows)
+    for band, some in enumerate(seeds):
+        key = np.full(len(texts), some[0])
+        for seed in some:  # each as good as an own order of all shingles, of which the first is kept
+            key = mix(key * _STEP + np.minimum.reduceat((hashes ^ seed) * (seed | np.uint64(1)), begins))
+        bands[:, band] = key
+    return bands
+
+
+def _shingles(
+    settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequence[Sequence[str]]
+) -> tuple[Hashes, Index]:
+    """The hash of each shingle, and the record it is of; a record without a word has one like all of its kind."""
+    found, records = [np.zeros(len(texts), np.uint64)], [np.arange(len(texts))]
+    for number, language in enumerate(languages):
+        lines = [lines if len(languages) == 1 else lines[number : number + 1] for lines in texts]
+        of_line = np.repeat(np.arange(len(texts)), [len(some) for some in lines])
+        plain = [unicodedata.normalize("NFC", line).lower() for some in lines for line in some]
+        hashes, line = _n_grams(plain, settings.n_grams * round(letters_a_word(language)))
+        found.append(hashes)
+        records.append(of_line[line])
+    hashes, record = np.concatenate(found), np.concatenate(records)
+    wordless = np.bincount(record, minlength=len(texts)) == 1
+    keep = np.ones(len(hashes), bool)
+    keep[: len(texts)] = wordless
+    return hashes[keep], record[keep]
+
+
+def _n_grams(lines: Sequence[str], n: int) -> tuple[Hashes, NDArray[np.int64]]:
+    """The hash of each n-gram of words of each line, or of all words of a shorter one; and its line."""
+    text = read_characters(lines, punctuation=False)
+    words = unit_hashes(text)
+    count = np.where(text.line_units > 0, np.maximum(text.line_units - n + 1, 1), 0)
+    begins = spans(starts(text.line_units), count)
+    line = np.repeat(np.arange(len(lines)), count)
+    left = np.minimum(starts(text.line_units)[line] + text.line_units[line] - begins, n)
+    hashes = left.astype(np.uint64)
+    for k in range(n):
+        longer = np.flatnonzero(left > k)
+        hashes[longer] = hashes[longer] * _STEP + words[begins[longer] + k]
+    return mix(hashes), line

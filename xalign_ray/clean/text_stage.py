@@ -1,0 +1,115 @@
+"""The text stage: each source is parsed once, into Parquet that all recipes of an output folder read in its place.
+
+`OUTPUT/text/<fingerprint>` holds the records of one source, a file a part. It depends on the source's files, their
+format and the parser alone: recipes that differ in tokenizer, lengths or filters share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.sources.formats import parse
+from xalign_ray.sources.inputs import Input
+from xalign_ray.sources.markup import parser_version
+from xalign_ray.sources.parts import Part
+from xalign_ray.sources.stage import Made, StageStep, hash_files, run
+from xalign_ray.sources.stored import record_of, write_stored
+from xalign_ray.sources.summary import file_names
+from xalign_ray.work.artifacts import MANIFEST, hash_value, is_sealed, seal, whole_manifest
+from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import fetch_listed
+
+TEXT_FOLDER = "text"  # below the output folder
+TEXT_VERSION = 3  # raise it when the same files would give other records, or records of another form
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """A part of a source to be parsed: small, so that it travels to a worker."""
+
+    part: Part  # with the file that its records go to
+    languages: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        """Of the texts of all sources: on a full disk all say the same."""
+        return str(Path(self.part.text).parents[1])
+
+    def path(self, suffix: str) -> Path:
+        """A file of the part."""
+        return Path(self.part.text).with_suffix(suffix)
+
+
+def parse_part(task: TextTask) -> Made:
+    """Parses a part and writes its records."""
+    path = Path(task.part.text)
+    return [path], write_stored(path, parse(replace(task.part, text=""), task.languages), task.languages,
+                                task.part.paths)  # fmt: skip
+
+
+PARSE = StageStep("reading the sources", parse_part)
+
+
+def make_text(inputs: Sequence[Input], output: Path, parallel: ParallelConfig) -> list[Input]:
+    """Parses the sources of which no recipe of the output folder has done so, and repairs what is damaged.
+
+    Returns:
+        The inputs, of which each part names the file with its records: `read_part` reads that.
+    """
+    texts = {_folder(one, output): one for one in inputs}
+    for folder in texts:
+        fetch_listed(folder)
+    # Locks are taken in sorted order, so that no two processes wait for each other.
+    lacking = sorted(folder for folder in texts if not _is_whole(folder))
+    with ExitStack() as stack:
+        jobs = {folder: stack.enter_context(open_job(folder, "prepare", upload="once finished")) for folder in lacking}
+        todo = {folder: job for folder, job in jobs.items() if not (job.waited and _is_whole(folder))}
+        for folder in todo:
+            (folder / MANIFEST).unlink(missing_ok=True)
+        tasks = [TextTask(part, texts[folder].languages) for folder in todo for part in _stored(texts[folder], folder)]
+        run(PARSE, tasks, parallel)
+        for folder, job in todo.items():
+            job.finish(_describe(texts[folder], folder))
+    return [replace(one, parts=_stored(one, _folder(one, output))) for one in inputs]
+
+
+def _folder(one: Input, output: Path) -> Path:
+    """Where the text of a source lies: named by all that it depends on, whatever its files are called."""
+    paths = list(dict.fromkeys(path for part in one.parts for path in part.paths))
+    names = {path: f"{number}{Path(path).suffix}" for number, path in enumerate(paths)}  # a suffix says: packed how
+    identity = {
+        "version": TEXT_VERSION,
+        "languages": one.languages,
+        "files": one.hashes,
+        "parts": [
+            asdict(replace(part, paths=tuple(names[p] for p in part.paths), skip_empty=False, text="", beside=()))
+            for part in one.parts
+        ],
+        "parsers": [parser_version(name) for name in sorted({part.format for part in one.parts})],
+    }
+    return output.absolute() / TEXT_FOLDER / hash_value(identity)[:12]
+
+
+def _stored(one: Input, folder: Path) -> tuple[Part, ...]:
+    return tuple(
+        replace(part, text=str(folder / f"part-{number:05d}.parquet")) for number, part in enumerate(one.parts)
+    )
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether the text of a source is there and as it was written: reads it."""
+    manifest = whole_manifest(folder, "files", "sha256")
+    return manifest is not None and is_sealed(manifest) and hash_files(folder, manifest["files"]) == manifest["files"]
+
+
+def _describe(one: Input, folder: Path) -> dict[str, Any]:
+    files = [Path(part.text) for part in _stored(one, folder)]
+    names = [name for file in files for name in (file.name, record_of(file).name)]
+    return seal(
+        {"pool": one.pool, "languages": one.languages, "sources": file_names(one), "files": hash_files(folder, names)}
+    )

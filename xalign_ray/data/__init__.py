@@ -1,1 +1,0 @@
-"""From raw files to token shards, and from token shards to batches."""

@@ -1,0 +1,282 @@
+"""The changes that make a derived language of English, composed in any order (ALIGN-MLM, section 4): script, order.
+
+`inv` turns a sentence round, `syn` gives it the word order of another language, `trans` writes it in another script.
+The first two move words, and `trans` writes each word for itself: where it stands among them makes no difference.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from xalign_ray.config.explain import suggest
+from xalign_ray.derive.word_order import Sentence
+from xalign_ray.errors import ConfigError
+from xalign_ray.vocabulary.tokenizer import SPECIALS, tokenize_words
+
+# Writes English in another script, one-to-one, and doubles a vocabulary with it: T_trans of ALIGN-MLM, id to id + V.
+#
+# The paper adds the size V of the vocabulary to the ids of a text. Here the text is written in another script, and
+# the vocabulary holds every piece twice, with its merges: piece i of an English word is piece i + V of the word written
+# in the other script. So the derived language is text like any other, and the ids are the paper's.
+
+SPACE_MARK = "\u2581"  # what begins the first piece of a word; the same in both scripts
+# What English text has besides ASCII: quotes, dashes, the ellipsis.
+TYPOGRAPHIC = "\u201c\u201d\u2018\u2019\u201a\u201e\u2013\u2014\u2026\u2022\u00b7\u00ab\u00bb\u00a7"
+
+_GEORGIAN, _LAO_ZERO, _MARKS = 0x10D0, 0x0ED0, 0x2E00  # small letters; digits; marks that are all punctuation (P*)
+_HANGUL, _HAN_B, _HAN_B_END = 0xAC00, 0x20000, 0x26DC0
+_FIRST_OTHER, _OTHER_END = 0xA0, 0x2C44  # Latin with marks, Greek, Cyrillic ...: as many as Hangul has syllables
+_HAN = ((0x4E00, 0xA000, _HAN_B), (0x3400, 0x4DC0, 0x25400))  # Chinese stays Chinese: tokenizers cut it by character
+_ESCAPE = chr(_GEORGIAN + 26)  # the first letter that none of a-z needs
+_HEXADECIMAL = [chr(_GEORGIAN + value) for value in range(16)]
+_TABLE = {
+    **{ord(letter): chr(_GEORGIAN + place) for place, letter in enumerate(string.ascii_lowercase)},
+    **{ord(digit): chr(_LAO_ZERO + place) for place, digit in enumerate(string.digits)},
+    **{ord(mark): chr(_MARKS + place) for place, mark in enumerate(string.punctuation + TYPOGRAPHIC)},
+    ord(SPACE_MARK): SPACE_MARK,
+}
+_TAKEN = frozenset(_TABLE.values()) | {_ESCAPE} - {SPACE_MARK}
+
+
+def transliterate(word: str) -> str:
+    """The word, lower-cased and in NFC, in the other script.
+
+    Georgian letters, Lao digits, marks of U+2E00-2E2E; other letters and symbols below U+2C44 as Hangul syllables, and
+    Chinese characters as those of Extension B. Any other character is spelled by its code point in hexadecimal between
+    two escape letters, so that the writing stays one-to-one whatever the text holds.
+
+    Args:
+        word: without white space.
+    """
+    return "".join(map(_write, _plain(word)))
+
+
+def _plain(word: str) -> str:
+    return unicodedata.normalize("NFC", word).lower().strip()
+
+
+def is_copied(text: str) -> bool:
+    """Whether each character has one character in the other script: then the copy of a piece is one piece."""
+    return all(len(_write(character)) == 1 for character in text)
+
+
+@lru_cache(maxsize=2**16)
+def _write(character: str) -> str:
+    code = ord(character)
+    if (written := _TABLE.get(code)) is not None:
+        return written
+    for first, end, target in _HAN:
+        if first <= code < end:
+            return chr(target + code - first)
+    if _FIRST_OTHER <= code < _OTHER_END and character not in _TAKEN and unicodedata.category(character)[0] != "P":
+        return chr(_HANGUL + code - _FIRST_OTHER)
+    digits = "".join(_HEXADECIMAL[int(digit, 16)] for digit in f"{code:x}")
+    return f"{_ESCAPE}{digits}{_ESCAPE}"
+
+
+def without_other_script(line: str) -> str:
+    """The line with blanks where it uses a character of the other script, which an English vocabulary must not hold."""
+    return "".join(" " if _is_other(character) else character for character in line)
+
+
+def _is_other(character: str) -> bool:
+    code = ord(character)
+    return (
+        character in _TAKEN
+        or _HANGUL <= code < _HANGUL + _OTHER_END - _FIRST_OTHER
+        or _HAN_B <= code < _HAN_B_END
+    )  # fmt: skip
+
+
+def double_vocabulary(english: Tokenizer) -> Tokenizer:
+    """The vocabulary of V pieces with the copy of piece i at i + V, and its merges after the English ones.
+
+    A special token and the blank mark are one in both languages; in their copies' places stand `[unused<i>]`.
+
+    Args:
+        english: byte pairs as `train_bpe` trains them, without characters of the other script.
+    """
+    state = json.loads(english.to_str())
+    vocabulary, merges = state["model"]["vocab"], state["model"]["merges"]
+    size = len(vocabulary)
+    for piece, number in list(vocabulary.items()):
+        shared = piece in SPECIALS or piece == SPACE_MARK
+        vocabulary[f"[unused{number}]" if shared else transliterate(piece)] = number + size
+    assert len(vocabulary) == 2 * size, "the writing is one-to-one"
+    merges += [[transliterate(left), transliterate(right)] for left, right in list(merges)]
+    return Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
+
+
+def draw_kept(english: Tokenizer, overlap: float, seed: int) -> frozenset[int]:
+    """The ids that stay as they are in the derived language: a share of the ordinary pieces, drawn uniformly."""
+    ordinary = sorted(english.get_vocab(with_added_tokens=False).items(), key=lambda entry: entry[1])
+    ids = [number for piece, number in ordinary if piece not in SPECIALS and piece != SPACE_MARK]
+    order = np.random.default_rng(seed).permutation(len(ids))
+    return frozenset(ids[int(place)] for place in order[: round(overlap * len(ids))])
+
+
+class Transliterator:
+    """Writes words of English as the derived language has them.
+
+    Without kept pieces the whole word is written in the other script. With them the word is cut into pieces first, and
+    each is written or kept: byte pairs never merge across scripts, and inside a run of one script they merge as they
+    did in the whole word, so that the tokenizer of both languages finds the same pieces again.
+    """
+
+    def __init__(self, english: Tokenizer, kept: frozenset[int] = frozenset()) -> None:
+        english.encode_special_tokens = True
+        self.kept = kept
+        self._english = english
+        self._known: dict[str, str] = {}
+
+    def write(self, word: str) -> str:
+        if not self.kept:
+            return transliterate(word)
+        form = _plain(word)
+        if (known := self._known.get(form)) is None:
+            found = self._english.encode(form, add_special_tokens=False)
+            parts = [
+                (number, form[begin:end])
+                for number, token, (begin, end) in zip(found.ids, found.tokens, found.offsets, strict=True)
+                if token != SPACE_MARK  # its offsets are those of the next piece
+            ]
+            known = "".join(part if number in self.kept else transliterate(part) for number, part in parts)
+            if len(self._known) < 2**18:  # the commonest words come first
+                self._known[form] = known
+        return known
+
+    def write_all(self, words: Iterable[str]) -> str:
+        """The words, with blanks between them."""
+        return " ".join(map(self.write, words))
+
+
+def word_types(english: Tokenizer, kept: frozenset[int], doubled: Tokenizer) -> list[tuple[str, str]]:
+    """The types of the vocabulary that are words, each with its copy, the commonest first.
+
+    A type is a word if it is one piece where it stands alone between blanks, and so is its copy. What only continues a
+    word is none, for no dictionary of words can name it; nor is what both languages share.
+    """
+    pieces = sorted(english.get_vocab(with_added_tokens=False).items(), key=lambda entry: entry[1])
+    words = [(number, piece.removeprefix(SPACE_MARK)) for piece, number in pieces if piece.startswith(SPACE_MARK)]
+    words = [(number, word) for number, word in words if word and number not in kept and is_copied(word)]
+    copies = [transliterate(word) for _, word in words]
+    found = zip(words, copies, _pieces(doubled, [word for _, word in words]), _pieces(doubled, copies), strict=True)
+    size = english.get_vocab_size(with_added_tokens=False)
+    return [
+        (word, copy) for (number, word), copy, one, other in found if one == [number] and other == [number + size]
+    ]  # fmt: skip
+
+
+def _pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
+    return tokenize_words(tokenizer, words)
+
+
+INVERSION, SYNTAX, TRANSLITERATION = "inv", "syn", "trans"
+CHANGES = (INVERSION, SYNTAX, TRANSLITERATION)
+DEFAULT = (INVERSION, TRANSLITERATION)
+FINAL_MARKS = frozenset(".!?")
+
+Order = Callable[[Sentence], list[int] | None]  # for each new place the old one; None if the sentence cannot be used
+
+_CLITIC = re.compile(r"(?i)(n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))$")
+_KEPT_POINT = frozenset(["mr", "mrs", "ms", "dr", "jr", "sr", "st", "vs"])  # "Mr." is one word, as it is there
+
+
+def check_changes(changes: Sequence[str]) -> None:
+    """Raises ConfigError if a change is unknown, stands there twice, or there is none."""
+    for change in changes:
+        if change not in CHANGES:
+            raise ConfigError(f"--changes {','.join(changes)}: unknown change '{change}'.{suggest(change, CHANGES)} "
+                              f"Known: {', '.join(CHANGES)}.")  # fmt: skip
+    if not changes or len(set(changes)) < len(changes):
+        raise ConfigError(f"--changes {','.join(changes)}: name each of {', '.join(CHANGES)} at most once, and one.")
+
+
+def derived_language(changes: Sequence[str]) -> str:
+    """The code of the language: `en-x-trans`, `en-x-inv`, `en-x-syn-inv`.
+
+    As in the paper's tables, a language is in the other script where nothing else is said; one that is not ends in
+    `latn`.
+    """
+    moves = [change for change in changes if change != TRANSLITERATION]
+    script = [] if TRANSLITERATION in changes else ["latn"]
+    return "-".join(["en-x", *(moves or [TRANSLITERATION]), *script])
+
+
+def compose(orders: Sequence[Order]) -> Order:
+    """One change of order after the other: each is of the sentence that the one before has made."""
+
+    def composed(sentence: Sentence) -> list[int] | None:
+        places = list(range(len(sentence.words)))
+        for order in orders:
+            moved = order(sentence)
+            if moved is None:
+                return None
+            sentence, places = sentence.in_order(moved), [places[place] for place in moved]
+        return places
+
+    return composed
+
+
+def invert(sentence: Sentence) -> list[int]:
+    """The order of T_inv."""
+    return inverted_order(sentence.words)
+
+
+def inverted_order(words: Sequence[str]) -> list[int]:
+    """Where each word of the inverted text comes from, as indices into `words`.
+
+    A sentence ends at `.`, `!` or `?`; its words are reversed, the final mark stays last (ALIGN-MLM, appendix on the
+    transformations). Words after the last mark are a sentence without one.
+    """
+    order: list[int] = []
+    start = 0
+    for end, word in enumerate(words):
+        if word in FINAL_MARKS:
+            order += [*range(end - 1, start - 1, -1), end]
+            start = end + 1
+    return order + list(range(len(words) - 1, start - 1, -1))
+
+
+def split_words(line: str) -> list[str]:
+    """Words between white space, with the marks before and after them as words of their own.
+
+    As in Universal Dependencies, whose tagged words the same language is made of, "do|n't" and "dog|'s" are two words,
+    and the point of initials, of "U.S." and of titles stays. Other marks inside a word stay too ("well-known").
+    """
+    words: list[str] = []
+    for token in line.split():
+        if _CLITIC.fullmatch(token):
+            words.append(token)
+            continue
+        core = token.strip(string.punctuation + TYPOGRAPHIC)
+        if not core:
+            words += token
+            continue
+        before, after = token.split(core, 1)
+        if after.startswith(".") and _keeps_point(core):
+            core, after = f"{core}.", after[1:]
+        words += [*before, *filter(None, _CLITIC.split(core)), *after]
+    return words
+
+
+def split_sentences(words: Sequence[str]) -> list[list[str]]:
+    """Sentences, each up to and with its final mark, as `inverted_order` sees them."""
+    sentences: list[list[str]] = [[]]
+    for word in words:
+        sentences[-1].append(word)
+        if word in FINAL_MARKS:
+            sentences.append([])
+    return [sentence for sentence in sentences if sentence]
+
+
+def _keeps_point(core: str) -> bool:
+    return "." in core or (len(core) == 1 and core.isupper()) or core.lower() in _KEPT_POINT

@@ -1,0 +1,289 @@
+"""Carries task files and treebanks over to a derived language: tags move with their words, spans begin anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xalign_ray.derive.changes import SYNTAX, Order, split_sentences, split_words
+from xalign_ray.derive.span_tags import tag_mover
+from xalign_ray.derive.word_order import Sentence, Tree
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources.open import Line, read_lines
+from xalign_ray.sources.text import MERGE, WITHHELD, line_blocks
+
+CONLLU_COLUMNS = 10
+UNSEEN = "_"  # stands for a word of blanks or invisible characters alone
+_NEW_DOCUMENT = "# newdoc"
+
+
+def read_treebank(path: Path | str) -> Iterator[list[Sentence]]:
+    """The documents of a CoNLL-U file as `# newdoc` begins them; without it each sentence is a document.
+
+    Raises:
+        DataError: the file is missing or empty, or a line is not of ten columns, or its head is none; named by number.
+    """
+    document: list[Sentence] = []
+    has_documents = found = False
+    for block in _blocks(path):
+        if any(line.text.startswith(_NEW_DOCUMENT) for line in block):
+            has_documents = True
+            if document:
+                yield document
+            document = []
+        if sentence := _read_sentence(path, block):
+            found = True
+            document.append(sentence)
+        if document and not has_documents:
+            yield document
+            document = []
+    if document:
+        yield document
+    if not found:
+        raise DataError(f"{path} holds no sentence.")
+
+
+def read_sentences(path: Path | str) -> Iterator[Sentence]:
+    """The sentences of all documents."""
+    for document in read_treebank(path):
+        yield from document
+
+
+def _blocks(path: Path | str) -> Iterator[list[Line]]:
+    if "://" not in str(path) and not Path(path).is_file():
+        raise DataError(f"{path} is missing; give a CoNLL-U file.")
+    return line_blocks(read_lines(str(path)))
+
+
+def _read_sentence(path: Path | str, block: list[Line]) -> Sentence | None:
+    rows: list[list[str]] = []
+    heads: list[int] = []
+    for line in block:
+        cells = line.text.rstrip("\r\n").split("\t")
+        if _NOT_A_WORD.fullmatch(cells[0]) or line.text.startswith("#"):
+            continue
+        where = f"{path}, line {line.number}"
+        if line.fault or len(cells) != CONLLU_COLUMNS or cells[0] != str(len(rows) + 1) or not cells[1]:
+            what = line.fault or f"not {CONLLU_COLUMNS} columns with the next word: {line.text!r}"
+            raise DataError(f"{where}: {what}.")
+        if not cells[6].isdigit():
+            raise DataError(f"{where}: {cells[6]!r} is no head: a parsed file is needed.")
+        rows.append(cells)
+        heads.append(int(cells[6]) - 1)
+    if any(head >= len(rows) for head in heads):
+        raise DataError(f"{path}, line {block[0].number}: a head lies outside its sentence.")
+    if not rows:
+        return None
+    if len(rows) > 1 and {row[1] for row in rows} == {WITHHELD}:
+        raise DataError(f"{path}, line {block[0].number}: the words are withheld (all are _). {MERGE}")
+    tree = Tree(tuple(row[3] for row in rows), tuple(heads), tuple(row[7].partition(":")[0] for row in rows))
+    # A word with a blank in it ("10 000" in French) is one word in a line of words too.
+    return Sentence(tuple("".join(row[1].split()) or UNSEEN for row in rows), tree)
+
+
+Write = Callable[[Iterable[str]], str]  # words to a line of the derived language
+_SPLIT = re.compile(r"(?<![a-z])(train|dev|val|test)(?![a-z])")
+_ENGLISH = re.compile(r"(?<![a-z])en(?![a-z])")
+_SPLITS = {"val": "dev"}
+_NOT_A_WORD = re.compile(r"[0-9]+[-.][0-9]+|#.*")  # CoNLL-U: multiword ranges, empty nodes, comments
+_PREFIX = "en:"  # that PAN-X puts before each word
+# By the end of a file's name: how many columns, where the word, where its tag; parted by tabs.
+_COLUMNS = {".tsv": (2, 0, 1), ".conllu": (CONLLU_COLUMNS, 1, 3), ".iob2": (5, 1, 2), "": (2, 0, 1)}
+_WIKIANN = (3, 1, 2)  # its .conllu is none
+_TEXTS = (("sentence1", "sentence2", "gold_label"), ("premise", "hypo", "label"), ("premise", "hypothesis", "label"))
+
+
+@dataclass
+class DerivedFile:
+    """A task's file in English, and how its derived copy is written.
+
+    Attributes:
+        english_rows, derived_rows: of each row the words of its texts in their order, and what is written behind them.
+    """
+
+    task: str
+    path: str
+    split: str
+    blocks: list[tuple[list[Sequence[str]], list[Sequence[str]], list[str], list[str]]] = field(default_factory=list)
+    dropped: int = 0
+
+    def name(self, language: str) -> str:
+        """What XTREME calls it: `train-en.tsv`."""
+        return f"{self.split}-{language}.tsv"
+
+    def english(self) -> str:
+        return "".join(self._block(texts, ends, " ".join) for texts, _, ends, _ in self.blocks)
+
+    def derived(self, write: Write) -> str:
+        return "".join(self._block(texts, ends, write) for _, texts, _, ends in self.blocks)
+
+    def _block(self, texts: list[Sequence[str]], ends: list[str], write: Write) -> str:
+        if self.task == "xnli":
+            return "\t".join([*map(write, texts), *ends]) + "\n"
+        return "".join(f"{write(text)}\t{tag}\n" for text, tag in zip(texts, ends, strict=True)) + "\n"
+
+
+def derive_task_files(task: str, paths: Sequence[Path], order: Order, changes: Sequence[str]) -> list[DerivedFile]:
+    """The files of a task, read and put in the order of the derived language.
+
+    A row whose sentence has no order (`syn`) is in neither language. For `syn` the trees of `train-en.tsv` stand in
+    `train-en.tsv.conllu` beside it, a `# newdoc` for each row of a tagged file, and for each of the two texts of
+    XNLI; a tagged file in CoNLL-U has its own.
+
+    Raises:
+        DataError: a file is missing, empty or malformed, does not say its split or English in its name, or its trees
+            are of other words.
+        ConfigError: `syn`, and no trees.
+    """
+    files = [TASKS[task](task, path, order, SYNTAX in changes) for path in paths]
+    for file in files:
+        if twin := [other.path for other in files if other is not file and other.split == file.split]:
+            raise DataError(f"{file.path} and {twin[0]} are both {file.split} of {task}; give one.")
+        if not file.blocks:
+            raise DataError(f"{file.path} holds no sentence that can be used ({file.dropped} dropped).")
+    return files
+
+
+def _new_file(task: str, path: Path) -> DerivedFile:
+    named = f"{path.parent.name}/{path.name}"
+    split = _SPLIT.search(path.name)
+    if not split or not _ENGLISH.search(named):
+        raise DataError(f"{path}: a file of {task} is called like train-en.tsv, en/train or en_ewt-ud-dev.conllu.")
+    if not path.is_file():
+        raise DataError(f"{path} is missing; give a file of English rows.")
+    return DerivedFile(task, str(path), _SPLITS.get(split[1], split[1]))
+
+
+def _derive_tagged(task: str, path: Path, order: Order, needs_trees: bool) -> DerivedFile:
+    file = _new_file(task, path)
+    rows = list(_tagged_sentences(path))
+    if not rows:
+        raise DataError(f"{path} holds no sentence.")
+    sentences = [Sentence(tuple(word for word, _ in sentence)) for sentence in rows]
+    if needs_trees:
+        sentences = _parsed(path, sentences)
+    tags = [[tag for _, tag in sentence] for sentence in rows]
+    move = tag_mover(tags)
+    for sentence, given in zip(sentences, tags, strict=True):
+        places = order(sentence)
+        if places is None:
+            file.dropped += 1
+            continue
+        words = [[word] for word in sentence.words]
+        file.blocks.append((list(words), [words[place] for place in places], given, move(given, places)))
+    return file
+
+
+def _derive_pairs(task: str, path: Path, order: Order, needs_trees: bool) -> DerivedFile:
+    file = _new_file(task, path)
+    trees = _documents_of(path) if needs_trees else None
+    for texts, label in _labelled_pairs(path):
+        natural: list[Sequence[str]] = []
+        derived: list[Sequence[str]] = []
+        is_dropped = False
+        for text in texts:
+            if trees is None:
+                sentences = [Sentence(tuple(words)) for words in split_sentences(split_words(text))]
+            else:
+                sentences = next(trees, [])
+                _check_same(path, "".join(text.split()), sentences)
+            natural.append([word for sentence in sentences for word in sentence.words])
+            moved: list[str] = []
+            for sentence in sentences:
+                places = order(sentence)
+                is_dropped |= places is None
+                moved += [sentence.words[place] for place in places or ()]
+            derived.append(moved)
+        if is_dropped:
+            file.dropped += 1
+        else:
+            file.blocks.append((natural, derived, [label], [label]))
+    return file
+
+
+TASKS: dict[str, Callable[[str, Path, Order, bool], DerivedFile]] = {
+    "pos": _derive_tagged,
+    "ner": _derive_tagged,
+    "xnli": _derive_pairs,
+}
+
+
+def _tagged_sentences(path: Path) -> Iterator[list[tuple[str, str]]]:
+    rows: list[tuple[str, str]] = []
+    columns = _COLUMNS.get(path.suffix)
+    if columns is None:
+        raise DataError(f"{path}: a tagged file is called like train-en.tsv, en/train or en_ewt-ud-dev.conllu.")
+    for line in read_lines(str(path)):
+        text = line.text.rstrip("\r\n")
+        cells = text.split("\t")
+        if not text.strip() and not line.fault:
+            if rows:
+                yield rows
+            rows = []
+            continue
+        if path.suffix in (".conllu", ".iob2") and not line.fault:
+            if _NOT_A_WORD.fullmatch(cells[0]) or text.startswith("#"):
+                continue
+            if path.suffix == ".conllu" and len(cells) == _WIKIANN[0]:
+                columns = _WIKIANN
+        number, word, tag = columns
+        if line.fault or len(cells) != number or not cells[word] or not cells[tag].strip():
+            what = line.fault or f"not {number} columns with a word and a tag: {text!r}"
+            raise DataError(f"{path}, line {line.number}: {what}.")
+        form = "".join(cells[word].split()) or UNSEEN
+        rows.append((form.removeprefix(_PREFIX) or form, cells[tag].strip()))
+    if rows:
+        yield rows
+
+
+def _labelled_pairs(path: Path) -> Iterator[tuple[tuple[str, str], str]]:
+    places = (0, 1, 2)
+    for line in read_lines(str(path)):
+        cells = line.text.rstrip("\r\n").split("\t")
+        header = next((names for names in _TEXTS if line.number == 1 and set(names) <= set(cells)), None)
+        if header:
+            first, second, label = (cells.index(name) for name in header)
+            places = (first, second, label)
+        elif line.fault or len(cells) <= max(places) or not all(cells[place].strip() for place in places):
+            what = line.fault or f"not two sentences and a label, parted by tabs: {line.text!r}"
+            raise DataError(f"{path}, line {line.number}: {what}.")
+        else:
+            first, second, label = places
+            yield (cells[first], cells[second]), cells[label]
+
+
+def _parsed(path: Path, sentences: Sequence[Sentence]) -> list[Sentence]:
+    """The sentences with their trees; those of a file in CoNLL-U are its own."""
+    own = path.suffix == ".conllu" and path.with_name(f"{path.name}.conllu").is_file() is False
+    parses = read_sentences(path) if own else (_one(path, document) for document in _documents_of(path))
+    found = []
+    for sentence in sentences:
+        parse = next(parses, None)
+        _check_same(path, "".join(sentence.words), [parse] if parse else [])
+        assert parse is not None
+        if len(parse.words) != len(sentence.words):
+            raise DataError(f"{path}: its trees cut {' '.join(sentence.words)!r} into other words.")
+        found.append(Sentence(sentence.words, parse.tree))
+    return found
+
+
+def _documents_of(path: Path) -> Iterator[list[Sentence]]:
+    trees = path.with_name(f"{path.name}.conllu")
+    if not trees.is_file():
+        raise ConfigError(f"{path}: `syn` needs dependency trees; parse its sentences into {trees.name} beside it.")
+    return read_treebank(trees)
+
+
+def _one(path: Path, document: list[Sentence]) -> Sentence:
+    if len(document) != 1:
+        raise DataError(f"{path}: its trees cut {' '.join(document[0].words)!r} and what follows into several; a row "
+                        "of a tagged file is one tree.")  # fmt: skip
+    return document[0]
+
+
+def _check_same(path: Path, text: str, sentences: Sequence[Sentence]) -> None:
+    parsed = "".join(word for sentence in sentences for word in sentence.words)
+    if parsed != text:
+        raise DataError(f"{path}: the next tree is of {parsed!r}, the next text {text!r}; both follow one order.")

@@ -1,0 +1,175 @@
+"""A worker's rows of each global step, read from shards: what every feed runs, and the feed without Ray."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xalign_ray.config.derive import block_shape, derive_batch
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.shards.order import Places, Request
+from xalign_ray.shards.prepared import Prepared, StageOrder
+from xalign_ray.streams.collate import IGNORED, Columns
+from xalign_ray.streams.kinds import no_rows, stream_columns
+
+GROUP = 8  # requests of a data task: Ray Data looks for ended tasks every tenth of a second, and many short ones idle
+FETCHED_AHEAD = 3  # requests: a store answers late while rows are made, and a shard's first read takes three answers
+
+
+class BatchReader:
+    """Reads the rows of a request and makes the columns of each row's stream. Cheap to make; holds no rows."""
+
+    def __init__(self, prepared: Prepared, config: RunConfig) -> None:
+        self.prepared, self.config = prepared, config
+        self.parts = [StageReader(prepared, one) for one in prepared.orders(config)]
+
+    def requests(self, first_step: int, rank: int) -> Iterator[Request]:
+        """A rank's work from a step to the last; every rank has as many requests, for the same steps."""
+        for part in self.parts:
+            if part.last > first_step:
+                yield from part.requests(max(first_step, part.first), rank)
+
+    def part_of(self, request: Request) -> StageReader:
+        """Where its steps are; beyond the last step is the last part."""
+        return next((part for part in self.parts if request.first < part.last), self.parts[-1])
+
+    def rows_of_step(self, rank: int) -> Callable[[Request], int]:
+        """Rows of a rank in each step of a request."""
+        return lambda request: self.part_of(request).rows_of(rank)
+
+    def in_turn(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Columns]]:
+        """Requests with their columns; meanwhile what the next few will read is fetched where it is in a store."""
+        ahead: deque[tuple[Request, Future[None]]] = deque()
+        with ThreadPoolExecutor(FETCHED_AHEAD, thread_name_prefix="fetch") as threads:
+            for request in chain(requests, [None] * FETCHED_AHEAD):
+                if request:
+                    ahead.append((request, threads.submit(self._fetch, request)))
+                if len(ahead) > FETCHED_AHEAD or (ahead and not request):
+                    first, fetched = ahead.popleft()
+                    fetched.result()
+                    yield first, self(first)
+
+    def _fetch(self, request: Request) -> None:
+        if self.prepared.is_stored:
+            part = self.part_of(request)
+            self.prepared.fetch([pool for _, pool in part.sources], part.places(request))
+
+    def __call__(self, request: Request) -> Columns:
+        """The rows of a request in the order of (step, row)."""
+        return self.part_of(request)(request)
+
+
+class StageReader:
+    """What is the same for the steps [first, last) of one order of a run."""
+
+    def __init__(self, prepared: Prepared, of: StageOrder) -> None:
+        self.first, self.last = of.first, of.last
+        self.order, self.sources = of.order, of.sources
+        self.places = lru_cache(FETCHED_AHEAD + 2)(self.order.places)  # fetched, then read
+        self._prepared, self._config = prepared, of.stage.config
+        self._context = prepared.context(self._config, of.stage.first, of.stage.position)
+        # Every batch of a stage has the columns of all its streams, whichever of them its rows happen to be of.
+        self.columns = {
+            name: values for stream in self._config.streams for name, values in no_rows(stream, self._context).items()
+        }
+
+    @property
+    def row_bytes(self) -> int:
+        """Of all columns."""
+        return sum(values.itemsize * int(np.prod(values.shape[1:])) for values in self.columns.values())
+
+    def rows_of(self, rank: int) -> int:
+        """Rows of a rank in each step."""
+        low, high = derive_batch(self._config).rows_of(rank)
+        return high - low
+
+    def requests(self, first_step: int, rank: int) -> Iterator[Request]:
+        """A rank's work from a step to the last of these."""
+        low, high = derive_batch(self._config).rows_of(rank)
+        return self.order.requests(first_step, self.last, low, high, *self.block_shape)
+
+    @property
+    def block_shape(self) -> tuple[int, int]:
+        """How a worker's rows are cut into blocks: steps of a block, and blocks of a step."""
+        return block_shape(self._config, self.row_bytes)
+
+    def __call__(self, request: Request) -> Columns:
+        """The rows of a request in the order of (step, row)."""
+        order = self.order
+        steps = range(request.first, request.last)
+        positions = np.concatenate([order.positions(step, request.low, request.high) for step in steps])
+        places = self.places(request)
+        columns = {name: _blank(name, values, len(positions)) for name, values in self.columns.items()}
+        pools = [pool for _, pool in self.sources]
+        stream_of = np.array([stream for stream, _ in self.sources])[places.source]
+        for number, stream in enumerate(self._config.streams):
+            mine = np.flatnonzero(stream_of == number)
+            if not len(mine):
+                continue
+            rows = self._prepared.read(pools, Places(places.source[mine], places.shard[mine], places.row[mine]))
+            for name, values in stream_columns(stream, rows, positions[mine], self._context).items():
+                columns[name][mine] = values
+        return columns
+
+
+def _blank(name: str, like: NDArray, rows: int) -> NDArray:
+    return np.full((rows, *like.shape[1:]), IGNORED if name.endswith("labels") else 0, like.dtype)
+
+
+def group_requests(requests: Sequence[Request], row_bytes: int) -> tuple[list[list[Request]], int]:
+    """Requests in their order, grouped for data tasks that put out a block each.
+
+    Returns:
+        The groups, and a target size of blocks in bytes by which Ray Data puts out each request's rows as one block: it
+        ends a block above the target, and splits one of 1.5 times the target. A group's blocks are between these; a
+        smaller one is alone in its task and ends with it.
+    """
+    sizes = [(one.last - one.first) * (one.high - one.low) * row_bytes for one in requests]
+    target = max(sizes) * 4 // 5
+    groups: list[list[Request]] = []
+    joins = False
+    for request, size in zip(requests, sizes, strict=True):
+        if joins and size > target and len(groups[-1]) < GROUP:
+            groups[-1].append(request)
+        else:
+            groups.append([request])
+        joins = size > target
+    return groups, target
+
+
+def split_blocks(
+    blocks: Iterable[tuple[Request, Columns]], rows_of_step: Callable[[Request], int]
+) -> Generator[Columns, None, None]:
+    """The batches of steps, of blocks that are several steps or a part of one."""
+    parts: list[Columns] = []
+    for request, columns in blocks:
+        rows, rows_per_step = request.high - request.low, rows_of_step(request)
+        if rows < rows_per_step:
+            parts.append(columns)
+            if sum(len(part["position"]) for part in parts) == rows_per_step:
+                yield {name: np.concatenate([part[name] for part in parts]) for name in columns}
+                parts = []
+            continue
+        for begin in range(0, len(columns["position"]), rows):
+            yield {name: values[begin : begin + rows] for name, values in columns.items()}
+
+
+def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int) -> Generator[Columns, None, None]:
+    """A rank's batches of the steps from `first_step` to the last."""
+    reader = BatchReader(prepared, config)
+    return split_blocks(_blocks(reader, reader.requests(first_step, rank)), reader.rows_of_step(rank))
+
+
+def _blocks(reader: BatchReader, requests: Iterator[Request]) -> Generator[tuple[Request, Columns], None, None]:
+    blocks = reader.in_turn(requests)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed") as thread:
+        ahead = thread.submit(next, blocks, None)
+        while (block := ahead.result()) is not None:
+            ahead = thread.submit(next, blocks, None)
+            yield block

@@ -1,0 +1,1 @@
+"""What training reads: rows, the files they lie in, their order."""

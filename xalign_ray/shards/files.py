@@ -1,0 +1,516 @@
+"""Token shards: rows as Parquet, in row groups that are read one at a time, and the table of a folder's shards."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from xalign_ray.errors import DataError
+from xalign_ray.shards.order import ROW_GROUP
+from xalign_ray.shards.rows import Rows, concatenate, split_rows, starts, sum_runs
+from xalign_ray.sources.stage import HINT
+from xalign_ray.work.artifacts import MACHINE, hash_file, unfinished, write_atomic
+from xalign_ray.work.mirror import CACHE, cache_folder, url_of
+from xalign_ray.work.storage import find_system, said_of
+
+SHARD_GROUPS = 64  # row groups of a shard: its footer, read whenever it is opened, is tens of kilobytes
+SHARD_ROWS = SHARD_GROUPS * ROW_GROUP
+CACHED_GROUPS = 256  # row groups kept in a process, some 0.3 MiB each: those that short requests share, small corpora
+FETCHED_AT_ONCE = 16  # shards of which row groups are fetched
+FETCHED_UNITS = 1 << 16  # that a process remembers
+OPEN_SHARDS = 2048  # of a process, at most a third of a MiB each: four of each of the larger of a thousand languages
+
+ON_DISK, IN_ROWS = "side_", "segment_"  # how a column on disk is called, and its field of Rows
+LINKS = ("side_links", "link_from", "link_to")  # columns of word-aligned pairs only
+VECTORS = ("side_vector", "vector")  # of pairs that a teacher has read
+_LISTS = pa.list_(pa.field("element", pa.int32(), nullable=False))
+_fetched: set[tuple[Shard, int]] = set()  # not looked for again; what was removed since is fetched when it is read
+_TAIL = 8  # bytes behind a footer: its length, and the mark of the format
+
+
+class Written(NamedTuple):
+    """A shard that was written: its file, the hash of the file's footer, and its rows."""
+
+    path: Path
+    footer: str
+    rows: int
+
+
+class ShardWriter:
+    """Writes rows as shards of SHARD_ROWS, `NAME-0000.parquet` and so on, in row groups of ROW_GROUP.
+
+    They are written under temporary names and appear together when the block ends well. The same rows give the same
+    bytes, whatever the calls: no dictionary pages, no statistics, no timestamps. Without rows there is no shard.
+    """
+
+    def __init__(self, path: Path, links: bool = False, vectors: bool = False) -> None:
+        """Of files next to `path` whose names begin with its name.
+
+        Args:
+            links: whether rows may have word alignments.
+            vectors: whether they bring vectors of a teacher.
+        """
+        self.path = path
+        self.shards: list[Written] = []
+        self._columns = [name for name in _COLUMNS if (links or name not in LINKS) and (vectors or name not in VECTORS)]
+        self._left: list[Rows] = []  # fewer than a row group
+        self._rows = 0  # of the shard that is being written
+        self._writer: pq.ParquetWriter | None = None
+        self._unfinished: list[Path] = []
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def append(self, rows: Rows) -> None:
+        """Takes some rows more; whole row groups are written."""
+        self._left.append(rows)
+        if sum(map(len, self._left)) >= ROW_GROUP:
+            *groups, last = split_rows(concatenate(self._left), ROW_GROUP)
+            self._left = [last]
+            self._write(groups)
+
+    def _write(self, groups: Sequence[Rows]) -> None:
+        for group in groups:
+            table = _as_table(group, self._columns)
+            if self._writer is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._unfinished.append(unfinished(self._name(len(self._unfinished))))
+                self._writer = pq.ParquetWriter(
+                    self._unfinished[-1],
+                    table.schema,
+                    compression="zstd",
+                    use_byte_stream_split=True,  # most bytes of small numbers are zero: packed in half the time
+                    use_dictionary=False,
+                    write_statistics=False,
+                    store_schema=False,
+                    write_page_checksum=True,
+                )
+            self._writer.write_table(table)
+            self._rows += len(group)
+            if self._rows == SHARD_ROWS:
+                self._close()
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self.shards.append(Written(self._name(len(self.shards)), hash_footer(self._unfinished[-1]), self._rows))
+            self._rows = 0
+
+    def _name(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}-{number:04d}.parquet")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self._write(list(split_rows(concatenate(self._left), ROW_GROUP)))
+            self._close()
+            for temporary, shard in zip(self._unfinished, self.shards, strict=True):
+                os.replace(temporary, shard.path)
+        elif self._writer is not None:
+            self._writer.close()
+        for temporary in self._unfinished:
+            temporary.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard to be read: its file, and the hash of the footer that prepare wrote."""
+
+    path: str
+    footer: str
+
+
+@lru_cache(maxsize=CACHED_GROUPS)
+def read_group(shard: Shard, group: int) -> Rows:
+    """One row group of a shard; of one in a store, it is fetched unless it is here.
+
+    Raises:
+        DataError: the shard is missing, or what is read of it is not as it was written; pages have checksums, and the
+            footer's hash is in the manifest.
+    """
+    try:
+        return _read(shard, group)
+    except DataError:
+        if not is_stored(shard):
+            raise
+    forget(url_of(Path(shard.path)) or "", shard.footer)  # what is damaged may be the copy here
+    return _read(shard, group)
+
+
+def _read(shard: Shard, group: int) -> Rows:
+    try:
+        file = _open(shard)
+        if isinstance(file, StoredShard):
+            return _as_rows(file.read_row_group(group))
+        return _as_rows(file.read_row_group(group, use_threads=False))
+    except FileNotFoundError:
+        raise DataError(f"{shard.path} is missing. {HINT}") from None
+    except (OSError, pa.ArrowException) as error:
+        _open.cache_clear()  # a repaired one is another file
+        raise DataError(f"{url_of(Path(shard.path)) or shard.path} is damaged: {error}. {HINT}") from error
+
+
+def is_stored(shard: Shard) -> bool:
+    """Whether a shard is read from a store: it lies in a mirror, but is not there."""
+    return url_of(Path(shard.path)) is not None and not os.path.exists(shard.path)
+
+
+def fetch_groups(wanted: Iterable[tuple[Shard, int]]) -> None:
+    """Brings row groups of shards in stores here, many at once; those of a shard stand together.
+
+    Raises:
+        DataError: a store refuses, or a shard there is damaged.
+    """
+    new = [one for one in dict.fromkeys((shard, group // UNIT) for shard, group in wanted) if one not in _fetched]
+    by_shard = [(shard, [unit * UNIT for _, unit in own]) for shard, own in groupby(new, itemgetter(0))]
+    for done in [_fetchers().submit(_fetch, *one) for one in by_shard if is_stored(one[0])]:
+        done.result()
+    if len(_fetched) > FETCHED_UNITS:
+        _fetched.clear()
+    _fetched.update(new)
+
+
+@lru_cache(maxsize=1)  # to start threads costs more than to look whether something must be fetched
+def _fetchers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="fetch row groups")
+
+
+def _fetch(shard: Shard, groups: Sequence[int]) -> None:
+    if isinstance(stored := _open(shard), StoredShard):
+        stored.fetch(groups)
+
+
+@lru_cache(maxsize=OPEN_SHARDS)
+def _open(shard: Shard) -> pq.ParquetFile | StoredShard:
+    if is_stored(shard):
+        file = StoredShard(url_of(Path(shard.path)) or "", shard.footer)
+    elif (found := hash_footer(Path(shard.path))) != shard.footer:
+        raise DataError(f"{shard.path} is damaged: the hash of its footer is {found}, not {shard.footer}. {HINT}")
+    else:
+        file = pq.ParquetFile(shard.path, page_checksum_verification=True)
+    if any(field.type != _LISTS for field in file.schema_arrow):  # pickled objects would run what they hold
+        raise DataError(f"{shard.path} is no shard: a column of it holds something else than lists of numbers.")
+    return file
+
+
+def hash_footer(path: Path) -> str:
+    """The begin of the SHA-256 of a Parquet file's footer, in hexadecimal; empty if it has none."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        footer = int.from_bytes(file.read(4), "little") + _TAIL
+        if footer > size:
+            return ""
+        file.seek(size - footer)
+        return hashlib.sha256(file.read()).hexdigest()[:16]
+
+
+def _as_table(rows: Rows, columns: Sequence[str]) -> pa.Table:
+    row_words = sum_runs(rows.segment_words, rows.row_segments)
+    lengths = {
+        "pieces": sum_runs(rows.word_length, row_words),
+        **dict.fromkeys(("word_length", "entry"), row_words),
+        **dict.fromkeys(("side_words", "side_language", "side_links", "side_vector"), rows.row_segments),
+        "vector": sum_runs(rows.segment_vector, rows.row_segments),
+        **dict.fromkeys(("link_from", "link_to"), sum_runs(rows.segment_links, rows.row_segments)),
+    }
+    schema = pa.schema([pa.field(name, _LISTS, nullable=False) for name in columns])
+    lists = {name: _lists(getattr(rows, name.replace(ON_DISK, IN_ROWS)), lengths[name]) for name in columns}
+    return pa.table(lists, schema)
+
+
+def _lists(values: NDArray[np.int32], lengths: NDArray[np.integer]) -> pa.ListArray:
+    assert len(values) < 2**31, "Parquet lists of one table have 32-bit offsets: append fewer rows at once"
+    offsets = np.concatenate((starts(lengths), [len(values)])).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.astype(np.int32)), type=_LISTS)
+
+
+def _as_rows(table: pa.Table) -> Rows:
+    flat: dict[str, NDArray[np.int32]] = {}
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+        flat[name.replace(ON_DISK, IN_ROWS)] = column.flatten().to_numpy()
+        if name == "side_words":
+            flat["row_segments"] = column.value_lengths().to_numpy()
+    if "segment_links" not in flat:
+        none = np.zeros(0, np.int32)
+        flat |= {"segment_links": np.zeros_like(flat["segment_words"]), "link_from": none, "link_to": none}
+    return Rows(**flat)
+
+
+_COLUMNS = [f.name.replace(IN_ROWS, ON_DISK) for f in fields(Rows) if f.name != "row_segments"]
+
+
+SHARD_TABLE = "shards.arrow"
+_SCHEMA = pa.schema(
+    {"file": pa.string(), "sha256": pa.string(), "footer": pa.string(), "rows": pa.int64()}
+)  # name below the folder; hashes of the whole file, and of its footer
+
+
+def write_shard_table(folder: Path, shards: Iterable[Mapping[str, Any]]) -> None:
+    """Writes the table; a pool knows its shards by their numbers in it."""
+    memory = pa.BufferOutputStream()
+    with pa.ipc.new_file(memory, _SCHEMA) as file:
+        file.write_table(pa.Table.from_pylist(list(shards), schema=_SCHEMA))
+    write_atomic(folder / SHARD_TABLE, memory.getvalue().to_pybytes())
+
+
+def shard_hashes(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of each shard by name; none where the table itself is damaged."""
+    path = folder / SHARD_TABLE
+    if not path.is_file() or hash_file(path) != manifest["files"].get(SHARD_TABLE):
+        return {}
+    table = open_shard_table(folder)
+    return dict(zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True))
+
+
+def open_shard_table(folder: Path) -> pa.Table:
+    """The table, of which only what is looked at is read."""
+    return pa.ipc.open_file(pa.memory_map(str(folder / SHARD_TABLE))).read_all()
+
+
+class Shards:
+    """The shards of one pool, of rows [begin, end) of the table."""
+
+    def __init__(self, folder: Path, table: pa.Table, span: tuple[int, int]) -> None:
+        begin, end = span
+        self._folder, self._table = folder, table.slice(begin, end - begin)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """Of each shard."""
+        return self._table["rows"].to_numpy()
+
+    def __getitem__(self, number: int) -> Shard:
+        file, footer = (self._table[name][number].as_py() for name in ("file", "footer"))
+        return Shard(str(self._folder / file), footer)
+
+
+# Shards that lie in a store, read by row group through a cache on this disk that is bounded in bytes.
+#
+# A shard's file in the cache is as long as the shard and has holes: its footer, the row groups that were fetched, and
+# behind them a mark for each of these. Processes of a machine share the cache; they may fetch one group at once and
+# write the same bytes; a mark is set when its bytes are there. A file that is removed is read on by those who hold it.
+
+CACHE_GIB = "XALIGN_CACHE_GIB"  # how much of the shards in stores a machine keeps
+CACHED_GIB = 32.0  # unless that says otherwise
+_SHARDS = ".shards"  # of the cache folder: nodes may share that, but each machine has shards of its own
+_TAIL_BYTES = 128 << 10  # fetched first: most footers are smaller
+_FOOTER_END = 8  # bytes: a footer's length, and the mark of the format
+UNIT = 16  # row groups that are fetched together: those of a shard are read soon after each other, and requests cost
+_LENGTH = 4  # bytes at the end of a file in the cache that say how many the marks and they are
+_LEFT = 0.8  # of the bound, when files were removed
+_TRIM_SHARE = 16  # a process looks at the cache when it has written this part of the bound
+
+_written = 0
+_lock = threading.Lock()
+
+
+class StoredShard:
+    """A shard in a store; what of it was fetched is in the cache. Holds no file open between its calls.
+
+    Raises, when it is made and from its methods:
+        DataError: the store refuses, or the shard there is not the one that prepare wrote.
+        OSError, ArrowException: what is in the cache is damaged.
+    """
+
+    def __init__(self, url: str, footer: str) -> None:
+        """
+        Args:
+            footer: hash of the shard's footer.
+        """
+        self._url, self._footer = url, footer
+        self._system, self._there = find_system(url)
+        self._path = _path_of(url, footer)
+        for _ in range(2):
+            with self._opened() as file:
+                self._size = os.fstat(file).st_size
+                self._size -= int.from_bytes(os.pread(file, _LENGTH, max(0, self._size - _LENGTH)), "little")
+                if _hash_footer(_Bytes(file, self._size), self._size) == footer:
+                    self._metadata = pq.read_metadata(_Bytes(file, self._size))
+                    return
+            forget(url, footer)  # the copy here was damaged
+        raise DataError(f"{self._path} is not as it was written a moment ago. Check the disk, or name another {CACHE}.")
+
+    def fetch(self, groups: Sequence[int]) -> None:
+        """Brings row groups here, all at once, unless they are here; with each those of its unit."""
+        with self._opened() as file:
+            self._fetch(file, groups)
+
+    def read_row_group(self, group: int) -> pa.Table:
+        """One row group, fetched unless it is here; pages are checked against their checksums."""
+        with self._opened() as file:
+            self._fetch(file, [group])
+            source = pa.OSFile(f"/dev/fd/{file}")  # not the path, which another process may have removed by now
+            opened = pq.ParquetFile(source, metadata=self._metadata, page_checksum_verification=True)
+            return opened.read_row_group(group, use_threads=False)
+
+    @property
+    def schema_arrow(self) -> pa.Schema:
+        """Of its columns."""
+        return self._metadata.schema.to_arrow_schema()
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The file in the cache, made if it is not there; whoever removes it meanwhile, it stays until it is closed."""
+        try:
+            file = os.open(self._path, os.O_RDWR)
+        except FileNotFoundError:
+            self._create()
+            file = os.open(self._path, os.O_RDWR)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _create(self) -> None:
+        with said_of(self._url):
+            size = int(self._system.info(self._there)["size"])
+            tail = self._read(max(0, size - _TAIL_BYTES), size)
+            length = int.from_bytes(tail[-_FOOTER_END:][:4], "little") + _FOOTER_END
+            if len(tail) < length <= size:
+                tail = self._read(size - length, size)
+        if hashlib.sha256(tail[-length:]).hexdigest()[:16] != self._footer:
+            raise DataError(f"{self._url} is damaged: its footer is not the one that was written. {HINT}")
+        marks = pq.read_metadata(io.BytesIO(tail[-length:].rjust(length + 4, b"P"))).num_row_groups + _LENGTH
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        partial = unfinished(self._path)
+        with partial.open("wb") as file:
+            file.write(tail[-4:])  # a file begins with the mark that it ends with
+            file.truncate(size + marks)
+            file.seek(size - length)
+            file.write(tail[-length:])
+            file.seek(size + marks - _LENGTH)
+            file.write(marks.to_bytes(_LENGTH, "little"))
+        with suppress(FileExistsError):  # not in place of another's, who writes into it
+            os.link(partial, self._path)
+        partial.unlink()
+
+    def _fetch(self, file: int, groups: Sequence[int]) -> None:
+        os.utime(file)  # by which the least recently used are known
+        marks = os.pread(file, self._metadata.num_row_groups, self._size)
+        units = sorted({group // UNIT for group in groups if not marks[group]})
+        if not units:
+            return
+        ends = [min((unit + 1) * UNIT, len(marks)) for unit in units]
+        spans = [(self._span(unit * UNIT)[0], self._span(end - 1)[1]) for unit, end in zip(units, ends, strict=True)]
+        with said_of(self._url):
+            begins, stops = map(list, zip(*spans, strict=True))
+            came = self._system.cat_ranges([self._there] * len(spans), begins, stops, on_error="raise")
+        for unit, end, (first, last), data in zip(units, ends, spans, came, strict=True):
+            if len(data) < last - first:
+                raise DataError(
+                    f"{self._url} is damaged: it ends after {first + len(data):,} of {self._size:,} bytes. {HINT}"
+                )
+            _write(file, data, first)
+            _write(file, b"\1" * (end - unit * UNIT), self._size + unit * UNIT)
+        _count(sum(last - first for first, last in spans))
+
+    def _span(self, group: int) -> tuple[int, int]:
+        row_group = self._metadata.row_group(group)
+        columns = [row_group.column(number) for number in range(row_group.num_columns)]
+        return (
+            min(column.data_page_offset for column in columns),
+            max(column.data_page_offset + column.total_compressed_size for column in columns),
+        )
+
+    def _read(self, begin: int, end: int) -> bytes:
+        return self._system.cat_file(self._there, start=begin, end=end)
+
+
+class _Bytes(io.RawIOBase):
+    """The begin of an open file, as pyarrow reads one."""
+
+    def __init__(self, file: int, size: int) -> None:
+        self._file, self._size, self._at = file, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = os.pread(self._file, max(0, min(len(buffer), self._size - self._at)), self._at)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def _hash_footer(file: io.RawIOBase, size: int) -> str:
+    """As `shards.hash_footer`."""
+    file.seek(max(0, size - _FOOTER_END))
+    length = int.from_bytes((file.read(4) or b"")[:4], "little") + _FOOTER_END
+    file.seek(max(0, size - length))
+    return hashlib.sha256(file.read(length) or b"").hexdigest()[:16]
+
+
+def _write(file: int, data: bytes, at: int) -> None:
+    """All of it: a full disk may take a part."""
+    left = memoryview(data)
+    while left:
+        taken = os.pwrite(file, left, at)
+        left, at = left[taken:], at + taken
+
+
+def forget(url: str, footer: str) -> None:
+    """Removes a shard from the cache, so that it is fetched anew."""
+    _path_of(url, footer).unlink(missing_ok=True)
+
+
+def _path_of(url: str, footer: str) -> Path:
+    return shard_cache() / f"{footer}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.parquet"
+
+
+def shard_cache() -> Path:
+    """Where this machine keeps what it has fetched of shards."""
+    return cache_folder() / _SHARDS / MACHINE
+
+
+def _count(size: int) -> None:
+    global _written
+    bound = float(os.environ.get(CACHE_GIB) or CACHED_GIB) * (1 << 30)
+    with _lock:
+        _written += size
+        if _written < bound / _TRIM_SHARE:
+            return
+        _written = 0
+        files = sorted(_files())
+        over = sum(size for _, size, _ in files) - bound
+        for _, size, path in files if over > 0 else ():
+            if over <= -(1 - _LEFT) * bound:
+                break
+            path.unlink(missing_ok=True)
+            over -= size
+
+
+def _files() -> Iterator[tuple[float, int, Path]]:
+    for path in shard_cache().glob("*.parquet"):
+        with suppress(FileNotFoundError):  # another process has removed it
+            stat = path.stat()
+            yield stat.st_mtime, stat.st_blocks * 512, path

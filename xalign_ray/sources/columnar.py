@@ -1,0 +1,267 @@
+"""Reads Parquet and Arrow files, as `datasets` saves them: a document in a column of text, or a pair in two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from xalign_ray.errors import DataError
+from xalign_ray.sources.column_languages import column_of
+from xalign_ray.sources.jsonl import TEXT, document_of, one_line
+from xalign_ray.sources.moses import check_texts
+from xalign_ray.sources.open import DAMAGED, BrokenFile, BrokenFileError, Span, open_bytes, size_of
+from xalign_ray.sources.parts import PART_BYTES, Part, spans_between
+from xalign_ray.sources.records import BadRow, Pair, Record
+from xalign_ray.sources.stored import TEXTS, is_parsed_text, read_as_source
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Schema
+    from pyarrow.parquet import ParquetFile
+
+ROWS_AT_ONCE = 256  # read in batches of so many, so that a row group of any size takes little memory
+_FILE_MAGIC = b"ARROW1"
+Make = Callable[[Sequence[str | None], int], Record]  # of the texts of a row and its number
+
+
+def split_parquet(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Row groups, as many as hold about 64 MB of text together; `first_line` is the number of the first row.
+
+    Raises:
+      DataError: a file is no Parquet, or is cut short.
+    """
+    return [part for path in paths for part in _split(format_, path)]
+
+
+def _split(format_: str, path: str) -> Iterator[Part]:
+    borders, first_lines, held, row = [0], [1], 0, 1
+    with open_parquet(path) as file:
+        leaf = _leaf(file, TEXT) if format_ == "parquet" else None
+        for group in range(file.metadata.num_row_groups):
+            described = file.metadata.row_group(group)
+            size = described.total_byte_size if leaf is None else described.column(leaf).total_uncompressed_size
+            if held and held + size > PART_BYTES:
+                borders.append(group)
+                first_lines.append(row)
+                held = 0
+            held, row = held + size, row + described.num_rows
+    for span, line in zip(spans_between(borders), first_lines, strict=True):
+        yield Part(format_, (path,), (span,), line)
+
+
+def check_columns(format_: str, path: str, columns: Sequence[str]) -> None:
+    """Looks whether a Parquet or Arrow file has these columns of text.
+
+    Raises:
+      DataError: it has not, or is none of these files.
+    """
+    if format_.startswith("arrow"):
+        with open_arrow(path) as (schema, _):
+            find_text_columns(path, schema, columns)
+        return
+    with open_parquet(path) as file:
+        if not is_parsed_text(file):
+            find_text_columns(path, file.schema_arrow, columns)
+
+
+def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Documents of some row groups, in the column that the source names, or in `text`; `line` is the number of the row.
+
+    Raises:
+      DataError: there is no such column of text.
+      BrokenFileError: a page is damaged; after the rows before it.
+    """
+    return _read_parquet(part, languages, part.columns or (TEXT,), _document_of(part, languages))
+
+
+def read_parquet_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """As read_parquet, pairs in two columns: those that the source names, or that are called by the languages.
+
+    Columns are called `en`, `sentence_eng_Latn` or, within a struct, `translation.en`.
+    """
+    return _read_parquet(part, languages, part.columns or languages, _pair_of(part, languages))
+
+
+def read_arrow(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Documents of an Arrow file of either kind, as read_parquet."""
+    return _read_arrow(part, part.columns or (TEXT,), _document_of(part, languages))
+
+
+def read_arrow_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Pairs of an Arrow file of either kind, as read_parquet_pairs."""
+    return _read_arrow(part, part.columns or languages, _pair_of(part, languages))
+
+
+def _document_of(part: Part, languages: Sequence[str]) -> Make:
+    (path,), (language,) = part.paths, languages
+
+    def document(texts: Sequence[str | None], number: int) -> Record:
+        if texts[0] is None:
+            return BadRow(path, number, "row has no text")
+        made = document_of(texts[0], language, path, number)
+        return BadRow(path, number, made) if isinstance(made, str) else made
+
+    return document
+
+
+def _pair_of(part: Part, languages: Sequence[str]) -> Make:
+    (path,), (first, second) = part.paths, languages
+
+    def pair(row: Sequence[str | None], number: int) -> Record:
+        texts = (one_line(row[0] or ""), one_line(row[1] or ""))
+        fault = check_texts(texts)
+        return BadRow(path, number, fault) if fault else Pair((first, second), texts, path, number)
+
+    return pair
+
+
+def _read_parquet(part: Part, languages: Sequence[str], wanted: Sequence[str], make: Make) -> Iterator[Record]:
+    (path,), (span,) = part.paths, part.spans
+    number = part.first_line - 1
+    with open_parquet(path) as file:
+        is_parsed = is_parsed_text(file)
+        names = [TEXTS] if is_parsed else find_text_columns(path, file.schema_arrow, wanted)
+        there = file.schema_arrow.names
+        whole = list(dict.fromkeys(name if name in there else name.split(".")[0] for name in names))
+        for group in _groups_of(file, span):
+            try:
+                if is_parsed:
+                    yield from read_as_source(file, group, path, languages)
+                    continue
+                for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=whole):
+                    for row in zip(*(column_texts(batch, name) for name in names), strict=True):
+                        number += 1
+                        yield make(row, number)
+            except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
+                broken = _broken(file, path, span, group, _leaf(file, names[0]) or 0)
+                raise BrokenFileError(broken).after("row", number) from error
+
+
+def _read_arrow(part: Part, wanted: Sequence[str], make: Make) -> Iterator[Record]:
+    """Raises BrokenFileError for a damaged batch, after the rows before it; where in the file is not known."""
+    (path,) = part.paths
+    number = 0
+    with open_arrow(path) as (schema, batches):
+        names = find_text_columns(path, schema, wanted)
+        try:
+            for batch in batches:
+                for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
+                    cut = batch.slice(begin, ROWS_AT_ONCE)
+                    for row in zip(*(column_texts(cut, name) for name in names), strict=True):
+                        number += 1
+                        yield make(row, number)
+        except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
+            raise BrokenFileError(BrokenFile(path, DAMAGED, 0, size_of(path), 1.0)).after("row", number) from error
+
+
+def _groups_of(file: ParquetFile, span: Span) -> range:
+    """The numbers of the row groups of a span."""
+    return range(span.start, file.metadata.num_row_groups if span.end is None else span.end)
+
+
+def _broken(file: ParquetFile, path: str, span: Span, group: int, leaf: int) -> BrokenFile:
+    """Of a part that cannot be read from a row group on."""
+
+    def packed(groups: range) -> int:
+        return sum(file.metadata.row_group(one).column(leaf).total_compressed_size for one in groups)
+
+    damaged = file.metadata.row_group(group).column(leaf)
+    offset = damaged.dictionary_page_offset or damaged.data_page_offset
+    share = packed(_groups_of(file, Span(group, span.end))) / packed(range(file.metadata.num_row_groups))
+    return BrokenFile(path, DAMAGED, offset, size_of(path), share)
+
+
+def _leaf(file: ParquetFile, name: str) -> int | None:
+    """The number of a column among those that Parquet stores, which are the fields of structs."""
+    leaves = [file.metadata.schema.column(number).path for number in range(file.metadata.num_columns)]
+    name = TEXTS if is_parsed_text(file) else name
+    return leaves.index(name) if name in leaves else None
+
+
+def column_texts(batch: RecordBatch, name: str) -> list[str | None]:
+    """The texts of a column, or of a field of a struct by its dotted name."""
+    if name in batch.schema.names:
+        return batch.column(name).to_pylist()
+    first, *inner = name.split(".")
+    values = batch.column(first).to_pylist()
+    for key in inner:
+        values = [value and value[key] for value in values]
+    return values
+
+
+def find_text_columns(path: str, schema: Schema, wanted: Sequence[str]) -> list[str]:
+    """The names of columns of text: as they are wanted, within `translation`, or called by a language that is wanted.
+
+    Raises:
+      DataError: there is no such column of text; names those that there are.
+    """
+    names = text_columns(schema)
+    found = [column_of(names, one) for one in wanted]
+    if "" in found:
+        missing = wanted[found.index("")]
+        # Others may be such as Ray Data's pickled objects, which run what they hold when they are read.
+        others = [f"{field.name} ({field.type})" for field in schema if field.name not in names]
+        listed = ", ".join(names) or f"none: {', '.join(others)}"
+        raise DataError(f"{path} has no column of text '{missing}'; it has {listed}.")
+    return found
+
+
+def text_columns(schema: Schema) -> list[str]:
+    """The columns of text, those of structs by dotted names."""
+    return list(_text_leaves("", schema))
+
+
+def _text_leaves(above: str, fields: Any) -> Iterator[str]:
+    from pyarrow import types
+
+    for field in fields:
+        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+        if types.is_struct(kind):
+            yield from _text_leaves(f"{above}{field.name}.", kind.fields)
+        elif types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+            yield above + field.name
+
+
+@contextmanager
+def open_parquet(path: str) -> Iterator[ParquetFile]:
+    """A Parquet file.
+
+    Raises:
+      DataError: it is none, or is cut short.
+    """
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    with open_bytes(path) as raw:
+        try:
+            file = ParquetFile(raw)
+        except pyarrow.ArrowInvalid as error:
+            raise DataError(f"{path} is no Parquet file, or is cut short ({error}). Fetch it again.") from None
+        with file:
+            yield file
+
+
+@contextmanager
+def open_arrow(path: str) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
+    """The schema and the batches of an Arrow file, of the stream form or of the one that can be entered anywhere.
+
+    Raises:
+      DataError: it is none, or its beginning is damaged.
+    """
+    import pyarrow
+    from pyarrow import ipc
+
+    with ExitStack() as stack:
+        raw = stack.enter_context(open_bytes(path))
+        head = raw.read(len(_FILE_MAGIC))
+        raw.seek(0)
+        try:
+            if head == _FILE_MAGIC:
+                file = stack.enter_context(ipc.open_file(raw))
+                opened = file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+            else:
+                stream = stack.enter_context(ipc.open_stream(raw))
+                opened = stream.schema, iter(stream)
+        except (pyarrow.ArrowInvalid, OSError) as error:
+            raise DataError(f"{path} is no Arrow file, or is cut short ({error}). Fetch or save it again.") from None
+        yield opened

@@ -1,0 +1,390 @@
+"""First rows of a file of pairs as a table of text columns; the form is found by the file's first bytes."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_ray.config.sources import PairFormat
+from xalign_ray.errors import DataError
+from xalign_ray.sources.column_languages import find_pair, language_of_file, language_of_name, without_region
+from xalign_ray.sources.columnar import column_texts, open_arrow, open_parquet, text_columns
+from xalign_ray.sources.jsonl import find_key, read_array
+from xalign_ray.sources.moses import member_names
+from xalign_ray.sources.open import (
+    NOT_UTF8,
+    NUL,
+    BrokenFileError,
+    Chunks,
+    Line,
+    check_lines,
+    held_back,
+    open_bytes,
+    read_as,
+    read_lines,
+)
+from xalign_ray.sources.po import SOURCE, is_po, open_po, po_languages, po_texts
+from xalign_ray.sources.table_pairs import DELIMITERS, cell_text, csv_rows, first_cells, read_head
+from xalign_ray.sources.xml import stream_elements
+from xalign_ray.sources.xml_pairs import read_units, unit_texts
+from xalign_ray.work.file_checks import HEAD_BYTES
+
+if TYPE_CHECKING:
+    from pyarrow import Schema
+
+ROWS = 500  # looked at
+MAX_NAME = 64  # characters of a column's name
+FITTING = 0.5  # of the rows: those that have as many columns as the first
+_ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
+UNMARKED = "UTF-16 without a byte-order mark"
+_OLE = b"\xd0\xcf\x11\xe0"
+_MO = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """A source of pairs as far as it was looked at.
+
+    Attributes:
+        form: what a user calls it: CSV, Parquet, TMX.
+        names: of its columns; numbers from 1 where it has no header; of line-aligned files and of TMX the languages.
+        rows: the texts of each row, empty where there is none.
+        is_whole: whether these are all rows.
+        by_language: whether a column is a language and not a place: line-aligned files, TMX, OPUS.
+    """
+
+    paths: tuple[str, ...]
+    format: PairFormat
+    form: str
+    names: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    is_whole: bool
+    by_language: bool = False
+
+    @property
+    def title(self) -> str:
+        """Its file, for messages."""
+        return self.paths[0]
+
+
+def look_at_file(path: str) -> FirstRows | None:
+    """The first rows of a table, TMX or OPUS file; None for plain text.
+
+    Raises:
+        DataError: it is no data, or none of a form that is read here.
+    """
+    with open_bytes(path) as file:
+        raw = file.read(HEAD_BYTES)
+    if raw.startswith(b"PK\x03\x04"):
+        return _workbook(path) if is_workbook(path) else _archive(path)
+    if raw.startswith(_OLE):
+        raise DataError(f"{path} is an old Excel workbook or Word file. Save its sheet as .xlsx, or as CSV in UTF-8.")
+    if raw.startswith(_MO):
+        raise DataError(f"{path} is a compiled catalogue of gettext. Give the .po file that it was made of.")
+    if _is_tar(raw):
+        return _archive(path)
+    head = next(iter(Chunks(path)), b"")[:HEAD_BYTES]
+    if _is_tar(head):
+        return _archive(path)
+    if raw.startswith(b"PAR1"):
+        return _parquet(path)
+    if raw.startswith(_ARROW):
+        return look_at_arrow([path], "Arrow")
+    text = decoded(head).lstrip()
+    if "<tmx" in text.lower():
+        return _tmx(path)
+    if "<xliff" in text.lower():
+        return _xliff(path)
+    if is_po(text):
+        return _po(path)
+    if text.startswith("[") and (found := _json_array(path)):
+        return found
+    if text.startswith("{"):
+        return _json_lines(path)
+    return _lines(path)
+
+
+def decoded(head: bytes) -> str:
+    """The beginning of a file as text, in UTF-8 or UTF-16."""
+    is_utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return head.decode("utf-16" if is_utf16 else "utf-8", "ignore").removeprefix("\ufeff")
+
+
+def _table(
+    paths: Sequence[str], format_: PairFormat, form: str, names: Sequence[str], rows: Iterator[Sequence[str | None]]
+) -> FirstRows:
+    broken: list[BrokenFileError] = []
+    seen = [tuple(cell_text(cell or "") for cell in row) for row in islice(held_back(rows, broken), ROWS + 1)]
+    if broken and not seen:
+        raise broken[0]
+    return FirstRows(tuple(paths), format_, form, tuple(names), seen[:ROWS], len(seen) <= ROWS)
+
+
+def _parquet(path: str) -> FirstRows:
+    with open_parquet(path) as file:
+        names = _text_columns(path, file.schema_arrow)
+        above = list(dict.fromkeys(name if name in file.schema_arrow.names else name.split(".")[0] for name in names))
+        batches = file.iter_batches(ROWS, columns=above)
+        rows = (row for batch in batches for row in zip(*(column_texts(batch, name) for name in names), strict=True))
+        return _table([path], "parquet_pairs", "Parquet", names, rows)
+
+
+def _text_columns(path: str, schema: Schema) -> list[str]:
+    if names := text_columns(schema):
+        return names
+    listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    raise DataError(f"{path} has no column of text; it has {listed or 'none'}.")
+
+
+def look_at_arrow(paths: Sequence[str], form: str) -> FirstRows:
+    """The first rows of Arrow files that have the same columns."""
+    with open_arrow(paths[0]) as (schema, batches):
+        names = _text_columns(paths[0], schema)
+        cut = (batch.slice(0, ROWS + 1) for batch in batches)
+        rows = (row for batch in cut for row in zip(*(column_texts(batch, name) for name in names), strict=True))
+        return _table(paths, "arrow_pairs", form, names, rows)
+
+
+def _tmx(path: str) -> FirstRows:
+    units = [unit_texts(unit) for unit in islice(stream_elements(Chunks(path), ("tu",)), ROWS + 1)]
+    texts = [_without_regions(unit) for unit in units]
+    names = [code for code, _ in Counter(code for unit in texts for code in unit).most_common() if code]
+    if not names:
+        raise DataError(f"{path} has no unit with a language. Check that it is a whole TMX file.")
+    rows = [tuple(unit.get(code, "") for code in names) for unit in texts[:ROWS]]
+    return FirstRows((path,), "tmx", "TMX", tuple(names), rows, len(units) <= ROWS, by_language=True)
+
+
+def _without_regions(unit: Mapping[str, str]) -> dict[str, str]:
+    """The first text of each language."""
+    texts: dict[str, str] = {}
+    for code, text in unit.items():
+        texts.setdefault(without_region(code), text)
+    return texts
+
+
+def _xliff(path: str) -> FirstRows:
+    broken: list[BrokenFileError] = []
+    units = list(islice(held_back(read_units(path), broken), ROWS + 1))
+    if broken and not units:
+        raise broken[0]
+    full = [unit for unit in units[:ROWS] if not unit.skipped]
+    if not full:
+        raise DataError(f"{path} holds no translation that is finished, in {len(units):,} units.")
+    is_whole = len(units) <= ROWS
+    if not all(map(all, (unit.languages for unit in full))):
+        return FirstRows((path,), "xliff", "XLIFF", ("source", "target"), [unit.texts for unit in full], is_whole)
+    texts = [_without_regions(dict(zip(unit.languages, unit.texts, strict=True))) for unit in full]
+    names = list(dict.fromkeys(code for row in texts for code in row))
+    rows = [tuple(row.get(code, "") for code in names) for row in texts]
+    return FirstRows((path,), "xliff", "XLIFF", tuple(names), rows, is_whole, by_language=True)
+
+
+def _po(path: str) -> FirstRows:
+    catalogue = open_po(path)
+    source, target = po_languages(path, catalogue.metadata)
+    rows = [po_texts(entry, catalogue.metadata) for entry in catalogue]
+    rows = [row for row in rows if row[1]]
+    names = (without_region(source) or SOURCE, without_region(target)) if target else ("msgid", "msgstr")
+    return FirstRows((path,), "po", "PO", names, rows[:ROWS], len(rows) <= ROWS, by_language=bool(target))
+
+
+def is_workbook(path: str) -> bool:
+    """Whether a file is an Excel workbook."""
+    with open_bytes(path) as file, suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
+        return "xl/workbook.xml" in archive.namelist()
+    return False
+
+
+def _workbook(path: str) -> FirstRows:
+    cells = first_cells(path, ROWS + 2)
+    width = max(map(len, cells))
+    table = [row + [""] * (width - len(row)) for row in cells]
+    return _with_header(path, "xlsx", "Excel", table, len(table) < ROWS + 2)
+
+
+def _is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
+
+
+def _archive(path: str) -> FirstRows:
+    members = member_names(path)
+    if any(member == "mimetype" or member.startswith("META-INF/") for member in members):
+        raise DataError(f"{path} is a document of an office program. Save its table as CSV in UTF-8, and give that.")
+    codes = [code for member in members if (code := language_of_file(member)[0])]
+    if len(codes) != 2:
+        raise DataError(
+            f"{path} is an archive without two files that end in a language, as those of OPUS have (x.en, x.de). "
+            "Unpack it, and give the files."
+        )
+    return FirstRows((path,), "opus", "archive of Moses files", tuple(codes), [], False, by_language=True)
+
+
+def _json_array(path: str) -> FirstRows | None:
+    broken: list[BrokenFileError] = []
+    values = list(islice(held_back(read_array(path), broken), ROWS + 1))
+    if not values or not isinstance(values[0], dict):
+        if table_suffix(path) in (".json", ".jsonl"):
+            raise DataError(f"{path} holds JSON, but no objects. Write an object each, with a text of both languages.")
+        return None  # text that begins with a bracket
+    return _objects(path, "json_pairs", "JSON array", values)
+
+
+def _json_lines(path: str) -> FirstRows:
+    lines = read_lines(path, json_lines=True)
+    values = []
+    for line in islice(lines, ROWS + 1):
+        try:
+            values.append(json.loads(line.text) if line.text.strip() else None)
+        except (ValueError, RecursionError):
+            values.append(None)
+    if not isinstance(values[0], dict):
+        raise DataError(f"{path} begins like JSON, but its first line is no whole object. Give an object a line.")
+    objects = [value for value in values if isinstance(value, dict)]
+    lists = [key for key, value in objects[0].items() if isinstance(value, list)]
+    if len(objects) == 1 and lists:
+        raise DataError(
+            f"{path} is one JSON object with lists ({', '.join(lists)}). Write an object a line instead, each with a "
+            "text of both languages."
+        )
+    return _objects(path, "jsonl_pairs", "JSON lines", objects)
+
+
+def _objects(path: str, format_: PairFormat, form: str, values: Sequence[Mapping[str, Any]]) -> FirstRows:
+    names = list(dict.fromkeys(name for value in values for name in _string_keys("", value)))
+    if not names:
+        raise DataError(f"{path}: its objects hold no text under their keys ({', '.join(values[0])}).")
+    rows = (
+        [text if isinstance(text := find_key(value, name), str) else "" for name in names]
+        for value in values
+        if isinstance(value, dict)
+    )
+    return _table([path], format_, form, names, rows)
+
+
+def _string_keys(above: str, value: Any) -> Iterator[str]:
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        if isinstance(inner, str):
+            yield above + key
+        elif isinstance(inner, dict) and not above:
+            yield from _string_keys(f"{key}.", inner)
+
+
+def _lines(path: str) -> FirstRows | None:
+    check_lines(path)
+    broken: list[BrokenFileError] = []
+    lines = list(islice(held_back(read_lines(path), broken), ROWS + 1))
+    if not lines:
+        raise DataError(f"{path} is empty." if not broken else str(broken[0]))
+    if sum(line.fault in (NOT_UTF8, NUL) for line in lines) * 10 > len(lines):
+        strange = next((line.number for line in lines if line.fault == NOT_UTF8), 0)
+        seen = f"line {strange}{read_as(path, strange)}" if strange else f"NUL characters, as {UNMARKED} has"
+        raise DataError(f"{path} is not in UTF-8 ({seen}). Convert it: iconv -f ENCODING -t UTF-8 {Path(path).name}")
+    good = [line for line in lines if not line.fault and line.text.strip()]
+    suffix = table_suffix(path)
+    tabs = sum("\t" in line.text for line in good)
+    if suffix != ".csv" and good and (tabs > FITTING * len(good) or suffix in (".tsv", ".tab")):
+        return _quoted(path, "TSV") if _is_quoted(good) else _tsv(path, good, len(lines) <= ROWS)
+    if suffix == ".csv" or any(_is_named(good[0].text.split(one)) for one in DELIMITERS if good):
+        return _quoted(path, "CSV")
+    return None
+
+
+def table_suffix(path: str) -> str:
+    """The suffix of a file's name, without that of its packing."""
+    name = Path(path)
+    return (Path(name.stem) if name.suffix.lower() in (".gz", ".bz2", ".zst") else name).suffix.lower()
+
+
+def _is_named(cells: Sequence[str]) -> bool:
+    """Whether a first line is the header of pairs."""
+    return sum(bool(language_of_name(cell)) for cell in cells) > 1 or bool(find_pair(cells))
+
+
+def _is_quoted(lines: Sequence[Line]) -> bool:
+    """Whether fields between tabs are quoted as in CSV: all are, or one has doubled quotes within its own."""
+    cells = [cell for line in lines for cell in line.text.split("\t") if cell.strip()]
+    quoted = [cell for cell in cells if len(cell) > 1 and cell.startswith('"') and cell.endswith('"')]
+    inside = [cell[1:-1] for cell in quoted]
+    if any(cell.replace('""', "").count('"') for cell in inside):
+        return False
+    return len(quoted) == len(cells) or any('""' in cell for cell in inside)
+
+
+def _tsv(path: str, lines: Sequence[Line], is_whole: bool) -> FirstRows:
+    table = [[cell.strip() for cell in line.text.split("\t")] for line in lines]
+    return _with_header(path, "tsv", "TSV", table, is_whole)
+
+
+def _quoted(path: str, form: str) -> FirstRows:
+    head = read_head(path)
+    lines = held_back(read_lines(path), [])
+    rows = (row for row in csv_rows(lines, head.delimiter) if row.number >= head.first)
+    seen = [row.cells for row in islice(rows, ROWS + 1) if not row.fault and any(row.cells)]
+    return _with_header(path, "csv", form, seen, len(seen) <= ROWS)
+
+
+def _with_header(
+    path: str, format_: PairFormat, form: str, table: Sequence[Sequence[str]], is_whole: bool
+) -> FirstRows:
+    """A table with names where its first row is a header; rows of another width are left out here."""
+    if not table:
+        raise DataError(f"{path}: no row can be read as {form}.")
+    first, width = [cell.strip() for cell in table[0]], len(table[0])
+    fitting = [row for row in table if len(row) == width]
+    if len(fitting) <= FITTING * len(table):
+        widths = Counter(len(row) for row in table).most_common(2)
+        raise DataError(
+            f"{path}: its rows differ in their number of columns ("
+            f"{', '.join(f'{w} in {n:,} rows' for w, n in widths)}, {width} in the first). Quote fields that hold the "
+            "delimiter, or write it as TSV."
+        )
+    has_header = is_header(first, fitting[1:])
+    named = has_header and all(first.count(name) == 1 for name in first if name)
+    if has_header and not named:
+        double = next(name for name in first if name and first.count(name) > 1)
+        raise DataError(f"{path}: two columns are called '{double}'. Rename one of them.")
+    names = first if has_header else [str(number) for number in range(1, width + 1)]
+    form = form if has_header else f"{form} without a header"
+    return replace(_table([path], format_, form, names, iter(fitting[has_header:])), is_whole=is_whole)
+
+
+def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a first row names columns: two languages or the two texts of a pair, or words far shorter than the rows'.
+
+    Args:
+        rows: those after it.
+    """
+    if any(len(name) > MAX_NAME for name in first) or not any(first):
+        return False
+    if _is_named(first):
+        return True
+    if not rows or any(len(name.split()) > 2 or not name[:1].isalpha() for name in first if name):
+        return False
+    columns = list(zip(*rows, strict=True))
+    texts = [
+        n for n, column in enumerate(columns) if first[n] and any(" " in cell or len(cell) > 20 for cell in column)
+    ]
+    lengths = {n: sorted(len(cell) for cell in columns[n])[len(rows) // 2] for n in texts}
+    known = sum(bool(language_of_name(name)) for name in first)
+    return bool(texts) and all(lengths[n] > (1 if known else 2) * len(first[n]) for n in texts)
+
+
+def look_at_texts(files: Mapping[str, str]) -> FirstRows:
+    """The first rows of line-aligned files, by their languages or, where these are not known, by their names."""
+    broken: list[BrokenFileError] = []
+    readers = [held_back(read_lines(path), broken) for path in files.values()]
+    rows = list(islice(zip_longest(*readers), ROWS + 1))
+    texts = [tuple("" if line is None or line.fault else line.text.strip() for line in row) for row in rows]
+    form = f"{len(files)} line-aligned files"
+    return FirstRows(
+        tuple(files.values()), "moses", form, tuple(files), texts[:ROWS], len(rows) <= ROWS, by_language=True
+    )

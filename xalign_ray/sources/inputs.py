@@ -1,0 +1,172 @@
+"""Finds the files a recipe names, splits them into parts, and writes the embedded world where it is asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from xalign_ray.config.language_codes import explain_unknown, is_unknown
+from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
+from xalign_ray.demo.writer import is_written, write_demo
+from xalign_ray.errors import ConfigError
+from xalign_ray.sources.formats import check_contents, check_languages, find_source, read_part
+from xalign_ray.sources.open import WHOLE
+from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import Record
+from xalign_ray.sources.stage import KeptCuts
+from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import is_url
+
+LOOKED_AT = 16  # files of a source that are opened before anything is started; prepare opens all
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source of the recipe, found but not read: the pool its rows go to, its format, languages and files."""
+
+    pool: str  # text/en or pairs/de-en; dictionaries have none
+    format: str
+    languages: tuple[str, ...]
+    files: tuple[str, ...]
+    undivided: bool = False
+    columns: tuple[str, ...] | None = None
+    skip_empty: bool = False
+    keep_rest_out: bool = False  # of a file whose rest cannot be read; without it such a file is an error
+
+
+@dataclass(frozen=True)
+class Input:
+    """A source that is split into parts; `hashes` are the SHA-256 of its files."""
+
+    pool: str
+    languages: tuple[str, ...]
+    parts: tuple[Part, ...]
+    hashes: tuple[str, ...] = ()
+    keep_rest_out: bool = False
+
+    def records(self) -> Iterator[Record]:
+        """All records of the source."""
+        for part in self.parts:
+            yield from read_part(part, self.languages, broken=[] if self.keep_rest_out else None)
+
+
+def data_root(config: RunConfig) -> Path:
+    """The folder that relative paths of `data` start from; the embedded world is written if it is not there."""
+    return open_root(config.data.root, local_folder(config.output))
+
+
+def open_root(root: str, output: Path) -> Path:
+    """The folder that `root` names, which is `output/demo` for the embedded world, written at first use."""
+    if root != DEMO:
+        return Path(root)
+    folder = output / "demo"
+    if not is_written(folder):
+        with open_job(folder, "writing the embedded world", upload=None):
+            if not is_written(folder):
+                write_demo(folder)
+    return folder
+
+
+def check_codes(config: RunConfig) -> None:
+    """Whether each source names languages, as many as its format takes; a code that no registry has is said.
+
+    Raises:
+        ConfigError: naming source, code and the nearest right one.
+    """
+    said = {explain_unknown(code): place for place, codes in _all_codes(config) for code in codes if is_unknown(code)}
+    for sentence, place in said.items():
+        say(f"{place}: {sentence}")
+
+
+def _all_codes(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for key in ("corpora", "parallel", "tests", "dictionaries"):
+        for number, source in enumerate(getattr(config.data, key)):
+            yield (place := f"data.{key}.{number}"), _codes(place, source)
+
+
+def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
+    """Finds out in moments, and before anything is started, whether the sources are there and mean anything.
+
+    Args:
+        writes_demo: whether the embedded world is written where it is not there; else only absolute paths are looked up
+            below it.
+
+    Raises:
+        DataError, ConfigError: a path, format or language that is not there, or a file that is no data, in a sentence.
+    """
+    for _ in _all_codes(config):
+        pass  # each is checked
+    is_unwritten = config.data.root == DEMO and not writes_demo
+    root = Path() if is_unwritten else data_root(config)
+    for source in (*config.data.corpora, *config.data.parallel, *config.data.tests, *config.data.dictionaries):
+        if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
+            reader, files = find_source(source, _root(config.data, root))
+            check_contents(reader, [file for file in files if not is_url(file)][:LOOKED_AT], source.columns)
+
+
+def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source], list[Source]]:
+    """The text and pair sources, the dictionaries, and the retrieval tests, in the recipe's order; no file is opened.
+
+    Raises:
+        DataError, ConfigError: a path, format or language that is not there, in a sentence.
+    """
+
+    def found(key: str, kind: str) -> list[Source]:
+        sources = []
+        for number, source in enumerate(getattr(data, key)):
+            codes = _codes(f"data.{key}.{number}", source)
+            pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
+            reader, files = find_source(source, _root(data, root))
+            rest = data.on_broken_file == "keep_rest_out"
+            one = Source(pool, reader, codes, tuple(files), columns=source.columns, keep_rest_out=rest)
+            if isinstance(source, ParallelCorpus):
+                one = replace(one, skip_empty=source.skip_empty)
+            sources.append(one)
+        return sources
+
+    pairs = [replace(pair, undivided=bool(data.max_pairs)) for pair in found("parallel", "pairs")]
+    return found("corpora", "text") + pairs, found("dictionaries", ""), found("tests", "pairs")
+
+
+def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input:
+    """A source in parts; large files of lines are read to their end if `cuts` does not know them by `hashes`."""
+    cut = cuts.of(source.format, source.files, hashes, source.columns)
+    split = tuple(replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
+    whole = _undivided(split) if source.undivided else split
+    return Input(source.pool, source.languages, whole, tuple(hashes), source.keep_rest_out)
+
+
+def number_parts(inputs: Sequence[Input]) -> Iterator[tuple[int, str, int, Part]]:
+    """Each part with the number of its input, a name that says its pool and its number in it, and this number."""
+    numbers: Counter[str] = Counter()
+    for place, one in enumerate(inputs):
+        for part in one.parts:
+            yield place, f"{one.pool}/part-{numbers[one.pool]:05d}", numbers[one.pool], part
+            numbers[one.pool] += 1
+
+
+def _undivided(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts of each file as one: which pairs are its first is known only to who reads it from its beginning."""
+    return tuple(replace(part, spans=(WHOLE,) * len(part.spans)) for part in parts if part.first_line == 1)
+
+
+def _root(data: DataConfig, root: Path) -> str:
+    """What paths start from; a root that is a URL is taken as it was written, for no Path can hold it."""
+    return data.root if is_url(data.root) else str(root)
+
+
+def _codes(key: str, source: Corpus | ParallelCorpus | Dictionary) -> tuple[str, ...]:
+    """The languages of a source, as it names them."""
+    named = (source.language,) if isinstance(source, Corpus) else tuple(source.languages)
+    try:
+        codes = check_languages(source.reader, named)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
+    for written, code in zip(named, codes, strict=True):
+        if written != code:
+            raise ConfigError(f"{key}: it names the language '{written}'; write its BCP-47 code '{code}'.")
+    return codes

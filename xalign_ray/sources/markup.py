@@ -1,0 +1,461 @@
+"""Turns MediaWiki markup into the paragraphs that a reader sees, without what is not running text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+import mwparserfromhell
+from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Template, Text, Wikilink
+from mwparserfromhell.nodes.extras import Parameter
+from mwparserfromhell.parser import ParserError
+
+from xalign_ray.sources.html import BREAK, CLOSE, EMPTY, HOLE, OPEN, drop_html, write_levels
+from xalign_ray.sources.measures import Given
+from xalign_ray.sources.templates import is_mark, is_sentence, plain_name, running_text, words_of_template
+
+# Language converter markup: `-{zh-hans:..; zh-hant:..}-`, which MediaWiki shows in one of several scripts.
+
+_RULE = re.compile(r"-\{((?:[^{}]|\{\{[^{}]*\}\})*)\}-")
+_MAX_DEPTH = 10
+_FLAGS = re.compile(r"\s*([-A-Z+]|[a-z]{2,3}(?:-[a-z]+)*)?(\s*;\s*(?:[-A-Z+]|[a-z]{2,3}(?:-[a-z]+)*))*\s*\|")
+_VARIANT = re.compile(r"\s*(?:[^;:|\n]*=>)?\s*((?:zh|sr|kk|ku|tg|uz|gan|iu|shi|crh|wuu|ike)(?:-[a-z]+)*)\s*:")
+_SHOWN_FLAGS = frozenset("ASR")
+
+
+def choose_variants(markup: str) -> str:
+    """Each rule as its first variant; one that only defines a conversion (flags H, T, D, N, -) shows nothing.
+
+    `-{zh-hans:A; zh-hant:B}-` and `-{A|zh-hans:A; zh-hant:B}-` are A, `-{A}-` and `-{R|A}-` too.
+    """
+    if "-{" not in markup:
+        return markup
+    for _ in range(_MAX_DEPTH):  # innermost first
+        markup, count = _RULE.subn(_choose, markup)
+        if not count:
+            break
+    return markup
+
+
+def _choose(rule: re.Match[str]) -> str:
+    flags = _FLAGS.match(rule[1])
+    text = rule[1][flags.end() :] if flags else rule[1]
+    names = [name.strip() for name in flags[0].rstrip("|").split(";")] if flags else []
+    if any(name and (name[0].isupper() or name in "-+") and name not in _SHOWN_FLAGS for name in names):
+        return ""
+    variant = _VARIANT.match(text)
+    if not variant or "R" in names:
+        return text
+    # A `;` ends a variant only where another begins: text may hold one (&nbsp;).
+    rest = text[variant.end() :]
+    return re.split(rf";(?={_VARIANT.pattern})|;\s*\Z", rest, maxsplit=1)[0].strip()
+
+
+# Takes MediaWiki's bold and italic marks off a line, and leaves the apostrophes that a reader sees.
+
+_RUN = re.compile(r"'{2,}")
+
+
+def drop_quotes(line: str) -> str:
+    """The line without runs of apostrophes that are marks.
+
+    As MediaWiki reads them (Parser::handleAllQuotes): two are italic, three bold, five both; of four the first is an
+    apostrophe, and so are those before the last five of more. If a line opens as much bold as italic without closing
+    either, one run of three is an apostrophe and italic: after a word of one letter if there is one (French
+    l'''Histoire''), else after a longer word, else after a blank.
+    """
+    runs = list(_RUN.finditer(line))
+    if not runs:
+        return line
+    lengths = [len(run[0]) for run in runs]
+    kept = [1 if length == 4 else max(0, length - 5) for length in lengths]
+    marks = [length - left for length, left in zip(lengths, kept, strict=True)]
+    bold = sum(mark in (3, 5) for mark in marks)
+    italic = sum(mark in (2, 5) for mark in marks)
+    if bold % 2 and italic % 2:
+        threes = [number for number, mark in enumerate(marks) if mark == 3]
+        if threes:
+            kept[min(threes, key=lambda number: (_place(line, runs[number].start()), number))] += 1
+    return "".join(_pieces(line, runs, kept))
+
+
+def _place(line: str, start: int) -> int:
+    """How likely an apostrophe stands there: 0 after a word of one letter, 1 after a longer one, 2 after a blank."""
+    before, last = line[:start][-2:-1], line[:start][-1:]
+    if not last.strip():
+        return 2
+    return 0 if before == " " else 1
+
+
+def _pieces(line: str, runs: list[re.Match[str]], kept: list[int]) -> list[str]:
+    pieces, at = [], 0
+    for run, count in zip(runs, kept, strict=True):
+        pieces += [line[at : run.start()], "'" * count]
+        at = run.end()
+    return [*pieces, line[at:]]
+
+
+# The languages that have a Wikipedia: links to these are to the same article elsewhere, and show nothing.
+
+# Not every language code: `doi`, `iso` and others are codes of languages and prefixes of links to something else.
+LANGUAGES = frozenset(
+    """
+    aa ab ace ady af ak als alt am ami an ang ann anp ar arc ary arz as ast atj av avk awa ay az azb ba ban bar
+    bat-smg bbc bcl bdr be be-tarask be-x-old bew bg bh bho bi bjn blk bm bn bo bpy br bs btm bug bxr ca cbk-zam cdo
+    ce ceb ch cho chr chy ckb co cr crh cs csb cu cv cy cz da dag de dga din diq dk dsb dtp dty dv dz ee egl el eml
+    en eo epo es et eu ext fa fat ff fi fiu-vro fj fo fon fr frp frr fur fy ga gag gan gcr gd gl glk gn gom gor got
+    gpe gsw gu guc gur guw gv ha hak haw he hi hif ho hr hsb ht hu hy hyw hz ia iba id ie ig igl ii ik ilo inh io is
+    it iu ja jam jbo jp jv ka kaa kab kaj kbd kbp kcg kg kge ki kj kk kl km kn knc ko koi kr krc ks ksh ku kus kv kw
+    ky la lad lb lbe lez lfn lg li lij lld lmo ln lo lrc lt ltg lv lzh mad mai map-bms mdf mg mh mhr mi min mk ml mn
+    mnw mo mos mr mrj ms mt mus mwl my myv mzn na nah nan nap nb nds nds-nl ne new ng nia nl nn no nov nqo nr nrm
+    nso nup nv ny oc olo om or os pa pag pam pap pcd pcm pdc pfl pi pih pl pms pnb pnt ps pt pwn qu rki rm rmy rn ro
+    roa-rup roa-tara rsk ru rue rup rw sa sah sat sc scn sco sd se sg sgs sh shi shn shy si simple sk skr sl sm smn
+    sn so sq sr srn ss st stq su sv sw syl szl szy ta tay tcy tdd te tet tg th ti tig tk tl tlh tly tn to tpi tr trv
+    ts tt tum tw ty tyv udm ug uk ur uz ve vec vep vi vls vo vro wa war wo wuu xal xh xmf yi yo yue za zea zgh zh
+    zh-classical zh-min-nan zh-yue zh-cn zh-tw zu
+    """.split()  # noqa: SIM905
+)
+
+
+WIKITEXT_VERSION = 3  # raise it when the same page would give other paragraphs
+# Formats whose text depends on a package and on a version of our own.
+PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}
+_HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})  # these work in every wiki
+_FILE_NAME = re.compile(r"\.(jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gav]|opus|webm|mp3|wav|flac|midi?)$", re.I)
+COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
+_LONE_NAMESPACE_LINKS = re.compile(r"^(?:[ \t]*\[\[[^\[\]|:\n]+:[^\s\[\]][^\[\]\n]*\]\])+[ \t]*$", re.M)
+_BEHAVIOUR = re.compile(r"__[A-Z]+__")
+_LEADING_HOLE = re.compile(r"^[\s,;:)\u3001\uff0c\uff09]+(?=[^\s)])")  # but not of a smiley, or what is nothing else
+_BEFORE_STOP = re.compile(r"\s*[,;](?:\s*[,;])*\s*\.(?=\s|$)")  # "for example {{math|x}}, {{math|y}}."
+_EMPTY_BRACKETS = re.compile(r"\s*[(\[\uff08][\s,;:/\u00b7\u3001\uff0c\u2013\u2014-]*[)\]\uff09]")
+_OPENING_HOLE = re.compile(r"([(\uff08])[\s,;:\u3001\uff0c]+")
+_CLOSING_HOLE = re.compile(r"[\s,;:\u3001\uff0c]+([)\uff09])")
+_SPACED = re.compile(r"\s+([,.)\u3001\u3002\uff0c])(?=\s|$)")
+_DOUBLED = re.compile(r"([,;\u3001\uff0c\u060c\uff1b])(\s*\1)+")
+_BLANKS = re.compile(r"[^\S\n]+")
+_TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\||!(?=[ \t]|.*(\|\||!!|\w=))|\}\})")  # but not "!Kung"
+_HEADING = "\x01"  # no XML holds it
+_OFFERED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
+_FILLED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]+){CLOSE}")
+_ELIDED = re.compile(r"(?:(?<![^\W\d_])[sS]|[^\W\d_sS])'\Z")  # l'eau, dell'oro; but not dogs'
+# Words of Arabic and Hebrew that are written as one with the next.
+_WITH_NEXT = (
+    "\u0648 \u0641 \u0628 \u0644 \u0643 \u0627\u0644 \u0648\u0627\u0644 \u0628\u0627\u0644 \u0644\u0644 "
+    "\u0648\u0644 \u0648\u0628 \u05d5 \u05d4 \u05d1 \u05dc \u05de \u05e9 \u05db \u05d5\u05d4 \u05d5\u05d1 "
+    "\u05d5\u05dc \u05d5\u05de \u05e9\u05d4 \u05db\u05e9 \u05de\u05d4"
+)
+_PROCLITICS = frozenset(_WITH_NEXT.split())
+_ENDS_SENTENCE = (".", "!", "?", "\u3002", "\u0964", "\u061f", "\u06d4")
+_SEPARATES = (":", ";", ",", "\u060c", "\u3001", "\uff0c", "\uff1b")
+SHOWN = "templates that no list knows, shown by their first argument"
+LEFT_OUT = "templates left out of a sentence"
+FOOTNOTES = "templates that no list knows, taken for footnotes"
+STRAY_ROWS = "lines of tables outside a table, left out"
+_TEXT_NAMES = (
+    "text",
+    "texte",
+    "texto",
+    "testo",
+    "tekst",
+    "tekstas",
+    "\u0442\u0435\u043a\u0441\u0442",
+    "quote",
+    "sitat",
+    "content",
+)
+_MAX_ARGUMENTS = 50
+MAX_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
+_PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[A-Za-z][^<>]*>")
+_NEVERCLOSED = re.compile(r"<(br|hr|wbr|li|dt|dd|p|tr|td|th)\b|.*/>", re.I | re.S)
+
+
+# Markup that is left in the text, by the name under which it is counted.
+_RESIDUE = {
+    "HTML": re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>"),
+    "[[": re.compile(r"\[\[|\]\]"),
+    "{{": re.compile(r"\{\{|\}\}"),
+    "{|": re.compile(r"\{\||\|\}|\|-"),
+}
+_ANY_RESIDUE = re.compile(r"[<{}]|\[\[|\]\]|\|-")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: str
+    level: int  # 0 is text, 1-6 a heading
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page's markup is read with.
+
+    Args:
+      hidden: the wiki's own lower-case names of the file and category namespaces; the English ones always count.
+      language: the wiki's.
+      title: the page's, which `{{PAGENAME}}` shows.
+      noted: receives counts of what is left out or kept that a reader would see otherwise.
+    """
+
+    hidden: frozenset[str] = frozenset()
+    language: str = "en"
+    title: str = ""
+    noted: Counter[str] = field(default_factory=Counter)
+
+
+def read_paragraphs(markup: str, page: Page | None = None) -> tuple[str, ...]:
+    """The paragraphs, list items and headings of an article, in order, one a string.
+
+    Gone are templates (but for those of templates.py, and for the first argument that is running text of one inside a
+    sentence), tables, references, formulas, files, categories, links to
+    other languages, comments, and the headings under which nothing is left.
+
+    Raises:
+      ParserError: more marks are open at once than any article has.
+    """
+    page = page or Page()
+    lines = [line for raw in rendered_lines(markup, page) if (line := _clean(fill(raw, page.noted), page.noted)).text]
+    kept = tuple(line.text for line in _drop_empty_sections(lines))
+    _count_residue("\n".join(kept), page.noted)
+    return kept
+
+
+def _count_residue(text: str, noted: Counter[str]) -> None:
+    if _ANY_RESIDUE.search(text):
+        for name, marks in _RESIDUE.items():
+            noted[f"markup left in the text: {name}"] += len(marks.findall(text))
+
+
+def rendered_lines(markup: str, page: Page) -> list[str]:
+    """The lines of an article before templates that no list knows are filled in: what the bench of holes looks at."""
+    _refuse_open_marks(markup)
+    markup = drop_html(COMMENT.sub("", markup), page.noted)
+    markup = choose_variants(_LONE_NAMESPACE_LINKS.sub("", markup))
+    code = mwparserfromhell.parse(markup, skip_style_tags=True)
+    return "".join(_render(code.nodes, page)).replace(BREAK, "\n").split("\n")
+
+
+def _refuse_open_marks(markup: str) -> None:
+    opened = {"{": 0, "[": 0, "<": 0}
+    for match in _PAIRED.finditer(markup):
+        mark = match[0]
+        if mark[0] in "}]" or mark.startswith("</"):
+            kind = {"}": "{", "]": "["}.get(mark[0], "<")
+            opened[kind] = max(0, opened[kind] - 1)
+        elif not _NEVERCLOSED.match(mark):
+            opened[mark[0]] += 1
+            if opened[mark[0]] > MAX_OPEN:
+                raise ParserError(f"more than {MAX_OPEN} marks are open at once")
+
+
+def fill(raw: str, noted: Counter[str]) -> str:
+    """A line in which each template that no list knows shows what it offers where a word of the sentence is missing.
+
+    That is where it stands apart from the word before it (in scripts with blanks), is not behind the sentence's end,
+    and does not begin a line whose sentence begins behind it. A template alone on a line shows whole sentences only.
+    """
+    if OPEN not in raw:
+        return raw
+    parts = _OFFERED.split(raw)
+    if not any(map(str.isalpha, "".join(parts[::2]))):
+        parts[1::2] = [offered if is_sentence(offered) else "" for offered in parts[1::2]]
+        noted[SHOWN] += sum(map(bool, parts[1::2]))
+        return "".join(parts)
+    behind = _behind([text.replace(HOLE, "") for text in parts[2::2]])
+    before = _Before()
+    for place, (first, has_letters) in zip(range(1, len(parts), 2), behind, strict=True):
+        before.add(parts[place - 1].replace(HOLE, ""))
+        lacking = _lacks_a_word(before, first, has_letters)
+        shown = parts[place] if lacking else ""
+        noted[LEFT_OUT] += shown.count(HOLE)
+        noted[SHOWN if shown else LEFT_OUT if lacking else FOOTNOTES] += 1
+        parts[place] = shown or HOLE
+        before.add(shown)
+    return "".join(parts)
+
+
+def _behind(texts: list[str]) -> list[tuple[str, bool]]:
+    """For each text of a line the first mark of it and what follows, and whether there is a letter."""
+    found, first, has_letters = [], "", False
+    for text in reversed(texts):
+        first = text.lstrip(" '")[:1] or first
+        has_letters = has_letters or any(map(str.isalpha, text))
+        found.append((first, has_letters))
+    return found[::-1]
+
+
+@dataclass(slots=True)
+class _Before:
+    """The end of what stands before a template on its line."""
+
+    begun: bool = False  # by more than a list's marks
+    last: str = ""  # its last mark, behind which quotes may stand
+    solid: str = ""  # its last mark that is no blank
+    word: str = ""  # what stands behind its last blank or mark
+
+    def add(self, text: str) -> None:
+        self.begun = self.begun or bool(text.strip(" *#:'"))
+        self.last = "'" if _ELIDED.search(text) else text.rstrip("'")[-1:] or self.last
+        self.word = re.split(r"\W", self.word + text)[-1]
+        self.solid = text.rstrip(" '")[-1:] or self.solid
+
+
+def _lacks_a_word(before: _Before, first: str, has_letters: bool) -> bool:
+    """Whether a word of the sentence is missing between what stands before it on a line and what stands behind it."""
+    if not before.begun:
+        return first.islower() or first in (",", ";", "(")
+    if before.solid in _ENDS_SENTENCE and not has_letters:
+        return False
+    last = before.last
+    if before.word in _PROCLITICS:
+        return True
+    return _without_blanks(last) or last == "\u3001" or not (last.isalnum() or last in (*_ENDS_SENTENCE, *_SEPARATES))
+
+
+def _without_blanks(letter: str) -> bool:
+    """Whether a letter is of a script that puts no blanks between words."""
+    return unicodedata.name(letter, "").startswith(("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"))
+
+
+def _render(nodes: Iterable[Node], page: Page) -> Iterator[str]:
+    for node in nodes:
+        if shown := _SHOWN.get(type(node)):
+            yield from shown(node, page)
+
+
+def _show_text(node: Text, _: Page) -> Iterator[str]:
+    yield node.value
+
+
+def _show_entity(node: HTMLEntity, _: Page) -> Iterator[str]:
+    mark = node.normalize()
+    if unicodedata.category(mark) not in ("Cc", "Cs"):  # a half surrogate pair would fit in no file
+        yield mark
+
+
+def _show_template(node: Template, page: Page) -> Iterator[str]:
+    name = plain_name(str(node.name))
+    if is_mark(name):
+        yield HOLE
+        return
+    if ":" in name:  # formatnum:{{..}}
+        name = _flat("".join(_render(node.name.nodes, page))).strip()
+    given = _arguments(node, page)
+    words = words_of_template(name, given, page.title)
+    if words is None:
+        words = f"{OPEN}{running_text(name, given)}{CLOSE}"
+    yield words or EMPTY
+
+
+def _arguments(node: Template, page: Page) -> Given:
+    """The arguments of a template by their number, whether it is written or not, from 1 on."""
+    numbered, named, count = {}, {}, 0
+    for param in node.params:
+        if param.showkey:
+            name = str(param.name).strip()
+            named[name.lower()] = param
+        else:
+            count += 1
+            name = str(count)
+        if name.isdecimal() and 0 < int(name) <= _MAX_ARGUMENTS:
+            numbered[int(name)] = param
+
+    def render(param: Parameter) -> str:
+        return _flat("".join(_render(param.value.nodes, page))).strip()
+
+    if not numbered and not named.keys() & {"url", "title"}:  # a footnote may quote too
+        texts = [named[name] for name in _TEXT_NAMES if name in named][:1]  # {{quote|text=..}}
+        numbered = dict(enumerate(texts, 1))
+    values = [render(numbered[at]) if at in numbered else "" for at in range(1, max(numbered, default=0) + 1)]
+    return Given(values, lambda name: render(named[name]) if name in named else "", page.language, len(named))
+
+
+def _flat(text: str) -> str:
+    """What an argument shows: other templates' offers are taken, and their empty ones stay for the line to count."""
+    return _FILLED.sub(r"\1", text).replace(HOLE, "")
+
+
+def _show_heading(node: Heading, page: Page) -> Iterator[str]:
+    yield f"\n{_HEADING}{node.level}"
+    yield "".join(_render(node.title.nodes, page)).replace(BREAK, " ")
+    yield "\n"
+
+
+def _show_tag(node: Tag, page: Page) -> Iterator[str]:
+    """A list's mark, a line across, `<nowiki>`, or what is no HTML; a table that began within a line goes."""
+    if str(node.tag) == "table":
+        return
+    border = "\n" if str(node.tag) in ("li", "dt", "dd", "hr") else ""
+    yield border
+    if node.contents:
+        yield from _render(node.contents.nodes, page)
+        yield border
+
+
+def _show_external_link(node: ExternalLink, page: Page) -> Iterator[str]:
+    if node.title:
+        yield from _render(node.title.nodes, page)
+
+
+def _show_wikilink(node: Wikilink, page: Page) -> Iterator[str]:
+    title = str(node.title).strip()
+    prefix, colon, _ = title.partition(":")
+    if prefix and colon and _is_invisible(prefix.strip().lower(), title, page.hidden):
+        return
+    if node.text is None:
+        yield "".join(_render(node.title.nodes, page)).strip().lstrip(":")
+    else:
+        yield from _render(node.text.nodes, page)
+
+
+def _is_invisible(prefix: str, title: str, hidden: frozenset[str]) -> bool:
+    """Whether a link is to a file, a category or the same article in another language."""
+    return prefix in hidden or prefix in _HIDDEN_NAMESPACES or prefix in LANGUAGES or bool(_FILE_NAME.search(title))
+
+
+# Node types that are not here (arguments of templates, comments) show nothing.
+_SHOWN: dict[type, Callable[..., Iterator[str]]] = {
+    Text: _show_text,
+    HTMLEntity: _show_entity,
+    Heading: _show_heading,
+    Template: _show_template,
+    Tag: _show_tag,
+    ExternalLink: _show_external_link,
+    Wikilink: _show_wikilink,
+}
+
+
+def _clean(raw: str, noted: Counter[str]) -> _Line:
+    """One line without left-over marks, holes where a template stood, and odd blanks."""
+    level = int(raw[1]) if raw.startswith(_HEADING) else 0
+    text = raw[2:] if level else raw
+    if _TABLE_LINE.match(text.lstrip(HOLE)):
+        noted[STRAY_ROWS] += any(map(str.isalpha, text))
+        return _Line("", level)
+    text = _BLANKS.sub(" ", drop_quotes(write_levels(_BEHAVIOUR.sub("", text))).replace(HOLE, ""))
+    text = _EMPTY_BRACKETS.sub("", _CLOSING_HOLE.sub(r"\1", _OPENING_HOLE.sub(r"\1", text)))
+    text = _DOUBLED.sub(r"\1", _SPACED.sub(r"\1", text))
+    text = _LEADING_HOLE.sub("", _BEFORE_STOP.sub(".", text)).strip()
+    return _Line(text if any(mark.isalpha() for mark in text) else "", level)
+
+
+def _drop_empty_sections(lines: Iterable[_Line]) -> list[_Line]:
+    """Without the headings that no text follows before the next heading of the same or a higher level."""
+    kept: list[_Line] = []
+    for line in lines:
+        if line.level:
+            while kept and kept[-1].level >= line.level:
+                kept.pop()
+        kept.append(line)
+    while kept and kept[-1].level:
+        kept.pop()
+    return kept
+
+
+def parser_version(format_: str) -> list[str | int]:
+    """What the text of a format depends on beside its files; nothing of most."""
+    package, own = PARSERS.get(format_, ("", 0))
+    return [package, version(package), own] if package else []

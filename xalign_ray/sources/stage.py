@@ -1,0 +1,459 @@
+"""Stages of prepare: tasks on Ray Data, a sealed record a part, written last; what is whole is not made again.
+
+Also the hashes of inputs, and where these are cut into parts: both found once, and kept below the output folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar
+
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.errors import ConfigError, DataError, fault_of
+from xalign_ray.sources import parts as splitting
+from xalign_ray.sources.formats import parts
+from xalign_ray.sources.open import Span, facts_of, open_bytes
+from xalign_ray.sources.parts import Part, count_bytes
+from xalign_ray.work.artifacts import (
+    check_file,
+    hash_file,
+    hash_value,
+    is_sealed,
+    seal,
+    whole_json,
+    write_atomic,
+    write_json,
+)
+from xalign_ray.work.status_line import PartsDone
+
+# Where data tasks run: on the nodes that have the recipe's custom Ray resource, or on any.
+
+A_BIT = 0.001  # of the resource: it only marks a node, what runs there at once is bounded by its CPUs
+PATIENCE_S = 120  # for a node that takes the place of one that died
+_NOT_CUSTOM = ("CPU", "GPU", "memory", "object_store_memory")
+
+
+def placement(parallel: ParallelConfig) -> dict[str, Any]:
+    """What Ray is asked for a data task or actor, besides its CPUs."""
+    return {"resources": {parallel.data_resource: A_BIT}} if parallel.data_resource else {}
+
+
+def check_placement(parallel: ParallelConfig) -> None:
+    """Finds out whether a node of the joined cluster may run data tasks: Ray would wait for one without a word.
+
+    Raises:
+        ConfigError: none has the resource; says which there are.
+    """
+    name = parallel.data_resource
+    if not name:
+        return
+    import ray  # here: what trains without a cluster imports this module too
+
+    there = sorted(one for one in ray.cluster_resources() if one not in _NOT_CUSTOM and not one.startswith("node:"))
+    if name not in there:
+        raise ConfigError(
+            f"parallel.data_resource is '{name}', but no node of the cluster has a custom resource of that name (there "
+            f"is {', '.join(there) or 'none'}). Start the nodes that are to run data tasks with "
+            f"ray start --resources='{json.dumps({name: 1})}', or set it to null to run them on any node."
+        )
+
+
+def wait_for_place(parallel: ParallelConfig) -> None:
+    """As `check_placement`, in mid run: the last such node may have died, and another be on its way.
+
+    Raises:
+        ConfigError: none came within PATIENCE_S.
+    """
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return check_placement(parallel)
+        except ConfigError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(1)
+
+
+HINT = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
+READ_AT_ONCE = 8  # parts that are looked at, or files that are hashed: hashing lets go of the interpreter
+GPU_SHARE = 0.25  # of a GPU, for a task with a teacher: four take turns, as each tokenizes between its forward passes
+MAX_FAULTS = 10  # parts whose faults are reported at once
+
+
+class StageTask(Protocol):
+    """A part of a stage's work: small, so that it travels to a worker."""
+
+    @property
+    def folder(self) -> str:
+        """All that is made lies below it."""
+        ...
+
+    def path(self, suffix: str) -> Path:
+        """The file of this suffix that the task makes."""
+        ...
+
+
+class PartTask(StageTask, Protocol):
+    """Work on a part of a source."""
+
+    @property
+    def part(self) -> Part:
+        """The part."""
+        ...
+
+
+Work = TypeVar("Work", bound=StageTask, contravariant=True)
+Made = tuple[Sequence[Path], dict[str, Any]]  # files that a task has made, and what its record says besides
+
+
+def part_bytes(tasks: Sequence[PartTask]) -> Sequence[float]:
+    """How much of its files each task reads."""
+    return count_bytes([task.part for task in tasks])
+
+
+@dataclass(frozen=True)
+class StageStep(Generic[Work]):
+    """What is done once for each task of a stage.
+
+    Attributes:
+        title: of its progress line.
+        work: makes the files of a task, from inputs and settings alone.
+        sizes: of tasks, for the progress line.
+        kind: goes before `.json` in the names of records; steps on the same tasks have different ones.
+        noun: what a task is called.
+    """
+
+    title: str
+    work: Callable[[Work], Made]
+    sizes: Callable[[Any], Sequence[float]] = part_bytes
+    kind: str = ""
+    noun: str = "part"
+
+    def record(self, task: Work) -> Path:
+        """Where the record of a task stands."""
+        return task.path(f"{self.kind}.json")
+
+    def is_whole(self, task: Work) -> bool:
+        """Whether a task is done and its files are as they were written: reads them."""
+        record = read_record(self.record(task))
+        return record is not None and all(
+            (file := Path(task.folder, name)).is_file() and hash_file(file) == expected
+            for name, expected in record["files"].items()
+        )
+
+
+def run(step: StageStep[Work], tasks: Sequence[Work], parallel: ParallelConfig) -> list[dict[str, Any]]:
+    """Does the tasks that are not whole, on all machines. Stopped anywhere, it goes on with what is left.
+
+    Returns:
+        The records of all tasks, in their order.
+
+    Raises:
+        DataError: what was wrong with the first tasks that failed.
+    """
+    with ThreadPoolExecutor(READ_AT_ONCE) as threads:
+        whole = [*threads.map(step.is_whole, tasks)]
+    todo = [task for task, is_whole in zip(tasks, whole, strict=True) if not is_whole]
+    for task in todo:
+        step.record(task).unlink(missing_ok=True)  # what stands there from now on was written now
+    if todo:
+        _run_tasks(todo, partial(_make, step), step, parallel)
+    records = [record for task in tasks if (record := read_record(step.record(task))) is not None]
+    if len(records) < len(tasks):
+        raise DataError(
+            f"{len(tasks) - len(records)} of {len(tasks)} parts were not prepared. Run `xalign prepare` again."
+        )
+    return records
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """What a finished task says of itself; None if there is no such record, or not as it was written."""
+    record = whole_json(path, "files", "sha256")
+    return record if record is not None and is_sealed(record) else None
+
+
+def _make(step: StageStep[Work], task: Work) -> None:
+    files, facts = step.work(task)
+    hashes = {file.relative_to(task.folder).as_posix(): hash_file(file) for file in files}
+    write_json(step.record(task), seal(facts | {"files": hashes}))
+
+
+def _run_tasks(
+    tasks: Sequence[Work], work: Callable[[Work], None], step: StageStep[Work], parallel: ParallelConfig
+) -> None:
+    import ray.data
+
+    from xalign_ray.sources.stage import check_placement, placement
+
+    check_placement(parallel)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
+    gpus = {"num_gpus": GPU_SHARE} if _uses_a_gpu(tasks, parallel) else {}
+    do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
+    done = []
+    with PartsDone(step.title, dict(enumerate(step.sizes(tasks))), part=step.noun) as shown:
+        for row in numbers.map(do_one, num_cpus=1, **gpus, **placement(parallel)).iter_rows():
+            done.append(row)
+            shown.add(row["number"])
+    _raise_faults(done)
+
+
+def _uses_a_gpu(tasks: Sequence[Any], parallel: ParallelConfig) -> bool:
+    """Whether a teacher is to run on the GPUs of the cluster; nodes that are for data alone have none."""
+    import ray
+
+    has_teacher = any(getattr(task, "teacher", None) for task in tasks)
+    return has_teacher and not parallel.data_resource and ray.cluster_resources().get("GPU", 0) > 0
+
+
+def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
+    if faults := [row["fault"] for row in done if row["fault"]]:
+        raise DataError("\n".join(dict.fromkeys(faults[:MAX_FAULTS])))
+
+
+def _do_numbered(row: dict[str, Any], tasks: Sequence[Work], work: Callable[[Work], None]) -> dict[str, Any]:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one CPU
+    task = tasks[row["number"]]
+    return {"number": row["number"], "fault": fault_of(lambda: work(task), Path(task.folder))}
+
+
+# ---- files of a prepared folder
+
+TOKENIZER = "tokenizer"
+TOKENIZER_FILES = "tokenizer_files.json"  # what the tokenizer was written with, hashed: prepare's record of that step
+TESTS = "tests"  # folder of the pairs that retrieval is scored on
+RECORDS = "records.json"  # hashes of the files that only prepare reads, as many as there are parts
+REGULAR = "regular_pieces.npy"
+NEW_ROWS = "new_rows.json"
+START_ROWS = "start_rows.npz"
+EXCHANGE = "exchange.json"  # how many rows start in each way, and pieces for a word before and after
+OPENED = (
+    "settings.json", REGULAR, NEW_ROWS, START_ROWS, EXCHANGE, "entries.json", "lexicon.npz", "pairs_trained.npz",
+    "pairs_held_out.npz", "pair_words.json", "shards.arrow",
+)  # fmt: skip
+NOT_OPENED = ("bad_rows.jsonl", "dropped.jsonl", "dictionary_bad_rows.jsonl", TOKENIZER_FILES)
+BY_PREPARE = ("parts", "word_alignment")
+
+_checked: set[tuple[str, int, int, int, int, str]] = set()
+
+
+def check_once(path: Path, expected: str) -> Path:
+    """The path of a file whose bytes are those that were written; a process reads it for this once while it stays.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    if not path.is_file():
+        check_file(path, expected, HINT)
+    stat = path.stat()
+    known = (str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino, expected)
+    if known not in _checked:
+        check_file(path, expected, HINT)
+        _checked.add(known)
+    return path
+
+
+def write_arrays(path: Path, save: Callable[[BinaryIO], None]) -> None:
+    """Writes a file of arrays atomically: `save` is given what np.save or np.savez write into."""
+    memory = io.BytesIO()
+    save(memory)
+    write_atomic(path, memory.getvalue())
+
+
+def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 by name of those files that are there."""
+    sizes = {name: (folder / name).stat().st_size for name in sorted(names) if (folder / name).is_file()}
+    found = {}
+    with (
+        ThreadPoolExecutor(READ_AT_ONCE) as threads,
+        PartsDone("reading what is prepared", sizes, part="file") as shown,
+    ):
+        for name, digest in zip(sizes, threads.map(lambda name: hash_file(folder / name), sizes), strict=True):
+            found[name] = digest
+            shown.add(name)
+    return found
+
+
+def list_files(folder: Path) -> dict[str, str]:
+    """The manifest's `files`: all that readers of a folder open, besides shards. Writes RECORDS for the others."""
+    others = [name for place in BY_PREPARE for name in _below(folder, place)]
+    write_json(folder / RECORDS, hash_files(folder, [*NOT_OPENED, *others]))
+    return hash_files(folder, [*OPENED, RECORDS, *_below(folder, TOKENIZER), *_below(folder, TESTS)])
+
+
+def check_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Checks what readers open: that it is as it was written, and that nothing else is next to the tokenizer's files.
+
+    Raises:
+        DataError: names the file that is missing, damaged or too much.
+    """
+    for name, expected in files.items():
+        check_once(folder / name, expected)
+    if more := sorted(set(_below(folder, TOKENIZER)) - set(files)):
+        raise DataError(f"{folder / more[0]} is not of this data: prepare did not write it. {HINT}")
+
+
+def tokenizer_is_whole(folder: Path) -> bool:
+    """Whether the step that wrote the tokenizer ended, and its files are as they were then."""
+    written = whole_json(folder / TOKENIZER_FILES)
+    return written is not None and written == hash_files(folder, {*written, *_below(folder, TOKENIZER)})
+
+
+def is_as_written(folder: Path, manifest: Mapping[str, Any], shards: Mapping[str, str]) -> bool:
+    """Reads every file of a finished folder: whether each is as it was written, and none beside the tokenizer's."""
+    records = whole_json(folder / RECORDS) or {}
+    listed = manifest["files"] | records | shards
+    return hash_files(folder, listed) == listed and set(_below(folder, TOKENIZER)) <= set(listed)
+
+
+def _below(folder: Path, place: str) -> list[str]:
+    """Names of the files below a part of the folder; not those that somebody has yet to finish."""
+    return [
+        path.relative_to(folder).as_posix()
+        for path in sorted((folder / place).rglob("*"))
+        if path.is_file() and not path.name.startswith(".")
+    ]
+
+
+# ---- inputs
+
+MEMORY = "inputs.json"  # in the output's data folder
+SETTLED_S = 2  # a file that was written since may be written again within one tick of its disk's clock
+TICK_S = 0.02  # longer than a tick of a local disk's clock
+_HASHED_AT_ONCE = 16  # inputs; most of that is waiting for a disk or a store
+_CHUNK = 4 << 20
+
+Stamp = list[Any]
+
+
+class InputHashes:
+    """What is known of files, by path; another process may keep the same memory: what one of them learns may be lost.
+
+    Args:
+        memory: a JSON file; without it nothing is remembered.
+    """
+
+    def __init__(self, memory: Path | None) -> None:
+        self._memory = memory
+        self._found: dict[str, str] = {}
+
+    @classmethod
+    def of_output(cls, output: str | Path) -> InputHashes:
+        """The memory of an output folder."""
+        return cls(Path(output).absolute() / "data" / MEMORY)
+
+    def forget(self) -> None:
+        """Lets all files be read again."""
+        if self._memory:
+            self._memory.unlink(missing_ok=True)
+
+    def of(self, paths: Sequence[str]) -> list[str]:
+        """The SHA-256 of each file, by content alone: the same on a disk and in a store; asked again, the same."""
+        if distinct := [path for path in dict.fromkeys(paths) if path not in self._found]:
+            self._find(distinct)
+        return [self._found[path] for path in paths]
+
+    def _find(self, distinct: Sequence[str]) -> None:
+        with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
+            stamps = dict(zip(distinct, threads.map(facts_of, distinct), strict=True))
+            found = {path: known for path, stamp in stamps.items() if (known := _known(self._entries, path, stamp))}
+            unread = {path: (stamp[0] or 0 if stamp else 0) for path, stamp in stamps.items() if path not in found}
+            with PartsDone("hashing the inputs", unread, part="file") as shown:
+                for path, entry in zip(unread, threads.map(_hash, unread, map(stamps.get, unread)), strict=True):
+                    found[path] = entry
+                    shown.add(path)
+        new = {path: entry for path, entry in found.items() if entry["stamp"] and entry != self._entries.get(path)}
+        if new and self._memory:
+            files = _read(self._memory) | new
+            write_json(self._memory, {"files": files, "sha256": hash_value(files)})
+        self._found |= {path: entry["sha256"] for path, entry in found.items()}
+
+    @cached_property
+    def _entries(self) -> dict[str, Any]:
+        return _read(self._memory) if self._memory else {}
+
+
+def _hash(path: str, stamp: Stamp | None) -> dict[str, Any]:
+    if stamp and len(stamp) == 4 and time.time() - stamp[2] / 1e9 < TICK_S:
+        time.sleep(TICK_S)  # a change from now on has another ctime
+    digest = hashlib.sha256()
+    with open_bytes(path) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return {"stamp": stamp if _is_settled(path, stamp) else None, "sha256": digest.hexdigest()}
+
+
+def _read(memory: Path) -> dict[str, Any]:
+    content = whole_json(memory, "files", "sha256")
+    return content["files"] if content and content["sha256"] == hash_value(content["files"]) else {}
+
+
+def _known(entries: Mapping[str, Any], path: str, stamp: Stamp | None) -> dict[str, Any] | None:
+    entry = entries.get(path)
+    return entry if entry and stamp and entry["stamp"] == stamp else None
+
+
+def _is_settled(path: str, before: Stamp | None) -> bool:
+    """Whether a file that was just read was not written meanwhile, and can be told from one that will be."""
+    return before is not None and before == facts_of(path) and (len(before) < 4 or _age(before) > SETTLED_S)
+
+
+def _age(stamp: Stamp) -> float:
+    return time.time() - stamp[1] / 1e9
+
+
+CUTS = "cuts"  # in the output's data folder: its recipes share them
+CUTS_VERSION = 2  # raise it when the same files would be cut elsewhere
+
+
+class KeptCuts:
+    """The cuts of an output folder's sources, a small file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def of_output(cls, output: str | Path) -> KeptCuts:
+        """Those of an output folder."""
+        return cls(Path(output).absolute() / "data" / CUTS)
+
+    def of(
+        self, format_: str, files: Sequence[str], hashes: Sequence[str], columns: Sequence[str] | None = None
+    ) -> list[Part]:
+        """The parts of files that have these hashes; they are opened if no recipe of the output has split them.
+
+        Args:
+            columns: which the files are looked for, as in `parts`.
+        """
+        suffixes = [Path(file).suffix for file in files]  # they say of some files how they are packed
+        key = hash_value([CUTS_VERSION, splitting.PART_BYTES, format_, suffixes, list(hashes)])
+        path = self._folder / f"{key[:32]}.json"
+        known = whole_json(path, "parts", "sha256")
+        if known and known["sha256"] == hash_value(known["parts"]):
+            return [_from_fields(format_, files, fields) for fields in known["parts"]]
+        found = parts(format_, files, columns)
+        listed = [_as_fields(files, part) for part in found]
+        write_json(path, {"parts": listed, "sha256": hash_value(listed)})
+        return found
+
+
+def _as_fields(files: Sequence[str], part: Part) -> list[Any]:
+    """A part of files by their numbers: the same files may lie elsewhere tomorrow."""
+    spans = [[span.start, span.end] for span in part.spans]
+    return [[files.index(path) for path in part.paths], spans, part.first_line, part.borders]
+
+
+def _from_fields(format_: str, files: Sequence[str], fields: Sequence[Any]) -> Part:
+    numbers, spans, first_line, borders = fields
+    paths = tuple(files[int(number)] for number in numbers)
+    return Part(format_, paths, tuple(Span(*span) for span in spans), first_line, borders)

@@ -1,0 +1,249 @@
+"""Records of a part of a source as Parquet: written by the parser once, read in its place from then on.
+
+A row is a document, a pair, or a row that was set aside (`reason` says why; it has no texts), in the order of the
+source. Its record says how many rows were left out on purpose, and where reading broke off. What is found out of the
+text later, such as its duplicates, is a column in a file of its own beside it, with a value for each row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from itertools import chain, islice, pairwise, repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xalign_ray.errors import DataError
+from xalign_ray.sources.open import BrokenFile, BrokenFileError, held_back
+from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Record, Skipped
+from xalign_ray.work.artifacts import is_sealed, unfinished, whole_json
+
+GROUP_CHARACTERS = 1 << 20  # of a row group: what a reader holds at once
+ROW_CHARACTERS = 32  # that a row counts for beside its texts
+HINT = "Run `xalign prepare` again: it reads the source again where its text is damaged."
+SCHEMA = pa.schema(
+    [
+        ("languages", pa.list_(pa.string())),
+        ("texts", pa.list_(pa.string())),  # paragraphs of a document, or the two sides of a pair
+        ("source", pa.string()),
+        ("line", pa.int64()),
+        ("alignment", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+TEXTS = "texts.list.element"  # the column of texts as Parquet names it
+_READ = [name for name in SCHEMA.names if name != "languages"]
+_VALUES = ("source", "line", "alignment", "reason", "duplicate", "near_duplicate")  # beside the texts of a record
+_FEW_VALUES = ["languages.list.element", "source", "reason"]
+
+
+def record_of(path: Path) -> Path:
+    """The file that says what a file of text was made of; written last."""
+    return path.with_suffix(".json")
+
+
+def write_stored(
+    path: Path, records: Iterator[Record | Skipped | Noted], languages: Sequence[str], paths: Sequence[str]
+) -> dict[str, Any]:
+    """Writes what a parser yields. The rest of a file that cannot be read is part of what the record says.
+
+    Args:
+        languages: of each record.
+        paths: of the files that the parser reads.
+
+    Returns:
+        What the record is to say.
+    """
+    broken: list[BrokenFileError] = []
+    left_out: list[dict[str, Any]] = []  # with each row group, and behind the last
+    with _new_parquet(path, SCHEMA) as out:
+        for group, counts in _groups(held_back(records, broken)):
+            left_out.append(counts)
+            if group:
+                out.write_table(_as_table(group, languages))
+    return {"paths": list(paths), "left_out": left_out, "broken": asdict(broken[0].what) if broken else None}
+
+
+def write_column(path: Path, name: str, kind: pa.DataType, values: Iterable[pa.Array]) -> None:
+    """Writes a column that stands beside a file of text, a value for each of its rows, in arrays of any lengths."""
+    schema = pa.schema([(name, kind)])
+    with _new_parquet(path, schema) as out:
+        for some in values:
+            out.write_table(pa.table([some], schema))
+
+
+@contextmanager
+def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """A writer whose file appears when it is whole; the same tables give the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = unfinished(path)
+    try:
+        with pq.ParquetWriter(
+            temporary,
+            schema,
+            compression="zstd",
+            use_dictionary=_FEW_VALUES,  # type: ignore[arg-type]  # its stub knows no lists
+            write_statistics=False,
+            store_schema=False,
+            write_page_checksum=True,
+        ) as out:
+            yield out
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _groups(records: Iterator[Record | Skipped | Noted]) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """Records that make a row group, and what was left out among them; the last group may have no records."""
+    group: list[Any] = []
+    skipped, noted, characters = Counter[str](), Counter[str](), 0
+    for record in records:
+        if isinstance(record, Skipped):
+            skipped[record.reason] += record.count
+        elif isinstance(record, Noted):
+            noted[record.what] += record.count
+        else:
+            group.append(record)
+            characters += sum(map(len, _texts(record))) + ROW_CHARACTERS
+        if characters >= GROUP_CHARACTERS:
+            yield group, {"skipped": skipped, "noted": noted}
+            group, skipped, noted, characters = [], Counter(), Counter(), 0
+    if group or skipped or noted:
+        yield group, {"skipped": skipped, "noted": noted}
+
+
+def _texts(record: Record) -> tuple[str, ...]:
+    if isinstance(record, Document):
+        return record.paragraphs
+    return record.texts if isinstance(record, Pair) else ()
+
+
+def _as_table(group: Sequence[Record], languages: Sequence[str]) -> pa.Table:
+    texts = [_texts(record) for record in group]
+    begins = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    columns = {
+        "languages": pa.array([list(languages)] * len(group), pa.list_(pa.string())),
+        "texts": pa.ListArray.from_arrays(begins, pa.array(list(chain.from_iterable(texts)), pa.string())),
+        "source": pa.array([record.source for record in group], pa.string()),
+        "line": pa.array([record.line for record in group], pa.int64()),
+        "alignment": pa.array([getattr(record, "alignment", None) for record in group], pa.string()),
+        "reason": pa.array([getattr(record, "reason", None) for record in group], pa.string()),
+    }
+    return pa.table(columns, SCHEMA)
+
+
+def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """What `write_stored` was given, in the same order but for what was left out, which follows its row group.
+
+    Args:
+        part: with the file of text and its columns; `paths` say where the source's files lie now: records name these.
+        languages: of the source.
+
+    Raises:
+        BrokenFileError: as the parser raised it; after the records before it.
+        DataError: a file is missing or damaged, or a column is of another text.
+    """
+    path = Path(part.text)
+    record = whole_json(record_of(path), "sha256")
+    if record is None or not is_sealed(record):
+        raise DataError(f"{record_of(path)} is missing or damaged. {HINT}")
+    moved = dict(zip(record["paths"], part.paths, strict=True))
+    with _opened(path) as file:
+        columns = dict(_column_of(file, path, Path(beside)) for beside in part.beside)
+        for number, left_out in enumerate(record["left_out"]):
+            if number < file.num_row_groups:
+                table = file.read_row_group(number, _READ, use_threads=False)
+                yield from _records(table, languages, moved, columns)
+            yield from (Skipped(*item) for item in left_out["skipped"].items())
+            yield from (Noted(*item) for item in left_out["noted"].items())
+    if record["broken"]:
+        what = BrokenFile(**record["broken"])
+        raise BrokenFileError(replace(what, source=_moved(what.source, moved)))
+
+
+def _column_of(text: pq.ParquetFile, path: Path, beside: Path) -> tuple[str, Iterator[Any]]:
+    with _opened(beside) as file:
+        (name,), rows = file.schema_arrow.names, file.metadata.num_rows
+    if rows != text.metadata.num_rows:
+        raise DataError(f"{beside} has {rows:,} rows, and {path} {text.metadata.num_rows:,}. {HINT}")
+    return name, read_column(beside)
+
+
+def read_column(path: Path) -> Iterator[Any]:
+    """The values of a column that stands beside text, streaming.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    with _opened(path) as file:
+        for batch in file.iter_batches(use_threads=False):
+            yield from batch.column(0).to_pylist()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing. {HINT}") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"{path} is damaged ({error}). {HINT}") from None
+
+
+def is_parsed_text(file: pq.ParquetFile) -> bool:
+    """Whether a Parquet file is text that `prepare` has parsed."""
+    return set(SCHEMA.names) <= set(file.schema_arrow.names)
+
+
+def read_as_source(file: pq.ParquetFile, group: int, path: str, languages: Sequence[str]) -> Iterator[Record]:
+    """The records of a row group of such a file that a recipe names as a source; each knows what it was parsed from.
+
+    Raises:
+        DataError: it is of other languages.
+    """
+    table = file.read_row_group(group, SCHEMA.names, use_threads=False)
+    found = table["languages"].combine_chunks().flatten().unique().to_pylist()
+    if found and found != list(languages):
+        raise DataError(f"{path} holds text of {' and '.join(found)}, not of {' and '.join(languages)}.")
+    yield from _records(table, languages, {}, {})
+
+
+def _records(
+    table: pa.Table, languages: Sequence[str], moved: Mapping[str, str], beside: Mapping[str, Iterator[Any]]
+) -> Iterator[Record]:
+    """The records of a row group, each with the next value of every column that stands beside the text."""
+    texts, rows = table["texts"].combine_chunks(), len(table)
+    begins, lines = texts.offsets.to_pylist(), texts.values.to_pylist()
+    sources = {source: _moved(source, moved) for source in table["source"].unique().to_pylist()}
+    found = {name: table[name].to_pylist() for name in _READ[1:]}
+    found |= {"duplicate": repeat((), rows), "near_duplicate": repeat(False, rows)}
+    found |= {name: islice(values, rows) for name, values in beside.items()}
+    for (begin, end), source, line, alignment, reason, duplicate, near in zip(
+        pairwise(begins), *(found[name] for name in _VALUES), strict=True
+    ):
+        if reason is not None:
+            yield BadRow(sources[source], line, reason)
+        elif len(languages) == 1:
+            yield Document(languages[0], tuple(lines[begin:end]), sources[source], line, duplicate, near)
+        else:
+            first, second = languages
+            sides = tuple(lines[begin:end])
+            yield Pair((first, second), sides, sources[source], line, alignment, duplicate, near)
+
+
+def _moved(source: str, moved: Mapping[str, str]) -> str:
+    """A source's name with the path that its file has now; parts of files have more behind their path."""
+    before = max((path for path in moved if source.startswith(path)), key=len, default="")
+    return moved[before] + source[len(before) :] if before else source

@@ -1,0 +1,315 @@
+"""What became of the rows of each source: kept, dropped, set aside; too many bad ones stop the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from xalign_ray.errors import DataError
+from xalign_ray.sources.formats import NOTED, explain_empty, explain_no_good_row
+from xalign_ray.sources.inputs import Input
+from xalign_ray.sources.open import BrokenFile
+from xalign_ray.sources.records import BadRow, list_reasons
+from xalign_ray.work.artifacts import unfinished, write_atomic
+
+BAD_ROWS = "bad_rows.jsonl"
+
+
+class BadRowsFile:
+    """Writes bad rows as JSON lines {line, reason, source} while they come; one task, one file, bounded memory.
+
+    A context manager: the file appears under its name when the block ends without an error. `counts` (rows by reason)
+    is a plain mapping that tasks can send back and that merge_counts adds up.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counts: Counter[str] = Counter()
+        self._unfinished = unfinished(path)
+
+    def __enter__(self) -> BadRowsFile:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._unfinished.open("w", encoding="utf-8")
+        return self
+
+    def add(self, row: BadRow) -> None:
+        """Counts a row and writes it."""
+        self.counts[row.reason] += 1
+        self._file.write(json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+        if kind is None:
+            os.replace(self._unfinished, self.path)
+        else:
+            self._unfinished.unlink()
+
+
+def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Adds up the counts of several tasks, reasons in sorted order."""
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(sorted(total.items()))
+
+
+def merge_files(parts: Iterable[Path], target: Path) -> None:
+    """Joins the file of bad rowss of several tasks, in the given order, into one that appears when it is whole."""
+    temporary = unfinished(target)
+    with temporary.open("wb") as out:
+        for part in parts:
+            with part.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    out.write(chunk)
+    os.replace(temporary, target)
+
+
+def check_bad_fraction(
+    counts: Mapping[str, int],
+    total: int,
+    max_bad_fraction: float,
+    kept_in: Path | str,
+    source: str,
+    files: Sequence[str] = (),
+) -> None:
+    """Stops the job if bad rows are more than `max_bad_fraction` of all `total` rows of a source, good and bad.
+
+    Each source is judged alone: a small one that is all wrong would vanish among the good rows of a large one.
+
+    Args:
+      source: its name for the message, such as `pairs/de-en`.
+      files: the names of its files.
+
+    Raises:
+      DataError: with the counts by reason, the most frequent first, and the file in which the rows are kept.
+    """
+    bad = sum(counts.values())
+    if bad <= max_bad_fraction * total:
+        return
+    named = f" ({files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''})" if files else ""
+    raise DataError(
+        f"{source}{named}: {bad:,} of {total:,} rows ({bad / total:.2%}) cannot be used,"
+        f" more than data.max_bad_fraction {max_bad_fraction:.2%}: {list_reasons(counts)}."
+        f" They are listed in {kept_in}. Correct the source, or raise the bound."
+    )
+
+
+DROPPED = "dropped.jsonl"
+SAMPLE = 10  # rows of each reason that a part keeps, and a source of all its parts
+SHOWN = 200  # characters of a row's text
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRow:
+    """A document, line or pair that a filter dropped; of a line `line` is where its document begins."""
+
+    source: str
+    line: int
+    reason: str
+    text: str
+
+
+def dropped_row(source: str, line: int, reason: str, texts: Iterable[str]) -> DroppedRow:
+    """With the beginning of its text: the two sides of a pair, or the first lines of a document."""
+    return DroppedRow(source, line, reason, " ||| ".join(texts)[:SHOWN])
+
+
+def first_rows(rows: Iterable[DroppedRow], seen: Counter[str]) -> Iterator[DroppedRow]:
+    """The first SAMPLE of each reason; `seen` counts over several calls."""
+    for row in rows:
+        seen[row.reason] += 1
+        if seen[row.reason] <= SAMPLE:
+            yield row
+
+
+def write_sample(path: Path, rows: Sequence[DroppedRow]) -> None:
+    """As JSON lines {line, reason, source, text}."""
+    lines = [json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n" for row in rows]
+    write_atomic(path, "".join(lines))
+
+
+def merge_samples(sources: Iterable[Mapping[Path, Iterable[str]]], target: Path) -> None:
+    """Joins the samples of the parts of each source, in order, opening no more of them than are needed.
+
+    Args:
+        sources: of each the files of its parts that have one, with the reasons in it.
+    """
+    kept: list[DroppedRow] = []
+    for files in sources:
+        seen: Counter[str] = Counter()
+        for path, reasons in files.items():
+            if any(seen[reason] < SAMPLE for reason in reasons):
+                lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # a text may hold U+2028
+                kept += first_rows((DroppedRow(**json.loads(line)) for line in lines), seen)
+    if kept:
+        write_sample(target, kept)
+
+
+KEPT = "kept"  # lines or pairs of which something is trained on or held out
+NO_WORDS = "no words"
+OVER_MAX_PAIRS = "over max_pairs"
+HELD_OUT_LINE = "repeats a held-out line"
+HELD_OUT_PAIR = "a side is a held-out line"
+TEST_LINE = "is a line of data.tests"
+TEST_PAIR = "a side is a line of data.tests"
+LEFT_FILES = "files_not_read_on"
+_SET_ASIDE = ("dropped: ", "skipped: ")
+
+
+@dataclass(frozen=True)
+class SourceSummary:
+    """What became of one source; `rows` is `kept` and all of `set_aside`.
+
+    A row is a line of text, a pair or an entry; what cannot be cut into lines (a bad record, a skipped page) is one.
+    """
+
+    name: str  # the pool, or the languages of a dictionary
+    files: list[str]  # their names: the same inputs elsewhere make the same manifest
+    rows: int
+    kept: int
+    set_aside: dict[str, int]
+    noted: dict[str, int] = field(default_factory=dict)  # what takes no row away
+    files_not_read_on: int = 0  # files left when they had given data.max_pairs
+
+    def __str__(self) -> str:
+        files = self.files[0] + (f" and {len(self.files) - 1} more" if len(self.files) > 1 else "")
+        aside = sorted(self.set_aside.items(), key=lambda item: (-item[1], item[0]))
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in aside)
+        noted = "".join(f"; {what}: {count:,}" for what, count in self.noted.items())
+        left = f"; not read on after max_pairs: {self.files_not_read_on} files" if self.files_not_read_on else ""
+        listed = listed and f"; set aside: {listed}"
+        return f"{self.name} ({files}): {self.rows:,} rows in, {self.kept:,} kept{listed}{noted}{left}"
+
+
+def summarize(one: Input, records: Sequence[Mapping[str, Any]]) -> SourceSummary:
+    """Of a source of text or pairs, from what its parts say of themselves."""
+    counts = merge_counts([record["counts"] for record in records])
+    bad = merge_counts([record["bad_rows"] for record in records])
+    aside: Counter[str] = Counter(bad)
+    for key, count in counts.items():
+        if (prefix := next((prefix for prefix in _SET_ASIDE if key.startswith(prefix)), None)) is not None:
+            aside[key.removeprefix(prefix)] += count
+    skipped = sum(count for key, count in counts.items() if key.startswith("skipped: "))
+    return SourceSummary(
+        name=one.pool,
+        files=file_names(one),
+        rows=counts.get("lines", 0) + counts.get("pairs", 0) + sum(bad.values()) + skipped,
+        kept=counts.get(KEPT, 0),
+        set_aside={reason: count for reason, count in sorted(aside.items()) if count},
+        noted={key.removeprefix(NOTED): count for key, count in counts.items() if key.startswith(NOTED)},
+        files_not_read_on=counts.get(LEFT_FILES, 0),
+    )
+
+
+def file_names(one: Input) -> list[str]:
+    """Of a source, in its order."""
+    return list(dict.fromkeys(path.rpartition("/")[2] for part in one.parts for path in part.paths))
+
+
+def missing_held_out(pools: Mapping[str, Mapping[str, Any]], held_out: Mapping[str, Any]) -> dict[str, int]:
+    """Lines of each language of which none was drawn to be held out."""
+    texts = {name.removeprefix("text/"): pool for name, pool in pools.items() if name.startswith("text/")}
+    return {
+        language: pool["counts"].get("lines", 0)
+        for language, pool in sorted(texts.items())
+        if f"text/{language}" not in held_out
+    }
+
+
+def lines(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What `prepare` ends with: a line a source, then what else is left out."""
+    for source in manifest["sources"]:
+        yield str(SourceSummary(**source))
+    for broken in manifest["broken_files"]:
+        yield f"warning: {BrokenFile(**broken)}"
+    if missing := manifest["held_out_missing"]:
+        yield explain_missing(missing)
+
+
+def say_lines(manifest: Mapping[str, Any]) -> None:
+    """The same for the user, on the standard error of the process that asked."""
+    sys.stderr.writelines(f"prepare: {line}\n" for line in lines(manifest))
+
+
+def explain_missing(missing: Mapping[str, int]) -> str:
+    """The sentence for languages without held-out rows."""
+    listed = ", ".join(f"{language} ({count:,} lines)" for language, count in missing.items())
+    return f"held-out loss: no rows of {listed}: none of so few was drawn by data.held_out_fraction"
+
+
+def as_fields(sources: Sequence[SourceSummary]) -> list[dict[str, Any]]:
+    """For the manifest."""
+    return [asdict(source) for source in sources]
+
+
+MAX_ROWS = 100_000  # that are looked at before a cluster starts; of a source that is as it should be, one
+
+
+def check_first_rows(sources: Sequence[Input]) -> None:
+    """Reads each source up to its first good row.
+
+    Raises:
+        DataError: a source has none; or it has a fault before that row.
+    """
+    for one in sources:
+        bad: Counter[str] = Counter()
+        for record in islice(one.records(), MAX_ROWS):
+            if not isinstance(record, BadRow):
+                break
+            bad[record.reason] += 1
+        else:
+            if 0 < bad.total() < MAX_ROWS:
+                raise DataError(explain_no_good_row(one.parts, bad))
+
+
+def check_sources(
+    sources: Sequence[Input], records: Sequence[Sequence[Mapping[str, Any]]], max_bad_fraction: float, kept_in: Path
+) -> None:
+    """Stops the job at a source without a good row, or with too many bad ones.
+
+    Args:
+        records: what the parts of each source say of themselves.
+
+    Raises:
+        DataError: names the source, its first file and the reasons.
+    """
+    for one, its_records in zip(sources, records, strict=True):
+        bad = merge_counts([record["bad_rows"] for record in its_records])
+        counts = merge_counts([record["counts"] for record in its_records])
+        good = counts.get("lines", 0) + counts.get("pairs", 0)
+        if bad and not good:
+            raise DataError(explain_no_good_row(one.parts, bad))
+        check_bad_fraction(bad, good + sum(bad.values()), max_bad_fraction, kept_in, one.pool, file_names(one))
+
+
+def check_trained(sources: Sequence[Input], records: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+    """Stops the job at a pool of which nothing is left to train on.
+
+    Args:
+        records: what the parts of each source say of themselves.
+
+    Raises:
+        DataError: names the source, and how many of its rows are retrieval tests.
+    """
+    by_source = list(zip(sources, records, strict=True))
+    trained = {one.pool for one, its_records in by_source if any(record["trained"] for record in its_records)}
+    for one, its_records in by_source:
+        if one.pool in trained:
+            continue
+        counts = merge_counts([record["counts"] for record in its_records])
+        tests = counts.get(f"dropped: {TEST_PAIR}", 0) + counts.get(f"dropped: {TEST_LINE}", 0)
+        if not tests:
+            raise DataError(explain_empty(one.parts))
+        rows = counts.get("pairs", 0) + counts.get("lines", 0)
+        raise DataError(
+            f"{one.pool} ({', '.join(file_names(one))}): {tests:,} of {rows:,} rows have a line of data.tests, so none "
+            "is left to train on. Give other tests, or leave data.tests out."
+        )

@@ -1,0 +1,378 @@
+"""Reads tables of pairs: CSV whose delimiter is found by looking, tab-separated columns, Excel workbooks."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+import zlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, NamedTuple
+from xml.etree.ElementTree import ParseError
+
+from xalign_ray.errors import DataError
+from xalign_ray.sources.column_languages import column_of, language_of_name
+from xalign_ray.sources.jsonl import TEXT, document_of, one_line
+from xalign_ray.sources.moses import check_texts
+from xalign_ray.sources.open import Line, is_one_piece, open_bytes, read_lines, size_of
+from xalign_ray.sources.parts import PART_BYTES, Part, find_lines, one_part_a_file, spans_between
+from xalign_ray.sources.records import BadRow, Noted, Pair, Record, Skipped
+
+DELIMITERS = ",;\t|"
+LOOKED_AT = 200  # records by which the delimiter is found
+MAX_LINES = 64  # of a record: a quote that is never closed must not take the rest of the file
+MISSING = frozenset({"NaN", "nan", "<NA>", "#N/A", "NULL"})  # what pandas and spreadsheets write for an empty cell
+UNCLOSED = "a quote is not closed"
+MALFORMED = "a quote stands inside a field"
+_SEP = "sep="  # how a first line of Excel begins that names the delimiter
+
+
+class CsvRow(NamedTuple):
+    """A record of a CSV file, and the line it begins at; `fault` is empty, or why its cells could not be had."""
+
+    number: int
+    cells: list[str]
+    fault: str
+
+
+class CsvHead(NamedTuple):
+    """What the beginning of a CSV file says of it; `first` is the number of its first record's line."""
+
+    delimiter: str
+    cells: list[str]
+    first: int
+
+
+def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+    """Pairs of a CSV file, in the columns that the source names, or in those that are called by the languages.
+
+    Line ends within a field become blanks. A field that a quote opens and none closes makes a bad row of its first
+    line, and reading goes on with the second.
+
+    Raises:
+      DataError: the first record has no such column.
+    """
+    (path,), (first, second) = part.paths, languages
+
+    def pair(cells: Sequence[str], number: int) -> Pair | str:
+        one, other = map(cell_text, cells)
+        return check_texts((one, other)) or Pair((first, second), (one, other), path, number)
+
+    return _read(part, (first, second), pair)
+
+
+def read_csv_text(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+    """Documents of a CSV file, in the column that the source names, or in `text`; as read_csv.
+
+    Raises:
+      DataError: the first record has no such column.
+    """
+    (path,), (language,) = part.paths, languages
+    return _read(part, (TEXT,), lambda cells, number: document_of(cells[0], language, path, number))
+
+
+def _read(
+    part: Part, columns: Sequence[str], make: Callable[[Sequence[str], int], Record | str]
+) -> Iterator[Record | Skipped]:
+    """What `make` makes of the cells of each row in the source's columns and its number; a string is a fault.
+
+    Args:
+      columns: those that are read where the source names none.
+    """
+    (path,) = part.paths
+    head = read_head(path)
+    places, has_header = find_columns(path, head.cells, part.columns or columns)
+    for row in csv_rows(read_lines(path, part.spans[0], part.first_line), head.delimiter, len(head.cells)):
+        if row.number < head.first or (has_header and row.number == head.first):
+            continue
+        if not row.fault and not any(row.cells):
+            yield Skipped("blank line")
+            continue
+        made = row.fault or make([row.cells[place] for place in places], row.number)
+        yield BadRow(path, row.number, made) if isinstance(made, str) else made
+
+
+def cell_text(cell: str) -> str:
+    """The text of a cell on one line; none where a program wrote that there is no value."""
+    text = one_line(cell)
+    return "" if text in MISSING else text
+
+
+def read_head(path: str) -> CsvHead:
+    """The delimiter by which most records have as many columns as the first, and the first record.
+
+    Raises:
+      DataError: the file is empty.
+    """
+    lines = [line for line in islice(read_lines(path), LOOKED_AT) if not line.fault]
+    if lines and lines[0].text.lower().startswith(_SEP) and len(lines[0].text.strip()) == len(_SEP) + 1:
+        delimiter, lines = lines[0].text.strip()[-1], lines[1:]
+    else:
+        delimiter = find_delimiter(lines)
+    rows = csv_rows(iter(lines), delimiter)
+    row = next((row for row in rows if not row.fault and any(cell.strip() for cell in row.cells)), None)
+    if row is None:
+        raise DataError(f"{path} holds no rows. Check that it is the right file.")
+    return CsvHead(delimiter, [cell.strip() for cell in row.cells], row.number)
+
+
+def find_delimiter(lines: Sequence[Line]) -> str:
+    """The delimiter by which most records have as many columns as the first."""
+    return max(DELIMITERS, key=lambda one: _regularity(lines, one))
+
+
+def _regularity(lines: Sequence[Line], delimiter: str) -> float:
+    """The share of records that have as many columns as the first, none where that is one."""
+    rows = [row for row in csv_rows(iter(lines), delimiter) if row.fault or any(row.cells)]
+    widths = Counter(0 if row.fault else len(row.cells) for row in rows)
+    first = len(rows[0].cells) if rows else 0
+    return widths[first] / len(rows) if first > 1 else 0.0
+
+
+def csv_rows(lines: Iterator[Line], delimiter: str, width: int | None = None) -> Iterator[CsvRow]:
+    """The records of lines; those that have not `width` columns are faults, if it is given."""
+    waiting: deque[Line] = deque()  # lines that a record took and gave back
+    taken: list[Line] = []
+    while True:
+        feed = _Feed(lines, waiting, taken)
+        reader = csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True)
+        while True:
+            taken.clear()
+            try:
+                cells, fault = next(reader, None), ""
+            except csv.Error as error:
+                cells, fault = [], UNCLOSED if "end of data" in str(error) else MALFORMED
+            if cells is None or not taken:
+                return
+            fault = next((line.fault for line in taken if line.fault), "") or fault
+            if not fault and width is not None and any(cells) and len(cells) != width:
+                fault = "too few columns" if len(cells) < width else "too many columns"
+            number = taken[0].number
+            if fault and len(taken) > 1:
+                waiting.extendleft(reversed(taken[1:]))
+                yield CsvRow(number, [], taken[0].fault or UNCLOSED)
+                break  # a new reader: this one may have seen the end of its lines
+            yield CsvRow(number, cells, fault)
+
+
+class _Feed:
+    """The lines that csv.reader asks for, noted in `taken`; ends after MAX_LINES of one record."""
+
+    def __init__(self, lines: Iterator[Line], waiting: deque[Line], taken: list[Line]) -> None:
+        self._lines, self._waiting, self._taken = lines, waiting, taken
+
+    def __iter__(self) -> _Feed:
+        return self
+
+    def __next__(self) -> str:
+        if len(self._taken) == MAX_LINES:
+            raise StopIteration
+        line = self._waiting.popleft() if self._waiting else next(self._lines)
+        self._taken.append(line)
+        return line.text + "\n"
+
+
+def split_csv(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Parts of about 64 MB that begin at a record; a large file is read once for that."""
+    return [part for path in paths for part in _split(format_, path)]
+
+
+def _split(format_: str, path: str) -> list[Part]:
+    if is_one_piece(path) or size_of(path) <= PART_BYTES:
+        return one_part_a_file(format_, [path])
+    head = read_head(path)
+    numbers, held = [1], 0
+    for row in csv_rows(read_lines(path), head.delimiter, len(head.cells)):
+        if held >= PART_BYTES:
+            numbers.append(row.number)
+            held = 0
+        held += sum(map(len, row.cells))
+    spans = spans_between(find_lines(path, numbers))
+    return [Part(format_, (path,), (span,), line) for span, line in zip(spans, numbers, strict=True)]
+
+
+# Reads tab-separated pairs: two columns, or a header that names the language of each column.
+
+
+def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+    """Pairs of a file, in the columns that the source names: by the header, or by numbers from 1 where it has none.
+
+    Where it names none, columns are taken by language if the first line calls two by the languages, or each by one, and
+    as they are if not. Fields are not quoted.
+
+    Raises:
+      DataError: the header lacks a column or language, or there is neither header nor `languages`.
+    """
+    (path,) = part.paths
+    columns = part.columns or languages
+    if part.columns or (columns and _is_header(_first_cells(path), columns)):
+        first, second = languages
+        yield from _read_columns(part, columns, (first, second))
+        return
+    header = _header(path)
+    chosen = _choose(path, header, languages)
+    places = [header.index(code) for code in chosen] if header else [0, 1]
+    width = len(header) or 2
+    for line in read_lines(path, part.spans[0], part.first_line):
+        if not line.fault and not line.text.strip():
+            yield Skipped("blank line")
+        elif line.number > 1 or not header:
+            yield _pair(line, places, width, chosen, path)
+
+
+def _is_header(names: Sequence[str], languages: Sequence[str]) -> bool:
+    """Whether a first row calls two of its columns by the languages."""
+    return len({name for code in languages if (name := column_of(names, code))}) == len(languages)
+
+
+def _first_cells(path: str) -> list[str]:
+    first = next(read_lines(path), None)
+    return [name.strip() for name in first.text.split("\t")] if first else []
+
+
+def _read_columns(part: Part, columns: Sequence[str], languages: tuple[str, str]) -> Iterator[Record | Skipped]:
+    (path,) = part.paths
+    names = _first_cells(path)
+    places, has_header = find_columns(path, names, columns)
+    for line in read_lines(path, part.spans[0], part.first_line):
+        if not line.fault and not line.text.strip():
+            yield Skipped("blank line")
+        elif line.number > 1 or not has_header:
+            yield _pair(line, places, len(names), languages, path)
+
+
+def find_columns(path: str, names: Sequence[str], columns: Sequence[str]) -> tuple[list[int], bool]:
+    """The places of columns among those of a first row, and whether that row is a header: by their names, or by what
+    stands for the same language (`rus`, `Russian`, `text_ru` for ru).
+
+    Raises:
+      DataError: the row has no such column.
+    """
+    if all(found := [column_of(names, column) for column in columns]) and len(set(found)) == len(found):
+        return [names.index(name) for name in found], True
+    numbers = [int(column) - 1 if column.isdecimal() else -1 for column in columns]
+    if all(0 <= number < len(names) for number in numbers):
+        return numbers, False
+    missing = next(column for column in columns if column not in names)
+    raise DataError(f"{path} has no column '{missing}'; its first row has {', '.join(map(repr, names)) or 'none'}.")
+
+
+def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, str], path: str) -> Record:
+    fields = line.text.split("\t")
+    if not line.fault and len(fields) != width:
+        fault = "too few columns" if len(fields) < width else "too many columns"
+        return BadRow(path, line.number, fault)
+    texts = (fields[columns[0]].strip(), fields[columns[1]].strip()) if not line.fault else ("", "")
+    if fault := line.fault or check_texts(texts):
+        return BadRow(path, line.number, fault)
+    return Pair(languages, texts, path, line.number)
+
+
+def _header(path: str) -> list[str]:
+    """The languages that the first line names, or nothing if it is not a header."""
+    codes = [language_of_name(name) for name in _first_cells(path)]
+    return codes if len(codes) > 1 and all(codes) else []
+
+
+def _choose(path: str, header: list[str], languages: Sequence[str]) -> tuple[str, str]:
+    if languages:
+        first, second = languages
+        if header and (missing := [code for code in languages if code not in header]):
+            raise DataError(f"{path} has no column {missing[0]}; its header names {', '.join(header)}.")
+        return first, second
+    if len(header) != 2:
+        found = f"a header of {len(header)} languages" if header else "no header that names its languages"
+        raise DataError(f"{path} has {found}. Say which two it holds, for example --languages en,de.")
+    return header[0], header[1]
+
+
+# Reads Excel workbooks: the first sheet that holds rows is a table of pairs, by openpyxl.
+
+PACKAGE = "xalign-ray[excel]"
+OTHER_SHEETS = "sheets after the first, which are not read"
+
+
+def read_workbook(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Pairs of the first sheet that holds rows, in the columns that the source names, or called by the languages.
+
+    `line` is the number of the row. The value of a formula is what Excel saved of it.
+
+    Raises:
+      DataError: it is no workbook, openpyxl is not installed, or the first row has no such column.
+    """
+    (path,), (first, second) = part.paths, languages
+    with open_rows(path) as (rows, others):
+        if others:
+            yield Noted(OTHER_SHEETS, others)
+        places, has_header = None, False
+        for number, cells in rows:
+            if not any(cells):
+                yield Skipped("blank line")
+                continue
+            if places is None:
+                places, has_header = find_columns(path, cells, part.columns or (first, second))
+                if has_header:
+                    continue
+            one, other = (cells[place] if place < len(cells) else "" for place in places)
+            fault = check_texts((one, other))
+            yield BadRow(path, number, fault) if fault else Pair((first, second), (one, other), path, number)
+
+
+@contextmanager
+def open_rows(path: str) -> Iterator[tuple[Iterator[tuple[int, list[str]]], int]]:
+    """The rows of the first sheet that holds any, with their numbers from 1, and how many other sheets there are.
+
+    Raises:
+      DataError: it is no workbook, or openpyxl is not installed.
+    """
+    try:
+        import openpyxl
+    except ImportError:
+        raise DataError(
+            f"{path} is an Excel workbook, which openpyxl reads: pip install '{PACKAGE}'. Or save its sheet as CSV in "
+            "UTF-8."
+        ) from None
+    with open_bytes(path) as file, _explained(path):
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        try:
+            sheets = book.worksheets
+            filled = next((sheet for sheet in sheets if any(any(cells) for _, cells in _rows(path, sheet))), None)
+            if filled is None:
+                raise DataError(f"{path} is an Excel workbook without a row. Check that it is the right file.")
+            yield _rows(path, filled), len(sheets) - 1
+        finally:
+            book.close()
+
+
+def _rows(path: str, sheet: Any) -> Iterator[tuple[int, list[str]]]:
+    sheet.reset_dimensions()  # what programs wrote of a sheet's size is often wrong
+    with _explained(path):
+        for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+            yield number, [_text(value) for value in row]
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """What the zip, its XML and openpyxl raise, in a sentence."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, ParseError, KeyError, ValueError, TypeError, OSError, EOFError) as error:
+        raise DataError(f"{path} is no Excel workbook, or is damaged ({error}). Fetch or save it again.") from None
+
+
+def first_cells(path: str, count: int) -> list[list[str]]:
+    """The cells of the first rows that are not empty."""
+    with open_rows(path) as (rows, _):
+        return list(islice((cells for _, cells in rows if any(cells)), count))
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return cell_text(str(value))

@@ -1,0 +1,187 @@
+"""Reads pairs in XML: TMX, translation memories of several languages, and XLIFF, of one source and target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from xalign_ray.config.language_codes import check_language, is_language
+from xalign_ray.errors import DataError
+from xalign_ray.sources.column_languages import fits
+from xalign_ray.sources.moses import check_texts
+from xalign_ray.sources.open import BrokenFileError, Chunks
+from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import BadRow, Pair, Record, Skipped
+from xalign_ray.sources.xml import local_name, stream_elements
+
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # what they hold is markup of the program the text is from
+ONE_LANGUAGE, OTHER_LANGUAGES = "unit in one language only", "unit in other languages"
+
+
+def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+    """Pairs of the two languages; `line` counts the units of the file from 1.
+
+    `en` takes a unit's EN, en_US or en-GB, the first of them; `en-GB` takes that alone. White space is made one blank.
+    Units that lack one of them are skipped: in a memory of several languages that is no fault.
+
+    Raises:
+      BrokenFileError: XML that breaks off or is not well-formed; after the units before it.
+      DataError: no unit has both languages; says which languages there are.
+    """
+    first, second = languages
+    (path,) = part.paths
+    number, both, seen = 0, False, set[str]()
+    try:
+        for number, unit in enumerate(stream_elements(Chunks(path), ("tu",)), start=1):
+            texts = unit_texts(unit)
+            first_text, second_text = (choose_text(texts, code) for code in (first, second))
+            seen.update(texts)
+            if first_text is not None and second_text is not None:
+                both = True
+                pair = (first_text, second_text)
+                fault = check_texts(pair)
+                yield BadRow(path, number, fault) if fault else Pair((first, second), pair, path, number)
+            else:
+                yield Skipped(OTHER_LANGUAGES if len(texts) > 1 else ONE_LANGUAGE)
+    except BrokenFileError as broken:
+        raise broken.after("unit", number) from None
+    if number and not both:
+        raise DataError(
+            f"{path} has no unit with both {first} and {second}; its languages are {', '.join(sorted(seen)) or 'none'}."
+        )
+
+
+def unit_texts(unit: Element) -> dict[str, str]:
+    """The text of each language of a unit, the first where there are several."""
+    texts: dict[str, str] = {}
+    for variant in unit.iter():
+        if local_name(variant) == "tuv":
+            segment = next((child for child in variant if local_name(child) == "seg"), None)
+            texts.setdefault(written_code(variant.get(_LANG) or variant.get("lang") or ""), segment_text(segment))
+    return texts
+
+
+@lru_cache(maxsize=1024)
+def written_code(written: str) -> str:
+    """The canonical code of a language as a program wrote it (`de_DE`); as it is written if it is none."""
+    written = written.strip().replace("_", "-")
+    return check_language(written) if is_language(written) else written
+
+
+def segment_text(segment: Element | None) -> str:
+    """The text of a segment on one line, without the inline codes of the program it is from."""
+    return " ".join("".join(_words(segment)).split()) if segment is not None else ""
+
+
+def _words(segment: Element) -> Iterator[str]:
+    """The text in the order in which it stands, however deep."""
+    waiting: list[Element | str] = [segment]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+            continue
+        yield one.text or ""
+        for child in reversed(one):
+            waiting.append(child.tail or "")
+            if local_name(child) not in _CODES:
+                waiting.append(child)
+
+
+def choose_text(texts: Mapping[str, str], code: str) -> str | None:
+    """The text in a language, or in the first of its regions and scripts: `en` takes en-GB; None if there is none."""
+    if code in texts:
+        return texts[code]
+    return next((text for language, text in texts.items() if fits(language, code)), None)
+
+
+# Reads XLIFF, the exchange format of translation programs: units with a source and a target, streamed.
+
+UNTRANSLATED, UNFINISHED, NOT_FOR_TRANSLATION = "not translated", "translation is not finished", "not to be translated"
+_UNITS = ("trans-unit", "segment")  # of XLIFF of version 1, and of 2
+
+
+class Unit(NamedTuple):
+    """A unit of an XLIFF file: source and target, their languages (empty where the file names none), and why it is
+    left out, if it is.
+    """
+
+    languages: tuple[str, str]
+    texts: tuple[str, str]
+    skipped: str
+
+
+def read_xliff(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
+    """Pairs of the two languages, whichever is the source; `line` counts the units of the file from 1.
+
+    Units without a target, with one that is not finished by its state, and those of files in other languages are
+    skipped and counted. `en` takes en-US as well. A language that the file does not name is the one that is left.
+
+    Raises:
+      BrokenFileError: XML that breaks off or is not well-formed; after the units before it.
+      DataError: no unit is in both languages; says which languages there are.
+    """
+    first, second = languages
+    (path,) = part.paths
+    number, fits, seen = 0, False, set[str]()
+    try:
+        for number, unit in enumerate(read_units(path), start=1):
+            seen.update(unit.languages)
+            places = match_languages(unit.languages, (first, second))
+            if places is None:
+                yield Skipped(OTHER_LANGUAGES)
+                continue
+            fits = True
+            if unit.skipped:
+                yield Skipped(unit.skipped)
+                continue
+            pair = (unit.texts[places[0]], unit.texts[places[1]])
+            fault = check_texts(pair)
+            yield BadRow(path, number, fault) if fault else Pair((first, second), pair, path, number)
+    except BrokenFileError as broken:
+        raise broken.after("unit", number) from None
+    if number and not fits:
+        named = ", ".join(sorted(filter(None, seen))) or "none"
+        raise DataError(f"{path} has no unit in {first} and {second}; its languages are {named}.")
+
+
+def match_languages(codes: tuple[str, str], languages: tuple[str, str]) -> tuple[int, int] | None:
+    """Which of source and target (0, 1) is in each of two languages; a code that is not known fits any."""
+
+    def may_be(code: str, language: str) -> bool:
+        return not code or fits(code, language)
+
+    if may_be(codes[0], languages[0]) and may_be(codes[1], languages[1]):
+        return 0, 1
+    return (1, 0) if may_be(codes[1], languages[0]) and may_be(codes[0], languages[1]) else None
+
+
+def read_units(path: str) -> Iterator[Unit]:
+    """The units of a file, each with the languages of the `<file>` or `<xliff>` that it lies in."""
+    codes = ["", ""]
+    translated = True
+    for element in stream_elements(Chunks(path), _UNITS, ("xliff", "file", "unit")):
+        name = local_name(element)
+        if name in ("xliff", "file"):
+            written = [element.get("srcLang", ""), element.get("trgLang", "")] if name == "xliff" else []
+            written = written or [element.get("source-language", ""), element.get("target-language", "")]
+            codes = [written_code(code) or known for code, known in zip(written, codes, strict=True)]
+        elif name == "unit":
+            translated = element.get("translate") != "no"
+        else:
+            yield _unit(element, codes, translated)
+
+
+def _unit(element: Element, codes: Sequence[str], translated: bool) -> Unit:
+    children = {local_name(child): child for child in element}
+    target = children.get("target")
+    texts = segment_text(children.get("source")), segment_text(target)
+    state = (target.get("state") if target is not None else None) or element.get("state") or ""
+    skipped = UNFINISHED if state in ("new", "initial", "rejected") or state.startswith("needs-") else ""
+    skipped = skipped if texts[1] else UNTRANSLATED
+    if not translated or element.get("translate") == "no":
+        skipped = NOT_FOR_TRANSLATION
+    return Unit((codes[0], codes[1]), texts, skipped)

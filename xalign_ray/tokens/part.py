@@ -1,0 +1,239 @@
+"""Prepares one part of a source: reads it window by window, and appends each window's rows to the part's shards."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from xalign_ray.clean.filters import Filters
+from xalign_ray.clean.kept_out import hashes_of_tests
+from xalign_ray.config.sources import Teacher
+from xalign_ray.config.training import pool_at
+from xalign_ray.shards.files import ShardWriter
+from xalign_ray.shards.rows import take
+from xalign_ray.sources.formats import NOTED, read_part
+from xalign_ray.sources.moses import BOTH_EMPTY
+from xalign_ray.sources.open import BrokenFile
+from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import BadRow, Document, Pair
+from xalign_ray.sources.stage import Made, StageStep
+from xalign_ray.sources.summary import LEFT_FILES, BadRowsFile, DroppedRow, first_rows, write_sample
+from xalign_ray.tokens.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
+from xalign_ray.tokens.teacher import TeacherVectors, open_teacher
+from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
+
+BAD_ROWS_OF_PART, DROPPED_OF_PART = ".bad.jsonl", ".dropped.jsonl"
+Good = Document | Pair
+
+# Characters of text that are tokenized, packed and shuffled together. It bounds memory: about 40 bytes a character.
+WINDOW_CHARACTERS = 4 << 20
+
+
+@dataclass(frozen=True)
+class Task:
+    """One part to be prepared: small, so that it travels to a worker; what is large lies in the folder."""
+
+    folder: str
+    name: str  # of its shards, below their split
+    pool: str
+    languages: tuple[str, ...]
+    part: Part
+    all_languages: tuple[str, ...]
+    capacity: int
+    whole_documents: bool
+    held_out_fraction: float
+    filters: Filters
+    max_pairs: int | None = None  # that its pool still lacks
+    source: int = 0  # number of the source of the recipe that the part is of
+    keep_rest_out: bool = False  # of a file whose rest cannot be read
+    number: int = 0  # of the part in its pool
+    aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
+    row_length: int | None = None  # of rows that a stage of training draws, if it is not the recipe's own
+    shortest: int = 0  # capacity of the shortest rows of the recipe, in which each word must fit
+    teacher: Teacher | None = None  # of pairs
+
+    @property
+    def row_pool(self) -> str:
+        """The pool that its rows go to: that of its text, or one for each further length of rows."""
+        return self.pool if self.row_length is None else pool_at(self.pool, self.row_length)
+
+    def path(self, suffix: str) -> Path:
+        """A file of the part besides its shards."""
+        return Path(self.folder, "parts", f"{self.name}{suffix}")
+
+
+@dataclass
+class _Split:
+    """What a part trains on, or holds out, while it is written."""
+
+    name: str
+    writer: ShardWriter
+    tokens: int = 0
+    examples: int = 0
+    most_examples: int = 0  # of a row
+
+
+def prepare_part(task: Task) -> Made:
+    """Reads, tokenizes, packs and writes one part: shards of its two splits, its bad rows, a sample of dropped ones."""
+    folder = Path(task.folder)
+    counts: Counter[str] = Counter()
+    columns = not _is_text(task), task.teacher is not None
+    trained = _Split("trained", ShardWriter(folder / "shards" / task.name, *columns))
+    held_out = _Split("held_out", ShardWriter(folder / "held_out" / task.name, *columns))
+    skipped: Counter[str] = Counter()
+    broken: list[BrokenFile] = []
+    dropped: list[DroppedRow] = []
+    seen: Counter[str] = Counter()
+    with _rare_collections(), BadRowsFile(task.path(BAD_ROWS_OF_PART)) as bad_rows, trained.writer, held_out.writer:
+        windows = enumerate(_windows(_read(task, bad_rows, skipped, broken)))
+        while task.max_pairs is None or trained.examples < task.max_pairs:
+            if (numbered := next(windows, None)) is None:
+                break
+            dropped += first_rows(_write_window(task, *numbered, (trained, held_out), counts), seen)
+        else:
+            counts[LEFT_FILES] = int(next(windows, None) is not None)
+    counts.update({k if k.startswith(NOTED) else f"skipped: {k}": count for k, count in skipped.items()})
+    if dropped:
+        write_sample(task.path(DROPPED_OF_PART), dropped)
+    files = [shard.path for split in (trained, held_out) for shard in split.writer.shards]
+    return [*files, task.path(BAD_ROWS_OF_PART), *([task.path(DROPPED_OF_PART)] if dropped else [])], {
+        "pool": task.row_pool,
+        "trained": _describe(task, trained),
+        "held_out": _describe(task, held_out),
+        "counts": dict(counts),
+        "bad_rows": dict(bad_rows.counts),
+        "broken_files": [asdict(one) for one in broken],
+        "dropped": sorted(seen),  # reasons of which there is a sample
+    }
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Lets Python look for cycles less often: walking a window of records again and again cost a third of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _read(task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]) -> Iterator[Good]:
+    for record in read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None):
+        if isinstance(record, BadRow) and record.reason == BOTH_EMPTY:
+            skipped[BOTH_EMPTY] += 1  # such as the borders of documents: nothing is lost
+        elif isinstance(record, BadRow):
+            bad_rows.add(record)
+        elif isinstance(record, Document | Pair):
+            yield record
+
+
+def _windows(records: Iterator[Good]) -> Iterator[list[Good]]:
+    window, characters = [], 0
+    for record in records:
+        window.append(record)
+        characters += sum(map(len, record.paragraphs if isinstance(record, Document) else record.texts))
+        if characters >= WINDOW_CHARACTERS:
+            yield window
+            window, characters = [], 0
+    if window:
+        yield window
+
+
+def _write_window(
+    task: Task, number: int, window: Sequence[Any], splits: tuple[_Split, ...], counts: Counter[str]
+) -> Sequence[DroppedRow]:
+    """Writes the examples of a window, of records of one kind; returns a few of the rows that were dropped."""
+    encoder = _open_encoder(task)
+    marks = np.fromiter(chain.from_iterable(record.duplicate for record in window), bool)
+    duplicate = marks if len(marks) else None
+    near = np.asarray([record.near_duplicate for record in window], bool)
+    if _is_text(task):
+        found = encode_documents(encoder, window, duplicate, near)
+    else:
+        left = None if task.max_pairs is None else task.max_pairs - splits[0].examples
+        found = encode_pairs(encoder, window, duplicate, left, near)
+    counts.update(found.counts)
+    for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
+        if split.name == "held_out" and task.row_length is not None:
+            continue  # losses on held-out text are of rows of the recipe's own length
+        numbers = np.flatnonzero(chosen)
+        seed = f"{split.name} {task.name}" + (f" {number}" if number else "")
+        mine = take(found.rows, numbers) if len(numbers) < len(chosen) else found.rows
+        rows = pack(mine, task.capacity, seed, _segments(task))
+        split.writer.append(rows)
+        split.tokens += len(rows.pieces)
+        split.examples += len(rows.segment_words) // _segments(task)
+        split.most_examples = max(split.most_examples, int(rows.row_segments.max(initial=0)) // _segments(task))
+    return found.dropped
+
+
+def _describe(task: Task, split: _Split) -> dict[str, Any] | None:
+    """What the record says of a split; None if it has no rows."""
+    shards = [
+        {
+            "file": shard.path.relative_to(task.folder).as_posix(),
+            "footer": shard.footer,
+            "rows": shard.rows,
+        }
+        for shard in split.writer.shards
+    ]
+    counted = {"tokens": split.tokens, "examples": split.examples, "most_examples": split.most_examples}
+    return {"shards": shards, **counted} if shards else None
+
+
+def _is_text(task: Task) -> bool:
+    return task.pool.startswith("text/")
+
+
+def _segments(task: Task) -> int:
+    """Of an example."""
+    return 1 if _is_text(task) else 2
+
+
+def _open_teacher(teacher: Teacher) -> TeacherVectors:
+    return open_teacher(teacher.path, teacher.language if teacher.gives == "vectors" else None)
+
+
+def _open_encoder(task: Task) -> ExampleEncoder:
+    return ExampleEncoder(
+        tokenizer=open_cached_tokenizer(
+            task.folder, longest_word(task.shortest or task.capacity, _segments(task)), task.all_languages
+        ),
+        languages=task.all_languages,
+        capacity=task.capacity,
+        whole_documents=task.whole_documents,
+        held_out_fraction=task.held_out_fraction,
+        filters=task.filters,
+        aligned_words=task.aligned_words,
+        teacher=_open_teacher(task.teacher) if task.teacher else None,
+        test_lines=hashes_of_tests(task.folder),
+    )
+
+
+PREPARE = StageStep("preparing", prepare_part)
+
+
+@lru_cache(maxsize=1)  # a worker keeps what it has cached of a tokenizer from part to part
+def open_cached_tokenizer(folder: str, longest: int, languages: tuple[str, ...] = ()) -> CachedTokenizer:
+    """The encoder of a data folder, with what this process has cached."""
+    backend = Tokenizer.from_file(f"{folder}/tokenizer/tokenizer.json")
+    return CachedTokenizer(backend, _open_entries(folder), longest, languages=languages)
+
+
+@lru_cache(maxsize=1)
+def _open_entries(folder: str) -> dict[tuple[int, str], int]:
+    path = Path(folder) / "entries.json"
+    listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return {(language, word): number for number, (language, word) in enumerate(listed)}

@@ -1,0 +1,303 @@
+"""Raw files to token shards: one Ray Data task a part, nothing shuffled between tasks, the manifest last."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.align.corpus import align_parts
+from xalign_ray.align.kinds import named_aligner
+from xalign_ray.align.words import TokenizerSplitter
+from xalign_ray.clean.duplicates import mark_duplicates
+from xalign_ray.clean.kept_out import RetrievalTexts, keep_out, read_tests, write_tests
+from xalign_ray.clean.text_stage import make_text
+from xalign_ray.config.choices import PAIRS
+from xalign_ray.config.derive import data_settings, row_lengths
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.training import pool_at
+from xalign_ray.shards.files import shard_hashes, write_shard_table
+from xalign_ray.shards.prepared import Prepared, whole_folder
+from xalign_ray.sources.inputs import Input, Source, data_root, find_sources, number_parts, split_source
+from xalign_ray.sources.open import BrokenFile
+from xalign_ray.sources.stage import (
+    TOKENIZER,
+    InputHashes,
+    KeptCuts,
+    is_as_written,
+    list_files,
+    run,
+    tokenizer_is_whole,
+)
+from xalign_ray.sources.summary import (
+    BAD_ROWS,
+    DROPPED,
+    SourceSummary,
+    as_fields,
+    check_first_rows,
+    check_sources,
+    check_trained,
+    merge_counts,
+    merge_files,
+    merge_samples,
+    missing_held_out,
+    say_lines,
+    summarize,
+)
+from xalign_ray.tokens.examples import longest_word
+from xalign_ray.tokens.identity import data_folder, fingerprint_by_content, fingerprint_of, link_by_content
+from xalign_ray.tokens.part import BAD_ROWS_OF_PART, DROPPED_OF_PART, PREPARE, Task
+from xalign_ray.tokens.teacher import facts_of_teacher
+from xalign_ray.vocabulary.dictionaries import read_translations, trained_translations, write_lexicon
+from xalign_ray.vocabulary.kinds import write_tokenizer
+from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer, vocabulary
+from xalign_ray.work.artifacts import MANIFEST, seal, write_atomic
+from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import fetch_listed, local_folder, refresh
+
+SPLIT_AT_ONCE = 16  # sources; most of that is waiting for a disk or a store
+
+
+def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None] = lambda: None) -> Prepared:
+    """The shards of a recipe: opened if they exist, made (or finished, or repaired) if not.
+
+    Args:
+        verify: read every shard and compare hashes; without it a finished folder is taken as it is, and damage is found
+            when a shard is first read.
+        connect: joins or starts the cluster that does the work; called if there is any.
+
+    Raises:
+        DataError, ConfigError: input that is missing, empty or worse than data.max_bad_fraction.
+    """
+    sources = find_sources(config.data, data_root(config))
+    output = local_folder(config.output)
+    hashes = InputHashes.of_output(output)
+    every = [*chain(*sources)]
+    folder = data_folder(config, fingerprint_of(config, every, hashes))
+    if folder.is_symlink() and not folder.exists():
+        folder.unlink()  # it led to data that was removed
+    (refresh if verify else fetch_listed)(folder)
+    if not verify and whole_folder(folder) is not None:
+        return Prepared.open(folder)
+    with open_job(folder, "prepare", upload="once finished") as job:
+        manifest = whole_folder(folder)
+        if manifest is None or (not job.waited and not is_as_written(folder, manifest, shard_hashes(folder, manifest))):
+            cuts = KeptCuts.of_output(output)
+            texts, dictionaries, tests = (_split(some, hashes, cuts) for some in sources)
+            if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
+                check_first_rows([*texts, *dictionaries])
+            kept_out = keep_out(config, texts) if config.data.test_fraction else read_tests(config, tests, texts)
+            connect()
+            identify = partial(fingerprint_by_content, config, every, hashes, folder / TOKENIZER)
+            job.finish(_make(config, texts, dictionaries, kept_out, folder, identify))
+        elif verify:
+            say_lines(manifest)
+    prepared = Prepared.open(folder)
+    link_by_content(config, folder, prepared.fingerprint)
+    return prepared
+
+
+def _make(
+    config: RunConfig,
+    texts: Sequence[Input],
+    dictionaries: Sequence[Input],
+    tests: Sequence[RetrievalTexts],
+    folder: Path,
+    identify: Callable[[], str],
+) -> dict[str, Any]:
+    """Writes all but the manifest, which it returns."""
+
+    texts = make_text(texts, local_folder(config.output), config.parallel)
+    broken: list[BrokenFile] = []
+    translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
+    write_tokenizer(config, texts, trained_translations(translations), folder)
+    tokenizer = open_tokenizer(str(folder / "tokenizer"))
+    dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
+    write_tests(tests, folder)
+    texts = _align(config, texts, folder)
+    texts = mark_duplicates(texts, folder, config.data.filters, config.parallel)
+    tasks = _tasks(config, texts, folder)
+    tasks += _of_other_lengths(config, tasks)
+    records = _prepare_parts(tasks, config)
+    others = [*dictionary_sources, *(source for one in tests for source in one.sources)]
+    return _finish(config, texts, tasks, records, folder, identify(), dictionary_counts, others, broken)
+
+
+def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, Any]]:
+    """The records of all parts. Where pairs are capped, the second files of all pools wait for the first, and so on."""
+    cap = config.data.max_pairs
+    if not cap:
+        return run(PREPARE, tasks, config.parallel)
+    used: Counter[str] = Counter()
+    records: dict[str, dict[str, Any]] = {}
+    rounds = [0 if task.pool.startswith("text/") else task.number for task in tasks]
+    for number in sorted(set(rounds)):
+        ready = [
+            task if task.pool.startswith("text/") else replace(task, max_pairs=cap - used[task.row_pool])
+            for task, its in zip(tasks, rounds, strict=True)
+            if its == number
+        ]
+        for task, record in zip(ready, run(PREPARE, ready, config.parallel), strict=True):
+            records[task.name] = record
+            used[task.row_pool] += record["trained"]["examples"] if record["trained"] else 0
+    return [records[task.name] for task in tasks]
+
+
+def find_prepared(config: RunConfig) -> Prepared | None:
+    """The shards of a recipe if they are finished, else None; makes nothing."""
+    sources = [*chain(*find_sources(config.data, data_root(config)))]
+    folder = data_folder(config, fingerprint_of(config, sources, InputHashes.of_output(local_folder(config.output))))
+    fetch_listed(folder)
+    return Prepared.open(folder) if (folder / MANIFEST).is_file() else None
+
+
+def _split(sources: Sequence[Source], hashes: InputHashes, cuts: KeptCuts) -> list[Input]:
+    with ThreadPoolExecutor(SPLIT_AT_ONCE) as threads:
+        return [*threads.map(lambda source: split_source(source, hashes.of(source.files), cuts), sources)]
+
+
+def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Input]:
+    """Aligns the corpora that ask for it, on the words that `prepare_part` will find."""
+    words = TokenizerSplitter(str(folder / TOKENIZER), longest_word(_shortest(config), 2))
+    settings, aligned = config.data.word_alignment, list(texts)
+    for number, corpus in enumerate(config.data.parallel):
+        if corpus.align:
+            place, out = len(config.data.corpora) + number, folder / "word_alignment" / str(number)
+            kind = named_aligner(corpus.align, corpus.languages, settings)
+            aligned[place] = align_parts(texts[place], out, words, kind, settings, config.parallel)
+    return aligned
+
+
+def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task]:
+    data = config.data
+    aligners = [None] * len(data.corpora) + [corpus.align for corpus in data.parallel]
+    return [
+        Task(
+            folder=str(folder),
+            name=name,
+            pool=texts[place].pool,
+            languages=texts[place].languages,
+            part=part,
+            all_languages=tuple(config.languages),
+            capacity=data.capacity,
+            whole_documents=data.example == "document",
+            held_out_fraction=data.held_out_fraction,
+            filters=data.filters,
+            source=place,
+            keep_rest_out=texts[place].keep_rest_out,
+            number=number,
+            aligned_words="tokenizer" if aligners[place] else "blanks",
+            shortest=_shortest(config),
+            teacher=data.teacher if texts[place].pool.startswith(PAIRS) else None,
+        )
+        for place, name, number, part in number_parts(texts)
+    ]
+
+
+def _shortest(config: RunConfig) -> int:
+    """Capacity of the shortest rows of the recipe."""
+    lengths = [length for _, length in row_lengths(config)]
+    return min([config.data.capacity, *map(config.data.capacity_of, lengths)])
+
+
+def _of_other_lengths(config: RunConfig, tasks: Sequence[Task]) -> list[Task]:
+    """The same parts again, for stages of training that draw rows of another length than the recipe's own."""
+    return [
+        replace(
+            task,
+            name=f"{pool_at(task.pool, length)}/{task.name.rpartition('/')[2]}",
+            capacity=config.data.capacity_of(length),
+            row_length=length,
+        )
+        for pools, length in row_lengths(config)
+        for task in tasks
+        if task.pool.startswith(pools)
+    ]
+
+
+def _finish(
+    config: RunConfig,
+    texts: Sequence[Input],
+    tasks: Sequence[Task],
+    found: Sequence[dict[str, Any]],
+    folder: Path,
+    fingerprint: str,
+    dictionary_counts: dict[str, int],
+    other_sources: Sequence[SourceSummary],
+    dictionary_broken: Sequence[BrokenFile],
+) -> dict[str, Any]:
+    records = list(zip(tasks, found, strict=True))
+    own = [(task, record) for task, record in records if task.row_length is None]  # others hold the same text again
+    bad = merge_counts([record["bad_rows"] for _, record in own])
+    merge_files([task.path(BAD_ROWS_OF_PART) for task, _ in own], folder / BAD_ROWS)
+    merge_samples(_samples(own, len(texts)), folder / DROPPED)
+    counts = merge_counts([record["counts"] for _, record in own])
+    of_source: list[list[dict[str, Any]]] = [[] for _ in texts]
+    for task, record in own:
+        of_source[task.source].append(record)
+    check_sources(texts, of_source, config.data.max_bad_fraction, folder / BAD_ROWS)
+    check_trained(texts, of_source)
+    backend = open_tokenizer(str(folder / "tokenizer"))
+    special = asdict(vocabulary(backend))
+    special.pop("regular")
+    write_atomic(folder / "settings.json", json.dumps(data_settings(config), indent=1))
+    shards: list[dict[str, Any]] = []
+    pools, held_out = (_pools(records, split, shards) for split in ("trained", "held_out"))
+    write_shard_table(folder, shards)
+    sources = [*(summarize(*both) for both in zip(texts, of_source, strict=True)), *other_sources]
+    broken = [one for _, record in own for one in record["broken_files"]] + [asdict(o) for o in dictionary_broken]
+    manifest = seal(
+        {
+            "fingerprint": fingerprint,
+            "languages": config.languages,
+            "max_seq_length": config.data.max_seq_length,
+            "vocabulary": {"size": len(backend), "special": special},
+            "files": list_files(folder),
+            "pools": pools,
+            "held_out": held_out,
+            "held_out_missing": missing_held_out(pools, held_out) if config.data.held_out_fraction else {},
+            "counts": counts,
+            "bad_rows": bad,
+            "dictionary": dictionary_counts,
+            **({"teacher": facts_of_teacher(config.data.teacher, records)} if config.data.teacher else {}),
+            "sources": as_fields(sources),
+            "broken_files": broken,
+        }
+    )
+    say_lines(manifest)
+    return manifest
+
+
+def _samples(records: Sequence[tuple[Task, dict[str, Any]]], sources: int) -> list[dict[Path, list[str]]]:
+    """Of each source the files with samples of what was dropped, and the reasons in each."""
+    files: list[dict[Path, list[str]]] = [{} for _ in range(sources)]
+    for task, record in records:
+        if record["dropped"]:
+            files[task.source][task.path(DROPPED_OF_PART)] = record["dropped"]
+    return files
+
+
+def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: list[dict[str, Any]]) -> dict[str, Any]:
+    """Adds up each pool's parts of a split, and appends their shards, a pool's one after the other, to `shards`."""
+    pools: dict[str, list[dict[str, Any]]] = {}
+    for task, record in records:
+        if record[split] is not None:
+            pools.setdefault(task.row_pool, []).append(record)
+    found = {}
+    for name, parts in pools.items():
+        mine = [shard | {"sha256": part["files"][shard["file"]]} for part in parts for shard in part[split]["shards"]]
+        found[name] = {
+            "shards": [len(shards), len(shards) + len(mine)],
+            "rows": sum(shard["rows"] for shard in mine),
+            "tokens": sum(part[split]["tokens"] for part in parts),
+            "examples": sum(part[split]["examples"] for part in parts),
+            **({"counts": merge_counts([part["counts"] for part in parts])} if split == "trained" else {}),
+        }
+        shards += mine
+    return found

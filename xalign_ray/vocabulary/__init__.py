@@ -1,0 +1,1 @@
+"""Words, pieces, tokenizers and dictionaries."""

@@ -1,0 +1,202 @@
+"""The tokenizer that prepare writes: trained, given, extended, trimmed, or exchanged, with the rows of an encoder."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.sources import REPLACING, BpeTokenizer, ExchangeTokenizer, TrimTokenizer
+from xalign_ray.sources.inputs import Input
+from xalign_ray.sources.records import Document, Pair
+from xalign_ray.sources.stage import (
+    EXCHANGE,
+    NEW_ROWS,
+    REGULAR,
+    START_ROWS,
+    TOKENIZER,
+    TOKENIZER_FILES,
+    hash_files,
+    tokenizer_is_whole,
+    write_arrays,
+)
+from xalign_ray.vocabulary.exchange import SHARED, StartRows, combine_similar, fertility, start_rows
+from xalign_ray.vocabulary.new_pieces import add_subwords, count_pieces, extend_tokenizer, keep_pieces, pieces_to_keep
+from xalign_ray.vocabulary.tokenizer import train_bpe
+from xalign_ray.vocabulary.tokenizer_folder import (
+    SPECIAL,
+    framed,
+    given_folder,
+    open_tokenizer,
+    save_tokenizer,
+    vocabulary,
+    wrap_tokenizer,
+)
+from xalign_ray.work.artifacts import write_json
+from xalign_ray.work.status_line import PartsDone
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+MEASURED = 2000  # lines of a language in which pieces are counted
+NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
+SAMPLED = 20_000  # lines of each input that tell which pieces are used alike
+
+
+def write_tokenizer(
+    config: RunConfig, texts: Sequence[Input], translations: Mapping[str, Sequence[str]], folder: Path
+) -> None:
+    """Writes the tokenizer of a recipe and what belongs to it, unless it is there: trained, given, extended, exchanged.
+
+    Args:
+        texts: the corpora, of whose beginnings it is trained, or extended.
+        translations: the trained pairs of the dictionary.
+    """
+    if tokenizer_is_whole(folder):
+        return
+    shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
+    settings = config.data.tokenizer
+    if isinstance(settings, BpeTokenizer):
+        tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(texts, settings.sample_mib << 20)))
+    elif isinstance(settings, REPLACING):
+        sample = _sampler(texts, getattr(settings, "sample_mib", 1) << 20)
+        tokenizer = replace_tokenizer(config, settings, translations, texts, sample, folder)
+    else:
+        given = given_folder(settings)
+        tokenizer = framed(open_tokenizer(given.path))
+        if wanted := given.new_pieces:
+            lines = _sampler(texts, NEW_PIECES_SAMPLE)()
+            unknown, backend = vocabulary(tokenizer).unknown, tokenizer.backend_tokenizer
+            backend, rows = (
+                extend_tokenizer(backend, lines, wanted, translations, unknown)
+                if given.new_pieces_are == "words"
+                else add_subwords(backend, lines, wanted, {unknown, *tokenizer.all_special_ids})
+            )
+            tokenizer = wrap_tokenizer(backend, like=tokenizer)
+            write_json(folder / NEW_ROWS, rows)
+    save_tokenizer(tokenizer, folder / "tokenizer")
+    write_arrays(folder / REGULAR, lambda file: np.save(file, vocabulary(tokenizer).regular))
+    written = [f"{TOKENIZER}/{path.name}" for path in (folder / TOKENIZER).iterdir()]
+    write_json(
+        folder / TOKENIZER_FILES, hash_files(folder, [*written, REGULAR, NEW_ROWS, START_ROWS, EXCHANGE])
+    )  # last: it is all there
+
+
+def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
+    """The beginning of each input, up to `limit` characters of each: the same lines each time it is called."""
+
+    def lines() -> Iterator[str]:
+        with PartsDone("reading for the tokenizer", dict.fromkeys(range(len(texts)), 0), part="input") as shown:
+            for number, one in enumerate(texts):
+                yield from beginning(one)
+                shown.add(number)
+
+    def beginning(one: Input) -> Iterator[str]:
+        left = limit
+        for record in one.records():
+            if isinstance(record, Document | Pair):
+                for line in record.paragraphs if isinstance(record, Document) else record.texts:
+                    yield line
+                    left -= len(line)
+            if left <= 0:
+                break
+
+    return lines
+
+
+def first_lines(texts: Sequence[Input]) -> dict[str, list[str]]:
+    """The first lines of each input, text and pairs, by language."""
+    lines: dict[str, list[str]] = {}
+    for one in texts:
+        for record in islice((r for r in one.records() if isinstance(r, Document | Pair)), SAMPLED):
+            if isinstance(record, Document):
+                lines.setdefault(record.language, []).extend(record.paragraphs)
+            else:
+                for language, text in zip(record.languages, record.texts, strict=True):
+                    lines.setdefault(language, []).append(text)
+    return lines
+
+
+def replace_tokenizer(
+    config: RunConfig,
+    settings: ExchangeTokenizer | TrimTokenizer,
+    translations: Mapping[str, Sequence[str]],
+    texts: Sequence[Input],
+    sample: Callable[[], Iterable[str]],
+    folder: Path,
+) -> PreTrainedTokenizerFast:
+    """The new tokenizer. Writes what its rows start as into the data folder, and says how many in each way.
+
+    Args:
+        config: the recipe; `model.init_from` has the encoder's own tokenizer.
+        settings: its tokenizer.
+        translations: the trained pairs of the dictionary.
+        texts: the corpora.
+        sample: lines in which pieces are counted.
+
+    Raises:
+        ConfigError: one of the two tokenizers cannot be opened.
+    """
+    init_from = str(config.model.init_from)
+    lines = first_lines(texts)
+    old = open_tokenizer(init_from)
+    if isinstance(settings, TrimTokenizer):
+        new, rows, counts = _trim(framed(open_tokenizer(init_from)), settings, translations, sample)
+    else:
+        new, rows, counts = _exchange(old, settings, translations, [*chain(*lines.values())])
+    write_arrays(folder / START_ROWS, partial(np.savez, **asdict(rows)))
+    before, after = (
+        {language: fertility(one.backend_tokenizer, text[:MEASURED]) for language, text in sorted(lines.items())}
+        for one in (old, new)
+    )
+    write_json(folder / EXCHANGE, {"pieces": counts, "before": before, "after": after})
+    ways = ", ".join(f"{count:,} {way.replace('_', ' ')}" for way, count in counts.items())
+    given = settings.path if isinstance(settings, ExchangeTokenizer) else "its own vocabulary that the corpora use"
+    sys.stderr.write(f"prepare: {init_from} gets the {len(rows.counts):,} pieces of {given}: {ways}.\n")
+    return new
+
+
+def _exchange(
+    old: PreTrainedTokenizerFast,
+    settings: ExchangeTokenizer,
+    translations: Mapping[str, Sequence[str]],
+    lines: Sequence[str],
+) -> tuple[PreTrainedTokenizerFast, StartRows, dict[str, int]]:
+    new = framed(open_tokenizer(settings.path))
+    special: dict[int, int | None] = dict.fromkeys(new.all_special_ids)
+    for name in SPECIAL:
+        ours, theirs = (getattr(one, f"{name}_token_id") for one in (new, old))
+        if ours is not None and special.get(ours) is None:
+            special[ours] = theirs
+    rows, counts = start_rows(
+        old.backend_tokenizer,
+        new.backend_tokenizer,
+        special,
+        vocabulary(old).unknown,
+        translations if settings.init == "dictionary" else {},
+        partial(combine_similar, new.backend_tokenizer, lines) if settings.init == "focus" else None,
+        from_pieces=settings.init != "random",
+    )
+    return new, rows, counts
+
+
+def _trim(
+    old: PreTrainedTokenizerFast,
+    settings: TrimTokenizer,
+    translations: Mapping[str, Sequence[str]],
+    sample: Callable[[], Iterable[str]],
+) -> tuple[PreTrainedTokenizerFast, StartRows, dict[str, int]]:
+    backend = old.backend_tokenizer
+    counts = count_pieces(backend, chain(sample(), translations, *translations.values()))
+    keep = pieces_to_keep(backend, counts, old.all_special_ids, settings.min_count)
+    rows = StartRows(np.ones(len(keep), np.int32), np.asarray(keep, np.int32), np.ones(len(keep), np.float32))
+    dropped = backend.get_vocab_size() - len(keep)
+    return wrap_tokenizer(keep_pieces(backend, keep), like=old), rows, {SHARED: len(keep), "dropped": dropped}

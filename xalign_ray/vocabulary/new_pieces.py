@@ -1,0 +1,328 @@
+"""Gives a tokenizer words or subwords as new pieces, each with the old rows that it starts from, or drops pieces.
+
+Formulas, and how the papers were read: docs/explanation/methods.md, New pieces for a vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import AddedToken, Tokenizer
+
+from xalign_ray.vocabulary.dictionary import look_up_form
+from xalign_ray.vocabulary.exchange import read_pieces
+from xalign_ray.vocabulary.tokenizer import tokenize_words
+
+
+def extend_tokenizer(
+    tokenizer: Tokenizer, lines: Iterable[str], count: int, translations: Mapping[str, Sequence[str]], unknown: int
+) -> tuple[Tokenizer, dict[int, list[int]]]:
+    """The tokenizer with the commonest words that it splits into several pieces as one piece each; the same every time.
+
+    The words are added tokens, which every fast tokenizer can hold whatever its model: they are matched as whole words
+    before the rest is tokenized, so a longer word with one of them inside is tokenized as before, and so is all other
+    text, but for a mark of its own that tokenizers of SentencePiece's kind put before punctuation that follows. Words
+    are what stands between blanks without the punctuation around it: languages written without blanks gain nothing.
+
+    Args:
+        tokenizer: stays as it is.
+        lines: text of the new languages.
+        count: at most so many new pieces.
+        translations: trained pairs of the dictionary, never held-out ones: a word by `look_up_form`, and its
+            translations.
+        unknown: id of the unknown piece.
+
+    Returns:
+        The new tokenizer, and for each new id the ids of old pieces whose mean row it starts as.
+    """
+
+    def tokenize(word: str) -> list[int]:
+        return tokenize_words(tokenizer, [word])[0]
+
+    normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
+    seen = _count_words(lines, normalize)
+    ranked = sorted((word for word in seen if len(word) > 1), key=lambda word: (-seen[word], word))
+    chosen: list[str] = []
+    for word in ranked:
+        if len(chosen) == count:
+            break
+        pieces = tokenize(word)
+        if len(pieces) > 1 or unknown in pieces:
+            chosen.append(word)
+    extended = Tokenizer.from_str(tokenizer.to_str())
+    extended.add_tokens([AddedToken(word, single_word=True, lstrip=True, normalized=True) for word in chosen])
+    numbers = extended.get_vocab()
+    return extended, choose_rows({numbers[word]: word for word in chosen}, tokenize, translations, unknown)
+
+
+def add_subwords(
+    tokenizer: Tokenizer, lines: Iterable[str], count: int, whole: Collection[int]
+) -> tuple[Tokenizer, dict[int, list[int]]]:
+    """The tokenizer with the commonest neighbours inside words joined; see `join_pieces`, which it returns."""
+    normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
+    words = _count_words(lines, normalize)
+    cut = dict(zip(words, tokenize_words(tokenizer, [*words]), strict=True))
+    return join_pieces(tokenizer, words, cut, count, whole)
+
+
+def _count_words(lines: Iterable[str], normalize: Callable[[str], str]) -> Counter[str]:
+    """Runs of letters and their marks, of two characters or more, that blanks and punctuation alone set apart."""
+    given: Counter[str] = Counter()
+    for line in lines:
+        given.update(line.split())
+    words: Counter[str] = Counter()
+    for between_blanks, count in given.items():  # each of them looked at once, however often it stands in the text
+        for word in normalize(between_blanks).split():
+            if inner := word if word.isalpha() else _inner(word.strip(string.punctuation)):
+                words[inner] += count
+    return words
+
+
+def _inner(word: str) -> str:
+    """A word without the signs around it; empty if there are others inside."""
+    if word.isalpha():
+        return word
+    kinds = [unicodedata.category(character)[0] for character in word]
+    inside = [place for place, kind in enumerate(kinds) if kind in "LMN"]
+    is_word = inside and set(kinds[inside[0] : inside[-1] + 1]) <= {"L", "M"}
+    return word[inside[0] : inside[-1] + 1] if is_word else ""
+
+
+def choose_rows(
+    words: Mapping[int, str],
+    tokenize: Callable[[str], Sequence[int]],
+    translations: Mapping[str, Sequence[str]],
+    unknown: int,
+) -> dict[int, list[int]]:
+    """For each new piece the ids of old pieces whose mean row it starts as.
+
+    A word of the dictionary starts as the words that translate it, those of them that are one piece of the old
+    vocabulary: where dictionary_alignment would pull it. Any other starts as the pieces that it was split into before.
+
+    Args:
+        words: each new piece's id and the word that it is.
+        tokenize: the old tokenizer: the pieces of a word as it stands inside a sentence, at least one.
+        translations: the dictionary's words, by `look_up_form`, and their translations.
+        unknown: id of the unknown piece; it is used only where there is no other.
+    """
+    return {number: _rows_of(word, tokenize, translations, unknown) for number, word in words.items()}
+
+
+def _rows_of(
+    word: str, tokenize: Callable[[str], Sequence[int]], translations: Mapping[str, Sequence[str]], unknown: int
+) -> list[int]:
+    tokenized = [list(tokenize(translation)) for translation in translations.get(look_up_form(word), ())]
+    whole = sorted({pieces[0] for pieces in tokenized if len(pieces) == 1} - {unknown})
+    known = [piece for piece in tokenize(word) if piece != unknown]
+    return whole or known or [unknown]
+
+
+# Takes pieces out of a tokenizer, or joins neighbours to new ones, so that all other text is cut as before.
+#
+# What is promised for each model of pieces, and why: docs/explanation/methods.md, Fewer pieces, New pieces.
+
+Pair = tuple[int, int]
+_COUNTED = 1 << 12  # lines that are tokenized together
+_PREFERRED = 1e-6  # what a joined piece of a unigram model scores above its two parts
+
+
+def count_pieces(tokenizer: Tokenizer, lines: Iterable[str]) -> NDArray[np.int64]:
+    """How often each piece stands in text: [V]."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    counts = np.zeros(1 + max(tokenizer.get_vocab().values()), np.int64)
+    left = iter(lines)
+    while some := [*islice(left, _COUNTED)]:
+        for encoding in tokenizer.encode_batch_fast(some, add_special_tokens=False):
+            np.add.at(counts, encoding.ids, 1)
+    return counts
+
+
+def pieces_to_keep(
+    tokenizer: Tokenizer, counts: NDArray[np.int64], special: Collection[int], min_count: int
+) -> list[int]:
+    """The ids of the pieces that a trimmed tokenizer keeps, ascending.
+
+    Beside those that are used: special ones; single bytes, and single characters of the text; what BPE makes pieces of;
+    and the least likely piece of a unigram model, by which it prices a character that it does not know.
+
+    Args:
+        counts: of each piece in the text, [V].
+        special: ids that are kept whatever the text is.
+        min_count: how often a piece must stand in the text.
+    """
+    pieces = {number: text for number, (_, text) in read_pieces(tokenizer, special).items()}
+    seen = b"".join(text for number, text in pieces.items() if counts[number]).decode("utf-8", "ignore")
+    characters = {character.encode() for character in seen}
+    short = {number for number, text in pieces.items() if len(text) == 1 or text in characters}
+    keep = short | {number for number in pieces if counts[number] >= min_count}
+    model = json.loads(tokenizer.to_str())["model"]
+    if model["type"] == "Unigram":
+        scores = [score for _, score in model["vocab"]]
+        keep.add(min(pieces.keys() & range(len(scores)), key=lambda number: (scores[number], number)))
+    elif model["type"] == "BPE":
+        keep |= _made_of(model, keep)
+    return sorted(keep | set(special))
+
+
+def _made_of(model: Mapping[str, Any], keep: Collection[int]) -> set[int]:
+    """What merges may make these pieces of, however deep."""
+    parts: dict[str, set[str]] = {}
+    for left, right, joined in _merges(model):
+        parts.setdefault(joined, set()).update((left, right))
+    names = {number: name for name, number in model["vocab"].items()}
+    found: set[str] = set()
+    waiting = [names[number] for number in keep if number in names]
+    while waiting:
+        waiting.extend(new := parts.get(waiting.pop(), set()) - found)
+        found |= new
+    return {model["vocab"][name] for name in found}
+
+
+def _merges(model: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The two parts of each merge, and what they make."""
+    return [(left, right, _joined(model, left, right)) for left, right in model["merges"]]
+
+
+def _joined(model: Mapping[str, Any], left: str, right: str) -> str:
+    return left + right.removeprefix(model.get("continuing_subword_prefix") or "")
+
+
+def keep_pieces(tokenizer: Tokenizer, keep: Sequence[int]) -> Tokenizer:
+    """The tokenizer with these pieces alone: piece `keep[i]` becomes piece i. Text of these pieces is cut as before."""
+    tree = _tree(tokenizer)
+    model, new = tree["model"], {old: number for number, old in enumerate(keep)}
+    if model["type"] == "Unigram":
+        model |= {"vocab": [model["vocab"][old] for old in keep], "unk_id": new.get(model["unk_id"])}
+    else:
+        model["vocab"] = {name: new[old] for name, old in model["vocab"].items() if old in new}
+    if model["type"] == "BPE":
+        kept = zip(model["merges"], _merges(model), strict=True)
+        model["merges"] = [merge for merge, names in kept if model["vocab"].keys() >= set(names)]
+    tree["added_tokens"] = [one | {"id": new[one["id"]]} for one in tree["added_tokens"] if one["id"] in new]
+    tree["post_processor"] = _renumbered(tree["post_processor"], new)
+    return Tokenizer.from_str(json.dumps(tree))
+
+
+def join_pieces(
+    tokenizer: Tokenizer, words: Mapping[str, int], cut: Mapping[str, Sequence[int]], count: int, whole: Collection[int]
+) -> tuple[Tokenizer, dict[int, list[int]]]:
+    """The tokenizer with its commonest neighbours inside words joined to new pieces, pair after pair as BPE learns.
+
+    BPE and unigram models cut all text as before and then join: a new merge comes last, a new piece scores what its
+    parts do. WordPiece takes the longest piece first, so the rest of a word behind a new piece may be cut anew.
+
+    Args:
+        words: how often each word stands in the text.
+        cut: the pieces of each word.
+        count: at most so many new pieces, each seen twice or more.
+        whole: ids that are never joined, such as the unknown piece.
+
+    Returns:
+        The new tokenizer, and for each new id the old pieces that it is made of.
+    """
+    tree = _tree(tokenizer)
+    model = tree["model"]
+    if model["type"] == "Unigram":
+        names = {number: name for number, (name, _) in enumerate(model["vocab"])}
+    else:
+        names = {number: name for name, number in model["vocab"].items()}
+    known, first = {*names.values()}, 1 + max(names)
+    parts: dict[int, list[int]] = {}
+
+    def join(pair: Pair) -> int | None:
+        """The id of a new piece; None if the two cannot be one."""
+        left, right = (names[one] for one in pair)
+        name = _joined(model, left, right)
+        if name in known or any(one in whole or names[one].startswith("<0x") for one in pair):
+            return None
+        number = first + len(parts)
+        names[number], parts[number] = name, [old for one in pair for old in parts.get(one, [one])]
+        known.add(name)
+        if model["type"] == "Unigram":
+            model["vocab"].append([name, sum(model["vocab"][one][1] for one in pair) + _PREFERRED])
+        else:
+            model["vocab"][name] = number
+        if model["type"] == "BPE":
+            model["merges"].append([left, right])
+        return number
+
+    _learn_joins([(list(cut[word]), times) for word, times in sorted(words.items())], count, join)
+    return Tokenizer.from_str(json.dumps(tree)), parts
+
+
+def _learn_joins(words: Sequence[tuple[list[int], int]], count: int, join: Callable[[Pair], int | None]) -> None:
+    """Joins the commonest pair in all words, again and again (Sennrich et al. 2016, algorithm 1)."""
+    counts: Counter[Pair] = Counter()
+    places: dict[Pair, set[int]] = {}
+    for place, (pieces, times) in enumerate(words):
+        for pair in pairwise(pieces):
+            counts[pair] += times
+            places.setdefault(pair, set()).add(place)
+    heap = [(-times, pair) for pair, times in counts.items()]
+    heapify(heap)
+    while count and heap:
+        times, pair = heappop(heap)
+        if counts[pair] != -times:
+            continue  # it was counted anew since
+        if times > -2:
+            break
+        if (new := join(pair)) is None:
+            continue
+        count -= 1
+        changed: set[Pair] = set()
+        for place in places.pop(pair):
+            pieces, seen = words[place]
+            for old in pairwise(pieces):
+                counts[old] -= seen
+                changed.add(old)
+            pieces[:] = _with_joined(pieces, pair, new)
+            for one in pairwise(pieces):
+                counts[one] += seen
+                places.setdefault(one, set()).add(place)
+                changed.add(one)
+        for one in changed - {pair}:
+            heappush(heap, (-counts[one], one))
+
+
+def _with_joined(pieces: Sequence[int], pair: Pair, new: int) -> list[int]:
+    joined: list[int] = []
+    for piece in pieces:
+        if joined and (joined[-1], piece) == pair:
+            joined[-1] = new
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _tree(tokenizer: Tokenizer) -> dict[str, Any]:
+    """A tokenizer as JSON, its added tokens among the model's, which numbers those anew that it does not have."""
+    tree = json.loads(tokenizer.to_str()) | {"padding": None, "truncation": None}
+    model, added = tree["model"], {one["id"]: one["content"] for one in tree["added_tokens"]}
+    for number, name in sorted(added.items()):
+        if model["type"] != "Unigram":
+            model["vocab"].setdefault(name, number)
+        elif number >= len(model["vocab"]):
+            assert number == len(model["vocab"]), "added tokens follow the pieces without a gap"
+            model["vocab"].append([name, 0.0])
+    return tree
+
+
+def _renumbered(part: Any, new: Mapping[int, int]) -> Any:
+    """A post-processor with its ids changed: `"ids": [2]` of templates, `["[SEP]", 102]` of BERT's kind."""
+    if isinstance(part, dict):
+        return {
+            key: [new[one] for one in value] if key == "ids" else _renumbered(value, new) for key, value in part.items()
+        }
+    if isinstance(part, list) and len(part) == 2 and isinstance(part[0], str) and type(part[1]) is int:
+        return [part[0], new[part[1]]]
+    return [_renumbered(one, new) for one in part] if isinstance(part, list) else part
