@@ -40,8 +40,12 @@ ENCODERS = FAMILIES | {
     if family not in ("modernbert", "eurobert")  # whose language embeddings need a class of ours, or are refused
 }
 OF_MLQA = ("xquad", "tydiqa", "squad")  # whose head and inputs are those of mlqa
+NO_PIPELINE = (
+    "belebele",
+    "xcopa",
+)  # transformers has none for multiple choice: tests/unit/tasks/test_multiple_choice.py
 OF_SIB = ("masakhanews", "afrisenti")  # whose head and inputs are those of sib
-TUNED = [("bert", task) for task in TUNED_TASKS if task not in (*OF_MLQA, *OF_SIB)] + [
+TUNED = [("bert", task) for task in TUNED_TASKS if task not in (*OF_MLQA, *OF_SIB, *NO_PIPELINE)] + [
     (family, task)
     for family in ("xlm-r", "modernbert", "eurobert")
     for task in ("pos", "xnli", "mlqa")

@@ -10,11 +10,13 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     ModernBertConfig,
     ModernBertForMaskedLM,
+    ModernBertForMultipleChoice,
     ModernBertForQuestionAnswering,
     ModernBertForSequenceClassification,
     ModernBertForTokenClassification,
@@ -90,12 +92,17 @@ class LanguageModernBertForQuestionAnswering(_OnLanguages, ModernBertForQuestion
     """With a head for the ends of an answer."""
 
 
+class LanguageModernBertForMultipleChoice(_OnLanguages, ModernBertForMultipleChoice):
+    """With a head that scores an answer."""
+
+
 AutoConfig.register(LanguageModernBertConfig.model_type, LanguageModernBertConfig)
 for auto, model in {
     AutoModel: LanguageModernBertModel,
     AutoModelForMaskedLM: LanguageModernBertForMaskedLM,
     AutoModelForTokenClassification: LanguageModernBertForTokenClassification,
     AutoModelForSequenceClassification: LanguageModernBertForSequenceClassification,
+    AutoModelForMultipleChoice: LanguageModernBertForMultipleChoice,
     AutoModelForQuestionAnswering: LanguageModernBertForQuestionAnswering,
 }.items():
     auto.register(LanguageModernBertConfig, model)

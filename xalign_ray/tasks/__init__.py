@@ -23,6 +23,8 @@ TUNED = {
     "xquad": "qa_benchmarks:XQUAD",
     "tydiqa": "qa_benchmarks:TYDIQA",
     "squad": "qa_benchmarks:SQUAD",
+    "belebele": "multiple_choice:BELEBELE",
+    "xcopa": "multiple_choice:XCOPA",
 }
 TUNED_TASK_NAMES = tuple(TUNED)
 TASK_NAMES = (*PROBES, *TUNED)

@@ -18,7 +18,7 @@ from xalign_ray.models.hub import in_cache
 from xalign_ray.models.open_folder import open_model, quiet_transformers
 from xalign_ray.models.sentence_encoder import steps_behind_pooling
 from xalign_ray.models.sentence_modules import own_max_length, own_pooling, own_prompt
-from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs
+from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs, piece_count
 from xalign_ray.work.status_line import say
 
 BATCH_SIZE = 64
@@ -81,7 +81,7 @@ class Encoder:
         Yields:
             The places of B inputs in `features`, the output `[B, L, ...]`, and the mask `[B, L]` of real tokens.
         """
-        order = sorted(range(len(features)), key=lambda index: len(features[index]["input_ids"]))
+        order = sorted(range(len(features)), key=lambda index: piece_count(features[index]))
         for start in range(0, len(order), BATCH_SIZE):
             places = order[start : start + BATCH_SIZE]
             batch = self.inputs.collate([features[place] for place in places])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from xalign_ray.config.language_codes import ENGLISH, name_of_pair
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.scores import Score, average_languages
-from xalign_ray.tasks.task import Measure, Metric, Task
+from xalign_ray.tasks.scores import Score
+from xalign_ray.tasks.task import LAST, Measure, Metric, SentenceTask
 from xalign_ray.tasks.tatoeba import find_pairs, read_pair
 from xalign_ray.tasks.translations import TranslatedSentences, layer_accuracies
 from xalign_ray.work.artifacts import hash_value
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from xalign_ray.models.nearest import Vectors
     from xalign_ray.tasks.hf_encoder import SentenceVectors
 
-LAST = "last"
 _TITLE = "Sentence retrieval"
 
 
-class RetrievalTask(Task):
+class RetrievalTask(SentenceTask):
     """Accuracy of retrieving translations, per pair of languages, and the mean over them.
 
     The headline is layer "last", pooled as the encoder's Sentence Transformers files say, else by the mean over tokens,
@@ -37,7 +36,6 @@ class RetrievalTask(Task):
     """
 
     name = "retrieval"
-    takes_prompt = True
     metrics = (
         Metric("retrieval_accuracy", _TITLE, "nearest-neighbour retrieval of the translation, mean of both directions"),
         Metric(
@@ -57,23 +55,9 @@ class RetrievalTask(Task):
         """Reads all pairs."""
         return {code for pairs in read_translations(data, languages).values() for code in pairs.languages}
 
-    def evaluate(
-        self,
-        encoder: str,
-        data: Path | None,
-        languages: Sequence[str] | None = None,
-        device: str = "auto",
-        prompt: str | None = None,
-    ) -> list[Score]:
-        """See `Task.evaluate`; `prompt` is put before each sentence, by default what the encoder's files name."""
-        from xalign_ray.tasks.hf_encoder import SentenceVectors
-
-        assert data is not None
-        pairs = read_translations(data, languages)
-        vectors = SentenceVectors(encoder, device, prompt)
-        vectors.encoder.inputs.check_languages({code for one in pairs.values() for code in one.languages})
-        scores = [score for language, one in pairs.items() for score in self._score_pairs(vectors, language, one)]
-        return scores + average_languages(scores)
+    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+        for language, pairs in read_translations(data, languages).items():
+            yield from self._score_pairs(vectors, language, pairs)
 
     def _score_pairs(self, vectors: SentenceVectors, language: str, pairs: TranslatedSentences) -> Iterator[Score]:
         if pairs.duplicates:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +24,8 @@ from xalign_ray.models.margin import (
     nearest_by_margin,
 )
 from xalign_ray.models.nearest import Indices, Vectors, are_pairs, unit_rows
-from xalign_ray.tasks.scores import Score, average_languages
-from xalign_ray.tasks.task import COSINE, Measure, Metric, Task
+from xalign_ray.tasks.scores import Score
+from xalign_ray.tasks.task import COSINE, Measure, Metric, SentenceTask
 from xalign_ray.tasks.task_files import (
     choose_languages,
     column_in,
@@ -42,7 +41,6 @@ from xalign_ray.work.status_line import say
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import SentenceVectors
 
-LAST = "last"
 _CODE = r"[a-z]{2,3}(?:-[A-Za-z0-9]+)*"
 _FLORES = re.compile(r"(?P<code>[a-z]{3}(?:_[A-Z][a-z]{3})?)\.(?P<split>devtest|dev|jsonl|parquet)")
 _BUCC = re.compile(rf"(?P<first>{_CODE})-(?P<second>{_CODE})\.(?P<split>dev|sample|test|training)\.(?P<end>.+)")
@@ -53,41 +51,6 @@ _STS = (
     ),
 )
 _DEV, _TEST = ("dev", "sample"), ("test", "training")  # XTREME calls BUCC's sample dev, and its training set test
-
-
-class SentenceTask(Task):
-    """A task of sentence vectors, as a user of the encoder's folder gets them; layer is "last"."""
-
-    takes_prompt = True
-
-    def evaluate(
-        self,
-        encoder: str,
-        data: Path | None,
-        languages: Sequence[str] | None = None,
-        device: str = "auto",
-        prompt: str | None = None,
-    ) -> list[Score]:
-        """See `Task.evaluate`; `prompt` is put before each sentence, by default what the encoder's files name."""
-        from xalign_ray.tasks.hf_encoder import SentenceVectors
-
-        assert data is not None
-        spoken = self.check_data(data, languages)
-        vectors = SentenceVectors(encoder, device, prompt)
-        vectors.encoder.inputs.check_languages(spoken)
-        scores = [*self.score_all(vectors, data, languages)]
-        return scores + average_languages(scores)
-
-    @abstractmethod
-    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
-        """The scores of each language."""
-
-    def scores_of(
-        self, vectors: SentenceVectors, split: str, language: str, test_set: str, measures: Mapping[str, Measure]
-    ) -> Iterator[Score]:
-        where = {"layer": LAST, "pooling": vectors.pooling, "test_set": test_set}
-        for metric, measure in measures.items():
-            yield self.score_of(vectors.encoder, split, language, metric, measure, **where)
 
 
 class FloresTask(SentenceTask):

@@ -6,7 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -20,9 +20,10 @@ from xalign_ray.tasks.tokenized import LONGEST_INPUT, Features, Inputs
 from xalign_ray.work.artifacts import hash_file, write_atomic
 
 if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.tasks.hf_encoder import Encoder, SentenceVectors
 
 SHARE, COSINE = "0 to 1", "-1 to 1"
+LAST = "last"  # the layer of a sentence vector as a user gets it
 Files = Mapping[str, Mapping[str, Path]]  # split, then language
 ReplaceWord = Callable[[str], str]
 
@@ -89,6 +90,41 @@ class Task(ABC):
         """The score of an encoder in one language, with its origin; `where` are layer, pooling and test_set."""
         what = {"split": split, "language": language, "metric": metric, **asdict(measure), **where}
         return Score(**encoder.origin, task=self.name, **what)
+
+
+class SentenceTask(Task):
+    """A task of sentence vectors, as a user of the encoder's folder gets them; layer is "last"."""
+
+    takes_prompt = True
+
+    def evaluate(
+        self,
+        encoder: str,
+        data: Path | None,
+        languages: Sequence[str] | None = None,
+        device: str = "auto",
+        prompt: str | None = None,
+    ) -> list[Score]:
+        """See `Task.evaluate`; `prompt` is put before each sentence, by default what the encoder's files name."""
+        from xalign_ray.tasks.hf_encoder import SentenceVectors
+
+        assert data is not None
+        spoken = self.check_data(data, languages)
+        vectors = SentenceVectors(encoder, device, prompt)
+        vectors.encoder.inputs.check_languages(spoken)
+        scores = [*self.score_all(vectors, data, languages)]
+        return scores + average_languages(scores)
+
+    @abstractmethod
+    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+        """The scores of each language."""
+
+    def scores_of(
+        self, vectors: SentenceVectors, split: str, language: str, test_set: str, measures: Mapping[str, Measure]
+    ) -> Iterator[Score]:
+        where = {"layer": LAST, "pooling": vectors.pooling, "test_set": test_set}
+        for metric, measure in measures.items():
+            yield self.score_of(vectors.encoder, split, language, metric, measure, **where)
 
 
 class Example(Protocol):

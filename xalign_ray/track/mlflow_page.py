@@ -23,6 +23,8 @@ _SCORES = (  # means over languages
         "sib_accuracy",
         "masakhanews_accuracy",
         "afrisenti_accuracy",
+        "belebele_accuracy",
+        "xcopa_accuracy",
         "ner_f1",
     ),
     *("pos_accuracy", "mlqa_f1"),
