@@ -81,7 +81,7 @@ FLAT_WEIGHTS = 1_000_000_000  # at most: of more, all gradients at once are too 
 TERMS_AT_ONCE = 1024  # terms of a loss over the whole step whose comparisons are in memory
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.
-NOT_OF_THE_START = ("hidden_dropout_prob", "language_embeddings", "conditioned_head")
+NOT_OF_THE_START = ("hidden_dropout_prob", "attention_probs_dropout_prob", "language_embeddings", "conditioned_head")
 NOT_OF_AN_ENCODER = ("_name_or_path", "transformers_version")  # of its config.json: who wrote it and where
 COUNTED_FROM = ("num_train_epochs", "pairs_per_step")  # of `train`; the steps and rows counted from them say it all
 # Of `train`, how a step is computed and not what: the result is the same up to rounding. Scoring changes no weight.
@@ -177,7 +177,8 @@ def choose_attention(train: TrainConfig, on_gpu: bool, dense_only: bool = False)
     """
     if dense_only:
         return "dense"
-    if train.attention == "varlen" and on_gpu and not train.bf16:
+    in_bf16 = train.in_bf16(on_gpu)
+    if train.attention == "varlen" and on_gpu and not in_bf16:
         raise ConfigError(
             "train.attention is varlen, which a GPU computes in bf16 alone, and train.bf16 is false; set "
             "train.bf16=true, or train.attention=auto, which is dense in fp32."
@@ -185,7 +186,7 @@ def choose_attention(train: TrainConfig, on_gpu: bool, dense_only: bool = False)
     if train.attention != "auto":
         return train.attention
     # Compiled on a CPU it would be as many graphs as examples; a GPU has no such operation in fp32.
-    by_example = not train.bf16 if on_gpu else train.torch_compile
+    by_example = not in_bf16 if on_gpu else train.torch_compile
     return "dense" if by_example else "varlen"
 
 
@@ -244,13 +245,15 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     tree = config.model_dump(
         mode="json", exclude={"plugins", "notes", "allow", "output", "data", "parallel", "checkpoint", "track"}
     )
-    tree["train"] = _without_how(tree["train"])
+    tree["train"] = _without_how(tree["train"]) | {"bf16": config.in_bf16}
     for stage in tree["stages"]:
         stage["train"] = _without_how(stage["train"])
     if not tree["stages"]:
         del tree["stages"]
+    if config.model.attention_probs_dropout_prob is None:
+        del tree["model"]["attention_probs_dropout_prob"]
     if config.model.init_from is not None:
-        tree["model"] = {key: tree["model"][key] for key in NOT_OF_THE_START} | {
+        tree["model"] = {key: tree["model"][key] for key in NOT_OF_THE_START if key in tree["model"]} | {
             "init_from": _start_identity(config.model.init_from)
         }
     tree["deepspeed_overrides"] = config.parallel.deepspeed_overrides
@@ -317,7 +320,7 @@ def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:
         "gradient_clipping": config.train.max_grad_norm,
         "zero_optimization": {"stage": config.parallel.zero_stage},
         "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": config.train.bf16 and config.parallel.zero_stage > 0},  # at stage 0 the engine casts
+        "bf16": {"enabled": config.in_bf16 and config.parallel.zero_stage > 0},  # at stage 0 the engine casts
         "steps_per_print": 2**31,
         "wall_clock_breakdown": False,
     }

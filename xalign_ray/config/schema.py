@@ -219,6 +219,10 @@ class ModelConfig(Frozen):
             description="dropout of hidden states and attention; null: 0.1 from scratch, else that of init_from",
         ),
     ] = None
+    attention_probs_dropout_prob: Annotated[
+        Float | None,
+        Field(ge=0, lt=1, description="dropout of attention alone, where 0 is the fastest; null: as the one above"),
+    ] = None
     language_embeddings: Annotated[bool, Field(description="add a vector of the language at the input")] = False
     conditioned_head: Annotated[bool, Field(description="give the head the label's language")] = False
 
@@ -319,6 +323,11 @@ class RunConfig(Frozen):
         for number, stage in enumerate(self.stages):
             self._check_stage(f"stages.{number} ({stage.name})", stage)
         return self
+
+    @property
+    def in_bf16(self) -> bool:
+        """Whether its training processes compute in bf16."""
+        return self.train.in_bf16(self.parallel.gpus_per_worker > 0)
 
     def _check_stage(self, where: str, stage: StageConfig) -> None:
         own, length = stage.data.max_seq_length, self.data.max_seq_length

@@ -111,11 +111,12 @@ class TrainConfig(Frozen):
     optimizer: Annotated[Optimizer, Field(description="how weights move")] = AdamW()
     schedule: ScheduleConfig = ScheduleConfig()
     bf16: Annotated[
-        bool,
+        bool | None,
         Field(
-            description="bf16 over fp32 master weights: DeepSpeed's, at ZeRO stage 0 torch's autocast; fp32 if false"
+            description="bf16 over fp32 master weights: DeepSpeed's, at ZeRO stage 0 torch's autocast; fp32 if false; "
+            "null: bf16 on GPUs, fp32 on CPUs"
         ),
-    ] = False
+    ] = None
     tf32: Annotated[bool, Field(description="TF32 in the matrix products of fp32 on GPUs that have it")] = True
     attention: Annotated[
         Literal["auto", "dense", "varlen"],
@@ -144,6 +145,10 @@ class TrainConfig(Frozen):
         if not self.global_batch_size and not self.pairs_per_step:
             raise ValueError("the size of a step is not given; set global_batch_size, or pairs_per_step")
         return self
+
+    def in_bf16(self, on_gpu: bool) -> bool:
+        """Whether a device of that kind computes in bf16."""
+        return on_gpu if self.bf16 is None else self.bf16
 
     @property
     def is_counted(self) -> bool:
@@ -186,7 +191,10 @@ def _one_gpu_or_none(given: Any) -> Any:
 
 
 class ParallelConfig(Frozen):
-    """How the work is spread. Nothing here changes what a step computes, so nothing here is in the fingerprint."""
+    """How the work is spread. Nothing here changes what a step computes, so nothing here is in the fingerprint.
+
+    But `train.bf16` is, which follows `gpus_per_worker` where a recipe does not set it.
+    """
 
     workers: Annotated[Positive, Field(description="training processes")] = 1
     min_workers: Annotated[

@@ -164,7 +164,7 @@ def _tree(
     train |= {"optimizer": {"learning_rate": rate / 2}} if encoder.hidden_size >= LARGE else {}
     return tree | {
         "model": {"init_from": encoder.name},
-        "train": train | ({"bf16": True} if on_gpu else {}),
+        "train": train,
         "parallel": {
             "workers": lines.workers,
             "cpus_per_worker": _cores(lines.workers),

@@ -36,7 +36,7 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         family = family_of(model.init_from, found)
         values = dict(family.defaults) | found
     check_settings(family, model)
-    return family, family.with_dropout(values, model.hidden_dropout_prob)
+    return family, family.with_dropout(values, model)
 
 
 def _read_config(init_from: str) -> dict[str, Any]:

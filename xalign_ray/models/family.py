@@ -65,7 +65,8 @@ class Family(ABC):
         model_type: its name in a config.json.
         defaults: what its config class means by keys that a config.json leaves out, where we read them.
         from_scratch: what stands in the config.json of an encoder from scratch besides the recipe's sizes.
-        dropouts: the keys that `model.hidden_dropout_prob` sets.
+        dropouts: the keys that `model.hidden_dropout_prob` sets; `model.attention_probs_dropout_prob` those of
+            attention.
         token_types: in a state dict, the table that token types choose from.
         transform: in a state dict, what the names of the head's layers before its decoder begin with.
         output_bias: in a state dict, the bias of the decoder.
@@ -101,13 +102,24 @@ class Family(ABC):
             "pad_token_id": pad_id,
         }
 
-    def with_dropout(self, values: Values, probability: float | None) -> dict[str, Any]:
-        """The values with this dropout everywhere; with their own where it is None."""
-        return dict(values) if probability is None else {**values, **dict.fromkeys(self.dropouts, probability)}
+    def with_dropout(self, values: Values, model: ModelConfig) -> dict[str, Any]:
+        """The values with the dropout of a recipe; with their own where it is None."""
+        asked = dict.fromkeys(self.dropouts, model.hidden_dropout_prob)
+        if model.attention_probs_dropout_prob is not None:
+            asked |= dict.fromkeys(self._of_attention, model.attention_probs_dropout_prob)
+        return {**values, **{key: rate for key, rate in asked.items() if rate is not None}}
+
+    @property
+    def _of_attention(self) -> list[str]:
+        return [key for key in self.dropouts if key.startswith("attention")]
 
     def has_dropout(self, values: Values) -> bool:
         """Whether anything is dropped in training."""
         return any(values[key] for key in self.dropouts)
+
+    def drops_attention(self, values: Values) -> bool:
+        """Whether attention is: its scores are then kept for the backward pass by whatever computes none itself."""
+        return any(values[key] for key in self._of_attention)
 
     def dropout_in_words(self, values: Values) -> str:
         """Its dropout for a reader: one number where there is one."""

@@ -124,12 +124,12 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
         whole = FP32 * count
         table = FP32 * subject.sizes.word_embeddings
         copied = subject.sizes.word_embeddings if config.train.gradient_checkpointing else subject.sizes.total
-        cast = BF16 * copied if config.train.bf16 else 0  # autocast's, of the weights in a graph
+        cast = BF16 * copied if config.in_bf16 else 0  # autocast's, of the weights in a graph
         joined = whole if parallel.workers > 1 else 0
         return {
             "before": {},
             "forward": {"gradients": whole * again, "DeepSpeed's buffers": cast},
-            "backward": {"gradients": whole + (1 if config.train.bf16 else 2 + again) * table},
+            "backward": {"gradients": whole + (1 if config.in_bf16 else 2 + again) * table},
             "step": {"gradients": whole + joined},
         }
     if has_flat_gradients(config, count):
@@ -187,15 +187,16 @@ def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool, length: in
     Scores are kept where a CPU's attention has dropout, a mask where attention is dense.
     """
     values, unit = subject.values, _unit(config)
-    family, number = subject.family, BF16 if config.train.bf16 else FP32
+    family, number = subject.family, BF16 if config.in_bf16 else FP32
     d, heads = values["hidden_size"], values["num_attention_heads"]
     kept = number * (family.kept(values) + family.kept_by_row(values, length) / length) + STATISTICS + FP32 * heads
-    if config.train.bf16 and config.parallel.zero_stage == 0:
+    if config.in_bf16 and config.parallel.zero_stage == 0:
         kept += 13 * d  # autocast keeps LayerNorm in fp32, and casts what three layers read three times
     if _is_dense(config, subject, on_gpu) and on_gpu and not family.dense_only:
         kept += unit * length
     if family.has_dropout(values):
         kept += 2 * d * (1 if on_gpu else unit)
+    if family.drops_attention(values):
         if family.dense_only:
             kept += (number + (1 if on_gpu else number)) * heads * length
         elif not on_gpu:
@@ -211,14 +212,14 @@ def _head(config: RunConfig, subject: Subject) -> float:
     if not heads:
         return 0
     at_once = min(labels, labels_at_once(config) or labels)
-    logits = (FP32 + BF16 if config.train.bf16 else FP32) * vocabulary
+    logits = (FP32 + BF16 if config.in_bf16 else FP32) * vocabulary
     matrix = FP32 * config.data.max_seq_length * _micro_tokens(config)  # which words are aligned, [B, L, L]
     exchange = sum(isinstance(one, WordExchange) for one in config.objectives)
     return (
         at_once * logits
         + exchange * (labels * logits + matrix)
         + heads * labels * 5 * _unit(config) * d
-        + (BF16 if config.train.bf16 else FP32) * subject.sizes.word_embeddings
+        + (BF16 if config.in_bf16 else FP32) * subject.sizes.word_embeddings
     )
 
 
@@ -258,7 +259,7 @@ def _micro_tokens(config: RunConfig) -> int:
 
 def _unit(config: RunConfig) -> int:
     """Bytes of a weight, a gradient and an activation; at stage 0 autocast's weights stay in fp32."""
-    return BF16 if config.train.bf16 and config.parallel.zero_stage else FP32
+    return BF16 if config.in_bf16 and config.parallel.zero_stage else FP32
 
 
 def _bucket(config: RunConfig) -> int:

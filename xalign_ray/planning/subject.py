@@ -69,7 +69,7 @@ def subject_of(recipe: Recipe) -> Subject | str:
         values = family.values(first.model, vocab_size, first.data.max_seq_length, pad_id=0)
     check_settings(family, config.model)
     for one in reversed(chain):
-        values = family.with_dropout(values, one.model.hidden_dropout_prob)
+        values = family.with_dropout(values, one.model)
         if one.model.init_from is not None:
             padding = values["pad_token_id"]
             check_fits(one.model.init_from, family, values, 0, one.data.max_seq_length, padding)

@@ -35,7 +35,7 @@ def known_devices() -> Mapping[str, Device]:
 
 def precision_of(train: TrainConfig) -> str:
     """What a recipe's matrix products are done in on a GPU: bf16, TF32 or fp32."""
-    return "bf16" if train.bf16 else "TF32" if train.tf32 else "fp32"
+    return "bf16" if train.in_bf16(on_gpu=True) else "TF32" if train.tf32 else "fp32"
 
 
 def peak_tflops(device_name: str, train: TrainConfig) -> float | None:

@@ -54,9 +54,21 @@ def describe(train: TrainConfig, device: torch.device, dense_only: bool = False)
         f"{kind} attention": True,
         "gradient checkpointing": train.gradient_checkpointing,
         "compiled": train.torch_compile,
-        "bf16": train.bf16,
+        "bf16": train.in_bf16(device.type != "cpu"),
     }
     return ", ".join(text for text, holds in said.items() if holds)
+
+
+def check_precision(train: TrainConfig, device: torch.device) -> None:
+    """Whether the device has bf16, if the recipe asks for it.
+
+    Raises:
+        ConfigError: a GPU from before 2020 would compute it by fp32, and slower.
+    """
+    on_gpu = device.type != "cpu"
+    if on_gpu and train.in_bf16(on_gpu) and not torch.cuda.is_bf16_supported(including_emulation=False):
+        name = torch.cuda.get_device_name(device)
+        raise ConfigError(f"{name} has no bf16, which training on GPUs is in; set train.bf16=false for fp32.")
 
 
 STATE = "state"  # the folder of DeepSpeed's files inside a checkpoint
@@ -72,6 +84,7 @@ class Engine:
         Args:
             universal: whether `load` will be given a checkpoint in DeepSpeed's universal format.
         """
+        check_precision(config.train, workers.device)
         deepspeed = load_deepspeed(workers.on_gpu)
         restore_linear()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.train.tf32
@@ -93,7 +106,7 @@ class Engine:
             settings["gradient_clipping"] = 0.0  # done in `step`, which looks for the norm anyway: one pass, not two
         # DeepSpeed's own bf16 at stage 0 calls the optimizer once with zero gradients at set-up. Autocast begins
         # inside the module: DeepSpeed's forward turns off one that surrounds it, on GPUs alone and with a warning only.
-        if config.train.bf16 and self._stage == 0:
+        if config.in_bf16 and self._stage == 0:
             module.forward = torch.autocast(workers.device.type, torch.bfloat16)(module.forward)
         module.train()  # transformers opens an encoder that is continued for evaluation: without dropout
         self._engine, *_ = deepspeed.initialize(model=module, optimizer=self._optimizer, config=settings)

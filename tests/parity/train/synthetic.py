@@ -40,7 +40,7 @@ def config(**settings: Any) -> RunConfig:
         },
         "objectives": [{"kind": "masked_lm"}, {"kind": "dictionary_alignment", "weight": 1.0}],
         "train": {"max_steps": 6, "global_batch_size": 8, "per_device_batch_size": 4, "eval_steps": 0}
-        | {"retrieval_steps": 0}
+        | {"retrieval_steps": 0, "bf16": False}
         | {"optimizer": {"learning_rate": 1e-2}, "schedule": {"warmup_steps": 2}},
         "parallel": {"workers": 1, "zero_stage": 2, "deepspeed_overrides": {}},
         "checkpoint": {"save_steps": 100},

@@ -93,6 +93,14 @@ def test_auto_attention_is_dense_where_varlen_goes_example_by_example():
         chosen(GPU, attention="varlen")
 
 
+def test_a_gpu_without_bf16_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla V100")
+    engine.check_precision(synthetic.config().train, GPU)
+    with pytest.raises(ConfigError, match=r"^Tesla V100 has no bf16, .*; set train\.bf16=false for fp32\.$"):
+        engine.check_precision(synthetic.config(train__bf16=None).train, GPU)
+
+
 def test_how_it_is_run_is_said_and_changes_no_fingerprint():
     plain = synthetic.config()
     other = synthetic.config(train__attention="dense", train__gradient_checkpointing=True, train__torch_compile=True)

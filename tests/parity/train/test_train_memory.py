@@ -46,6 +46,7 @@ class Way:
 
 WAYS = {
     "activations, dropout, bf16, ZeRO 1": Way(8_000, {**SMALL, "family": "xlm-r"}, 1, train={"bf16": True}),
+    "dropout but in attention": Way(8_000, {**SMALL, "attention_probs_dropout_prob": 0.0}, 1),
     "a large table, fp32, ZeRO 2, two micro-steps": Way(40_000, {**WIDE, "hidden_dropout_prob": 0.0}, 2, rows=16),
     "gradient checkpointing, autocast, ZeRO 0": Way(
         *(20_000, {**DEEP, "family": "modernbert", "hidden_dropout_prob": 0.0}, 0),

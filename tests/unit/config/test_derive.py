@@ -62,8 +62,7 @@ def test_a_number_of_workers_that_a_run_may_come_to_is_refused_before_it_starts(
 
 FEWEST = "parallel.min_workers=2"
 SAME_RESULT = [
-    "parallel.workers=3", "parallel.zero_stage=3", "parallel.gpus_per_worker=1", "parallel.max_failures=9",
-    "parallel.min_workers=1",
+    "parallel.workers=3", "parallel.zero_stage=3", "parallel.max_failures=9", "parallel.min_workers=1",
     "train.per_device_batch_size=7", "data.root=/elsewhere", "data.max_bad_fraction=0.5", "output=/elsewhere",
     "notes=other", "data.corpora.0.paths=[moved.jsonl]", "track.mlflow=off", "checkpoint.save_steps=7",
     "checkpoint.save_total_limit=9", "train.num_train_epochs=3", "train.pairs_per_step=7",
@@ -72,7 +71,8 @@ OTHER_RESULT = [
     "seed=1", "train.max_steps=12345", "train.global_batch_size=123", "train.optimizer.learning_rate=1.23e-4",
     "train.max_grad_norm=0", "train.bf16=true", "train.schedule.warmup_steps=123", "sampling.alpha=0.123",
     "sampling.unit=rows", "masking.mlm_probability=0.3", "masking.whole_word_mask=false", "model.num_hidden_layers=17",
-    "model.hidden_dropout_prob=0.123", "model.init_from=x", "model.language_embeddings=true",
+    "model.hidden_dropout_prob=0.123", "model.attention_probs_dropout_prob=0.123", "model.init_from=x",
+    "model.language_embeddings=true",
     "objectives.1.weight=5", "objectives.1.pairs_per_step=5",
     "streams=[{kind: masked_text}, {kind: code_switched_labels}]",
     "parallel.deepspeed_overrides.prescale_gradients=true",
@@ -83,6 +83,14 @@ OTHER_DATA = [
     "data.corpora.0.language=fi", "data.dictionaries.0.split=held_out", "data.dictionaries=[]", "data.max_pairs=5",
     "data.filters.min_pieces=3",
 ]  # fmt: skip
+
+
+def test_training_is_in_bf16_on_gpus_unless_the_recipe_says_otherwise() -> None:
+    for asked, on_cpu, on_gpu in (("null", False, True), ("true", True, True), ("false", False, False)):
+        cpu, gpu = (tiny(f"train.bf16={asked}", f"parallel.gpus_per_worker={gpus}") for gpus in (0, 1))
+        assert (cpu.in_bf16, gpu.in_bf16) == (on_cpu, on_gpu)
+        assert (run_fingerprint(cpu, "d") == run_fingerprint(gpu, "d")) == (on_cpu == on_gpu)
+        assert deepspeed_config(gpu, on_gpu=True)["bf16"] == {"enabled": on_gpu}
 
 
 @pytest.mark.parametrize("setting", SAME_RESULT)

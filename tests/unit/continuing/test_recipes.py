@@ -60,7 +60,7 @@ def test_methods_share_everything_but_rows_losses_rates_and_data() -> None:
         assert config.parallel == base.parallel
         assert config.model.hidden_dropout_prob is None  # the encoder's own
         assert 2e-5 <= config.train.optimizer.learning_rate <= 5e-5
-        assert (config.train.schedule.warmup_steps, config.train.max_grad_norm, config.train.bf16) == (0.1, 1.0, False)
+        assert (config.train.schedule.warmup_steps, config.train.max_grad_norm, config.train.bf16) == (0.1, 1.0, None)
 
 
 if __name__ == "__main__":

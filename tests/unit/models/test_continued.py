@@ -217,6 +217,8 @@ def test_the_encoders_own_dropout_is_kept_unless_the_recipe_sets_one(encoder: Pa
 
     assert dropouts("model.hidden_dropout_prob=null") == (0.2, 0.05)
     assert dropouts("model.hidden_dropout_prob=0.3") == (0.3, 0.3)
+    assert dropouts("model.hidden_dropout_prob=null", "model.attention_probs_dropout_prob=0") == (0.2, 0.0)
+    assert dropouts("model.hidden_dropout_prob=0.3", "model.attention_probs_dropout_prob=0") == (0.3, 0.0)
     assert dropouts() == (0.0, 0.0)  # base/tiny says so, with a warning
     plan = describe(continued(encoder, CONTRAST, "model.hidden_dropout_prob=null"))
     assert "dropout        hidden_dropout_prob 0.2, attention_probs_dropout_prob 0.05\n" in plan
