@@ -4,6 +4,9 @@ Each part's hashes are sorted, then compared by ranges. A range of hashes is a p
 reads its stretch of each part's file, so that the work is linear in the lines and a task's memory is bounded by
 PARTITION_LINES, whatever the size of the pool. A near-duplicate is found as a duplicate is: one of the hashes of its
 bands stood before. At the end a column beside the text of each part says what is a duplicate.
+
+`OUTPUT/duplicates/<fingerprint>` holds the columns of one pool. They depend on its texts and on how near a duplicate
+is: recipes that differ in tokenizer, lengths or other filters share them.
 """
 
 from __future__ import annotations
@@ -12,17 +15,19 @@ import hashlib
 import os
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from xalign_ray.clean.n_grams import Hashes, unit_hashes
+from xalign_ray.clean.text_stage import make_lacking
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
 from xalign_ray.shards.counter_random import mix
@@ -30,11 +35,13 @@ from xalign_ray.shards.rows import Index, spans, starts
 from xalign_ray.sources.inputs import Input, number_parts
 from xalign_ray.sources.parts import Part
 from xalign_ray.sources.records import Document, Pair
-from xalign_ray.sources.stage import Made, StageStep, run, write_arrays
+from xalign_ray.sources.stage import Made, StageStep, hash_files, run, write_arrays
 from xalign_ray.sources.stored import write_column
 from xalign_ray.vocabulary.words import letters_a_word, read_characters
-from xalign_ray.work.artifacts import unfinished, write_atomic
+from xalign_ray.work.artifacts import hash_value, unfinished, write_atomic
 
+DUPLICATES_FOLDER = "duplicates"  # below the output folder
+DUPLICATES_VERSION = 1  # raise it when the same texts would have other duplicates
 PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted
 RANGES = 4096  # that hashes are filed by; a partition is some of them: beyond 1.6e10 lines it grows
 _HEADER = 8 * (RANGES + 1)
@@ -47,9 +54,7 @@ Numbers = NDArray[np.uint32]
 class PooledPart:
     """A part of which the duplicates in its pool are looked for: small, so that it travels to a worker."""
 
-    folder: str  # of the data
-    pool: str
-    name: str  # with its pool
+    folder: str  # of the pool's columns
     number: int  # in its pool
     source: Input  # of this part alone
     near: NearDuplicatesConfig | None = None  # looks for near-duplicates; without it for equal lines and pairs
@@ -67,70 +72,93 @@ class PooledPart:
 
     def path(self, suffix: str) -> Path:
         """A file of the part."""
-        return Path(self.folder, "parts", f"{self.name}.{self.kind}{suffix}")
+        return Path(self.folder, f"part-{self.number:05d}{suffix}")
 
 
 @dataclass(frozen=True)
 class Partition:
     """Some of the ranges of a pool's hashes: `number` of `count`. Small, so that it travels to a worker."""
 
-    folder: str  # of the data
+    folder: str  # of the pool's columns
     hash_files: tuple[str, ...]  # of the pool's parts, in order
-    name: str  # of the pool
-    kind: str
     number: int
     count: int
 
     def path(self, suffix: str) -> Path:
         """A file of the partition."""
-        name = f"{self.number:05d}-of-{self.count:05d}.{self.kind}{suffix}"
-        return Path(self.folder, "parts", self.name, name)
+        return Path(self.folder, f"{self.number:05d}-of-{self.count:05d}{suffix}")
 
 
 def mark_duplicates(
-    texts: Sequence[Input], folder: Path, filters: FiltersConfig, parallel: ParallelConfig
+    texts: Sequence[Input], output: Path, filters: FiltersConfig, parallel: ParallelConfig
 ) -> list[Input]:
-    """The texts with a column for each kind of duplicates that the filters drop, made where it is missing.
+    """The texts with a column for each kind of duplicates that the filters drop, made where no recipe has done so.
 
     Text is read for it once a kind. A pass that was interrupted goes on with what is left of it; at the end nothing is
     kept but the columns.
     """
     texts = list(texts)
     if filters.drop_duplicates:
-        texts = _mark(texts, folder, None, parallel)
-    return _mark(texts, folder, filters.near_duplicates, parallel) if filters.near_duplicates else texts
+        texts = _mark(texts, output, None, parallel)
+    return _mark(texts, output, filters.near_duplicates, parallel) if filters.near_duplicates else texts
 
 
 def _mark(
-    texts: Sequence[Input], folder: Path, near: NearDuplicatesConfig | None, parallel: ParallelConfig
+    texts: Sequence[Input], output: Path, near: NearDuplicatesConfig | None, parallel: ParallelConfig
 ) -> list[Input]:
+    pools: dict[str, list[tuple[int, Input]]] = {}
+    for place, _, _, part in number_parts(texts):
+        pools.setdefault(texts[place].pool, []).append((place, replace(texts[place], parts=(part,))))
+    members: dict[Path, list[PooledPart]] = {}
     marked: list[list[Part]] = [[] for _ in texts]
-    pools: dict[str, list[PooledPart]] = {}
-    for place, name, number, part in number_parts(texts):
-        source = replace(texts[place], parts=(part,))
-        task = PooledPart(str(folder), source.pool, name, number, source, near)
-        pools.setdefault(source.pool, []).append(task)
-        marked[place].append(replace(part, beside=(*part.beside, str(task.path(_COLUMN)))))
-    new = [members for members in pools.values() if not all(map(MARK.is_whole, members))]
-    if new:
-        run(NEAR_HASH if near else HASH, [*chain(*new)], parallel)
-        partitions = [_partitions(members) for members in new]
+    for pool, sources in pools.items():
+        folder = _folder(output, pool, [source for _, source in sources], near)
+        members[folder] = [PooledPart(str(folder), number, source, near) for number, (_, source) in enumerate(sources)]
+        for (place, source), task in zip(sources, members[folder], strict=True):
+            (part,) = source.parts
+            marked[place].append(replace(part, beside=(*part.beside, str(task.path(_COLUMN)))))
+    make_lacking(members, partial(_make, members, parallel))
+    return [replace(one, parts=tuple(parts)) for one, parts in zip(texts, marked, strict=True)]
+
+
+def _folder(output: Path, pool: str, sources: Sequence[Input], near: NearDuplicatesConfig | None) -> Path:
+    """Where the columns of a pool lie: named by all that they depend on. A file of text is named by what is in it."""
+    identity = {
+        "version": DUPLICATES_VERSION,
+        "pool": pool,
+        "texts": [[Path(part.text).parts[-2:], one.languages] for one in sources for part in one.parts],
+        "near": near.model_dump() if near else None,
+    }
+    return output.absolute() / DUPLICATES_FOLDER / hash_value(identity)[:12]
+
+
+def _make(
+    members: Mapping[Path, Sequence[PooledPart]], parallel: ParallelConfig, folders: Sequence[Path]
+) -> dict[Path, dict[str, Any]]:
+    """Writes the columns of these folders, and returns their manifests."""
+    new = [members[folder] for folder in folders]
+    if any(not MARK.is_whole(task) for tasks in new for task in tasks):
+        run(NEAR_HASH if new[0][0].near else HASH, [*chain(*new)], parallel)
+        partitions = [_partitions(tasks) for tasks in new]
         run(FIND, [*chain(*partitions)], parallel)
         found = [tuple(str(one.path(_FOUND)) for one in some) for some in partitions]
-        run(MARK, [replace(task, found=files) for members, files in zip(new, found, strict=True) for task in members],
+        run(MARK, [replace(task, found=files) for tasks, files in zip(new, found, strict=True) for task in tasks],
             parallel)  # fmt: skip
-    for members in pools.values():
+    manifests = {}
+    for folder in folders:
         for pattern in (_HASHES, _COUNTS, _FOUND):
-            for path in members[0].path("").parent.glob(f"*.{members[0].kind}{pattern}*"):
+            for path in folder.glob(f"*{pattern}*"):
                 path.unlink()
-    return [replace(one, parts=tuple(parts)) for one, parts in zip(texts, marked, strict=True)]
+        names = [path.name for task in members[folder] for path in (task.path(_COLUMN), MARK.record(task))]
+        manifests[folder] = {"pool": members[folder][0].source.pool, "files": hash_files(folder, names)}
+    return manifests
 
 
 def _partitions(members: Sequence[PooledPart]) -> list[Partition]:
     files = [task.path(_HASHES) for task in members]
-    count, first = count_partitions(files), members[0]
+    count = count_partitions(files)
     hash_files = tuple(map(str, files))
-    return [Partition(first.folder, hash_files, first.pool, first.kind, number, count) for number in range(count)]
+    return [Partition(members[0].folder, hash_files, number, count) for number in range(count)]
 
 
 def hash_part(task: PooledPart) -> Made:

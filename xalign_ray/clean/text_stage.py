@@ -6,7 +6,7 @@ format and the parser alone: recipes that differ in tokenizer, lengths or filter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -62,20 +62,33 @@ def make_text(inputs: Sequence[Input], output: Path, parallel: ParallelConfig) -
         The inputs, of which each part names the file with its records: `read_part` reads that.
     """
     texts = {_folder(one, output): one for one in inputs}
-    for folder in texts:
+
+    def parse_sources(folders: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+        run(PARSE, [TextTask(part, texts[f].languages) for f in folders for part in _stored(texts[f], f)], parallel)
+        return {folder: _describe(texts[folder], folder) for folder in folders}
+
+    make_lacking(texts, parse_sources)
+    return [replace(one, parts=_stored(one, _folder(one, output))) for one in inputs]
+
+
+def make_lacking(folders: Collection[Path], make: Callable[[Sequence[Path]], Mapping[Path, Mapping[str, Any]]]) -> None:
+    """Makes what recipes of an output folder share: those of the folders that are not there as they were written.
+
+    Args:
+        make: is given folders that are locked, and returns the manifest of each, with the hashes of its `files`.
+    """
+    for folder in folders:
         fetch_listed(folder)
     # Locks are taken in sorted order, so that no two processes wait for each other.
-    lacking = sorted(folder for folder in texts if not _is_whole(folder))
+    lacking = sorted(folder for folder in folders if not _is_whole(folder))
     with ExitStack() as stack:
         jobs = {folder: stack.enter_context(open_job(folder, "prepare", upload="once finished")) for folder in lacking}
         todo = {folder: job for folder, job in jobs.items() if not (job.waited and _is_whole(folder))}
         for folder in todo:
             (folder / MANIFEST).unlink(missing_ok=True)
-        tasks = [TextTask(part, texts[folder].languages) for folder in todo for part in _stored(texts[folder], folder)]
-        run(PARSE, tasks, parallel)
+        manifests = make([*todo]) if todo else {}
         for folder, job in todo.items():
-            job.finish(_describe(texts[folder], folder))
-    return [replace(one, parts=_stored(one, _folder(one, output))) for one in inputs]
+            job.finish(seal({**manifests[folder]}))
 
 
 def _folder(one: Input, output: Path) -> Path:
@@ -102,7 +115,7 @@ def _stored(one: Input, folder: Path) -> tuple[Part, ...]:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether the text of a source is there and as it was written: reads it."""
+    """Whether a folder is there and as it was written: reads it."""
     manifest = whole_manifest(folder, "files", "sha256")
     return manifest is not None and is_sealed(manifest) and hash_files(folder, manifest["files"]) == manifest["files"]
 
@@ -110,6 +123,6 @@ def _is_whole(folder: Path) -> bool:
 def _describe(one: Input, folder: Path) -> dict[str, Any]:
     files = [Path(part.text) for part in _stored(one, folder)]
     names = [name for file in files for name in (file.name, record_of(file).name)]
-    return seal(
-        {"pool": one.pool, "languages": one.languages, "sources": file_names(one), "files": hash_files(folder, names)}
-    )
+    return {
+        "pool": one.pool, "languages": one.languages, "sources": file_names(one), "files": hash_files(folder, names)
+    }  # fmt: skip

@@ -113,7 +113,8 @@ def _make(
 ) -> dict[str, Any]:
     """Writes all but the manifest, which it returns."""
 
-    texts = make_text(texts, local_folder(config.output), config.parallel)
+    output = local_folder(config.output)
+    texts = make_text(texts, output, config.parallel)
     broken: list[BrokenFile] = []
     translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
     write_tokenizer(config, texts, trained_translations(translations), folder)
@@ -121,7 +122,7 @@ def _make(
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
     write_tests(tests, folder)
     texts = _align(config, texts, folder)
-    texts = mark_duplicates(texts, folder, config.data.filters, config.parallel)
+    texts = mark_duplicates(texts, output, config.data.filters, config.parallel)
     tasks = _tasks(config, texts, folder)
     tasks += _of_other_lengths(config, tasks)
     records = _prepare_parts(tasks, config)

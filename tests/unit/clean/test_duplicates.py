@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from xalign_ray.clean import duplicates
 from xalign_ray.clean.duplicates import hash_records, mark_duplicates, write_hashes
 from xalign_ray.clean.text_stage import make_text
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.config.sources import FiltersConfig
+from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
 from xalign_ray.sources import stage
 from xalign_ray.sources.formats import read_part
 from xalign_ray.sources.inputs import Input
@@ -93,8 +94,8 @@ def test_partitions_do_not_change_what_is_found(
     parts = random_parts(0)
     assert marked(tmp_path, parts) == slow(parts)
     assert passes[2] == 1 if lines == 10**6 else passes[2] > 1, "text, hashes, partitions, columns"
-    left = {"".join(path.suffixes) for path in (tmp_path / "parts").rglob("*") if path.is_file()}
-    assert left == {".duplicate.parquet", ".duplicate.json"}
+    left = {"".join(path.suffixes) for path in (tmp_path / "duplicates").rglob("part*")}
+    assert left == {".parquet", ".json"}
 
 
 def test_a_partition_holds_so_many_lines_whatever_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +128,38 @@ def test_pools_are_apart_and_three_passes_do_for_all_of_them(tmp_path: Path, pas
     assert passes == [7, 2, 7]
     assert mark(texts, tmp_path) == found
     assert passes == [7, 2, 7]
+
+
+def test_recipes_share_the_columns_of_a_pool_unless_its_texts_their_order_or_what_is_near_differ(
+    tmp_path: Path, passes: list[int]
+) -> None:
+    one, other = texts_of(tmp_path, {"a": random_parts(1), "b": random_parts(2)})
+    one, other = (replace(text, pool="text/en") for text in (one, other))
+    exact, near = FiltersConfig(drop_duplicates=True), FiltersConfig(near_duplicates=NearDuplicatesConfig())
+    nearer = FiltersConfig(near_duplicates=NearDuplicatesConfig(num_buckets=3))
+
+    def tasks_of(texts: Sequence[Input], filters: FiltersConfig) -> list[int]:
+        passes.clear()
+        mark_duplicates(texts, tmp_path, filters, ParallelConfig())
+        return [*passes]
+
+    assert tasks_of([one, other], exact) == [8, 1, 8]
+    skipping = replace(one, parts=tuple(replace(part, skip_empty=True) for part in one.parts))
+    assert tasks_of([skipping, other], exact) == []
+    assert tasks_of([other, one], exact) == [8, 1, 8], "which of equal lines is the first"
+    assert tasks_of([one], exact) == [4, 1, 4]
+    assert tasks_of([one, replace(other, pool="text/de")], exact) == [4, 1, 4], "only of the new pool"
+    assert [tasks_of([one, other], filters) for filters in (near, near, nearer)] == [[8, 1, 8], [], [8, 1, 8]]
+
+
+def test_a_damaged_column_is_made_again(tmp_path: Path, passes: list[int]) -> None:
+    texts = texts_of(tmp_path, {"en": random_parts(1)})
+    wanted = masks(mark(texts, tmp_path))
+    (column,) = (tmp_path / "duplicates").glob("*/part-00002.parquet")
+    column.write_bytes(column.read_bytes()[:-1])
+    passes.clear()
+    assert masks(mark(texts, tmp_path)) == wanted
+    assert passes == [4, 1, 1], "hashes are not kept, whole columns are"
 
 
 @pytest.mark.parametrize("after", range(14))

@@ -77,7 +77,6 @@ def test_every_kind_of_file_is_there(whole: Prepared) -> None:
     assert set(READ_BY_TRAINING) <= set(names)
     wanted = {"parts", "shards", "held_out", "word_alignment/0/model", "word_alignment/0/parts"}
     assert wanted <= {str(parent) for name in names for parent in Path(name).parents}
-    assert "parts/text/en/part-00000.duplicate.parquet" in names
 
 
 def test_prepare_given_again_mends_any_file(recipe: RunConfig, whole: Prepared) -> None:

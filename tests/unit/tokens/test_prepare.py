@@ -194,7 +194,8 @@ def test_duplicate_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> N
     wanted = shards(once)
     (once.folder / "manifest.json").unlink()
     (once.folder / "parts" / "text" / "en" / "part-00001.json").unlink()
-    (once.folder / "parts" / "text" / "en" / "part-00001.duplicate.parquet").unlink()
+    (column,) = (tmp_path / "out" / "duplicates").glob("*/part-00001.parquet")
+    column.unlink()
     assert shards(prepare_here(config)) == wanted
 
 
