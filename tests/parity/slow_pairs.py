@@ -60,6 +60,43 @@ class SlowPairs(Slow):
         alone = {f"query_{name}": query[name] for name in COLUMNS} | {f"key_{name}": key[name] for name in COLUMNS}
         return columns | alone | {"pair_hash": pair_hash}
 
+    def masked_translations(self, row: Row, position: int, *, reset: bool, segments: bool, random_order: bool) -> dict:
+        """One side whole, and of the other the masked words alone, where they stand in the pair."""
+        key, row = self._begin(self._swap(row, position) if random_order else row, position)
+        number, second = 0, set()
+        for example in row:
+            for side, segment in enumerate(example):
+                second |= set(range(number, number + len(segment.words))) if side else set()
+                number += len(segment.words)
+        chosen = self._choose(row, key, second)
+        columns: dict[str, list[int]] = {name: [] for name in (*COLUMNS, "labels")}
+
+        def put(example: int, piece: int, place: int, segment: int, language: int, label: int = -100) -> None:
+            values = (piece, place, segment if segments else 0, language, example, label)
+            for name, value in zip(columns, values, strict=True):
+                columns[name].append(value)
+
+        number = 0
+        for example, (shown, asked) in enumerate(row, start=1):
+            pieces = [piece for word in shown.words for piece in word.pieces]
+            number += len(shown.words)
+            for place, piece in enumerate([self.vocabulary.cls, *pieces, self.vocabulary.sep]):
+                put(example, piece, place, 0, shown.language)
+            place = 1 if reset else len(pieces) + 2
+            for word in asked.words:
+                for piece in word.pieces:
+                    if number in chosen:
+                        put(example, self.vocabulary.mask, place, 1, asked.language, piece)
+                    place += 1
+                number += 1
+            put(example, self.vocabulary.sep, place, 1, asked.language)
+        for name, values in columns.items():
+            fill = {"input_ids": self.vocabulary.pad, "labels": -100}.get(name, 0)
+            values += [fill] * (self.max_seq_length - len(values))
+        labels = sum(label != -100 for label in columns["labels"])
+        row_hash = hash_row(position, columns["input_ids"], columns["labels"])
+        return columns | {"cross_lingual": labels, "no_room": 0, "position": position, "row_hash": row_hash}
+
     def _swap(self, row: Row, position: int) -> Row:
         key = int(counter_random.row_keys(self.seed, np.array([position]))[0])
         flips = [uniform(key, counter_random.SWAP_SEGMENTS, number) < 0.5 for number in range(len(row))]

@@ -25,6 +25,7 @@ from xalign_ray.config.choices import (
     ContrastedPairs,
     MaskedPairs,
     MaskedText,
+    MaskedTranslations,
     Stream,
 )
 from xalign_ray.config.schema import MaskingConfig
@@ -179,7 +180,7 @@ def test_an_instance_in_dictionary_mode_predicts_translations_only() -> None:
     ("stream", "segments"),
     [
         (MaskedText(), 1), (MaskedPairs(), 2), (CodeSwitchedLabels(), 1), (CodeSwitchedCopy(), 1), (AlignedPairs(), 2),
-        (ContrastedPairs(), 2),
+        (ContrastedPairs(), 2), (MaskedTranslations(), 2),
     ],
 )  # fmt: skip
 def test_no_rows_give_columns_without_rows(stream: Stream, segments: int) -> None:

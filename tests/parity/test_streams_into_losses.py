@@ -9,10 +9,20 @@ import torch
 from tests.parity import test_losses_contrast, test_losses_word_exchange
 from tests.parity.slow_pairs import SlowPairs
 from tests.parity.slow_streams import as_rows
-from tests.parity.stream_cases import ROW_TOKENS, link, make_rows, make_settings
+from tests.parity.stream_cases import ROW_TOKENS, VOCABULARY, link, make_rows, make_settings
 from tests.parity.test_losses import HEADS, weights_of
-from xalign_ray.config.choices import AlignedPairs, ContrastedPairs, MomentumContrast, SentenceContrast, WordExchange
+from xalign_ray.config.choices import (
+    AlignedPairs,
+    ContrastedPairs,
+    MaskedLm,
+    MaskedPairs,
+    MaskedTranslations,
+    MomentumContrast,
+    SentenceContrast,
+    WordExchange,
+)
 from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models import attention
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.streams.kinds import stream_columns
@@ -91,3 +101,33 @@ def sentence_loss(w, rows):
 
 def pool(w, ids, language):
     return test_losses_contrast.pooled(w, ids, language, "mean")
+
+
+@pytest.mark.parametrize(("where", "segments"), [("reset", False), ("running", True)])
+def test_a_word_asked_of_the_other_sentence_sees_what_an_attention_mask_over_the_pair_leaves(where, segments):
+    """The whole pair in place, of whose second side all is hidden but its [SEP] and the words asked for."""
+    rows = [row[:1] for row in make_rows(12, 2)]
+    options = {"positions": where, "segments": segments, "random_order": False}
+    share = show(MaskedTranslations(**options), rows)
+    objectives, _ = around(MaskedLm())
+    ours = tensors(share, torch.device("cpu"), objectives.extra_columns)
+    whole = tensors(show(MaskedPairs(**options), rows), torch.device("cpu"), objectives.extra_columns)
+    whole["input_ids"] = torch.where(whole["labels"] == -100, whole["input_ids"], whole["labels"])
+    whole["labels"] = torch.full_like(whole["labels"], -100)
+    hidden = torch.zeros_like(whole["input_ids"], dtype=torch.bool)
+    for row, ((first, _),) in enumerate(rows):
+        length = int((whole["example_ids"][row] > 0).sum())
+        begin = 2 + sum(len(word.pieces) for word in first.words)
+        place = ours["position_ids"][row][ours["labels"][row] != -100].long()
+        asked = place + (begin - 1 if where == "reset" else 0)
+        hidden[row, begin : length - 1] = True
+        hidden[row, asked] = False
+        whole["labels"][row, asked] = whole["input_ids"][row, asked]
+        whole["input_ids"][row, asked] = VOCABULARY.mask
+    assert hidden.any()
+    sees = attention.same_example(whole["example_ids"]) & ~hidden[:, None, None, :]
+    sees |= torch.eye(hidden.shape[1], dtype=torch.bool)  # a row of a mask without a True would give NaN
+    encoder = objectives.encoder
+    states = encoder._encode(whole, None, attention_mask=sees)[whole["labels"] != -100]
+    torch.testing.assert_close(encoder.encode(ours)[ours["labels"] != -100], states, rtol=1e-5, atol=1e-5)
+    assert torch.equal(ours["labels"][ours["labels"] != -100], whole["labels"][whole["labels"] != -100])

@@ -17,7 +17,7 @@ from tests.parity.stream_cases import (
     make_settings,
     view_one,
 )
-from xalign_ray.config.choices import AlignedPairs, ContrastedPairs
+from xalign_ray.config.choices import AlignedPairs, ContrastedPairs, MaskedTranslations
 from xalign_ray.streams.kinds import stream_columns
 
 WHOLE_WORD = pytest.mark.parametrize("whole_word", [True, False])
@@ -61,6 +61,22 @@ def test_contrasted_pairs_equal_the_slow_view(text: str, random_order: bool, who
     wanted = [slow.contrasted_pairs(row, int(p), text=text, **options) for row, p in zip(rows, positions, strict=True)]
     assert_equal(found, wanted)
     assert ((found["labels"] >= 0).sum() == 0) == (text == "none")
+
+
+@WHOLE_WORD
+@pytest.mark.parametrize("random_order", [True, False])
+@pytest.mark.parametrize(("where", "segments"), [("running", True), ("reset", False)])
+def test_masked_translations_equal_the_slow_view(
+    where: str, segments: bool, random_order: bool, whole_word: bool
+) -> None:
+    slow, context = make_settings(SlowPairs, 41, 0.3, whole_word=whole_word)
+    rows, positions = link(make_rows(100, 2)), np.arange(100) * 3 + 2**33
+    stream = MaskedTranslations(positions=where, segments=segments, random_order=random_order)  # type: ignore[arg-type]
+    found = stream_columns(stream, as_rows(rows), positions, context)
+    options = {"reset": where == "reset", "segments": segments, "random_order": random_order}
+    wanted = [slow.masked_translations(row, int(p), **options) for row, p in zip(rows, positions, strict=True)]
+    assert_equal(found, wanted)
+    assert (found["cross_lingual"] == (found["labels"] >= 0).sum(axis=1)).all()
 
 
 # --- by hand ---------------------------------------------------------------------------------------------------------
@@ -130,6 +146,30 @@ def test_query_and_key_by_hand() -> None:
     assert found["key_segment_ids"] == [0] * 13
     one, two = hash_segment(PAIRS[0][0]), hash_segment(PAIRS[1][0])
     assert found["pair_hash"] == [one, 0, 0, two, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_words_asked_of_the_other_sentence_by_hand() -> None:
+    """Three of the pair's 9 tokens are asked, all of the second side; the word that is not asked is not there."""
+    row: Row = [[one_word(0, 10, 11), Segment(1, [Word([piece], -1) for piece in (20, 21, 22, 23)])]]
+    masking = ALWAYS_KEEP.model_copy(update={"mlm_probability": 0.3})  # "always keep" is not heeded: masks alone
+    found = view_one(MaskedTranslations(random_order=False), row, masking, [], 10)
+    asked = [label for label in found["labels"] if label != -100]
+    place = {20: 1, 21: 2, 22: 3, 23: 4}
+    assert len(asked) == 3
+    assert found["input_ids"] == [2, 10, 11, 3, 4, 4, 4, 3, 0, 0]
+    assert found["labels"] == [-100] * 4 + asked + [-100] * 3
+    assert found["position_ids"] == [0, 1, 2, 3, *(place[label] for label in asked), 5, 0, 0]
+    assert found["language_ids"] == [0, 0, 0, 0, 1, 1, 1, 1, 0, 0]
+    assert found["example_ids"] == [1] * 8 + [0] * 2
+    running = view_one(MaskedTranslations(random_order=False, positions="running"), row, masking, [], 10)
+    assert running["position_ids"] == [0, 1, 2, 3, *(3 + place[label] for label in asked), 8, 0, 0]
+
+
+def test_a_pair_of_two_pieces_needs_no_more_room_than_itself() -> None:
+    row: Row = [[one_word(0, 10), one_word(1, 20)]] * 3
+    found = view_one(MaskedTranslations(), row, ALWAYS_MASK, [], 15)
+    assert [label for label in found["labels"] if label != -100] == found["labels"][3::5]
+    assert found["input_ids"][:5] in ([2, 10, 3, 4, 3], [2, 20, 3, 4, 3])
 
 
 def test_sentences_apart_are_masked_as_text() -> None:

@@ -86,6 +86,26 @@ class MaskedPairs(StreamChoice):
         return (0.17, f"with double_separator {ONE_MORE}") if self.double_separator else (0.0, "")
 
 
+class MaskedTranslations(StreamChoice):
+    """ERNIE-M: masked words of one side of a translation, predicted from the other side alone (its CAMLM)."""
+
+    pools = PAIRS
+    segments_per_example = 2
+
+    kind: Literal["masked_translations"] = "masked_translations"
+    weight: Weight = 1.0
+    positions: Positions = "reset"
+    segments: Segments = False
+    random_order: Annotated[
+        bool, Field(description="ask words of either side with probability 1/2; always of the second if false")
+    ] = True
+
+    @property
+    def method(self) -> str:
+        """As the paper calls it."""
+        return "camlm"
+
+
 class CodeSwitchedLabels(StreamChoice):
     """DICT-MLM: with probability t the label of a masked word is a translation of it."""
 
@@ -194,7 +214,13 @@ class ContrastedPairs(StreamChoice):
 
 
 _Stream = Annotated[
-    MaskedText | MaskedPairs | CodeSwitchedLabels | CodeSwitchedCopy | AlignedPairs | ContrastedPairs,
+    MaskedText
+    | MaskedPairs
+    | MaskedTranslations
+    | CodeSwitchedLabels
+    | CodeSwitchedCopy
+    | AlignedPairs
+    | ContrastedPairs,
     Field(discriminator="kind"),
 ]
 STREAMS: Mapping[str, type[StreamChoice]] = kinds_of(_Stream)

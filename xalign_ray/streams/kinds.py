@@ -15,6 +15,7 @@ from xalign_ray.streams.aligned_pairs import aligned_pairs
 from xalign_ray.streams.code_switched import code_switched_copy, code_switched_labels
 from xalign_ray.streams.collate import Columns, Layout
 from xalign_ray.streams.contrasted_pairs import contrasted_pairs
+from xalign_ray.streams.masked_translations import masked_translations
 from xalign_ray.streams.prediction import Batch, StreamContext, choose, locate_words, mask_units, predict, swap_segments
 
 SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
@@ -68,6 +69,7 @@ def _masked_pairs(stream: MaskedPairs, batch: Batch) -> Columns:
 COLUMNS_OF: dict[str, Callable[..., Columns]] = {
     "masked_text": _masked_text,
     "masked_pairs": _masked_pairs,
+    "masked_translations": masked_translations,
     "code_switched_labels": code_switched_labels,
     "code_switched_copy": code_switched_copy,
     "aligned_pairs": aligned_pairs,

@@ -17,7 +17,10 @@ TRAIN = (
     "attention, bf16, eval_steps, global_batch_size, gradient_checkpointing, max_grad_norm, max_steps, "
     "num_train_epochs, optimizer, pairs_per_step, per_device_batch_size, retrieval_steps, schedule, tf32, torch_compile"
 )
-STREAMS = "masked_text, masked_pairs, code_switched_labels, code_switched_copy, aligned_pairs, contrasted_pairs"
+STREAMS = (
+    "masked_text, masked_pairs, masked_translations, code_switched_labels, code_switched_copy, aligned_pairs, "
+    "contrasted_pairs"
+)
 
 CASES = {
     "train: {stepz: 3}": f"unknown key 'train.stepz'. Did you mean 'train.max_steps'? Known here: {TRAIN}.",

@@ -14,6 +14,7 @@ from xalign_ray.config.choices import (
     ContrastedPairs,
     MaskedPairs,
     MaskedText,
+    MaskedTranslations,
     Stream,
 )
 from xalign_ray.config.schema import MaskingConfig
@@ -36,6 +37,7 @@ STREAMS: list[tuple[Stream, int, int]] = [
     (CodeSwitchedLabels(t=0.9, variant="input_swap"), 1, 60),
     (CodeSwitchedCopy(codeswitch_rate=0.5), 1, 30),
     (AlignedPairs(expand="diagonal"), 2, 60),
+    (MaskedTranslations(), 2, 60),
     (ContrastedPairs(), 2, 60),
     (ContrastedPairs(text="apart"), 2, 49),
 ]
