@@ -37,6 +37,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from xalign_ray.config import derive
 from xalign_ray.models import attention, heads
 from xalign_ray.objectives import dictionary_alignment
 from xalign_ray.train import step as steps
@@ -66,12 +67,17 @@ READ_AT_ONCE = {Tensor.tolist, Tensor.numpy, Tensor.cpu}  # a CPU's tensors are 
 
 @dataclass(frozen=True)
 class Case:
-    """What is counted: a method, where and how."""
+    """What is counted: a method, where and how.
+
+    Attributes:
+        split_sums: whether stage 2 reduces each micro-step, as it does with very many weights.
+    """
 
     method: str = "mlm"
     stage: int = 1
     accumulation: int = 1
     bf16: bool = True
+    split_sums: bool = False
     train: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -115,7 +121,7 @@ def count(case: Case) -> Counts:
     rows = packed(examples(arm), arm.row)
     rows |= columns("ppa" if case.method == "contrast" else case.method, rows)
     counts = Counts()
-    with _as_on_a_gpu():
+    with _as_on_a_gpu(), patch.object(derive, "SUMMED_WEIGHTS", 0 if case.split_sums else derive.SUMMED_WEIGHTS):
         workers = setup_workers(config.parallel)
         objectives = build_objectives(config, MadeRows(arm.vocab), workers.device)  # type: ignore[arg-type]
         counts.parameters = sum(one.numel() for one in objectives.parameters())
@@ -229,14 +235,20 @@ def _phases(engine: Engine, counts: Counts) -> Iterator[None]:
 def measure() -> list[dict[str, Any]]:
     """The table of the methods, in bf16 at ZeRO stage 1."""
     found = {method: count(Case(method)) for method in METHODS}
-    often = count(Case(accumulation=4))
-    how = f"12 layers, V 119,547, bf16, ZeRO 1 of {RANKS} ranks, dropout 0.1; operations of the paths of a GPU"
+    often = {stage: count(Case(stage=stage, accumulation=4)) for stage in (0, 1, 2)}
+    at = f"12 layers, V 119,547, bf16, {RANKS} ranks, dropout 0.1; operations of the paths of a GPU"
+    how = f"ZeRO 1, {at}"
     return [
         record("kernels/mlm", found["mlm"].learned, 650, f"forward and backward; {how}", "lower"),
         record(
             "kernels/optimizer", found["mlm"].kernels["optimizer"], 20, f"with reduction and clipping; {how}", "lower"
         ),
-        record("kernels/wire", often.sent, 2, f"bytes of gradients a parameter, four micro-steps; {how}", "lower"),
+        *(
+            record(
+                f"kernels/wire_{stage}", one.sent, 2, f"bytes of gradients a parameter, four micro-steps; {at}", "lower"
+            )
+            for stage, one in often.items()
+        ),
         *(
             record(
                 f"kernels/reads_{method}", one.reads.total(), method == "weam", f"waits for the device; {how}", "lower"

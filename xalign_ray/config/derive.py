@@ -82,6 +82,9 @@ TERMS_AT_ONCE = 1024  # terms of a loss over the whole step whose comparisons ar
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 # What a continued encoder takes of a recipe.
 NOT_OF_THE_START = ("hidden_dropout_prob", "attention_probs_dropout_prob", "language_embeddings", "conditioned_head")
+SUMMED_WEIGHTS = (
+    300_000_000  # at stage 2, at most: of more, 4 bytes a weight for whole sums of micro-steps are too much
+)
 NOT_OF_AN_ENCODER = ("_name_or_path", "transformers_version")  # of its config.json: who wrote it and where
 COUNTED_FROM = ("num_train_epochs", "pairs_per_step")  # of `train`; the steps and rows counted from them say it all
 # Of `train`, how a step is computed and not what: the result is the same up to rounding. Scoring changes no weight.
@@ -309,6 +312,14 @@ def has_flat_gradients(config: RunConfig, weights: int) -> bool:
     """
     parallel = config.parallel
     return parallel.zero_stage in (1, 2) and weights <= FLAT_WEIGHTS and not parallel.deepspeed_overrides
+
+
+def has_split_sums(config: RunConfig, weights: int) -> bool:
+    """Whether flat gradients are reduced in each micro-step, so that a rank keeps a stretch of their sums alone.
+
+    Else their sums, 4 bytes a weight on every rank, are reduced once a step.
+    """
+    return config.parallel.zero_stage == 2 and weights > SUMMED_WEIGHTS
 
 
 def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:

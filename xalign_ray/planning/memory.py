@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xalign_ray.config.choices import PAIRS, ObjectiveChoice, WordExchange
-from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch, has_flat_gradients
+from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch, has_flat_gradients, has_split_sums
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.planning.subject import Subject, labels_at_once, read_figures, shares
 
@@ -125,7 +125,7 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
         table = FP32 * subject.sizes.word_embeddings
         copied = subject.sizes.word_embeddings if config.train.gradient_checkpointing else subject.sizes.total
         cast = BF16 * copied if config.in_bf16 else 0  # autocast's, of the weights in a graph
-        joined = whole if parallel.workers > 1 else 0
+        joined = (BF16 if config.in_bf16 else FP32) * count if parallel.workers > 1 else 0
         return {
             "before": {},
             "forward": {"gradients": whole * again, "DeepSpeed's buffers": cast},
@@ -133,7 +133,7 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
             "step": {"gradients": whole + joined},
         }
     if has_flat_gradients(config, count):
-        whole, held = unit * count, (FP32 * count if stage == 1 else part) * again
+        whole, held = unit * count, (part if has_split_sums(config, count) else FP32 * count) * again
         return {
             "before": {},
             "forward": {"gradients": held},

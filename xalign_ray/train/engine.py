@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from xalign_ray.config.derive import choose_attention, deepspeed_config, has_flat_gradients
+from xalign_ray.config.derive import choose_attention, deepspeed_config, has_flat_gradients, has_split_sums
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
@@ -90,6 +90,7 @@ class Engine:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.train.tf32
         self._workers = workers
         self._stage = config.parallel.zero_stage
+        self._sent_as = torch.bfloat16 if config.in_bf16 else torch.float32
         self._clipping = config.train.max_grad_norm
         self._universal = universal
         self._optimizer = build_optimizer(module, config.train.optimizer)
@@ -115,7 +116,8 @@ class Engine:
         self._flat: FlatGradients | None = None
         if is_flat:
             micro_steps = settings["gradient_accumulation_steps"]
-            self._flat = FlatGradients(self._optimizer, workers, self._stage, micro_steps, self._clipping)
+            split = has_split_sums(config, size)
+            self._flat = FlatGradients(self._optimizer, workers, split, micro_steps, self._clipping)
             self._flat.groups = take_gradients(self._engine, self._flat.step)
         self._parts = keep_parts(self._engine, copy_to_host)
         if isinstance(self._optimizer, Lamb) and self._stage:
@@ -132,7 +134,7 @@ class Engine:
         if self._flat:
             self._flat.add()
         elif self._stage == 0 and self._workers.size > 1 and self._engine.is_gradient_accumulation_boundary():
-            average_gradients(self._engine.module.parameters(), self._workers)
+            average_gradients(self._engine.module.parameters(), self._workers, self._sent_as)
 
     def next_micro_step(self) -> None:
         """Ends a micro-step that is not the last of its step."""

@@ -16,13 +16,17 @@ NORM_OF = 1 << 20  # numbers whose squares are summed together: more would lose 
 
 
 @torch.no_grad()
-def average_gradients(weights: Iterable[nn.Parameter], workers: Workers) -> None:
-    """Puts the mean over ranks in place of each gradient, in one reduction."""
+def average_gradients(weights: Iterable[nn.Parameter], workers: Workers, dtype: torch.dtype) -> None:
+    """Puts the mean over ranks in place of each gradient, in one reduction of that type."""
     moved = [one for one in weights if one.requires_grad]
-    flat = torch.cat([_gradient(one).flatten() for one in moved])
-    workers.add_up(flat).div_(workers.size)
-    for one, mean in zip(moved, flat.split([one.numel() for one in moved]), strict=True):
-        one.grad = mean.view_as(one)
+    gradients = [_gradient(one) for one in moved]
+    flat = torch.empty(sum(one.numel() for one in moved), dtype=dtype, device=moved[0].device)
+    sent = [part.view_as(one) for one, part in zip(moved, flat.split([one.numel() for one in moved]), strict=True)]
+    copy_each(sent, gradients)
+    workers.add_up(flat.div_(workers.size))
+    copy_each(gradients, sent)
+    for one, mean in zip(moved, gradients, strict=True):
+        one.grad = mean
 
 
 def _gradient(weight: nn.Parameter) -> Tensor:
@@ -37,18 +41,19 @@ class FlatGradients:
     it, stops before they are saved.
     """
 
-    def __init__(self, optimizer: Optimizer, workers: Workers, stage: int, micro_steps: int, clipping: float) -> None:
+    def __init__(self, optimizer: Optimizer, workers: Workers, split: bool, micro_steps: int, clipping: float) -> None:
         """Nothing is taken yet; `groups` must be set first.
 
         Args:
-            stage: 1 reduces once a step and keeps whole sums until then; 2 reduces each micro-step and keeps a stretch.
+            split: whether each micro-step is reduced, and a stretch of the sums kept; else they are whole until a
+                step's one reduction.
             clipping: the largest norm; 0 is no clipping.
         """
         self.groups: Sequence[FlatGroup] = ()
         self.norm = torch.zeros(())
         self._optimizer = optimizer
         self._workers = workers
-        self._partitioned = stage == 2
+        self._split = split
         self._micro_steps = micro_steps
         self._clipping = clipping
         self._sums: list[Tensor] = []
@@ -57,7 +62,7 @@ class FlatGradients:
     def add(self) -> None:
         """Takes the gradients of one micro-step."""
         taken = [self._flat(group) for group in self.groups]
-        if self._partitioned:
+        if self._split:
             taken = [self._reduced(flat) for flat in taken]
         if self._micro_steps == 1:
             self._sums = taken
@@ -71,7 +76,7 @@ class FlatGradients:
     def step(self) -> None:
         """Moves the weights by the sums; `norm` is that of the whole gradient before clipping, on the device."""
         gradients, self._sums = self._sums, []
-        if not self._partitioned:
+        if not self._split:
             gradients = [
                 self._reduced(own.to(group.flat.dtype)) for own, group in zip(gradients, self.groups, strict=True)
             ]
