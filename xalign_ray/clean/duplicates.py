@@ -27,7 +27,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xalign_ray.clean.n_grams import Hashes, unit_hashes
-from xalign_ray.clean.text_stage import make_lacking
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
 from xalign_ray.shards.counter_random import mix
@@ -35,7 +34,7 @@ from xalign_ray.shards.rows import Index, spans, starts
 from xalign_ray.sources.inputs import Input, number_parts
 from xalign_ray.sources.parts import Part
 from xalign_ray.sources.records import Document, Pair
-from xalign_ray.sources.stage import Made, StageStep, hash_files, run, write_arrays
+from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run, write_arrays
 from xalign_ray.sources.stored import write_column
 from xalign_ray.vocabulary.words import letters_a_word, read_characters
 from xalign_ray.work.artifacts import hash_value, unfinished, write_atomic
@@ -123,6 +122,7 @@ def _mark(
 
 def _folder(output: Path, pool: str, sources: Sequence[Input], near: NearDuplicatesConfig | None) -> Path:
     """Where the columns of a pool lie: named by all that they depend on. A file of text is named by what is in it."""
+    assert all(part.text for one in sources for part in one.parts), "make_text comes first"
     identity = {
         "version": DUPLICATES_VERSION,
         "pool": pool,

@@ -6,8 +6,7 @@ format and the parser alone: recipes that differ in tokenizer, lengths or filter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,10 @@ from xalign_ray.sources.formats import parse
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.markup import parser_version
 from xalign_ray.sources.parts import Part
-from xalign_ray.sources.stage import Made, StageStep, hash_files, run
+from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run
 from xalign_ray.sources.stored import record_of, write_stored
 from xalign_ray.sources.summary import file_names
-from xalign_ray.work.artifacts import MANIFEST, hash_value, is_sealed, seal, whole_manifest
-from xalign_ray.work.job import open_job
-from xalign_ray.work.mirror import fetch_listed
+from xalign_ray.work.artifacts import hash_value
 
 TEXT_FOLDER = "text"  # below the output folder
 TEXT_VERSION = 3  # raise it when the same files would give other records, or records of another form
@@ -71,26 +68,6 @@ def make_text(inputs: Sequence[Input], output: Path, parallel: ParallelConfig) -
     return [replace(one, parts=_stored(one, _folder(one, output))) for one in inputs]
 
 
-def make_lacking(folders: Collection[Path], make: Callable[[Sequence[Path]], Mapping[Path, Mapping[str, Any]]]) -> None:
-    """Makes what recipes of an output folder share: those of the folders that are not there as they were written.
-
-    Args:
-        make: is given folders that are locked, and returns the manifest of each, with the hashes of its `files`.
-    """
-    for folder in folders:
-        fetch_listed(folder)
-    # Locks are taken in sorted order, so that no two processes wait for each other.
-    lacking = sorted(folder for folder in folders if not _is_whole(folder))
-    with ExitStack() as stack:
-        jobs = {folder: stack.enter_context(open_job(folder, "prepare", upload="once finished")) for folder in lacking}
-        todo = {folder: job for folder, job in jobs.items() if not (job.waited and _is_whole(folder))}
-        for folder in todo:
-            (folder / MANIFEST).unlink(missing_ok=True)
-        manifests = make([*todo]) if todo else {}
-        for folder, job in todo.items():
-            job.finish(seal({**manifests[folder]}))
-
-
 def _folder(one: Input, output: Path) -> Path:
     """Where the text of a source lies: named by all that it depends on, whatever its files are called."""
     paths = list(dict.fromkeys(path for part in one.parts for path in part.paths))
@@ -112,12 +89,6 @@ def _stored(one: Input, folder: Path) -> tuple[Part, ...]:
     return tuple(
         replace(part, text=str(folder / f"part-{number:05d}.parquet")) for number, part in enumerate(one.parts)
     )
-
-
-def _is_whole(folder: Path) -> bool:
-    """Whether a folder is there and as it was written: reads it."""
-    manifest = whole_manifest(folder, "files", "sha256")
-    return manifest is not None and is_sealed(manifest) and hash_files(folder, manifest["files"]) == manifest["files"]
 
 
 def _describe(one: Input, folder: Path) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,15 +25,19 @@ from xalign_ray.sources.formats import parts
 from xalign_ray.sources.open import Span, facts_of, open_bytes
 from xalign_ray.sources.parts import Part, count_bytes
 from xalign_ray.work.artifacts import (
+    MANIFEST,
     check_file,
     hash_file,
     hash_value,
     is_sealed,
     seal,
     whole_json,
+    whole_manifest,
     write_atomic,
     write_json,
 )
+from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import fetch_listed
 from xalign_ray.work.status_line import PartsDone
 
 # Where data tasks run: on the nodes that have the recipe's custom Ray resource, or on any.
@@ -175,6 +180,32 @@ def run(step: StageStep[Work], tasks: Sequence[Work], parallel: ParallelConfig) 
     return records
 
 
+def make_lacking(folders: Collection[Path], make: Callable[[Sequence[Path]], Mapping[Path, Mapping[str, Any]]]) -> None:
+    """Makes what recipes of an output folder share: those of the folders that are not there as they were written.
+
+    Args:
+        make: is given folders that are locked, and returns the manifest of each, with the hashes of its `files`.
+    """
+    for folder in folders:
+        fetch_listed(folder)
+    # Locks are taken in sorted order, so that no two processes wait for each other.
+    lacking = sorted(folder for folder in folders if not _is_whole(folder))
+    with ExitStack() as stack:
+        jobs = {folder: stack.enter_context(open_job(folder, "prepare", upload="once finished")) for folder in lacking}
+        todo = {folder: job for folder, job in jobs.items() if not (job.waited and _is_whole(folder))}
+        for folder in todo:
+            (folder / MANIFEST).unlink(missing_ok=True)
+        manifests = make([*todo]) if todo else {}
+        for folder, job in todo.items():
+            job.finish(seal({**manifests[folder]}))
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a folder is there and as it was written: reads it."""
+    manifest = whole_manifest(folder, "files", "sha256")
+    return manifest is not None and is_sealed(manifest) and hash_files(folder, manifest["files"]) == manifest["files"]
+
+
 def read_record(path: Path) -> dict[str, Any] | None:
     """What a finished task says of itself; None if there is no such record, or not as it was written."""
     record = whole_json(path, "files", "sha256")
@@ -191,8 +222,6 @@ def _run_tasks(
     tasks: Sequence[Work], work: Callable[[Work], None], step: StageStep[Work], parallel: ParallelConfig
 ) -> None:
     import ray.data
-
-    from xalign_ray.sources.stage import check_placement, placement
 
     check_placement(parallel)
     context = ray.data.DataContext.get_current()

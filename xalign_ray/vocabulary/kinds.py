@@ -9,9 +9,10 @@ from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tokenizers
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import REPLACING, BpeTokenizer, ExchangeTokenizer, TrimTokenizer
@@ -25,6 +26,7 @@ from xalign_ray.sources.stage import (
     TOKENIZER,
     TOKENIZER_FILES,
     hash_files,
+    make_lacking,
     tokenizer_is_whole,
     write_arrays,
 )
@@ -40,12 +42,15 @@ from xalign_ray.vocabulary.tokenizer_folder import (
     vocabulary,
     wrap_tokenizer,
 )
-from xalign_ray.work.artifacts import write_json
+from xalign_ray.work.artifacts import hash_value, write_json
+from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.status_line import PartsDone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+VOCABULARIES = "vocabularies"  # below the output folder
+VOCABULARY_VERSION = 1  # raise it when the same text would give another vocabulary
 MEASURED = 2000  # lines of a language in which pieces are counted
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 SAMPLED = 20_000  # lines of each input that tell which pieces are used alike
@@ -65,7 +70,9 @@ def write_tokenizer(
     shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
     settings = config.data.tokenizer
     if isinstance(settings, BpeTokenizer):
-        tokenizer = wrap_tokenizer(train_bpe(settings, _sampler(texts, settings.sample_mib << 20)))
+        trained = _train(settings, texts, local_folder(config.output))
+        shutil.copytree(trained / TOKENIZER, folder / TOKENIZER)
+        tokenizer = open_tokenizer(str(trained / TOKENIZER))
     elif isinstance(settings, REPLACING):
         sample = _sampler(texts, getattr(settings, "sample_mib", 1) << 20)
         tokenizer = replace_tokenizer(config, settings, translations, texts, sample, folder)
@@ -82,12 +89,31 @@ def write_tokenizer(
             )
             tokenizer = wrap_tokenizer(backend, like=tokenizer)
             write_json(folder / NEW_ROWS, rows)
-    save_tokenizer(tokenizer, folder / "tokenizer")
+    if not isinstance(settings, BpeTokenizer):
+        save_tokenizer(tokenizer, folder / TOKENIZER)
     write_arrays(folder / REGULAR, lambda file: np.save(file, vocabulary(tokenizer).regular))
     written = [f"{TOKENIZER}/{path.name}" for path in (folder / TOKENIZER).iterdir()]
     write_json(
         folder / TOKENIZER_FILES, hash_files(folder, [*written, REGULAR, NEW_ROWS, START_ROWS, EXCHANGE])
     )  # last: it is all there
+
+
+def _train(settings: BpeTokenizer, texts: Sequence[Input], output: Path) -> Path:
+    """The folder of a vocabulary that is trained once for all recipes of the output that have the same text."""
+    assert all(part.text for one in texts for part in one.parts), "make_text comes first"
+    files = [[Path(part.text).parts[-2:] for part in one.parts] for one in texts]
+    identity = [VOCABULARY_VERSION, tokenizers.__version__, settings.model_dump(), files]
+    folder = output.absolute() / VOCABULARIES / hash_value(identity)[:12]
+
+    def train(folders: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+        trained = train_bpe(settings, _sampler(texts, settings.sample_mib << 20))
+        shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
+        save_tokenizer(wrap_tokenizer(trained), folder / TOKENIZER)
+        names = [f"{TOKENIZER}/{path.name}" for path in (folder / TOKENIZER).iterdir()]
+        return {folder: {"settings": settings.model_dump(), "files": hash_files(folder, names)} for folder in folders}
+
+    make_lacking([folder], train)
+    return folder
 
 
 def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:

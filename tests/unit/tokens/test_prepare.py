@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from tests.unit.conftest import WORDS, make_config, prepare_here, write_inputs
 from xalign_ray import cli
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.errors import DataError
 from xalign_ray.shards.files import read_group
 from xalign_ray.shards.prepared import Prepared
@@ -23,6 +25,7 @@ from xalign_ray.sources.stage import HINT
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tokens import prepare as preparation
 from xalign_ray.tokens.part import Task
+from xalign_ray.vocabulary.tokenizer import train_bpe
 
 EVERY = 1 << 60  # rows
 
@@ -197,6 +200,32 @@ def test_duplicate_lines_and_pairs_are_dropped_across_parts(tmp_path: Path) -> N
     (column,) = (tmp_path / "out" / "duplicates").glob("*/part-00001.parquet")
     column.unlink()
     assert shards(prepare_here(config)) == wanted
+
+
+def test_recipes_of_the_same_text_share_one_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_inputs(tmp_path)
+    trained: list[int] = []
+
+    def watched(settings: BpeTokenizer, lines: Any) -> Any:
+        trained.append(settings.vocab_size)
+        return train_bpe(settings, lines)
+
+    monkeypatch.setattr("xalign_ray.vocabulary.kinds.train_bpe", watched)
+
+    def pieces(*settings: str) -> bytes:
+        return (prepare_here(make_config(tmp_path, *settings)).tokenizer_folder / "tokenizer.json").read_bytes()
+
+    first = pieces()
+    assert pieces("data.max_seq_length=32", "data.filters={min_words: 2}") == first
+    assert trained == [400]
+    assert pieces("data.tokenizer.vocab_size=150") != first
+    assert pieces("data.parallel=[]", "streams=[{kind: masked_text}]", "objectives=[{kind: masked_lm}]") != first
+    assert trained == [400, 150, 400]
+    (kept,) = {path for path in (tmp_path / "out" / "vocabularies").glob("*/tokenizer/tokenizer.json")
+               if path.read_bytes() == first}  # fmt: skip
+    kept.write_bytes(first[:-1])
+    assert pieces("data.max_seq_length=40") == first
+    assert trained == [400, 150, 400, 400]
 
 
 def test_the_first_pairs_that_pass_are_kept_however_large_a_part_is(
