@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xalign_ray.config.load import Recipe
     from xalign_ray.verbs.continue_encoder import continue_encoder
     from xalign_ray.verbs.recipes import export, plan, prepare, pretrain
-    from xalign_ray.verbs.scores import evaluate, report, study, tune
+    from xalign_ray.verbs.scores import evaluate, report, study, tune, verify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "report",
     "study",
     "tune",
+    "verify",
 ]
 _OF_RECIPES = ("export", "plan", "prepare", "pretrain")
 

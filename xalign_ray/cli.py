@@ -15,7 +15,7 @@ from xalign_ray.verbs import data, recipes
 from xalign_ray.verbs.command import Group, ManyFiles, add_command
 from xalign_ray.verbs.continue_encoder import continue_encoder, show_end
 from xalign_ray.verbs.recipes import export, plan, prepare, pretrain
-from xalign_ray.verbs.scores import evaluate, quickstart, report, study, track_replay, tune, word_map
+from xalign_ray.verbs.scores import evaluate, quickstart, report, study, track_replay, tune, verify, word_map
 from xalign_ray.verbs.submit import submit_for
 from xalign_ray.work import collector, stops
 
@@ -36,6 +36,7 @@ add_command(app, "evaluate", evaluate)
 add_command(app, "tune", tune)
 add_command(app, "study", study)
 add_command(app, "report", report)
+add_command(app, "verify", verify)
 options_first = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 add_command(app, "submit", submit_for(app), context_settings=options_first)
 add_command(app, "word-map", word_map)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from xalign_ray import cli
-from xalign_ray.finetune.tune import PREDICTIONS
+from xalign_ray.work.run_folder import PREDICTIONS
 
 NOISE = random.Random(7).randbytes(300)
 DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {

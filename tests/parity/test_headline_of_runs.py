@@ -13,8 +13,7 @@ from mlflow.entities import Run
 from tests.parity.cells_here import pretrain_here, run_cells_here
 from tests.ray.small import MODEL, batches, write_world
 from xalign_ray.results.aggregate import KEY
-from xalign_ray.results.compare import score_frame
-from xalign_ray.results.page import compare_runs
+from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.run import label_runs
 from xalign_ray.results.sources import find_runs
 from xalign_ray.studies.study import run_study

@@ -16,7 +16,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.demo import write_demo
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.tune import MODEL, PREDICTIONS, tune_task
+from xalign_ray.finetune.tune import MODEL, tune_task
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export
 from xalign_ray.tasks.hf_encoder import Encoder
@@ -29,6 +29,7 @@ from xalign_ray.tasks.text_classification import LabelledText
 from xalign_ray.vocabulary.tokenizer import train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.work.artifacts import write_atomic
+from xalign_ray.work.run_folder import PREDICTIONS
 
 LANGUAGES = ["en", "qdv"]
 LENGTH = 160  # positions: more than the 128 pieces of most tasks' inputs

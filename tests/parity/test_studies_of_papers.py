@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.derive.corpus import write_demo_derived
 from xalign_ray.errors import TrainingError
+from xalign_ray.results.bundle import verify_bundle
+from xalign_ray.results.page import report
 from xalign_ray.results.printed import read_claims
 from xalign_ray.studies.declared import STUDIES, load_study
 from xalign_ray.studies.study import run_study
@@ -107,6 +110,14 @@ def test_a_cut_of_each_tiny_study_runs_to_its_report(name: str, settings: list[s
         for score in read_scores(page.parents[1] / cell["folder"] / SCORES)
     }
     assert {(arm, metric) for arm in arms for metric in metrics} <= found
+    bundle = Path(f"{name}.zip").absolute()
+    report([str(page.parents[1])], bundle=bundle)
+    verified = verify_bundle(bundle)
+    assert verified.problems == []
+    again, total = map(int, re.findall(r"\d+", verified.facts[0])[:2])
+    tuned = [page.parents[1] / cell["folder"] for cell in study["cells"] if cell["kind"] == "finetuning"]
+    assert again == sum(len(read_scores(folder / SCORES)) for folder in tuned)
+    assert again < total
 
 
 @pytest.mark.parametrize(("name", "claim"), read_claims().items(), ids=list(read_claims()))

@@ -270,6 +270,8 @@ LONG: dict[str, Prepare | None] = {
     "xalign study mine.yaml": write_study,
     "xalign study demo-pos --set 'seeds=[0, 1]' --set train.max_steps=100": None,
     "xalign report runs/studies/demo-pos --by family,dictionary": None,
+    "xalign report runs/studies/demo-pos --bundle demo-pos.zip": None,
+    "xalign verify demo-pos.zip": None,
 }
 
 

@@ -14,7 +14,19 @@ import pytest
 from xalign_ray.cli import main
 from xalign_ray.config.load import list_recipes
 
-VERBS = ["prepare", "plan", "pretrain", "continue", "export", "evaluate", "tune", "study", "report", "quickstart"]
+VERBS = [
+    "prepare",
+    "plan",
+    "pretrain",
+    "continue",
+    "export",
+    "evaluate",
+    "tune",
+    "study",
+    "report",
+    "verify",
+    "quickstart",
+]
 GROUPS = {"data": ["demo", "read"], "config": ["list", "show", "check", "diff", "schema"], "track": ["replay"]}
 
 

@@ -24,7 +24,7 @@ from xalign_ray.work.artifacts import LOCK
 from xalign_ray.work.status_line import say_next
 
 COMMANDS: Any = typer.main.get_command(app)
-VERBS = ["continue_encoder", "evaluate", "export", "plan", "prepare", "pretrain", "report", "study", "tune"]
+VERBS = ["continue_encoder", "evaluate", "export", "plan", "prepare", "pretrain", "report", "study", "tune", "verify"]
 
 
 @pytest.mark.parametrize("name", VERBS)

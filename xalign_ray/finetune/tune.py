@@ -21,14 +21,13 @@ from xalign_ray.tasks.scores import ALL_LANGUAGES, SCORES, Score, average_langua
 from xalign_ray.tasks.task import ENGLISH, TunedTask
 from xalign_ray.tasks.tokenized import Inputs
 from xalign_ray.work.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
-from xalign_ray.work.run_folder import EVENT_LOG
+from xalign_ray.work.run_folder import EVENT_LOG, PREDICTIONS
 
 if TYPE_CHECKING:
     from xalign_ray.finetune.trainer import Trained
 
 MODEL = "model"
 CHOICE = "choice.json"
-PREDICTIONS = "predictions"
 DROPOUTS = ("classifier_dropout", *dict.fromkeys(key for family in FAMILIES.values() for key in family.dropouts))
 
 

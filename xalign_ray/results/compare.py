@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -133,6 +133,8 @@ COLUMNS = [
 ]
 _INTERNAL = ["values", "gaps", "fewest_seeds"]
 _ROW = [*KEY, "place", "group"]
+_ALWAYS = ("task", "language")
+_OF_FINDING = (*_ALWAYS, "family")
 _STANDARD_ERRORS = 2
 
 Record = dict[str, Any]
@@ -159,6 +161,12 @@ class Comparison:
     baseline: str
     frame: pd.DataFrame
     by: tuple[str, ...]
+
+    @property
+    def shown(self) -> pd.DataFrame:
+        """The rows of the groupings to show, with COLUMNS: what comparison.csv has."""
+        rows = pd.concat([self.frame.loc[self.frame.by == by] for by in self.by])
+        return rows.reindex(columns=COLUMNS)
 
     def records(self, by: str) -> list[Record]:
         """The rows of a grouping."""
@@ -233,6 +241,35 @@ def compare_scores(scores: pd.DataFrame, labels: Sequence[str], baseline: str | 
         )
         frame = pd.concat([frame, *(_compare_by(name, measured, by[name], chosen) for name in by)], ignore_index=True)
     return Comparison(tuple(labels), chosen, frame.astype(object).where(frame.notna(), None), tuple(by))
+
+
+def compare_runs(
+    runs: Sequence[Run],
+    scores: pd.DataFrame,
+    by: Sequence[str] = (),
+    sizes: Mapping[str, float] | None = None,
+    baseline: str | None = None,
+) -> Comparison:
+    """The scores of labelled runs compared as `report` shows them, by all possible groupings if none are given.
+
+    A grouping that nobody asked for is left out where its one group says what the mean over all languages says.
+    """
+    known = known_groupings(runs, sizes or {})
+    check_groupings(by, known)
+    groupings = {name: known[name] for name in dict.fromkeys([*(by or known), *_OF_FINDING])}
+    whole = compare_scores(scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings)
+    groups = whole.frame.groupby(["by", *KEY]).group.nunique()
+    several = set(groups[groups > 1].index.get_level_values("by"))
+    return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
+
+
+def _baseline_of_study(runs: Sequence[Run]) -> str | None:
+    """The baseline of the first study that names one, as its column is labelled here."""
+    for study in (run.study for run in runs if run.study):
+        for label in columns_of(runs):
+            if study["baseline"] in (label, label.removesuffix(f" ({study['name']})")):
+                return label
+    return None
 
 
 def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str) -> pd.DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,16 +25,14 @@ from xalign_ray.results.against_papers import (
     terminal_tables,
     verdict_table,
 )
-from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.benchmark_average import average_table, check_benchmark
+from xalign_ray.results.bundle import Options, check_bundled, write_bundle
 from xalign_ray.results.charts import Chart
 from xalign_ray.results.compare import (
-    COLUMNS,
     SCORE_COLUMNS,
     Comparison,
     Groupings,
-    check_groupings,
-    compare_scores,
+    compare_runs,
     known_groupings,
     read_sizes,
     score_frame,
@@ -57,8 +54,6 @@ from xalign_ray.work.status_line import say
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
 
-_ALWAYS = ("task", "language")
-_OF_FINDING = (*_ALWAYS, "family")
 _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
 
@@ -82,6 +77,7 @@ def report(
     baseline: str | None = None,
     tracking: str = "sqlite",
     average: str = "",
+    bundle: Path | None = None,
 ) -> Path:
     """One page on a run or study (inside its folder) or on several compared.
 
@@ -93,6 +89,7 @@ def report(
         baseline: label of the column that the others are compared with; the study's, or the first one's if None.
         tracking: where MLflow is, as `track.mlflow` in a recipe; `sqlite` is runs/mlflow.db.
         average: a benchmark, whose one number is shown with its rule.
+        bundle: a file for everything that the numbers rest on, which `verify_bundle` computes again.
 
     Returns:
         The page.
@@ -108,12 +105,17 @@ def report(
     check_names(names)
     if average:
         check_benchmark(average)
+    if bundle:
+        check_bundled(names, bundle)
     say(f"Reading {', '.join(names)}.")
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
     try:
         with open_job(target, "report", waits=False, with_run=True):
             known_sizes = read_sizes(sizes) if sizes else {}
             comparison, papers = write_report(runs, target, by, known_sizes, baseline, average)
+            if bundle:
+                options = Options(by, known_sizes, baseline)
+                write_bundle(bundle, runs, [local_folder(name) for name in names], options)
     except LockError as locked:
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
     for table in (tables.terminal_table(comparison, comparison.by[0]), *terminal_tables(papers)):
@@ -191,31 +193,9 @@ def write_report(
     return comparison, papers
 
 
-def compare_runs(
-    runs: Sequence[Run],
-    scores: pd.DataFrame,
-    by: Sequence[str] = (),
-    sizes: Mapping[str, float] | None = None,
-    baseline: str | None = None,
-) -> Comparison:
-    """The scores of labelled runs compared as `report` shows them, by all possible groupings if none are given.
-
-    A grouping that nobody asked for is left out where its one group says what the mean over all languages says.
-    """
-    known = known_groupings(runs, sizes or {})
-    check_groupings(by, known)
-    groupings = {name: known[name] for name in dict.fromkeys([*(by or known), *_OF_FINDING])}
-    whole = compare_scores(scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings)
-    groups = whole.frame.groupby(["by", *KEY]).group.nunique()
-    several = set(groups[groups > 1].index.get_level_values("by"))
-    return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
-
-
 def write_tables(comparison: Comparison, out: Path, papers: AgainstPapers | None = None) -> None:
     """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
-    frame = comparison.frame
-    shown = pd.concat([frame.loc[frame.by == by] for by in comparison.by])
-    _write_csv(out / "comparison.csv", shown.reindex(columns=COLUMNS))
+    _write_csv(out / "comparison.csv", comparison.shown)
     shown = _filled(*(tables.score_table(comparison, by) for by in comparison.by))
     shown += _paper_tables(papers) if papers else []
     write_atomic(out / "comparison.md", ENVIRONMENT.get_template("tables.md").render(tables=shown))
@@ -278,15 +258,6 @@ def _title(runs: Sequence[Run]) -> str:
     labels = list(columns_of(runs))
     compared = " / ".join(labels) if len(labels) <= 4 else f"{len(labels)} recipes compared"
     return " / ".join(dict.fromkeys(run.study["name"] for run in runs if run.study)) or compared
-
-
-def _baseline_of_study(runs: Sequence[Run]) -> str | None:
-    """The baseline of the first study that names one, as its column is labelled here."""
-    for study in (run.study for run in runs if run.study):
-        for label in columns_of(runs):
-            if study["baseline"] in (label, label.removesuffix(f" ({study['name']})")):
-                return label
-    return None
 
 
 def _write_csv(path: Path, frame: pd.DataFrame) -> None:

@@ -65,6 +65,7 @@ class Progress:
         queue, study = self._queue, self._queue.plan.study
         head = {name: getattr(study, name) for name in ("name", "scale", "notes", "baseline", "labels")}
         head["study"] = study.model_dump(mode="json")
+        head["seeds"] = {one.shown: one.seeds or study.seeds for one in study.encoders if one.recipe}
         shown = json.dumps(head, sort_keys=True, ensure_ascii=False, indent=1).removesuffix("\n}")
         lines = ",\n".join(map(self._line, queue.jobs))  # a cell a line
         write_atomic(queue.folder / STUDY, f'{shown},\n "cells": [\n{lines}\n ]\n}}\n')

@@ -85,6 +85,9 @@ class ChoiceTask(TunedTask[Choices]):
         found = tuned.forward([one for (one,) in features], lambda output: output.logits.argmax(dim=-1))
         return [str(int(index) + 1) for index in found]
 
+    def from_gold(self, key: str, gold: str, language: str) -> Choices:
+        return Choices(key, "", (), int(gold) - 1, (language, language))
+
     def measure(self, examples: Sequence[Choices], predicted: Sequence[str]) -> dict[str, Measure]:
         return {self.metric: accuracy([example.gold for example in examples], predicted)}
 

@@ -98,6 +98,11 @@ class QaBenchmark(QuestionAnsweringTask):
     def speaks(self, language: str) -> Sequence[str]:
         return tuple(dict.fromkeys(pair_languages(language)))
 
+    def from_gold(self, key: str, gold: Sequence[str], language: str) -> Question:
+        context_language, question_language = pair_languages(language)
+        answers = tuple(Answer(text, 0) for text in gold)
+        return Question(key, "", "", answers, question_language, context_language)
+
     def measure(self, examples: Sequence[Question], predicted: Sequence[str]) -> dict[str, Measure]:
         return measure_answers(examples, predicted, self.name, type(self).tokens)
 

@@ -184,6 +184,18 @@ class TunedTask(Task, Generic[E]):
     def measure(self, examples: Sequence[E], predicted: Sequence[Any]) -> dict[str, Measure]:
         """All metrics of these predictions."""
 
+    def from_gold(self, key: str, gold: Any, language: str) -> E:  # noqa: ARG002
+        """An example of which only the gold is known, by which `measure` scores a kept prediction without its file.
+
+        The values of its metrics are right. Their chance levels, which need the text, are not.
+
+        Args:
+            key: of the example.
+            gold: as a file of predictions has it.
+            language: as `find` names it.
+        """
+        raise DataError(f"{self.name} does not say how a kept prediction is scored: give it a method `from_gold`.")
+
     def check(self, examples: Sequence[E], classes: Sequence[str], path: Path) -> None:
         """Refuses examples that cannot be scored, before anything is trained. A task that takes all has no check.
 

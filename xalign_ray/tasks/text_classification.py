@@ -145,6 +145,9 @@ class ClassificationTask(TunedTask[LabelledText]):
         found = tuned.forward([one for (one,) in features], lambda output: output.logits.argmax(dim=-1))
         return [tuned.classes[int(index)] for index in found]
 
+    def from_gold(self, key: str, gold: str, language: str) -> LabelledText:
+        return LabelledText(key, (), (language,), gold)
+
     def measure(self, examples: Sequence[LabelledText], predicted: Sequence[str]) -> dict[str, Measure]:
         return {self.metric: accuracy([example.label for example in examples], predicted)}
 

@@ -194,6 +194,9 @@ class TaggingTask(TunedTask[Sentence]):
             raise DataError(explain_withheld(path, withheld, len(columns)))
         return [Sentence(str(place), words, tags, language) for place, (words, tags) in enumerate(columns)]
 
+    def from_gold(self, key: str, gold: Sequence[str], language: str) -> Sentence:
+        return Sentence(key, (), tuple(gold), language)
+
     def check(self, examples: Sequence[Sentence], classes: Sequence[str], path: Path) -> None:
         """Refuses tags that the head does not know, such as kinds of names that the training file lacks."""
         if strange := sorted({tag for sentence in examples for tag in sentence.tags} - set(classes)):

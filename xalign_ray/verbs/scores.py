@@ -1,4 +1,4 @@
-"""The verbs of scores: `evaluate`, `tune`, `study`, `quickstart`, `report`, `word-map`, `track replay`"""
+"""The verbs of scores: `evaluate`, `tune`, `study`, `quickstart`, `report`, `verify`, `word-map`, `track replay`"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.errors import ConfigError, TrainingError
+from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.verbs.arguments import (
     AVERAGES,
     SCALES,
@@ -198,6 +198,7 @@ def _read_option(option: str) -> tuple[str, Any]:
 
 
 QUICKSTART = "quickstart"
+MOST_SHOWN = 20  # differences that `verify` prints
 
 
 def study(
@@ -266,6 +267,9 @@ def report(
             metavar="NAME", help=f"one number of {', '.join(AVERAGES)}, by its rule", autocompletion=one_of(AVERAGES)
         ),
     ] = "",
+    bundle: Annotated[
+        PathLike | None, Path, typer.Option(metavar="FILE", help="a zip file that `xalign verify` computes again")
+    ] = None,
 ) -> Path:
     """One page on a run, or on several compared.
 
@@ -282,9 +286,38 @@ def report(
     from xalign_ray.results import page
 
     names = [as_model(run) for run in runs]
-    path = page.report(names, as_path(out), codes(by), as_path(sizes), baseline, tracking, average)
-    say_next("open the page in a browser")
+    file = as_path(bundle)
+    path = page.report(names, as_path(out), codes(by), as_path(sizes), baseline, tracking, average, file)
+    say_next("open the page in a browser", *([f"xalign verify {shown_path(file)}"] if file else []))
     return path
+
+
+def verify(
+    bundle: Annotated[PathLike, Path, typer.Argument(metavar="BUNDLE", help="a file of `xalign report --bundle`")],
+) -> str:
+    """Compute again every score, mean, interval and verdict of a bundle, and name what differs.
+
+    Needs neither the runs nor a GPU. Scores are computed again from the predictions of fine-tuned models. Where none
+    are kept, as of retrieval, they are held to their hashes alone.
+
+    Returns:
+        What was computed again, as text.
+
+    Raises:
+        DataError: something differs, or the file is no bundle; names what.
+    """
+    from xalign_ray.results.bundle import verify_bundle
+
+    path = as_path(bundle)
+    found = verify_bundle(path)
+    if found.problems:
+        shown = [f"  {one}" for one in found.problems[:MOST_SHOWN]]
+        more = len(found.problems) - len(shown)
+        shown += [f"  and {more:,} more"] if more else []
+        counted = f"{len(found.problems):,} difference{'s' * (len(found.problems) > 1)}"
+        raise DataError("\n".join([f"{shown_path(path)} does not hold: {counted}.", *shown]))
+    versions = ", ".join(f"{name} {number}" for name, number in found.index["versions"].items())
+    return "\n".join([f"{shown_path(path)} holds. Made with {versions}.", *found.facts])
 
 
 def word_map(

@@ -1,0 +1,286 @@
+"""The bundle of a report, verified without its runs: each kind of damage and forgery is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.results.run_folders import choice, score, write_run, write_study
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.results.bundle import INDEX, RUNS_FILE, STUDIES_FILE, read_bundle, seal_archive, verify_bundle
+from xalign_ray.results.page import report
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.scores import Score, average_languages, write_scores
+from xalign_ray.tasks.task import TunedTask
+from xalign_ray.verbs.scores import verify
+from xalign_ray.work.artifacts import hash_value, write_json
+
+LANGUAGES, SEEDS = ("de", "es", "hi"), (0, 1, 2)
+TAGS = ("NOUN", "VERB", "ADJ")
+Members = dict[str, bytes]
+
+
+def write_predictions(folder: Path, run: str, right: float) -> list[Score]:
+    """A fine-tuned cell: drawn predictions, of which about the share `right` is right, and their scores."""
+    task, rng = TUNED_TASKS["pos"], random.Random(f"{run} {right}")
+    scores = []
+    for language in LANGUAGES:
+        gold = [[rng.choice(TAGS) for _ in range(5)] for _ in range(40)]
+        said = [[tag if rng.random() < right else rng.choice(TAGS) for tag in tags] for tags in gold]
+        rows = [{"key": str(n), "prediction": p, "gold": g} for n, (p, g) in enumerate(zip(said, gold, strict=True))]
+        (folder / "predictions").mkdir(parents=True, exist_ok=True)
+        (folder / f"predictions/{language}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        examples = [task.from_gold(row["key"], row["gold"], language) for row in rows]
+        where = {"task": "pos", "layer": None, "pooling": None, "language": language, "run": run, "seed": 0}
+        scores += [score(name, **asdict(one), **where) for name, one in task.measure(examples, said).items()]
+    scores += average_languages(scores)
+    write_scores(folder / "scores.json", scores)
+    return scores
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the study, its bundles and nothing else."""
+    return tmp_path_factory.mktemp("bundle")
+
+
+@pytest.fixture(scope="module")
+def bundled(folder: Path) -> Path:
+    """The bundle of a study whose runs are gone; written twice to compare the bytes."""
+    study = write_whole_study(folder)
+    for name in ("mine.zip", "again.zip"):
+        report([str(study)], folder / "page", bundle=folder / name)
+    shutil.rmtree(folder / "runs")
+    return folder / "mine.zip"
+
+
+@pytest.fixture
+def bundle(bundled: Path, tmp_path: Path) -> Path:
+    """A copy, which a test may damage."""
+    return shutil.copy(bundled, tmp_path / "mine.zip")
+
+
+def write_whole_study(tmp_path: Path) -> Path:
+    """Two encoders with three seeds: retrieval, and POS with predictions and a setting that was not chosen."""
+    cells: list[dict[str, Any]] = []
+    folder = tmp_path / "runs/studies/mine"
+    for label, right in (("mlm", 0.3), ("dict-mlm-50", 0.6)):
+        for seed in SEEDS:
+            name = f"tiny-{label}-{seed}"
+            run = write_run(tmp_path / "runs" / name, seed=seed)
+            cells.append({"kind": "pretraining", "label": label, "name": name, "folder": str(run), "seed": seed})
+            found = [
+                score(value=right / 2 + seed / 50 + n / 20, language=language, run=name, seed=seed)
+                for n, language in enumerate(LANGUAGES)
+            ]
+            what = {"label": label, "seed": seed, "task": "tatoeba", "kind": "evaluation"}
+            cells.append({**what, "name": f"tatoeba-{label}-{seed}", "scores": found})
+            for number, better in enumerate((right, right + 0.1)):
+                cell = f"pos-{label}-{seed}-{number}"
+                own = write_predictions(folder / "cells" / cell, name, better)
+                tuned = {"label": label, "task": "pos", "kind": "finetuning", "name": cell, "train_language": "en"}
+                cells.append({**tuned, "scores": own, "training": "english", "seed": 0})
+    chosen = [
+        choice(label, 1, *({f"pos-{label}-{seed}-{n}": 0.5 for seed in SEEDS} for n in (0, 1)))
+        for label in ("mlm", "dict-mlm-50")
+    ]
+    write_study(folder, cells, chosen)
+    told = json.loads((folder / "study.json").read_text())
+    told |= {"seeds": {"mlm": SEEDS, "dict-mlm-50": SEEDS}}
+    told |= {"study": {"finetunings": [{"task": "pos", "train_language": "en", "seeds": [0]}]}}
+    write_json(folder / "study.json", told)
+    return folder
+
+
+def forge(bundle: Path, change: Callable[[Members], None]) -> list[str]:
+    """The problems of a bundle of which files were changed and all hashes written anew."""
+    with zipfile.ZipFile(bundle) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    index = json.loads(members.pop(INDEX))
+    index["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
+    forged = bundle.with_name("forged.zip")
+    forged.write_bytes(seal_archive({INDEX: json.dumps(index).encode(), **members}))
+    return verify_bundle(forged).problems
+
+
+def change_json(members: Members, name: str, change: Callable[[Any], None]) -> None:
+    value = json.loads(members[name])
+    change(value)
+    members[name] = json.dumps(value).encode()
+
+
+def test_a_bundle_holds_without_its_runs(bundle: Path) -> None:
+    said = verify(bundle)
+    assert "72 of 90 scores computed again from 18 files of predictions." in said
+    assert "18 scores have no predictions: they are held to their hashes alone." in said
+    assert "6 declared seeds of pretraining looked for." in said
+    assert "claims.csv" in said
+    assert verify_bundle(bundle).problems == []
+
+
+def test_a_bundle_has_equal_bytes_and_chosen_cells_alone(bundled: Path) -> None:
+    assert bundled.read_bytes() == bundled.with_name("again.zip").read_bytes()
+    with zipfile.ZipFile(bundled) as archive:
+        names = archive.namelist()
+        assert {archive.getinfo(name).date_time[0] for name in names} == {1980}
+    assert sorted(names) == names
+    assert sum(name.endswith("-1/predictions/de.jsonl") for name in names) == 6
+    assert not [name for name in names if "-0/predictions" in name]  # of a setting that was not chosen
+    assert sum(name.startswith("recipes/") for name in names) == 6
+
+
+def test_any_altered_byte_is_found(bundle: Path) -> None:
+    content = bundle.read_bytes()
+    rng = random.Random(0)
+    places = {0, 1, len(content) - 1, len(content) - 64, len(content) - 65, *rng.sample(range(len(content)), 60)}
+    altered = bundle.with_name("altered.zip")
+    unseen = []
+    for place in places:
+        altered.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            unseen += [] if read_bundle(altered).problems else [place]
+        except DataError:
+            continue
+    assert unseen == []
+
+
+def forge_score(members: Members) -> None:
+    def change(runs: Any) -> None:
+        (one, *_) = (one for one in runs[0]["scores"] if one["metric"] == "pos_accuracy" and one["language"] == "de")
+        one["value"] += 0.1
+
+    change_json(members, RUNS_FILE, change)
+
+
+def forge_score_everywhere(members: Members) -> None:
+    """In the cell's own file too, with its hash: only the predictions know better."""
+    forge_score(members)
+    (name,) = (name for name in members if "pos-mlm-0-1/scores.json" in name)
+
+    def change(file: Any) -> None:
+        (one, *_) = (one for one in file["scores"] if one["metric"] == "pos_accuracy" and one["language"] == "de")
+        one["value"] += 0.1
+        file["sha256"] = hash_value(file["scores"])
+
+    change_json(members, name, change)
+
+
+def forge_prediction(members: Members) -> None:
+    (name,) = (name for name in members if "pos-mlm-0-1/predictions/de.jsonl" in name)
+    rows = [json.loads(line) for line in members[name].decode().splitlines()]
+    rows[0]["prediction"] = ["X"] * 5
+    members[name] = "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def drop_seed(members: Members) -> None:
+    """Seed 2 of mlm leaves the runs, the cells and the files of scores."""
+    change_json(members, RUNS_FILE, lambda runs: runs.remove(next(r for r in runs if r["name"] == "tiny-mlm-2")))
+
+    def change(studies: Any) -> None:
+        for own in studies.values():
+            own["cells"] = [cell for cell in own["cells"] if "-mlm-2" not in cell["name"] or "dict" in cell["name"]]
+
+    change_json(members, STUDIES_FILE, change)
+    for name in [name for name in members if "-mlm-2" in name and "dict" not in name]:
+        del members[name]
+
+
+def drop_prediction(members: Members) -> None:
+    (name,) = (name for name in members if "pos-mlm-0-1/predictions/de.jsonl" in name)
+    del members[name]
+
+
+def forge_text(name: str, old: str, new: str) -> Callable[[Members], None]:
+    def change(members: Members) -> None:
+        assert old.encode() in members[name]
+        members[name] = members[name].replace(old.encode(), new.encode())
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (forge_score, "runs.json: pos_accuracy in de of tiny-mlm-0, seed 0, "),
+        (forge_score_everywhere, "its predictions give "),
+        (forge_prediction, "pos-mlm-0-1/scores.json: pos_accuracy in de of tiny-mlm-0, seed 0 is "),
+        (drop_seed, "study mine: seed 2 of mlm is declared and has no scores"),
+        (drop_prediction, "pos_accuracy in de of tiny-mlm-0, seed 0 has no predictions"),
+        (forge_text("report/claims.csv", "undecided", "holds"), "verdict is holds, computed again undecided"),
+        (forge_text("report/comparison.csv", ",3,", ",4,"), "report/comparison.csv: task, tatoeba_accuracy"),
+        (lambda members: members.pop("report/papers.csv"), "report/papers.csv: it is missing"),
+        (lambda members: members.pop(RUNS_FILE), "the rest cannot be read (KeyError: 'runs.json')"),
+    ],
+    ids=str,
+)
+def test_a_forgery_with_hashes_of_its_own_is_found(
+    bundle: Path, change: Callable[[Members], None], problem: str
+) -> None:
+    found = forge(bundle, change)
+    assert any(problem in one for one in found), found
+
+
+def test_the_command_names_what_differs(bundle: Path) -> None:
+    with zipfile.ZipFile(bundle) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    forge_prediction(members)
+    bundle.write_bytes(seal_archive(members))
+    with pytest.raises(DataError, match=r"(?s)does not hold: \d+ differences\..*its bytes are not those that were wri"):
+        verify(bundle)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is no bundle, or it is damaged: it is not a zip archive"),
+        (seal_archive({"other.txt": b"x"}), "is no whole bundle: bundle.json is missing or damaged"),
+        (seal_archive({INDEX: b'{"format": 99, "files": {}}'}), "is a bundle of format 99; this xalign reads format 1"),
+    ],
+)
+def test_what_is_no_bundle_is_refused(content: bytes, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(DataError, match=problem):
+        verify(tmp_path / "x.zip")
+
+
+def test_a_bundle_of_what_mlflow_holds_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--bundle: mlflow:x is in MLflow, which holds no predictions"):
+        report(["mlflow:x"], tmp_path / "page", bundle=tmp_path / "x.zip")
+
+
+def test_values_of_tasks_follow_from_their_predictions() -> None:
+    """Without the text: classes, tags, choices, answers in one language and across two."""
+    assert [name for name, task in TUNED_TASKS.items() if type(task).from_gold is TunedTask.from_gold] == []
+    rows: Mapping[str, tuple[str, Any, Any, Mapping[str, float]]] = {
+        "xnli": ("de", "neutral", "neutral", {"xnli_accuracy": 1.0}),
+        "ner": ("de", ["B-PER", "O"], ["B-PER", "O"], {"ner_f1": 1.0, "ner_f1_strict": 1.0}),
+        "xcopa": ("et", "2", "2", {"xcopa_accuracy": 1.0}),
+        "mlqa": ("en-de", ["the red house"], "a red house", {"mlqa_f1_gxlt": 1.0, "mlqa_em_gxlt": 1.0}),
+        "xquad": ("de", ["rotes Haus"], "Haus", {"xquad_f1": 2 / 3, "xquad_em": 0.0}),
+    }
+    for name, (language, gold, said, expected) in rows.items():
+        task = TUNED_TASKS[name]
+        found = task.measure([task.from_gold("0", gold, language)], [said])
+        assert {metric: one.value for metric, one in found.items()} == pytest.approx(expected)
+
+
+def test_runs_alone_are_bundled_too(tmp_path: Path) -> None:
+    runs = [
+        write_run(
+            tmp_path / f"tiny-mlm-{seed}", seed=seed, scores={"tatoeba": [replace(score(), run=f"tiny-mlm-{seed}")]}
+        )
+        for seed in SEEDS
+    ]
+    report([str(run) for run in runs], tmp_path / "page", bundle=tmp_path / "x.zip")
+    shutil.rmtree(runs[0])
+    assert verify_bundle(tmp_path / "x.zip").problems == []

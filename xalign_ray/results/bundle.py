@@ -1,0 +1,443 @@
+"""Bundle of a report: what its numbers rest on in one file, and its verification, which computes them again.
+
+A bundle is a zip archive whose comment is the SHA-256 of all bytes before it. It holds `bundle.json` (versions, the
+report's options, a hash of each file), `runs.json` (runs, their data's manifests and scores), `studies.json`, the
+resolved recipes, the files of scores with their predictions, and the report's tables as CSV. It holds no text of a
+corpus.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from xalign_ray.config.yaml_text import parse_yaml
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cell_frame, claim_frame
+from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
+from xalign_ray.results.run import Log, Run, columns_of
+from xalign_ray.results.verdicts import measured
+from xalign_ray.tasks.registry import METRICS, TUNED_TASKS
+from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
+from xalign_ray.tasks.task import Measure, Metric
+from xalign_ray.work.artifacts import hash_value, write_atomic
+from xalign_ray.work.run_folder import PREDICTIONS, SCORES
+from xalign_ray.work.storage import shown_path
+
+FORMAT = 1
+INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
+REPORT, SCORED, RECIPES = "report", "scores", "recipes"  # folders in it
+_SEAL = 64  # hexadecimal digits of the comment
+_DATE = (1980, 1, 1, 0, 0, 0)  # of every file, so that equal runs are equal bytes
+_PACKAGES = ("xalign-ray", "torch", "transformers", "tokenizers", "deepspeed", "ray", "numpy", "pandas", "scipy")
+_SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study or run: of cells and evaluations
+_TOLERANCE = 1e-6  # of a mean or an end of an interval: far below what is printed, above what versions of scipy change
+_EXACT = 1e-12  # of a score, which is counted
+_UNKNOWN_BYTES = "its bytes are not those that were written"
+
+_COMPARED: Mapping[str, Sequence[str]] = {  # what tells the rows of a table apart
+    "scores.csv": [
+        *("label", "run", "task", "metric", "split", "layer", "pooling", "language", "seed", "step"),
+        *("encoder", "test_set"),
+    ],
+    "comparison.csv": ["by", "metric", "split", "layer", "pooling", "group", "label"],
+    CELLS: ["paper", "table", "section", "row", "column"],
+    CLAIMS: ["claim", "step"],
+}
+
+Members = Mapping[str, bytes]
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a report was asked for: see `report`."""
+
+    by: Sequence[str] = ()
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    baseline: str | None = None
+
+
+@dataclass
+class Bundle:
+    """What a file says, and what was found to differ on the way.
+
+    Attributes:
+        index: bundle.json.
+        members: the content of each file of the archive that can be read.
+        problems: a sentence for each difference.
+        facts: what was computed again, a sentence each.
+    """
+
+    index: Mapping[str, Any]
+    members: Members
+    problems: list[str]
+    facts: list[str] = field(default_factory=list)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The labelled runs, as the report had them."""
+        for name, metric in self.index["metrics"].items():  # so that no module that a bundle names is imported
+            METRICS.setdefault(name, Metric(**metric))
+        studies = json.loads(self.members[STUDIES_FILE])
+        return [self._run(one, studies) for one in json.loads(self.members[RUNS_FILE])]
+
+    def _run(self, one: Mapping[str, Any], studies: Mapping[str, Any]) -> Run:
+        config = parse_yaml(self.members[one["recipe"]].decode()) if one["recipe"] else {}
+        log = Log(end={"event": "end"} if one["ended"] else None, last_step=one["steps"], started=one["started"])
+        scores = tuple(Score(**score) for score in one["scores"])
+        study = studies[one["study"]] if one["study"] else None
+        return Run(Path(one["name"]), config, log, scores, one["data"], one["label"], study)
+
+
+def write_bundle(path: Path, runs: Sequence[Run], folders: Sequence[Path], options: Options) -> None:
+    """Writes the bundle of a report; equal runs, options and versions give equal bytes.
+
+    Args:
+        runs: labelled, as the report shows them.
+        folders: of the runs and studies, in which the predictions lie.
+    """
+    known = {_key(score) for run in runs for score in run.scores}
+    studies = {run.study["name"]: run.study for run in runs if run.study}
+    members = {
+        STUDIES_FILE: _json(studies),
+        **{
+            _recipe_name(*one): yaml.safe_dump(dict(one[1].config)).encode() for one in enumerate(runs) if one[1].config
+        },
+        RUNS_FILE: _json([_describe(*one) for one in enumerate(runs)]),
+        **{name: content for at, folder in enumerate(folders) for name, content in _scored_files(at, folder, known)},
+        **{f"{REPORT}/{name}": _as_csv(frame).encode() for name, frame in tables_of(runs, options).items()},
+    }
+    scored = (name for name in members if name.endswith(f"/{SCORES}"))
+    in_files = {_key(Score(**one)) for name in scored for one in json.loads(members[name])["scores"]}
+    if rest := [asdict(one) for run in runs for one in run.scores if _key(one) not in in_files]:
+        members[f"{SCORED}/elsewhere/{SCORES}"] = _json({"scores": rest, "sha256": hash_value(rest)})
+    used = sorted({score.metric for run in runs for score in run.scores})
+    index = {
+        "format": FORMAT,
+        "versions": _versions(),
+        "report": asdict(options),
+        "metrics": {name: asdict(METRICS[name]) for name in used},
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
+    }
+    write_atomic(path, seal_archive({INDEX: _json(index), **members}))
+
+
+def seal_archive(members: Members) -> bytes:
+    """A zip archive of files by name, whose comment is the hash of all that stands before it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.comment = b"0" * _SEAL
+        for name, content in sorted(members.items()):
+            info = zipfile.ZipInfo(name, _DATE)
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+    body = out.getvalue()[:-_SEAL]
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Reads a bundle and holds every byte of it to the hashes that it carries.
+
+    Raises:
+        DataError: it is missing, no bundle, of another format, or so damaged that it cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{shown_path(path)} cannot be read ({error.strerror}).") from None
+    problems = []
+    if hashlib.sha256(content[:-_SEAL]).hexdigest().encode() != content[-_SEAL:]:
+        problems.append("the archive: its SHA-256 is not the one that it ends with; bytes of it were changed")
+    members, damaged = _read_archive(path, content)
+    problems += [f"{name}: {_UNKNOWN_BYTES}" for name in damaged]
+    try:
+        index = json.loads(members[INDEX])
+        hashes, number = index["files"], index["format"]
+    except (KeyError, TypeError, ValueError):
+        raise DataError(
+            f"{shown_path(path)} is no whole bundle: {INDEX} is missing or damaged. Bundles are what "
+            "`xalign report RUN --bundle FILE` writes; get another copy."
+        ) from None
+    if number != FORMAT:
+        raise DataError(f"{shown_path(path)} is a bundle of format {number}; this xalign reads format {FORMAT}.")
+    for name, expected in hashes.items():
+        if name not in members:
+            problems += [] if name in damaged else [f"{name}: it is missing"]
+        elif hashlib.sha256(members[name]).hexdigest() != expected:
+            problems.append(f"{name}: {_UNKNOWN_BYTES}")
+    problems += [f"{name}: {INDEX} does not list it" for name in members if name not in hashes and name != INDEX]
+    return Bundle(index, members, problems)
+
+
+def verify_bundle(path: Path) -> Bundle:
+    """Computes again what a bundle says, without its runs and without a GPU.
+
+    Every score of a fine-tuned model from its predictions, every mean, interval and verdict from the scores, and every
+    declared seed is looked for.
+
+    Returns:
+        The bundle, whose `problems` name what differs.
+
+    Raises:
+        DataError: as `read_bundle`.
+    """
+    bundle = read_bundle(path)
+    try:
+        _check_scores(bundle)
+        _check_seeds(bundle)
+        _check_tables(bundle)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        # Whatever a forged or torn file makes of the parts that are read: named, not thrown at the reader.
+        bundle.problems.append(f"the rest cannot be read ({type(error).__name__}: {error})")
+    return bundle
+
+
+def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
+    """The frames of a report that a bundle holds and that are computed again, by file."""
+    scores = score_frame(runs)
+    comparison = compare_runs(runs, scores, options.by, options.sizes, options.baseline)
+    papers = against_papers(runs, measured(runs, scores))
+    frames = {"scores.csv": scores.reindex(columns=SCORE_COLUMNS), "comparison.csv": comparison.shown}
+    return frames | ({CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {})
+
+
+def check_bundled(names: Sequence[str], path: Path) -> None:
+    """Raises ConfigError where a report of these names cannot be bundled."""
+    if online := [name for name in names if name.startswith("mlflow:")]:
+        raise ConfigError(f"--bundle: {online[0]} is in MLflow, which holds no predictions; give folders of runs.")
+    if path.is_dir():
+        raise ConfigError(f"--bundle {shown_path(path)} is a folder; name a file, such as results.zip.")
+
+
+def _read_archive(path: Path, content: bytes) -> tuple[dict[str, bytes], list[str]]:
+    """The files of an archive by name, and the names of those that cannot be read."""
+    members, damaged = {}, []
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        raise DataError(f"{shown_path(path)} is no bundle, or it is damaged: it is not a zip archive.") from None
+    for name in archive.namelist():
+        try:
+            members[name] = archive.read(name)
+        except Exception:  # zipfile and zlib raise a dozen kinds on changed bytes
+            damaged.append(name)
+    return members, damaged
+
+
+def _describe(number: int, run: Run) -> dict[str, Any]:
+    """What runs.json says of a run."""
+    return {
+        "label": run.label,
+        "name": run.name,
+        "seed": run.seed,
+        "recipe": _recipe_name(number, run) if run.config else None,
+        "data": run.data,
+        "started": run.log.started,
+        "ended": run.log.end is not None,
+        "steps": run.log.last_step,
+        "seconds": run.log.seconds,
+        "study": run.study["name"] if run.study else None,
+        "scores": [asdict(score) for score in run.scores],
+    }
+
+
+def _recipe_name(number: int, run: Run) -> str:
+    return f"{RECIPES}/{number:03}-{run.name}.yaml"
+
+
+def _scored_files(number: int, folder: Path, known: set[Key]) -> Iterator[tuple[str, bytes]]:
+    """Each scores.json whose scores the report has, and the predictions beside it."""
+    found = sorted({path for pattern in _SCORE_FILES for path in folder.glob(pattern)})
+    for path in found:
+        scores = read_scores(path)
+        if scores and all(_key(score) in known for score in scores):
+            own = path.parent.relative_to(folder).as_posix()
+            for file in (path, *sorted(path.parent.glob(f"{PREDICTIONS}/*.jsonl"))):
+                name = f"{SCORED}/{number}-{folder.resolve().name}/{own}/{file.relative_to(path.parent).as_posix()}"
+                yield name.replace("/./", "/"), file.read_bytes()
+
+
+def _key(score: Score) -> Key:
+    """What two records of one score have in common; tables call its encoder by names of their own."""
+    where = (score.task, score.metric, score.split, str(score.layer), score.pooling, score.language)
+    return *where, score.value, score.n, score.seed, score.step, score.test_set
+
+
+def _shown(score: Score) -> str:
+    seed = "" if score.seed is None else f", seed {score.seed}"
+    return f"{score.metric} in {score.language} of {score.run or score.encoder}{seed}"
+
+
+def _check_scores(bundle: Bundle) -> None:
+    """Scores from predictions, and that runs.json has the scores of the files and no others."""
+    of_runs = {_key(score): score for run in bundle.runs for score in run.scores}
+    in_files: dict[Key, Score] = {}
+    again, predicted = 0, 0
+    for name in sorted(one for one in bundle.members if one.endswith(f"/{SCORES}")):
+        scores = [Score(**record) for record in json.loads(bundle.members[name])["scores"]]
+        in_files |= {_key(score): score for score in scores}
+        files = _predictions_beside(bundle, name)
+        if not files:
+            continue
+        found = _score_again(scores, files, name, bundle.problems)
+        again, predicted = again + found, predicted + len(files)
+    missing = [score for key, score in in_files.items() if key not in of_runs]
+    unknown = [score for key, score in of_runs.items() if key not in in_files]
+    bundle.problems += [
+        f"{RUNS_FILE}: {_shown(one)} is {one.value:.6g} in its file, and not so there" for one in missing
+    ]
+    bundle.problems += [f"{RUNS_FILE}: {_shown(one)}, {one.value:.6g}, is in no {SCORES}" for one in unknown]
+    total = len(in_files)
+    bundle.facts.append(f"{again:,} of {total:,} scores computed again from {predicted:,} files of predictions.")
+    if total > again:
+        bundle.facts.append(f"{total - again:,} scores have no predictions: they are held to their hashes alone.")
+
+
+def _predictions_beside(bundle: Bundle, name: str) -> dict[str, bytes]:
+    """The predictions of a file of scores, by language."""
+    start = f"{name.removesuffix(SCORES)}{PREDICTIONS}/"
+    return {Path(one).stem: content for one, content in bundle.members.items() if one.startswith(start)}
+
+
+def _score_again(scores: Sequence[Score], files: Members, name: str, problems: list[str]) -> int:
+    """Holds the scores of a cell to its predictions; how many were computed again."""
+    single = [score for score in scores if score.language != ALL_LANGUAGES]
+    if scores[0].task not in TUNED_TASKS:
+        return 0  # a task of somebody's own, which is not imported
+    measures = {language: _measure(scores[0].task, language, lines) for language, lines in files.items()}
+    found = []
+    for score in single:
+        own = measures.get(score.language, {}).get(score.metric.removesuffix("_supervised"))
+        if own is None:
+            problems.append(f"{name}: {_shown(score)} has no predictions")
+            return 0
+        found.append(replace(score, value=own.value, n=own.n))
+    means = {(one.averaged_with, one.language): one for one in [*found, *average_languages(found)]}
+    for score in scores:
+        own = means.get((score.averaged_with, score.language))
+        if own is None or own.n != score.n or not math.isclose(own.value, score.value, rel_tol=0, abs_tol=_EXACT):
+            told = "nothing" if own is None else f"{own.value:.6g} of {own.n:,}"
+            problems.append(f"{name}: {_shown(score)} is {score.value:.6g} of {score.n:,}; its predictions give {told}")
+    return len(scores)
+
+
+def _measure(task: str, language: str, lines: bytes) -> Mapping[str, Measure]:
+    rows = [json.loads(line) for line in lines.decode().splitlines()]
+    known = TUNED_TASKS[task]
+    examples = [known.from_gold(row["key"], row["gold"], language) for row in rows]
+    return known.measure(examples, [row["prediction"] for row in rows])
+
+
+def _check_seeds(bundle: Bundle) -> None:
+    """Every seed that a study declares, of pretraining and of fine-tuning, has its scores, and so has every cell."""
+    scored = {Path(name).parent.name for name in bundle.members if name.endswith(f"/{SCORES}")}
+    declared = 0
+    for study in {run.study["name"]: run.study for run in bundle.runs if run.study}.values():
+        name = f"study {study['name']}"
+        columns = columns_of([run for run in bundle.runs if run.study and run.study["name"] == study["name"]])
+        for label, seeds in study.get("seeds", {}).items():
+            own = {
+                run.seed for shown, runs in columns.items() if _is_of(shown, label, study) for run in runs if run.scores
+            }
+            lacking = [seed for seed in seeds if seed not in own]
+            bundle.problems += [f"{name}: seed {seed} of {label} is declared and has no scores" for seed in lacking]
+            declared += len(seeds)
+        tuned: dict[Key, set[int]] = defaultdict(set)
+        for cell in (cell for cell in study["cells"] if cell["state"] == "finished"):
+            if cell["kind"] == "finetuning" and cell["name"] in scored:
+                tuned[cell["task"], cell["train_language"], cell["label"]].add(cell["seed"])
+            elif cell["kind"] == "evaluation" and cell["name"] not in scored:
+                bundle.problems.append(f"{name}: the scores of {cell['label']} on {cell['task']} are missing")
+        for one in study.get("study", {}).get("finetunings", ()):
+            for (task, language, label), own in tuned.items():
+                lacking = [seed for seed in one["seeds"] if seed not in own]
+                if (task, language) == (one["task"], one["train_language"]):
+                    bundle.problems += [
+                        f"{name}: fine-tuning seed {seed} of {label} on {task} is missing" for seed in lacking
+                    ]
+    if declared:
+        bundle.facts.append(f"{declared} declared seeds of pretraining looked for.")
+
+
+def _is_of(shown: str, label: str, study: Mapping[str, Any]) -> bool:
+    """Whether a column is of an encoder: its label, which another study or a kind of training lengthens."""
+    own = shown.removesuffix(f" ({study['name']})")
+    return own == label or (label not in study["labels"] and own.startswith(f"{label} "))
+
+
+def _check_tables(bundle: Bundle) -> None:
+    """Every mean, difference, interval and verdict of the report, computed from the scores of the runs."""
+    frames = tables_of(bundle.runs, Options(**bundle.index["report"]))
+    for name, frame in frames.items():
+        stored = bundle.members.get(f"{REPORT}/{name}")
+        if stored is None:
+            bundle.problems.append(f"{REPORT}/{name}: it is missing")
+            continue
+        bundle.problems += _differing(name, stored.decode(), _as_csv(frame))
+        bundle.facts.append(f"{name}: {len(frame):,} rows computed again.")
+
+
+def _differing(name: str, stored: str, computed: str) -> Iterator[str]:
+    """What a table says otherwise than it follows from the scores, a sentence a number."""
+    said, found = (_rows(text, _COMPARED[name]) for text in (stored, computed))
+    for key in dict.fromkeys([*said, *found]):
+        where = f"{REPORT}/{name}: {', '.join(filter(None, key[:-1]))}"
+        if key not in said or key not in found:
+            yield f"{where}: {'is missing' if key in found else 'follows from no score'}"
+            continue
+        for column, value in found[key].items():
+            if not _are_same(told := said[key].get(column, ""), value):
+                yield f"{where}: {column} is {told or 'empty'}, computed again {value or 'empty'}"
+
+
+def _rows(text: str, keys: Sequence[str]) -> dict[tuple[str, ...], Mapping[str, str]]:
+    """The rows of a table by what tells them apart; the last part of a key numbers rows that nothing tells apart."""
+    rows: dict[tuple[str, ...], Mapping[str, str]] = {}
+    seen: Counter[tuple[str, ...]] = Counter()
+    for row in csv.DictReader(io.StringIO(text)):
+        key = tuple(row.get(name) or "" for name in keys)
+        rows[(*key, str(seen[key]))] = row
+        seen[key] += 1
+    return rows
+
+
+def _are_same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return math.isclose(float(one), float(other), rel_tol=0, abs_tol=_TOLERANCE)
+    except ValueError:
+        return False
+
+
+def _as_csv(frame: pd.DataFrame) -> str:
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
