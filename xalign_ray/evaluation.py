@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.load import read_saved
 from xalign_ray.errors import ConfigError
-from xalign_ray.track.follower import Track, publish, resolve_uri, track_of
+from xalign_ray.track.follower import Track, publish, resolve_uri, track_of, tracks_of
 from xalign_ray.work.artifacts import EVALUATION_KIND, hash_value, whole_manifest
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import check_lasting, local_folder, opened, url_of
@@ -114,6 +114,6 @@ def publish_scores(run: Path | None) -> None:
 
     with open_job(run, "model card", upload="its card") as job:
         job.finish(card=write_model_card)
-    track = _track_of_run(saved)
-    if track and (sentence := publish(run, track.uri, track.experiment)):
-        say(sentence)
+    for track in tracks_of(saved["track"], saved["output"]):
+        if sentence := publish(run, track.uri, track.experiment):
+            say(sentence)

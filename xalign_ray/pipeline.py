@@ -19,7 +19,7 @@ from xalign_ray.config.sources import REPLACING
 from xalign_ray.config.start import base_recipe, settle, with_absolute_paths
 from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run, libraries_ahead
-from xalign_ray.track.follower import Track, check_uri, track_of
+from xalign_ray.track.follower import Track, check_uri, tracks_of
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.work.artifacts import finished_run, write_atomic
@@ -97,7 +97,7 @@ def pretrain(
     if not local:
         check_named_cluster()
     recipe, out = with_absolute_paths(recipe), local_folder(out) if out else None
-    if track := _track_of(recipe.config):
+    for track in _tracks_of(recipe.config):
         check_uri(track.uri)
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
@@ -123,7 +123,7 @@ def pretrain(
             if not local:
                 _open_cluster(recipe, out)
             _write_config(recipe, folder, facts)
-            job.follow(_track_of(recipe.config))
+            job.follow(*_tracks_of(recipe.config))
             if local:
                 _train_here(recipe, prepared, job)
             else:
@@ -262,8 +262,8 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
     return folder, facts
 
 
-def _track_of(config: RunConfig) -> Track | None:
-    return track_of(config.track.mlflow, config.track.experiment, config.output)
+def _tracks_of(config: RunConfig) -> list[Track]:
+    return tracks_of(config.track.model_dump(), config.output)
 
 
 def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> None:

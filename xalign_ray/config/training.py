@@ -299,7 +299,11 @@ class TrackConfig(Frozen):
     mlflow: Annotated[
         Uri, Field(description="a tracking URI; `sqlite` is mlflow.db in the output folder; `off` is none")
     ] = "sqlite"
-    experiment: Annotated[str, Field(description="name of the MLflow experiment")] = "xalign"
+    experiment: Annotated[str, Field(description="name of the MLflow experiment, W&B's project")] = "xalign"
+    report_to: Annotated[
+        tuple[Literal["tensorboard", "wandb"], ...],
+        Field(description="further trackers of the same numbers: tensorboard (in RUN/tensorboard), wandb"),
+    ] = ()
 
     @field_validator("mlflow")
     @classmethod

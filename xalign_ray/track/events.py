@@ -89,6 +89,7 @@ def is_known(metric: str) -> bool:
 
 _ALWAYS = frozenset({"event", "attempt", "time", "step"})
 _CURE_OF_TUNED = "Restore it from a copy, or give the command that made it again, of a cell after removing its folder."
+MAX_POINTS = 2000  # points a metric in a tracker: more make MLflow's pages hang (mlflow#1571, mlflow#9779)
 _AT_ONCE = 1000  # events of a log that are held while it is streamed
 _TO_DISK = frozenset({"checkpoint", "end"})
 
@@ -205,6 +206,21 @@ class EventReader:
             f"{self.path} line {self._line + 1} is not an event. The file was changed by another hand; "
             "restore it from a copy, or delete this line and give the command again."
         )
+
+
+class Thinning:
+    """Gives every step its place among at most MAX_POINTS of a tracker; only the first point of a place is kept.
+
+    Places are counted back from the last step, so the last step always is the first of its own.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._stride = max(1, math.ceil(steps / (MAX_POINTS - 1)))
+
+    def place(self, step: int) -> int:
+        """Number of the step's place; grows with the step."""
+        return (step - self._steps) // self._stride
 
 
 def check_whole(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The one writer to MLflow: a thread that follows the event log of a run, and its twin that replays a finished one."""
+"""Followers of the event log: a thread that brings a run to MLflow or another tracker; a finished run is replayed"""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import os
 import shlex
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Protocol
 
 from xalign_ray.config.explain import check_folder
 from xalign_ray.errors import ConfigError, TrackingError, XalignError
@@ -20,6 +23,8 @@ from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import EVENT_LOG
 
 _log = logging.getLogger(__name__)
+# Trackers beside MLflow, as `track.report_to` names them, and the packages that each needs.
+LOGGERS: Mapping[str, Sequence[str]] = {"tensorboard": ("tensorboardX",), "wandb": ("wandb",)}
 _PORT = 5000
 _RETRY_S = 1.0  # pause between attempts while a run is being closed
 _REASON_LENGTH = 200
@@ -37,7 +42,8 @@ def resolve_uri(value: str, folder: Path) -> str:
     """A tracking URI that does not depend on the current directory of whoever uses it, and may be shown.
 
     Args:
-        value: `sqlite` (mlflow.db in `folder`), `sqlite:///PATH`, or the address of a server or database.
+        value: `sqlite` (mlflow.db in `folder`), `sqlite:///PATH`, the address of a server or database, or a name of
+            LOGGERS.
         folder: the folder of runs.
     """
     value = without_credentials(value)
@@ -49,7 +55,10 @@ def resolve_uri(value: str, folder: Path) -> str:
 
 
 def check_uri(tracking_uri: str) -> None:
-    """Raises ConfigError if MLflow would open another file than a `sqlite:///` URI of `resolve_uri` names."""
+    """Raises ConfigError if MLflow would open another file than a `sqlite:///` URI of `resolve_uri` names, or if the
+    package of another tracker is missing."""
+    if tracking_uri in LOGGERS:
+        check_loggers([tracking_uri])
     path = tracking_uri.removeprefix("sqlite:///")
     if path != tracking_uri and (wrong := [letter for letter in "?%" if letter in path]):
         raise ConfigError(
@@ -62,6 +71,8 @@ def open_command(tracking_uri: str, page: str = "") -> str:
     """What a user types and opens to look at the runs, at best at the page that `runs_page` has found."""
     if tracking_uri.startswith(("http://", "https://")):
         return tracking_uri.rstrip("/") + page
+    if tracking_uri in LOGGERS:
+        return {"tensorboard": "tensorboard --logdir RUNS", "wandb": "wandb sync RUN/wandb/*"}[tracking_uri]
     command = f"mlflow server --backend-store-uri {shlex.quote(tracking_uri)} --workers 1 --port {_PORT}"
     return f"{command}, then http://127.0.0.1:{_PORT}{page}"
 
@@ -72,6 +83,8 @@ def runs_page(tracking_uri: str, experiment: str) -> str:
     Returns:
         Its path, empty if there is no such experiment or MLflow does not answer.
     """
+    if tracking_uri in LOGGERS:
+        return ""
     quiet_mlflow()
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
@@ -85,19 +98,45 @@ def runs_page(tracking_uri: str, experiment: str) -> str:
 
 @dataclass(frozen=True)
 class Track:
-    """Where in MLflow a job is shown: a tracking URI as `resolve_uri` returns it, and an experiment."""
+    """Where a job is shown: MLflow's tracking URI as `resolve_uri` returns it, or one of LOGGERS; and an experiment."""
 
     uri: str
     experiment: str
 
 
+class Mirror(Protocol):
+    """A tracker's copy of a run folder."""
+
+    @property
+    def run_id(self) -> str: ...
+    def advance(self) -> bool: ...
+    def finish(self) -> None: ...
+
+
 def track_of(mlflow: str, experiment: str, output: str | Path) -> Track | None:
-    """Where a recipe's `track` says that runs in the folder `output` are shown; None if it is off."""
+    """Where a recipe's `track` says that runs in the folder `output` are shown in MLflow; None if it is off."""
     return None if mlflow == "off" else Track(resolve_uri(mlflow, local_folder(output)), experiment)
 
 
+def tracks_of(track: Mapping[str, Any], output: str | Path) -> list[Track]:
+    """All trackers that a recipe's `track` names for runs in the folder `output`."""
+    mlflow = track_of(track["mlflow"], track["experiment"], output)
+    others = [Track(name, track["experiment"]) for name in track.get("report_to", ())]
+    return [mlflow, *others] if mlflow else others
+
+
+def check_loggers(names: Sequence[str]) -> None:
+    """Raises ConfigError naming the package of a tracker that is not installed here."""
+    for name in names:
+        if missing := [package for package in LOGGERS[name] if find_spec(package) is None]:
+            raise ConfigError(
+                f"track.report_to: {name} needs the package {missing[0]}: pip install 'xalign-ray[{name}]', or leave "
+                f"{name} out."
+            )
+
+
 class Follower:
-    """Brings the event log of a run folder to MLflow every few seconds; never raises and never holds up its caller.
+    """Brings the event log of a run folder to a tracker every few seconds; never raises and never holds up its caller.
 
     The folder may still be empty. Whoever makes a follower closes it when the run is over.
     """
@@ -115,13 +154,13 @@ class Follower:
         self._thread.start()
 
     def close(self, timeout_s: float = 15.0) -> str | None:
-        """Logs what is left, with scores and files, and ends the MLflow run.
+        """Logs what is left, with scores and files, and ends the tracker's run.
 
         Args:
             timeout_s: longest time to wait, outages included.
 
         Returns:
-            None if MLflow holds everything, else a sentence for the user that says how to catch up later.
+            None if the tracker holds everything, else a sentence for the user that says how to catch up later.
         """
         self._give_up_at = time.monotonic() + timeout_s
         self._stop.set()
@@ -140,7 +179,7 @@ class Follower:
                 if stopping:
                     self._done = True
                     return
-            except Exception as error:  # whatever MLflow raises, training goes on
+            except Exception as error:  # whatever a tracker raises, training goes on
                 run = None
                 self._note(error)
             if stopping and time.monotonic() + _RETRY_S > self._give_up_at:
@@ -153,8 +192,8 @@ class Follower:
     def _note(self, error: Exception) -> None:
         if self._trouble is None:
             _log.warning(
-                "MLflow at %s does not answer for %s (%s). The run goes on, its numbers are in %s; trying again.",
-                self._uri,
+                "%s does not answer for %s (%s). The run goes on, its numbers are in %s; trying again.",
+                tracker_name(self._uri),
                 self._folder,
                 reason_of(error),
                 EVENT_LOG,
@@ -163,7 +202,7 @@ class Follower:
 
     def _clear(self) -> None:
         if self._trouble is not None:
-            _log.warning("MLflow at %s has caught up with %s.", self._uri, self._folder)
+            _log.warning("%s has caught up with %s.", tracker_name(self._uri), self._folder)
         self._trouble = None
 
 
@@ -234,7 +273,12 @@ def reason_of(error: BaseException) -> str:
     return text if len(text) <= _REASON_LENGTH else text[:_REASON_LENGTH] + "..."
 
 
-def _connect(folder: Path, tracking_uri: str, experiment: str):
+def _connect(folder: Path, tracking_uri: str, experiment: str) -> Mirror:
+    if tracking_uri in LOGGERS:
+        check_loggers([tracking_uri])
+        from xalign_ray.track.logged_run import LoggedRun
+
+        return LoggedRun(folder, tracking_uri, experiment)
     quiet_mlflow()
     # MLflow takes 2-3 s to import: only where it is used, and in the follower's thread.
     from xalign_ray.track.mlflow_run import MlflowRun
@@ -245,7 +289,7 @@ def _connect(folder: Path, tracking_uri: str, experiment: str):
         return MlflowRun(folder, tracking_uri, experiment)
 
 
-def _catch_up(run, finish: bool) -> None:
+def _catch_up(run: Mirror | None, finish: bool) -> None:
     if run is None:
         return
     while run.advance():
@@ -257,6 +301,11 @@ def _catch_up(run, finish: bool) -> None:
 def _sentence(folder: Path, tracking_uri: str, trouble: Exception | None) -> str:
     reason = reason_of(trouble) if trouble else "it did not answer in time"
     return (
-        f"MLflow at {tracking_uri} does not hold all of {folder} ({reason}); nothing is lost, "
+        f"{tracker_name(tracking_uri)} does not hold all of {folder} ({reason}); nothing is lost, "
         f"`xalign track replay {folder} --to {tracking_uri}` brings it up to date."
     )
+
+
+def tracker_name(tracking_uri: str) -> str:
+    """A tracker in a sentence."""
+    return tracking_uri if tracking_uri in LOGGERS else f"MLflow at {tracking_uri}"

@@ -30,32 +30,16 @@ from mlflow.models import Model
 
 from xalign_ray.config.load import read_saved
 from xalign_ray.results.aggregate import comparison_metrics, headline_scores, read_headlines, table
-from xalign_ray.track.events import Event, EventReader, run_identity, stream_events
+from xalign_ray.track.events import Event, EventReader, Thinning, run_identity, stream_events
 from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags
 from xalign_ray.work.artifacts import MANIFEST, hash_value, read_json, read_manifest
 from xalign_ray.work.credentials import with_credentials
 from xalign_ray.work.mirror import url_of
 from xalign_ray.work.run_folder import CHOICES, COMPARISON, CONFIG, DATA, EVENT_LOG, REPORT, STUDY, RunFolder
 
-MAX_POINTS = 2000  # points a metric: more make MLflow's pages hang (mlflow#1571, mlflow#9779)
 _LENGTH = 250  # characters of a parameter's key or value
 _NAMED = 8  # languages in the name of a data set
 _OWN = "own"  # the scale of a recipe that is a user's file; that of a released one is its folder
-
-
-class Thinning:
-    """Gives every step its place among at most MAX_POINTS; only the first point of a place is kept.
-
-    Places are counted back from the last step, so the last step always is the first of its own.
-    """
-
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._stride = max(1, math.ceil(steps / (MAX_POINTS - 1)))
-
-    def place(self, step: int) -> int:
-        """Number of the step's place; grows with the step."""
-        return (step - self._steps) // self._stride
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, str]:

@@ -114,9 +114,9 @@ class OpenJob(Job):
         self._manifest: dict[str, Any] | None = None
         self._card: Callable[[Path], None] | None = None
 
-    def follow(self, track: Track | None) -> None:
-        """Shows the job in MLflow while it lasts, from its first event on; a thread of its own holds up nobody."""
-        if track:
+    def follow(self, *tracks: Track | None) -> None:
+        """Shows the job in trackers while it lasts, from its first event on; a thread for each holds up nobody."""
+        for track in filter(None, tracks):
             self._stack.callback(_say_if_any, Follower(self.folder, track.uri, track.experiment).close)
 
     def finish(self, manifest: Mapping[str, Any] | None = None, card: Callable[[Path], None] | None = None) -> None:

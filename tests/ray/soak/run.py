@@ -25,8 +25,7 @@ from tests.ray.small import batches, recipe, write_world
 from tests.unit.conftest import prepare_here
 from xalign_ray.feed.batches import open_local
 from xalign_ray.tokens.prepare import prepare
-from xalign_ray.track.events import EVENT_LOG, EventReader
-from xalign_ray.track.mlflow_run import Thinning
+from xalign_ray.track.events import EVENT_LOG, EventReader, Thinning
 
 EVERY_S, LOOK_S, CUT_S, AWAY_S = 180, 10, 20, 30
 STAYS = ("gcs_server", "dashboard.py", "-m xalign_ray pretrain", "mlflow")  # on the head, from the beginning to the end

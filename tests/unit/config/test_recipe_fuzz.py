@@ -51,6 +51,7 @@ MEANT: dict[str, tuple[Any, ...]] = {
               {"init_from": "run:nope"}, {"family": "t5"}, {"conditioned_head": True}),
     "data.tokenizer": ({"kind": "bpe", "vocab_size": 64}, {"kind": "start"}, {"kind": "folder"}, {"kind": 3}),
     "data.max_seq_length": (8, 512, 9000, 7),
+    "track.report_to": ([], ["tensorboard"], ["wandb", "tensorboard"], ["aim"], "wandb"),
     "track.mlflow": ("off", "sqlite", "http://localhost:5000", "ftp://host/x", "postgresql+psycopg2://h/db", "x://"),
     "streams": ([{"kind": "masked_text"}, {"kind": "masked_pairs", "weight": 2}], [{"kind": "aligned_pairs"}], []),
     "objectives": ([{"kind": "masked_lm", "weight": [[0, 1], [9, 2]]}], [{"kind": "momentum_contrast"}], [3]),

@@ -52,6 +52,8 @@ HOMES = {
     "deepspeed": ["private/deepspeed.py"],
     "mlflow": ["track", "results"],
     "matplotlib": ["results"],
+    "tensorboardX": ["track/tensorboard_logger.py"],
+    "wandb": ["track/wandb_logger.py"],
 }
 WITHOUT_TORCH = [
     "vocabulary",

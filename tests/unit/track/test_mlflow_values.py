@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from xalign_ray.track.mlflow_run import MAX_POINTS, Thinning, flatten, found_by
+from xalign_ray.track.events import MAX_POINTS, Thinning
+from xalign_ray.track.mlflow_run import flatten, found_by
 
 
 def test_a_recipe_becomes_dotted_keys() -> None:
