@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from records import record
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.feed.batches import BatchReader
+from xalign_ray.feed.batches import BatchReader, group_requests
 from xalign_ray.shards.files import SHARD_ROWS, SHARD_TABLE, ShardWriter, read_group, write_shard_table
 from xalign_ray.shards.order import ROW_GROUP, Request
 from xalign_ray.shards.prepared import Prepared
@@ -31,7 +31,8 @@ ROUNDS = 3
 LENGTH, VOCABULARY = 128, 120_000
 DISTINCT = 4  # shards that are written; the others are the same files under other names
 LARGEST = 300  # shards of the largest language; the n-th has LARGEST / n
-TASKS = 16  # data tasks at work at once: this process makes every 16th request of all ranks
+TASKS = 16  # data tasks at work at once: this process does every 16th
+STRETCH = 1024  # requests that the feed plans at once
 SECONDS = 12.0  # of each shape in a round
 TERABYTE = 125_000  # shards: two billion rows of 128 tokens
 STREAMS = {
@@ -52,7 +53,7 @@ class Shape:
     warm_up: int = 4  # blocks that are made before it is measured
 
 
-SMALL, LARGE = Shape(9, 2, 48, 1), Shape(104, 64, 8192, TASKS)
+SMALL, LARGE, WIDE = Shape(9, 2, 48, 1), Shape(104, 64, 8192, TASKS), Shape(104, 512, 8192, TASKS)
 
 
 def measure() -> list[dict[str, Any]]:
@@ -66,6 +67,7 @@ def measure() -> list[dict[str, Any]]:
             runs["small"].append(_apart(_make_blocks, root, SMALL, "text"))
             runs["large"].append(_apart(_make_blocks, root, LARGE, "text"))
             runs["three"].append(_apart(_make_blocks, root, LARGE, "three"))
+        wide = _apart(_make_blocks, root, WIDE, "text")
         found = {name: _medians(rounds) for name, rounds in runs.items()}
         starts = {
             name: statistics.median(_apart(_start, root, step)["seconds"] for _ in range(2 * ROUNDS + 1))
@@ -88,6 +90,8 @@ def measure() -> list[dict[str, Any]]:
                f"the same with text, pairs and code-switched text; {how}"),
         record("scale/rows_decoded", found["large"]["decoded"], 2, f"per row used; {shape}", "lower"),
         record("scale/rows_decoded_three_streams", found["three"]["decoded"], 2, "of three streams", "lower"),
+        record("scale/rows_decoded_512", wide["decoded"], 1.5,
+               f"per row used; {WIDE.workers} ranks, data tasks of several adjacent ranks' requests", "lower"),
         record("scale/task_gib", max(one["gib"] for one in found.values()), 1,
                "peak resident memory of the process that makes blocks, the largest of all shapes", "lower"),
         record("scale/read_ratio", reads["terabyte"] / reads["gigabyte"], 1.2,
@@ -112,7 +116,7 @@ def _apart(work: Any, *arguments: Any) -> dict[str, float]:
 def _make_blocks(root: Path, shape: Shape, streams: str) -> dict[str, float]:
     """Blocks of all ranks in turn, every `tasks`-th, for some seconds; those of the first rounds do not count."""
     reader = BatchReader(Prepared.open(root / str(shape.languages)), make_config(root, shape, STREAMS[streams]))
-    work = islice(_in_turn(reader, shape, first=64), 0, None, shape.tasks)
+    work = chain.from_iterable(islice(_tasks(reader, shape, first=64), 0, None, shape.tasks))
     for _ in range(max(4, shape.warm_up)):
         reader(next(work))
     began, misses, rows = time.process_time(), read_group.cache_info().misses, 0
@@ -131,6 +135,13 @@ def _in_turn(reader: BatchReader, shape: Shape, first: int) -> Iterator[Request]
     ranks = [islice(reader.requests(first, rank), 12, None) for rank in range(shape.workers)]
     for turn in zip(*ranks, strict=True):
         yield from turn
+
+
+def _tasks(reader: BatchReader, shape: Shape, first: int) -> Iterator[list[Request]]:
+    """The requests of data tasks, each of several adjacent ranks."""
+    requests = _in_turn(reader, shape, first)
+    while stretch := [*islice(requests, STRETCH)]:
+        yield from group_requests(stretch, reader.parts[0].row_bytes)[0]
 
 
 def _start(root: Path, step: int) -> dict[str, float]:

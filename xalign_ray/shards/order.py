@@ -139,6 +139,9 @@ class Order:
     ) -> Iterator[Request]:
         """The work of the rows [low, high) from one step to another.
 
+        Where they may have a chunk or more, requests end with one: what is read for a part of it is read again for
+        the rest.
+
         Args:
             steps: at most so many in a request; the first has one, the next two, then four: training waits for little.
             parts: requests that a step is cut into, where `steps` is 1.
@@ -148,6 +151,9 @@ class Order:
         cuts = low + (high - low) * np.arange(parts + 1) // parts
         while first_step < last_step:
             last = min(last_step, first_step + min(ahead, steps))
+            part = (last - self.start.step) % self.chunk_steps
+            if steps >= self.chunk_steps and last < last_step and last - first_step > part:
+                last -= part
             for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
                 yield Request(first_step, last, begin, end)
             first_step, ahead = last, 2 * ahead

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.streams.test_masking import assert_chance
 from xalign_ray.config.derive import BatchSizes
+from xalign_ray.feed.batches import GROUP
 from xalign_ray.shards.order import ROW_GROUP, WINDOW_SHARDS, Order, Pool, Request, StreamPools, apportion
 
 SHARES = np.array([0.25, 0.6, 0.05, 0.1])
@@ -150,6 +151,11 @@ def test_the_order_does_not_depend_on_how_requests_are_cut() -> None:
             assert whole[request.first * 100 + row] == place
 
 
+def test_long_requests_end_with_a_chunk() -> None:
+    requests = [(one.first, one.last) for one in make_order(chunk_steps=8).requests(2, 60, 1, 5, 20)]
+    assert requests == [(2, 3), (3, 5), (5, 8), (8, 16), (16, 32), (32, 48), (48, 60)]
+
+
 def test_requests_grow_from_one_step_and_end_at_the_last() -> None:
     requests = list(make_order().requests(2, 18, 1, 5, 6))
     assert requests == [
@@ -231,10 +237,12 @@ def test_a_ranks_rows_of_a_chunk_are_few_contiguous_reads() -> None:
     """At a hundred languages, on 64 to 512 ranks: rows at random would decode 50.8 for one that is used."""
     shares = np.arange(1, 105) ** 1.5
     pools = [pool(*[64 * ROW_GROUP] * 3, 100) for _ in range(104)]
-    for streams, ranks, most in ((1, 64, 1.2), (3, 64, 1.5), (1, 256, 1.4), (1, 512, 1.7)):
+    alone = [(1, 64, 1, 1.2), (3, 64, 1, 1.5), (1, 256, 1, 1.4), (1, 512, 1, 1.7)]
+    of_tasks = [(1, 256, GROUP, 1.2), (3, 256, GROUP, 1.45), (1, 512, GROUP, 1.2), (3, 512, GROUP, 1.5)]
+    for streams, ranks, adjacent, most in alone + of_tasks:  # a data task reads for several adjacent ranks
         order = Order([stream(pools, shares / shares.sum())] * streams, 0, 8192, 32)
-        share = 8192 // ranks
-        some = range(0, ranks, ranks // 64)
+        share = 8192 // ranks * adjacent
+        some = range(0, ranks // adjacent, max(1, ranks // adjacent // 64))
         requests = [Request(224, 256, rank * share, rank * share + share) for rank in some]
         decoded = sum(read_groups(order, request) for request in requests)
         assert decoded < most * len(some) * share * 32
