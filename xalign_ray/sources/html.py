@@ -49,6 +49,7 @@ _SHOWN = {
     "sub": (LOWERED, LEVEL),
 }
 _ENDS = {name: re.compile(rf"</\s*{name}\s*>", re.I) for name in (*_DROPPED, "nowiki")}
+_PLAIN_FORMULA = re.compile(r"(?:[^\W_]|[\s.,+=()\u2212\u00b7\u00d7-]){1,40}")
 _TAG = re.compile(r"<(/\s*)?([A-Za-z][A-Za-z0-9]*)(?=[\s/>\\])[^<>]*>")
 _TABLE = re.compile(r"^[ \t:\x05]*\{\|(?![}|])|^[ \t\x05]*\|\}(?!\}(?!\}))", re.M)
 _TABLE_ENDS = re.compile(r"^(?:==|\}\}|[ \t]*\n(?![ \t:]*[|!{\n]))|\Z", re.M)  # of a table that is never closed
@@ -74,8 +75,9 @@ def _without_tags(markup: str, noted: Counter[str]) -> Iterator[str]:
             end = None if name in never_closed else _ENDS[name].search(markup, at)
             if name == "nowiki":
                 yield f"<nowiki>{markup[at : end.start()]}</nowiki>" if end else ""
-            noted[FORMULAS] += name in _FORMULAS
             if end:
+                if name in _FORMULAS:
+                    yield _formula(markup[at : end.start()], noted)
                 at = end.end()
                 continue
             never_closed.add(name)
@@ -87,6 +89,14 @@ def _without_tags(markup: str, noted: Counter[str]) -> Iterator[str]:
         else:
             yield tag[0]
     yield markup[at:]
+
+
+def _formula(text: str, noted: Counter[str]) -> str:
+    """What a formula shows inside a sentence: itself if it is of letters, digits and signs alone."""
+    if _PLAIN_FORMULA.fullmatch(text) and any(map(str.isalnum, text)):
+        return f"{OPEN}{text.strip()}{CLOSE}"
+    noted[FORMULAS] += 1
+    return EMPTY
 
 
 def _without_tables(markup: str, noted: Counter[str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -16,7 +17,14 @@ from mwparserfromhell.parser import ParserError
 
 from xalign_ray.sources.html import BREAK, CLOSE, EMPTY, HOLE, OPEN, drop_html, write_levels
 from xalign_ray.sources.measures import Given
-from xalign_ray.sources.templates import is_mark, is_sentence, plain_name, running_text, words_of_template
+from xalign_ray.sources.templates import (
+    is_mark,
+    is_sentence,
+    plain_name,
+    pronunciation,
+    running_text,
+    words_of_template,
+)
 
 # Language converter markup: `-{zh-hans:..; zh-hant:..}-`, which MediaWiki shows in one of several scripts.
 
@@ -121,7 +129,7 @@ LANGUAGES = frozenset(
 )
 
 
-WIKITEXT_VERSION = 3  # raise it when the same page would give other paragraphs
+WIKITEXT_VERSION = 4  # raise it when the same page would give other paragraphs
 # Formats whose text depends on a package and on a version of our own.
 PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})  # these work in every wiki
@@ -139,9 +147,20 @@ _DOUBLED = re.compile(r"([,;\u3001\uff0c\u060c\uff1b])(\s*\1)+")
 _BLANKS = re.compile(r"[^\S\n]+")
 _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\||!(?=[ \t]|.*(\|\||!!|\w=))|\}\})")  # but not "!Kung"
 _HEADING = "\x01"  # no XML holds it
+_LACKING = "\x0e"  # nor this: a word of the sentence stood here, and it cannot be said
+_SOUND = "\x0f"  # what follows is a pronunciation, which inside brackets is left out
 _OFFERED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _FILLED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]+){CLOSE}")
 _ELIDED = re.compile(r"(?:(?<![^\W\d_])[sS]|[^\W\d_sS])'\Z")  # l'eau, dell'oro; but not dogs'
+_OPENS, _CLOSES = re.compile(r"[(\[\uff08]"), re.compile(r"[)\]\uff09]")
+_CLOSING = ")]%\u00bb\u201d\uff09\u300d\u300f"
+_BRACKETED = re.compile(r"[(\[\uff08][^()\[\]\uff08\uff09]*[)\]\uff09]")
+_ELEMENTS = re.compile(r"[,;:/\u060c\u061b\u3001\uff0c\uff1b]|\s[\u2013\u2014-]\s")
+# Where a sentence surely ends: at a mark that has no other use, or at a stop behind a word that is no abbreviation.
+_SENTENCE_END = re.compile(
+    r"(?:[!?\u3002\uff01\uff1f\u0964\u0965\u061f\u06d4\u0589\u1362\u104b\u17d4]|(?<=[^\W\d_]{4})[.\u2026])"
+    rf"[\"'\u201d\u00bb\u300d\u300f)\uff09\]{HOLE}]*(?:\s+|(?<=[\u3002\uff01\uff1f]))"
+)
 # Words of Arabic and Hebrew that are written as one with the next.
 _WITH_NEXT = (
     "\u0648 \u0641 \u0628 \u0644 \u0643 \u0627\u0644 \u0648\u0627\u0644 \u0628\u0627\u0644 \u0644\u0644 "
@@ -151,9 +170,11 @@ _WITH_NEXT = (
 _PROCLITICS = frozenset(_WITH_NEXT.split())
 _ENDS_SENTENCE = (".", "!", "?", "\u3002", "\u0964", "\u061f", "\u06d4")
 _SEPARATES = (":", ";", ",", "\u060c", "\u3001", "\uff0c", "\uff1b")
-SHOWN = "templates that no list knows, shown by their first argument"
-LEFT_OUT = "templates left out of a sentence"
+SHOWN = "templates that no list knows, shown by their first argument, and plain formulas"
+LEFT_OUT = "templates and formulas left out of a sentence"
 FOOTNOTES = "templates that no list knows, taken for footnotes"
+SENTENCES = "sentences left out, in which a word would be missing"
+BRACKETS = "brackets left out, in which a word would be missing"
 STRAY_ROWS = "lines of tables outside a table, left out"
 _TEXT_NAMES = (
     "text",
@@ -167,6 +188,8 @@ _TEXT_NAMES = (
     "sitat",
     "content",
 )
+_YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
+_POINTER = re.compile(r"://|\.(jpe?g|png|svg|gif|tiff?|og[gav]|webm|mp3|wav|mid|pdf)\s*[|}]", re.I)
 _MAX_ARGUMENTS = 50
 MAX_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
 _PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[A-Za-z][^<>]*>")
@@ -256,6 +279,7 @@ def fill(raw: str, noted: Counter[str]) -> str:
 
     That is where it stands apart from the word before it (in scripts with blanks), is not behind the sentence's end,
     and does not begin a line whose sentence begins behind it. A template alone on a line shows whole sentences only.
+    A sentence in which a word is missing and nothing is offered is left out.
     """
     if OPEN not in raw:
         return raw
@@ -268,13 +292,16 @@ def fill(raw: str, noted: Counter[str]) -> str:
     before = _Before()
     for place, (first, has_letters) in zip(range(1, len(parts), 2), behind, strict=True):
         before.add(parts[place - 1].replace(HOLE, ""))
-        lacking = _lacks_a_word(before, first, has_letters)
-        shown = parts[place] if lacking else ""
+        offered = parts[place]
+        if offered.startswith(_SOUND):
+            offered = "" if before.brackets > 0 else offered[1:]
+        lacking = _lacks_a_word(before, first, has_letters) and (bool(offered) or _breaks_the_sentence(before, first))
+        shown = offered if lacking else ""
         noted[LEFT_OUT] += shown.count(HOLE)
         noted[SHOWN if shown else LEFT_OUT if lacking else FOOTNOTES] += 1
-        parts[place] = shown or HOLE
+        parts[place] = shown.replace(HOLE, _LACKING) or (_LACKING if lacking else HOLE)
         before.add(shown)
-    return "".join(parts)
+    return _whole_sentences("".join(parts), noted)
 
 
 def _behind(texts: list[str]) -> list[tuple[str, bool]]:
@@ -295,12 +322,14 @@ class _Before:
     last: str = ""  # its last mark, behind which quotes may stand
     solid: str = ""  # its last mark that is no blank
     word: str = ""  # what stands behind its last blank or mark
+    brackets: int = 0  # how many are open
 
     def add(self, text: str) -> None:
         self.begun = self.begun or bool(text.strip(" *#:'"))
         self.last = "'" if _ELIDED.search(text) else text.rstrip("'")[-1:] or self.last
         self.word = re.split(r"\W", self.word + text)[-1]
         self.solid = text.rstrip(" '")[-1:] or self.solid
+        self.brackets += len(_OPENS.findall(text)) - len(_CLOSES.findall(text))
 
 
 def _lacks_a_word(before: _Before, first: str, has_letters: bool) -> bool:
@@ -313,6 +342,37 @@ def _lacks_a_word(before: _Before, first: str, has_letters: bool) -> bool:
     if before.word in _PROCLITICS:
         return True
     return _without_blanks(last) or last == "\u3001" or not (last.isalnum() or last in (*_ENDS_SENTENCE, *_SEPARATES))
+
+
+def _breaks_the_sentence(before: _Before, first: str) -> bool:
+    """Whether a sentence reads as broken where nothing is offered: no footnote behind a mark, no language of a link."""
+    if (before.last and before.last in _CLOSING) or not first:
+        return False
+    return not (before.solid in _ENDS_SENTENCE and first.isupper())
+
+
+def _whole_sentences(line: str, noted: Counter[str]) -> str:
+    """A line without the sentences, and the pairs of brackets, in which a word is missing."""
+    if _LACKING not in line:
+        return line
+    line = _BRACKETED.sub(lambda found: _whole_elements(found, noted), line)
+    if _LACKING not in line:
+        return line
+    ends = [found.end() for found in _SENTENCE_END.finditer(line) if not line[found.end() : found.end() + 1].islower()]
+    borders = [0, *ends, len(line)]
+    sentences = [line[start:end] for start, end in itertools.pairwise(borders)]
+    whole = [sentence for sentence in sentences if _LACKING not in sentence]
+    noted[SENTENCES] += len(sentences) - len(whole)
+    return "".join(whole)
+
+
+def _whole_elements(found: re.Match[str], noted: Counter[str]) -> str:
+    """A pair of brackets without the elements that show nothing; none of it where an element lacks one of its words."""
+    lacking = [element for element in _ELEMENTS.split(found[0][1:-1]) if _LACKING in element]
+    if any(element.strip(f" '{HOLE}{_LACKING}") for element in lacking):
+        noted[BRACKETS] += 1
+        return HOLE
+    return found[0].replace(_LACKING, HOLE)
 
 
 def _without_blanks(letter: str) -> bool:
@@ -346,8 +406,16 @@ def _show_template(node: Template, page: Page) -> Iterator[str]:
     given = _arguments(node, page)
     words = words_of_template(name, given, page.title)
     if words is None:
-        words = f"{OPEN}{running_text(name, given)}{CLOSE}"
+        sound = pronunciation(name, given)
+        text = running_text(name, given) if sound is None else _SOUND + sound
+        words = f"{OPEN}{text}{CLOSE}" if text or not _is_reference(node) else HOLE
     yield words or EMPTY
+
+
+def _is_reference(node: Template) -> bool:
+    """Whether a template holds a URL or a file, or nothing but dates by name, as the marks of a page's writers do."""
+    dates = (param.showkey and _YEAR.search(str(param.value)) for param in node.params)
+    return bool(_POINTER.search(str(node))) or (bool(node.params) and all(dates))
 
 
 def _arguments(node: Template, page: Page) -> Given:
@@ -375,7 +443,7 @@ def _arguments(node: Template, page: Page) -> Given:
 
 def _flat(text: str) -> str:
     """What an argument shows: other templates' offers are taken, and their empty ones stay for the line to count."""
-    return _FILLED.sub(r"\1", text).replace(HOLE, "")
+    return _FILLED.sub(r"\1", text).replace(HOLE, "").replace(_SOUND, "")
 
 
 def _show_heading(node: Heading, page: Page) -> Iterator[str]:

@@ -176,6 +176,8 @@ _SIGNS: dict[str, str] = {
 _ROMAN = re.compile(r"[IVXLC]+")
 # French numbers that are the name of their own template (1re, 84e, Ier, XXe siecle).
 _SELF = re.compile(r"(?:\d+|[IVXLC]+)(?:er|re|e|d|nd|nde)(?: si\u00e8cle)?")
+_NUMERAL = re.compile(r"(?:\d+|[IVXLC]{2,}(?=[^\W\d_A-Z]))[^\W\d_]{1,4}")  # Breton XIIvet, Dutch 19de
+_SOUNDS = re.compile(r"ipa(?P<pieces>c)?(-[a-z]{2,3}(-[a-z]+)?|-all)?|ipa link|ipalink|ipaslink|ipablink")
 _OF_LANGUAGE = re.compile(r"(lang|link)-[a-z]{2,3}(-[a-z0-9]+)*")  # lang-de|Wort, link-en|word
 _FUNCTIONS: dict[str, Callable[[str], str]] = {
     "formatnum": measures.as_written,
@@ -210,7 +212,7 @@ _CITED = (
 _MARK_FAMILIES = re.compile(
     rf"cite ({_CITED})|sfn(p|m|mp|ref)?|"
     r"harv(nb|txt|p|s|col|colnb|coltxt)?|harvard citation( no brackets| text)?|efn(-(ua|lr|la|ur|lg|ug))?|"
-    r"ipac?(-[a-z]{2,3}(-[a-z]+)?|-all)?|ipa link|use [a-z]+ (dates|english|spelling)|"
+    r"use [a-z]+ (dates|english|spelling)|"
     r"[a-z]{2,3}[ -]icon|icon[ -][a-z]{2,3}|ref-[a-z]{2,3}|"  # of the language of a link
     r"(defaultsort|displaytitle|#tag):.*", re.S
 )
@@ -259,13 +261,26 @@ def words_of_template(name: str, given: Given, title: str = "") -> str | None:
     return None
 
 
+def pronunciation(name: str, given: Given) -> str | None:
+    """The sounds that an IPA template is given, empty where they cannot be said; None for any other template."""
+    if not (kind := _SOUNDS.fullmatch(name.lower())):
+        return None
+    sounds = [text for text in given if text and EMPTY not in text]
+    if kind["pieces"]:
+        return "".join(sounds)
+    return sounds[1] if len(sounds) > 1 and _CODE.fullmatch(sounds[0]) else next(iter(sounds), "")
+
+
 def running_text(name: str, given: Given) -> str:
     """The first argument of a template that can stand in a sentence: no URL, file, language code or text of many lines.
 
-    Empty for parser functions, and for numbers that may be part of a measure.
+    Empty for parser functions, and for numbers that may be part of a measure. A number that is the name of its own
+    template, `19th`, is shown, too.
     """
     if not name or ":" in name or "#" in name:
         return ""
+    if not given and not given.names and _NUMERAL.fullmatch(name):
+        return name
     texts = [text.replace(EMPTY, HOLE) for text in given if _is_text(text)]
     place = next((at for at, text in enumerate(texts) if not _CODE.fullmatch(text)), 0)
     if not texts:

@@ -108,8 +108,8 @@ def test_redirects_are_known_by_their_text_where_no_element_says_so(
 
 def test_what_was_left_out_of_pages_is_counted_by_name(tmp_path: Path) -> None:
     pages = [
-        "Ein {{xyz}} Wort.",
-        "Ein {{xyz}} Wort mit {{convert|5}} [[ Klammern.",
+        "Davor steht etwas. Ein {{xyz}} Wort.",
+        "Ein {{xyz}} Wort mit {{convert|5}}! Nicht ohne [[ Klammern.",
         "{|\n| a\n\nText.",
         "{{PAGENAME}}, ja.",
     ]
@@ -117,7 +117,8 @@ def test_what_was_left_out_of_pages_is_counted_by_name(tmp_path: Path) -> None:
     skipped: Counter[str] = Counter()
     documents = list(read("wikipedia", [path], ["de"], skipped))
     assert skipped == {
-        "noted: templates left out of a sentence": 3,
+        "noted: templates and formulas left out of a sentence": 3,
+        "noted: sentences left out, in which a word would be missing": 2,
         "noted: markup left in the text: [[": 1,
         "noted: tables that are never closed": 1,
     }

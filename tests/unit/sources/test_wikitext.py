@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - what MediaWiki shows holds minus signs, dashes and crosses
-"""Wikitext to text, one row a case: what MediaWiki shows, or a hole that is counted; never part of a number."""
+"""Wikitext to text, one row a case: what MediaWiki shows, or no such sentence, counted; never part of a number."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from collections import Counter
 
 import pytest
 
-from xalign_ray.sources.markup import FOOTNOTES, LEFT_OUT, SHOWN, STRAY_ROWS, Page, read_paragraphs
+from xalign_ray.sources.markup import (
+    BRACKETS,
+    FOOTNOTES,
+    LEFT_OUT,
+    SENTENCES,
+    SHOWN,
+    STRAY_ROWS,
+    Page,
+    read_paragraphs,
+)
 
 
 def text_of(markup: str, **page: str) -> tuple[str, dict[str, int]]:
-    """Its only paragraph, and what was counted."""
+    """Its lines, and what was counted."""
     noted: Counter[str] = Counter()
-    (text,) = read_paragraphs(markup, Page(noted=noted, **page))  # type: ignore[arg-type]
-    return text, dict(+noted)
+    paragraphs = read_paragraphs(markup, Page(noted=noted, **page))  # type: ignore[arg-type]
+    return "\n".join(paragraphs), dict(+noted)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +70,6 @@ def test_quotations_on_a_line_of_their_own_are_paragraphs(markup: str) -> None:
         "efn-ua",
         "cite web",
         "Citation needed",
-        "IPAc-en",
         "Use dmy dates",
         "ref",
         "r",
@@ -176,13 +184,63 @@ def test_numbers_and_measures_are_shown_whole(markup: str, text: str) -> None:
         "{{unknown}}",
     ],
 )
-def test_what_cannot_be_shown_whole_is_a_counted_hole(markup: str) -> None:
-    assert text_of(f"It is {markup} here.") == ("It is here.", {LEFT_OUT: 1})
+def test_a_sentence_goes_and_is_counted_where_a_template_cannot_be_shown_whole(markup: str) -> None:
+    noted = {LEFT_OUT: 1, SENTENCES: 1}
+    assert text_of(f"It stands. It is {markup} here. The end follows.") == ("It stands. The end follows.", noted)
+
+
+@pytest.mark.parametrize(
+    ("markup", "text", "noted"),
+    [
+        # A stop behind a word of four letters or more, or a mark that has no other use, ends a sentence.
+        ("The St. {{x}} church. More text. It has Mr. Lee.", "More text. It has Mr. Lee.", {SENTENCES: 1}),
+        ("In the year 1990. It is {{x}} here? Yes.", "Yes.", {SENTENCES: 1}),
+        ("Es steht dort. am {{x}} Ufer. Mehr dazu.", "Mehr dazu.", {SENTENCES: 1}),
+        ("第一句。他住在{{x|a=b}}城里。第三句。", "第一句。第三句。", {SENTENCES: 1}),
+        ("यह पहला है। वह {{x}} में है। यह तीसरा है।", "यह पहला है। यह तीसरा है।", {SENTENCES: 1}),
+        ("Սա առաջինն է։ Նա {{x}} է։ Սա վերջն է։", "Սա առաջինն է։ Սա վերջն է։", {SENTENCES: 1}),
+        ("A {{x}} b and {{x}} c. The other.", "", {SENTENCES: 1}),
+        ("The other {{x}} b. A third {{x}} c.", "", {SENTENCES: 1}),
+        ("== Of {{x}} here ==\nThe text.", "The text.", {SENTENCES: 1}),
+        # A pair of brackets goes alone, or but for the elements that show nothing.
+        ("Oslo ({{x}}) lies there.", "Oslo lies there.", {}),
+        ("Oslo ({{x}}, {{IPA|o}}; old name) lies there.", "Oslo (old name) lies there.", {}),
+        ("Oslo (born {{x}}, died there) lies there.", "Oslo lies there.", {BRACKETS: 1}),
+        ("Oslo （{{x|a=b}}、旧名） lies there.", "Oslo （旧名） lies there.", {}),
+        # No word is missing.
+        ("* The site {{de}}", "The site", {}),
+        ("It has grown (by 5){{x}} and 25%{{x}} since.", "It has grown (by 5) and 25% since.", {}),
+        ("It ends there. {{x}} Then it begins.", "It ends there. Then it begins.", {}),
+        ("The river {{ওয়েব আর্কাইভ|ইউআরএল=https://a.b|c=d}} flows.", "The river flows.", {}),
+        ("The river {{אודיו|קובץ=a.ogg}} flows.", "The river flows.", {}),
+        ("The river {{unsourced|fecha=mayo de 2020}} flows.", "The river flows.", {}),
+    ],
+)
+def test_no_sentence_that_lacks_a_word_is_kept(markup: str, text: str, noted: dict[str, int]) -> None:
+    shown, counts = text_of(markup)
+    assert shown == text
+    assert {name: counts[name] for name in (SENTENCES, BRACKETS) if name in counts} == noted
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("The sounds {{IPA|/b/}} and {{IPA|fr|da}} merge.", "The sounds /b/ and da merge."),
+        ("It was {{IPA-de|bɛʁˈliːn|pron|De.ogg}} here.", "It was bɛʁˈliːn here."),
+        ("It was {{IPAc-en|ɡ|r|eɪ}} here.", "It was ɡreɪ here."),
+        ("Berlin ({{IPA|bɛʁˈliːn}}; German) lies.", "Berlin (German) lies."),
+        ("E-barzh an {{XIIvet}} kantved e oa.", "E-barzh an XIIvet kantved e oa."),
+        ("In de {{19de}} eeuw was het.", "In de 19de eeuw was het."),
+        ("Let <math>x + 1</math> be <math>n</math>.", "Let x + 1 be n."),
+    ],
+)
+def test_sounds_numerals_and_plain_formulas_are_words_of_a_sentence(markup: str, text: str) -> None:
+    assert text_of(markup)[0] == text
 
 
 def test_english_words_of_templates_stand_in_english_only() -> None:
     for markup in ("{{start date|2010|5|1}}", "{{as of|2009}}", "{{convert|5|and|6|km}}"):
-        assert text_of(f"Ni {markup} hapa.", language="sw") == ("Ni hapa.", {LEFT_OUT: 1})
+        assert text_of(f"Ni {markup} hapa.", language="sw") == ("", {LEFT_OUT: 1, SENTENCES: 1})
     assert text_of("Ni {{convert|5|to|6|km}} hapa.", language="sw")[0] == "Ni 5–6 km hapa."
 
 
@@ -297,7 +355,7 @@ def test_language_variants_show_one_form(markup: str, text: str) -> None:
         ("<div>" * 150 + "A [[b|c]].", ("A c.",)),
         ("A<ref>never closed\nZ.", ("A", "Z.")),
         ("A<ref name=x/>b<REF name='y' />c<ref name=z>d</ref >e.", ("Abce.",)),
-        ("A <nowiki><b>[[x]]</nowiki> <math>a<b</math> <q>z</q>.", ('A <b>[[x]] "z".',)),
+        ("A <nowiki><b>[[x]]</nowiki> <math>b</math> <q>z</q>.", ('A <b>[[x]] b "z".',)),
         ("!Kung live here.\n! head || cell\n'''!Xóõ''' too.", ("!Kung live here.", "!Xóõ too.")),
         ("Mail <john@x.org>, a <b and c, 1<2.", ("Mail <john@x.org>, a <b and c, 1<2.",)),
         ("{{nowrap|<span style='a=b'>x</span>}} y", ("x y",)),
@@ -312,16 +370,18 @@ def test_html_and_tables_need_no_end(markup: str, paragraphs: tuple[str, ...]) -
     [
         ("The {{xyz|river}} flows.", {SHOWN: 1}),
         ("The river{{xyz|Smith}} flows.", {FOOTNOTES: 1}),
-        ("The {{xyz}} flows.", {LEFT_OUT: 1}),
-        ("{{nowrap|The {{xyz}} flows}} by{{nowrap|{{xyz}}}}.", {LEFT_OUT: 1, FOOTNOTES: 1}),
-        ("The {{xyz|Smith {{xyz}} Jones}} flows.", {LEFT_OUT: 1, SHOWN: 1}),
-        ("Let <math>x</math> and <chem>y</chem> be.", {"formulas left out": 2}),
+        ("The {{xyz}} flows.", {LEFT_OUT: 1, SENTENCES: 1}),
+        ("{{nowrap|The {{xyz}} flows}} by{{nowrap|{{xyz}}}}.", {LEFT_OUT: 1, FOOTNOTES: 1, SENTENCES: 1}),
+        ("The {{xyz|Smith {{xyz}} Jones}} flows.", {LEFT_OUT: 1, SHOWN: 1, SENTENCES: 1}),
+        ("Let <math>x_1</math> and <chem>y</chem> be.", {"formulas left out": 1, LEFT_OUT: 1, SHOWN: 1, SENTENCES: 1}),
+        ("The sum:\n<math>x</math>\n<ce>y</ce>", {}),
         ("A.\n{|\n| b", {"tables that are never closed": 1}),
         ("A<ref>b", {"tags that are never closed, left out to the end of their line": 1}),
         ("A.\n| cell of no table", {STRAY_ROWS: 1}),
         ("A [[b and c]] d", {}),
         ("A [[b and c d", {"markup left in the text: [[": 1}),
-        ("A {{b and }} c }} d", {"markup left in the text: {{": 1, LEFT_OUT: 1}),
+        ("A {{b and }} c }} d", {LEFT_OUT: 1, SENTENCES: 1}),
+        ("A c }} d", {"markup left in the text: {{": 1}),
         ("A <foo> b", {"markup left in the text: HTML": 1}),
         ("A {| b |- c", {"markup left in the text: {|": 2}),
     ],
