@@ -117,7 +117,7 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
         "too short": 1,
     }
     assert sources["text/de"]["noted"] == {
-        "templates that no list knows, shown by their first argument": 1,
+        "templates that no list knows, shown by their first argument, and plain formulas": 1,
         "templates that no list knows, taken for footnotes": 1,
     }
     assert sources["pairs/de-en"]["set_aside"] == {
@@ -153,8 +153,8 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("prepare: ")]
     assert said[0].startswith("prepare: text/en (en.txt): 308 rows in, 300 kept; set aside: bytes are not UTF-8 1, ")
     assert said[1].endswith(
-        "; templates that no list knows, shown by their first argument: 1; templates that no list knows, taken for "
-        "footnotes: 1"
+        "; templates that no list knows, shown by their first argument, and plain formulas: 1; "
+        "templates that no list knows, taken for footnotes: 1"
     )
     assert [line.split(" ")[1] for line in said[:5]] == ["text/en", "text/de", "text/tr", "pairs/de-en", "dictionary"]
     assert said[5].startswith(f"prepare: warning: {tmp_path / 'tr.txt.gz'} breaks off at byte ")
