@@ -29,8 +29,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from xalign_ray.config.load import read_saved
-from xalign_ray.results.aggregate import comparison_metrics, headline_scores, read_headlines, table
 from xalign_ray.track.events import Event, EventReader, Thinning, run_identity, stream_events
+from xalign_ray.track.headlines import comparison_metrics, headline_scores, read_headlines, table
 from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags
 from xalign_ray.work.artifacts import MANIFEST, hash_value, read_json, read_manifest
 from xalign_ray.work.credentials import with_credentials

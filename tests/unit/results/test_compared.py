@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.continuing.comparison_file import row, write_comparison_file
-from xalign_ray.results.aggregate import comparison_metrics
 from xalign_ray.results.continued import read_continued, sentence
+from xalign_ray.track.headlines import comparison_metrics
 
 
 def test_means_come_first_and_languages_that_were_not_trained_stand_apart(tmp_path: Path) -> None:

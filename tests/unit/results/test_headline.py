@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.results.aggregate import evaluation_key, headline_scores, read_headlines, table
+from xalign_ray.track.headlines import evaluation_key, headline_scores, read_headlines, table
 
 
 def record(metric: str, language: str, value: float, layer: Any = None, **fields: Any) -> dict[str, Any]:

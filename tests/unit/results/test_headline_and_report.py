@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.results.run_folders import compare_folders, score, write_run
-from xalign_ray.results.aggregate import KEY, headline_scores, read_headlines
+from xalign_ray.results.aggregate import KEY
 from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.track.headlines import headline_scores, read_headlines
 from xalign_ray.work.run_folder import RunFolder
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.results.aggregate import read_headlines
 from xalign_ray.results.run import read_run
 from xalign_ray.tasks.scores import Score, are_whole, average_languages, read_scores, show_scores, write_scores
+from xalign_ray.track.headlines import read_headlines
 from xalign_ray.verbs.opened_run import Run
 
 ORIGIN = {"run": "tiny-mlm-abcdef01", "encoder": "export", "objective": "mlm", "seed": 3, "step": 20}

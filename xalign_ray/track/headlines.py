@@ -1,0 +1,100 @@
+"""The few scores that MLflow shows of a run: averaged as its report does, by the same functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xalign_ray.errors import DataError
+from xalign_ray.results.aggregate import (
+    ALL_LANGUAGES,
+    KEY,
+    aggregate,
+    over_rows,
+    preferred,
+    seed_values,
+    without_layers,
+)
+from xalign_ray.work.artifacts import read_json, read_records
+
+_COMPARED = ("retrieval", "retrieval_csls", "mlm_loss")
+_NEEDED = frozenset({"metric", "language", "layer", "value"})
+_COLUMNS = [*KEY, "language", "value", "chance", "n", "test_set", "seed", "step"]
+
+
+def read_headlines(path: Path) -> list[dict[str, Any]]:
+    """The score records of one scores.json, all with the fields that a headline needs.
+
+    Raises:
+        DataError: the file is not one of scores, or was changed after it was written.
+    """
+    records = read_records(path)
+    if all(record.keys() >= _NEEDED for record in records):
+        return records
+    raise DataError(f"{path} is not a file of scores of this version; delete it and evaluate again.")
+
+
+def headline_scores(records: list[dict[str, Any]], max_keys: int) -> dict[str, tuple[float, int]]:
+    """The scores that stand for a run, averaged as its report does: one value for each metric and language.
+
+    A record of a numbered layer belongs to a layer curve and is no headline. Of a metric with several splits, layers or
+    poolings the first counts: test before development sets, then as they were written. A metric has a mean over
+    languages where a record has one.
+
+    Args:
+        records: score records in the order of writing.
+        max_keys: largest number of keys; means over languages come first.
+
+    Returns:
+        MLflow key -> (value, training step of the encoder, 0 where it is not known).
+    """
+    frame = pd.DataFrame(records, dtype=object).reindex(columns=_COLUMNS)
+    frame = frame.loc[frame.value.notna()].assign(label="", run="", replicate="", of_tuned_head=False)
+    frame["language"] = frame.language.where(frame.language.notna(), ALL_LANGUAGES)
+    averaged = set(frame.metric[frame.language == ALL_LANGUAGES])
+    shown = preferred(seed_values(without_layers(frame)))
+    means = aggregate(shown.loc[shown.metric.isin(averaged)], ["label", "metric"])
+    single = aggregate(shown.loc[shown.language != ALL_LANGUAGES], ["label", "metric", "language"])
+    steps = shown.groupby("metric").step.max()
+    return {
+        evaluation_key(*key): (block.average.mean, int(steps[key[0]]))
+        for key, block in [
+            *(((metric, ALL_LANGUAGES), block) for (_, metric), block in means.items()),
+            *(((metric, language), block) for (_, metric, language), block in single.items()),
+        ][:max_keys]
+    }
+
+
+def evaluation_key(metric: str, language: str | None) -> str:
+    """The MLflow key of a score: `metric` for the mean over languages, else `metric_language`."""
+    return metric if language in (None, "all") else f"{metric}_{language}"
+
+
+def comparison_metrics(path: Path) -> dict[str, float]:
+    """MLflow key -> value: means over trained languages, over others (`kept_`), and the difference in each language.
+
+    Args:
+        path: of comparison.json.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    rows = read_json(path, "Delete it and give the same `xalign continue` again.", "rows")["rows"]
+    means: dict[str, float] = {}
+    languages: dict[str, float] = {}
+    for measured in _COMPARED:
+        for prefix, trained in (("", True), ("kept_", False)):
+            own = [row for row in rows if row["measure"] == measured and row["trained"] == trained]
+            key = f"compare/{prefix}{measured}"
+            means |= {f"{key}_{name}": over_rows(own, name) for name in ("base", "yours", "difference") if own}
+            for language in dict.fromkeys(row["language"] for row in own):
+                of_language = [row for row in own if row["language"] == language]
+                languages[f"{key}_difference_{language}"] = over_rows(of_language, "difference")
+    return means | languages
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """All records as CSV, which MLflow shows as a table."""
+    return pd.DataFrame(records, dtype=object).to_csv(index=False, lineterminator="\n") if records else ""
