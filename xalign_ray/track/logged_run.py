@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from xalign_ray.config.load import read_saved
-from xalign_ray.results.aggregate import comparison_metrics, headline_scores, read_headlines
 from xalign_ray.track.events import EventReader, Thinning
+from xalign_ray.track.headlines import comparison_metrics, headline_scores, read_headlines
 from xalign_ray.work.run_folder import RunFolder
 
 MAX_SCORES = 1000  # means over languages come first
