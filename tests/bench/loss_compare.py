@@ -32,8 +32,7 @@ from xalign_ray.verbs.scores import evaluate
 
 RECIPES = Path(pipeline.__file__).parent / "recipes" / "tiny"
 SCORED, SEEDS = "tiny/mlm", (0, 1, 2)
-STAGED = "tiny/stages"  # whose steps are those of its stages, as many together
-SHORT_STAGES = ("train.max_steps=0", *(f"stages.{number}.train.max_steps=8" for number in range(3)))
+STAGED = {"tiny/stages": 3, "tiny/xlm-align": 2}  # whose steps are those of their stages, as many together
 FOLDERS = {"mldoc_h": "mldoc"}  # of tasks whose data is another's
 WITHOUT_DATA = {"flores", "bucc", "sts"}  # evaluations that the small world has no files for
 SETTINGS = (
@@ -86,7 +85,9 @@ def write(file: Path) -> None:
         runs: dict[str, Path] = {}
         for path in sorted(RECIPES.glob("*.yaml")):
             name = f"tiny/{path.stem}"
-            recipe = load_recipe(name, [*settings, *(SHORT_STAGES if name == STAGED else ())])
+            stages = STAGED.get(name, 0)
+            short = [f"stages.{number}.train.max_steps={24 // stages}" for number in range(stages)]
+            recipe = load_recipe(name, [*settings, *(["train.max_steps=0", *short] if stages else ())])
             pipeline.prepare(recipe)
             runs[name] = pipeline.pretrain(recipe, local=True)
             steps[name] = steps_of(runs[name])

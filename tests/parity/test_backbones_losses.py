@@ -16,8 +16,11 @@ from xalign_ray.train.loop import build_objectives
 from xalign_ray.train.step import tensors
 
 LOSSES = "{kind: masked_lm, labels_at_once: 16}, {kind: dictionary_alignment, layer: 1}, {kind: word_exchange}, "
-LOSSES += "{kind: momentum_contrast, queue_size: 8, projection: 4}, {kind: sentence_contrast, layer: 2}"
-SETTINGS = ["streams=[{kind: aligned_pairs}, {kind: contrasted_pairs}, {kind: code_switched_labels}]"]
+LOSSES += "{kind: momentum_contrast, queue_size: 8, projection: 4}, {kind: sentence_contrast, layer: 2}, "
+LOSSES += "{kind: denoising_alignment}"
+SETTINGS = [
+    "streams=[{kind: aligned_pairs}, {kind: masked_pairs}, {kind: contrasted_pairs}, {kind: code_switched_labels}]"
+]
 SETTINGS += [
     f"objectives=[{LOSSES}]",
     "train={max_steps: 2, global_batch_size: 48, per_device_batch_size: 48}",  # rows of every stream
@@ -59,7 +62,7 @@ def test_all_losses_reach_the_whole_encoder(folder: Path, prepared: Prepared, fa
     assert {kind: bool(torch.isfinite(value)) and value.item() != 0 for kind, value in sums.items()} == dict.fromkeys(
         sums, True
     )
-    assert len(sums) == 5
+    assert len(sums) == 6
     sum(sums.values()).backward()
     unused = [name for name, weight in objectives.named_parameters() if weight.grad is None or not weight.grad.any()]
     assert unused == []

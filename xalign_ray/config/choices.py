@@ -362,6 +362,29 @@ class WordExchange(ObjectiveChoice):
         return "weam"
 
 
+class DenoisingAlignment(ObjectiveChoice):
+    """XLM-Align: a masked word points at its translation in the other sentence, which the encoder labels itself."""
+
+    stream = "masked_pairs"
+    encoded: ClassVar[Mapping[str, int]] = {"": 4}
+    meaning = "denoising word alignment loss (nats a label)"
+    metrics: ClassVar[Mapping[str, str]] = {
+        "train/self_aligned_label_share": "labels that denoising_alignment links with a word of the other sentence, of "
+        "all labels (0 to 1)"
+    }
+
+    kind: Literal["denoising_alignment"] = "denoising_alignment"
+    weight: LossWeight = 1.0
+    layer: Annotated[
+        Int | None,
+        Field(ge=1, description="words are linked by hidden states after so many layers; two thirds of all if null"),
+    ] = None
+
+    def method(self, stream: Any) -> str:  # noqa: ARG002
+        """XLM-Align."""
+        return "xlm-align"
+
+
 class MomentumContrast(ObjectiveChoice):
     """PPA: a sentence finds its translation among a queue of others, encoded by a running average."""
 
@@ -473,7 +496,13 @@ class Distillation(ObjectiveChoice):
 
 
 _Objective = Annotated[
-    MaskedLm | DictionaryAlignment | WordExchange | MomentumContrast | SentenceContrast | Distillation,
+    MaskedLm
+    | DictionaryAlignment
+    | WordExchange
+    | DenoisingAlignment
+    | MomentumContrast
+    | SentenceContrast
+    | Distillation,
     Field(discriminator="kind"),
 ]
 OBJECTIVES: Mapping[str, type[ObjectiveChoice]] = kinds_of(_Objective)

@@ -58,7 +58,7 @@ class Operations:
 
     Weights are those of the layers, without embeddings. What is done over padding or again for memory's sake is not
     counted, but for the first of the two passes of a loss over the whole step. Nor are the words that
-    dictionary_alignment encodes one by one, and word_exchange's use of the head.
+    dictionary_alignment encodes one by one, word_exchange's use of the head, and denoising_alignment's matrices.
     Source: Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B.
     """
 
@@ -81,10 +81,15 @@ class Operations:
 
 
 def encoded_by(objectives: Iterable[ObjectiveChoice], micro_steps: int) -> dict[str, int]:
-    """Forward passes of a micro-step by what they read: the losses' `encoded`, and the first of two passes."""
-    return {
-        name: passes + (one.over_step and micro_steps > 1) for one in objectives for name, passes in one.encoded.items()
-    }
+    """Forward passes of a micro-step by what they read: the losses' `encoded`, and the first of two passes.
+
+    Of what several read, the most that one of them takes.
+    """
+    found: dict[str, int] = {}
+    for one in objectives:
+        for name, passes in one.encoded.items():
+            found[name] = max(found.get(name, 0), passes + (one.over_step and micro_steps > 1))
+    return found
 
 
 def seen_pairs(lengths: NDArray[np.int64], window: int | None) -> NDArray[np.int64]:

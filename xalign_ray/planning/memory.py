@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xalign_ray.config.choices import PAIRS, ObjectiveChoice, WordExchange
+from xalign_ray.config.choices import PAIRS, DenoisingAlignment, ObjectiveChoice, WordExchange
 from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch, has_flat_gradients, has_split_sums
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.planning.subject import Subject, labels_at_once, read_figures, shares
@@ -19,6 +19,7 @@ FP32, BF16 = 4, 2
 BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, if the model has so many (train/engine.py)
 STATISTICS = 2 * 2 * FP32  # of a token in a layer: mean and deviation of two LayerNorms
 INT64, ROW_COLUMNS = 8, 17  # of a row of sentence pairs: its own columns, and those of both sides
+POINTING = 4  # matrices [B, L, L] at a time, of which words translate each other and how likely they do
 COMPARISON = 5 * FP32 + 3  # bytes of a term of contrast and a pair that it is compared with, see `_contrast`
 
 
@@ -207,17 +208,20 @@ def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool, length: in
 def _head(config: RunConfig, subject: Subject) -> float:
     """Logits in fp32, where they come in bf16 that too; the states of the labels; the gradient of the decoder."""
     d, vocabulary = subject.values["hidden_size"], subject.values["vocab_size"]
-    labels = micro_labels(config)
+    labels, tokens = micro_labels(config), _micro_tokens(config)
+    matrix = FP32 * config.data.max_seq_length * tokens  # which words are aligned, [B, L, L]
+    pointers = sum(isinstance(one, DenoisingAlignment) for one in config.objectives)
+    pointing = pointers * (POINTING * matrix + 4 * FP32 * d * tokens)
     heads = sum(one.predicts_pieces for one in config.objectives)
     if not heads:
-        return 0
+        return pointing
     at_once = min(labels, labels_at_once(config) or labels)
     logits = (FP32 + BF16 if config.in_bf16 else FP32) * vocabulary
-    matrix = FP32 * config.data.max_seq_length * _micro_tokens(config)  # which words are aligned, [B, L, L]
     exchange = sum(isinstance(one, WordExchange) for one in config.objectives)
     return (
         at_once * logits
         + exchange * (labels * logits + matrix)
+        + pointing
         + heads * labels * 5 * _unit(config) * d
         + (BF16 if config.in_bf16 else FP32) * subject.sizes.word_embeddings
     )

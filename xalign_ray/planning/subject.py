@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from xalign_ray.config.choices import PAIRS, MaskedLm, MomentumContrast, WordExchange
+from xalign_ray.config.choices import PAIRS, DenoisingAlignment, MaskedLm, MomentumContrast, WordExchange
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
@@ -108,6 +108,8 @@ def _of_losses(config: RunConfig, d: int, transform: int, sizes: Sizes) -> tuple
     for loss in config.all_objectives:
         if isinstance(loss, WordExchange):
             trained += (d * d + d) + transform  # its bridge, and a transform of its own
+        if isinstance(loss, DenoisingAlignment):
+            trained += 2 * (d * d + d)  # of queries and keys
         if isinstance(loss, MomentumContrast):
             projection = d * d + d * loss.projection
             trained += projection

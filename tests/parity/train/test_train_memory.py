@@ -44,6 +44,10 @@ class Way:
     blocks: Mapping[str, Any] = field(default_factory=dict)
 
 
+POINTING = {
+    "streams": [{"kind": "masked_pairs"}],
+    "objectives": [{"kind": "masked_lm"}, {"kind": "denoising_alignment"}],
+}
 WAYS = {
     "activations, dropout, bf16, ZeRO 1": Way(8_000, {**SMALL, "family": "xlm-r"}, 1, train={"bf16": True}),
     "dropout but in attention": Way(8_000, {**SMALL, "attention_probs_dropout_prob": 0.0}, 1),
@@ -59,6 +63,8 @@ WAYS = {
     ),
     "contrast in two passes, which keep more than they compare": Way(8_000, SMALL, 2, rows=16, blocks=CONTRAST),
     "contrast on a dense mask": Way(2_000, SMALL, 1, train=DENSE, blocks=CONTRAST),
+    "denoising alignment": Way(500, FLAT, 1, rows=64, micro_batch=64, length=256, blocks=POINTING),
+    "denoising alignment of a deep encoder": Way(4_000, DEEP, 2, blocks=POINTING),
     "mDeBERTa": Way(2_000, {"init_from": "deberta"}, 1, blocks=CONTRAST),
     "mDeBERTa without dropout": Way(2_000, {"init_from": "deberta", "hidden_dropout_prob": 0.0}, 1, blocks=CONTRAST),
 }

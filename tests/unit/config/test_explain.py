@@ -35,8 +35,8 @@ CASES = {
     "streams: [{weight: 1}]": (f"'streams.0' has no kind; it must be one of {STREAMS}."),
     "objectives: [{kind: alignment}]": (
         "'objectives.0': kind 'alignment' is not one of masked_lm, dictionary_alignment, word_exchange, "
-        "momentum_contrast, sentence_contrast, distillation. "
-        "Did you mean 'dictionary_alignment'?"
+        "denoising_alignment, momentum_contrast, sentence_contrast, distillation. "
+        "Did you mean 'denoising_alignment'?"
     ),
     "data: {tokenizer: {kind: wordpiece}}": (
         "'data.tokenizer': kind 'wordpiece' is not one of bpe, folder, start, exchange, trim."

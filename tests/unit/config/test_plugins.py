@@ -191,7 +191,7 @@ def test_a_run_of_other_plugin_code_is_refused_in_its_folder_and_new_elsewhere(n
         ("objectives.1.depth=0", "--set: 'objectives.1.depth' is 0; it must be at least 1."),
         ("objectives.1.dept=3", "unknown key 'objectives.1.dept'. Did you mean 'objectives.1.depth'? Known here:"),
         ("objectives.1.kind=clam", "kind 'clam' is not one of masked_lm, dictionary_alignment, word_exchange, "
-         "momentum_contrast, sentence_contrast, distillation, calm. Did you mean 'calm'?"),
+         "denoising_alignment, momentum_contrast, sentence_contrast, distillation, calm. Did you mean 'calm'?"),
         ("streams.1.kind=second_tex", "contrasted_pairs, second_text. Did you mean 'second_text'?"),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.unit.objectives.test_combine import dictionary, share
 from tests.unit.rules.tree import PACKAGE
 from xalign_ray.config.choices import (
+    DenoisingAlignment,
     DictionaryAlignment,
     Distillation,
     MaskedLm,
@@ -82,6 +83,7 @@ def step(monkeypatch: pytest.MonkeyPatch, settings: Sequence[Any]) -> None:
         SentenceContrast(matryoshka_dims=(4,)),
         Distillation(),
         Distillation(distance="cosine", pooling="cls", normalize=True, layer=1),
+        DenoisingAlignment(),
         DictionaryAlignment(),
         DictionaryAlignment(layer=1),
     ],
