@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -289,6 +291,27 @@ def test_a_database_that_cannot_be_written_is_an_outage_too(experiment: str, fol
     assert said
     assert "File exists" in said or "Not a directory" in said
     assert f"`xalign track replay {folder} --to {target}`" in said
+
+
+def test_processes_that_make_the_database_at_once_all_find_it_whole(tmp_path: Path) -> None:
+    code = """if True:
+        import sys
+        from mlflow import MlflowClient
+        from xalign_ray.track.follower import connecting
+        print("ready", flush=True)
+        sys.stdin.readline()
+        with connecting(sys.argv[1]):
+            print(len(MlflowClient(sys.argv[1]).search_experiments()))
+    """
+    target = resolve_uri("sqlite", tmp_path / "runs")
+    some = [
+        subprocess.Popen([sys.executable, "-c", code, target], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for one in some:
+        assert one.stdout
+        assert one.stdout.readline() == "ready\n"
+    assert [one.communicate("go\n", timeout=120)[0] for one in some] == ["1\n"] * 3
 
 
 def test_replay_to_an_unreachable_server_raises_and_publish_returns_the_same_sentence(

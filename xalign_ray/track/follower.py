@@ -7,12 +7,14 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
+
+from filelock import FileLock
 
 from xalign_ray.config.explain import check_folder
 from xalign_ray.errors import ConfigError, TrackingError, XalignError
@@ -28,7 +30,7 @@ LOGGERS: Mapping[str, Sequence[str]] = {"tensorboard": ("tensorboardX",), "wandb
 _PORT = 5000
 _RETRY_S = 1.0  # pause between attempts while a run is being closed
 _REASON_LENGTH = 200
-_CONNECTING = threading.Lock()  # MLflow makes the tables of a new database, and two threads would make them twice
+_CONNECTING = threading.Lock()
 _QUIET = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # seconds; MLflow's default of 120 would hold the closing of a run
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower tries again itself, and can be asked to stop
@@ -89,7 +91,7 @@ def runs_page(tracking_uri: str, experiment: str) -> str:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
-    with suppress(MlflowException):
+    with suppress(MlflowException), connecting(tracking_uri):
         if found := MlflowClient(with_credentials(tracking_uri)).get_experiment_by_name(experiment):
             shared = f"&viewStateShareKey={SHARE_KEY}" if SHARE_TAG in found.tags else ""
             return f"/#/experiments/{found.experiment_id}/{PAGE}{shared}"
@@ -283,10 +285,24 @@ def _connect(folder: Path, tracking_uri: str, experiment: str) -> Mirror:
     # MLflow takes 2-3 s to import: only where it is used, and in the follower's thread.
     from xalign_ray.track.mlflow_run import MlflowRun
 
-    if tracking_uri.startswith("sqlite:///"):
-        Path(tracking_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    with _CONNECTING:
+    with connecting(tracking_uri):
         return MlflowRun(folder, tracking_uri, experiment)
+
+
+@contextmanager
+def connecting(tracking_uri: str) -> Iterator[None]:
+    """Inside, nobody else connects to the SQLite file.
+
+    MLflow makes the tables of a new one, and two processes or threads at once leave it without some of them, for good.
+    """
+    path = Path(tracking_uri.removeprefix("sqlite:///"))
+    with _CONNECTING:
+        if not tracking_uri.startswith("sqlite:///"):
+            yield
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            yield
 
 
 def _catch_up(run: Mirror | None, finish: bool) -> None:
