@@ -1,4 +1,4 @@
-"""The collector of cycles comes seldom while a process imports, as ever while it trains, and not when it ends."""
+"""The collector of cycles comes seldom while a process imports, sees new objects as it trains, and ends with it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,20 @@ collector.spare_imports()
 print(gc.get_threshold()[0])
 collector.collect_as_usual()
 print(gc.get_threshold())
+made = [[] for _ in range(10_000)]
+made.append(made)
+collector.keep_what_lives()
+print(len(gc.get_objects()) < 1_000)
+cycle = []
+cycle.append(cycle)
+del cycle
+print(gc.collect() > 0)
 """
 
 
 def test_a_process_imports_trains_and_ends() -> None:
     said = subprocess.run([sys.executable, "-c", PROCESS], check=True, capture_output=True, text=True).stdout
-    importing, training, ending = said.splitlines()
+    importing, training, kept, collected, ending = said.splitlines()
     assert int(importing) > 10 * USUAL[0]
     assert (training, ending) == (str(USUAL), "True")
+    assert (kept, collected) == ("True", "True")

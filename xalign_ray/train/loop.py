@@ -161,6 +161,7 @@ class Loop:
         if not first:
             self._scoring.score(0, self._log_event)
         collector.collect_as_usual()
+        collector.keep_what_lives()
         if first < steps:
             limit = self._config.parallel.step_timeout_s
             stalled = StallWatch(workers, limit, lambda text: self._log_event("stalled", self._done, text=text))
@@ -259,6 +260,7 @@ class Loop:
         with record_function("step/checkpoint"):
             self._checkpoints.begin(self._engine, step, {"tokens": self._tokens})
         self._saving = metrics
+        collector.collect_now()
         if not self._config.checkpoint.async_save:
             self._publish()
 

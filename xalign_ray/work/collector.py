@@ -20,3 +20,14 @@ def spare_imports() -> None:
 def collect_as_usual() -> None:
     """For a loop of steps, in which cycles may hold tensors: they are to go soon."""
     gc.set_threshold(*USUAL)
+
+
+def keep_what_lives() -> None:
+    """For a loop that ends with its process: what set-up has made is looked at once more, and then never again."""
+    gc.collect()
+    gc.freeze()
+
+
+def collect_now() -> None:
+    """Where all ranks stop anyway: one that collects between two steps holds the others up."""
+    gc.collect()
