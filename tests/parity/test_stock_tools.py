@@ -20,11 +20,10 @@ from xalign_ray.finetune.tune import MODEL, tune_task
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export
 from xalign_ray.tasks.hf_encoder import Encoder
-from xalign_ray.tasks.mldoc import MLDOC
 from xalign_ray.tasks.question_answering import Question
 from xalign_ray.tasks.registry import TUNED_TASKS
-from xalign_ray.tasks.sib import SIB
 from xalign_ray.tasks.task_files import read_lines
+from xalign_ray.tasks.text_benchmarks import MLDOC, SIB
 from xalign_ray.tasks.text_classification import LabelledText
 from xalign_ray.vocabulary.tokenizer import train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, vocabulary, wrap_tokenizer

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.peers.seqeval_versions import f1_of_version_0, f1_of_version_1
-from xalign_ray.tasks.ner import NER
-from xalign_ray.tasks.pos import POS, UPOS
+from xalign_ray.tasks.tag_benchmarks import NER, POS, UPOS
 from xalign_ray.tasks.token_classification import Sentence, seqeval0_spans, seqeval1_spans, span_f1, strict_spans
 
 NAMES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

@@ -1,4 +1,4 @@
-"""Evaluations of an encoder, a file each. One is registered by its line here, which help reads without torch."""
+"""Evaluations of an encoder, files by kind. One is registered by its line here, which help reads without torch."""
 
 PROBES = {
     "tatoeba": "tatoeba:TATOEBA",
@@ -10,15 +10,15 @@ PROBES = {
     "cloze": "cloze:CLOZE",
 }
 TUNED = {
-    "pos": "pos:POS",
-    "ner": "ner:NER",
-    "xnli": "xnli:XNLI",
-    "pawsx": "pawsx:PAWSX",
-    "mldoc": "mldoc:MLDOC",
-    "mldoc_h": "mldoc:MLDOC_H",
-    "sib": "sib:SIB",
-    "masakhanews": "masakhanews:MASAKHANEWS",
-    "afrisenti": "afrisenti:AFRISENTI",
+    "pos": "tag_benchmarks:POS",
+    "ner": "tag_benchmarks:NER",
+    "xnli": "text_benchmarks:XNLI",
+    "pawsx": "text_benchmarks:PAWSX",
+    "mldoc": "text_benchmarks:MLDOC",
+    "mldoc_h": "text_benchmarks:MLDOC_H",
+    "sib": "text_benchmarks:SIB",
+    "masakhanews": "text_benchmarks:MASAKHANEWS",
+    "afrisenti": "text_benchmarks:AFRISENTI",
     "mlqa": "qa_benchmarks:MLQA",
     "xquad": "qa_benchmarks:XQUAD",
     "tydiqa": "qa_benchmarks:TYDIQA",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, Metric, ReplaceWord, TunedTask, accuracy
-from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, is_table, plain_language, read_lines, read_rows
+from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, is_table, name_language, plain_language, read_lines, read_rows
 from xalign_ray.tasks.text_classification import LONGEST_TEXT, longest_first, replace_running_words
 from xalign_ray.tasks.tokenized import Features, Inputs
 
@@ -125,7 +125,7 @@ class BelebeleTask(ChoiceTask):
 
     def languages_of(self, code: str, path: Path) -> Collection[str]:
         """The language of a Flores code; its script is said only where it is not the language's usual one."""
-        return (plain_language(code),) if plain_language(code) else super().languages_of(code, path)
+        return (plain_language(code) or name_language(code, path),)
 
     def fields(self, row: Fields, language: str, number: int) -> Choices:
         is_own = "flores_passage" in row

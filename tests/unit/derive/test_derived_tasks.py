@@ -10,10 +10,9 @@ from xalign_ray.derive.changes import invert
 from xalign_ray.derive.tasks import derive_task_files
 from xalign_ray.derive.word_order import Sentence
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.ner import NER
-from xalign_ray.tasks.pos import POS
+from xalign_ray.tasks.tag_benchmarks import NER, POS
+from xalign_ray.tasks.text_benchmarks import XNLI
 from xalign_ray.tasks.token_classification import strict_spans
-from xalign_ray.tasks.xnli import XNLI
 
 INV = ("inv",)
 

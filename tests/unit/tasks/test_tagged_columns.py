@@ -8,10 +8,8 @@ import pytest
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks import token_classification
-from xalign_ray.tasks.afrisenti import AFRISENTI
-from xalign_ray.tasks.masakhanews import MASAKHANEWS
-from xalign_ray.tasks.ner import NER
-from xalign_ray.tasks.pos import POS
+from xalign_ray.tasks.tag_benchmarks import NER, POS
+from xalign_ray.tasks.text_benchmarks import AFRISENTI, MASAKHANEWS
 from xalign_ray.tasks.token_classification import find_columns
 
 # The rows of `Karl Ove sees Oslo`, and what a row is called.

@@ -11,9 +11,8 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.ner import NER
-from xalign_ray.tasks.pos import POS
 from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.tag_benchmarks import NER, POS
 from xalign_ray.tasks.task_files import plain_language
 
 WORDS = [["Ade", "lọ", "sí", "Èkó"], ["Ó", "dára"]]

@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.mldoc import MLDOC, MLDOC_H
-from xalign_ray.tasks.pawsx import PAWSX
-from xalign_ray.tasks.sib import SIB
+from xalign_ray.tasks.text_benchmarks import MLDOC, MLDOC_H, OFFICIAL_LANGUAGES, PAWSX, SIB, XNLI
 from xalign_ray.tasks.text_classification import LabelledText
-from xalign_ray.tasks.xnli import OFFICIAL_LANGUAGES, XNLI
 
 OFFICIAL_XNLI = """\
 language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpromptID\tmatch
