@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.parity.test_continue import write_encoder, write_pairs
 from tests.parity.train import synthetic
 from tests.parity.train.plain import build, copy_of
 from tests.parity.train.pool import Pool
@@ -23,6 +29,14 @@ from tests.parity.train.test_train_contrast import (
     step_of,
 )
 from tests.parity.train.test_train_steps import TIGHT
+from tests.unit.conftest import prepare_here
+from xalign_ray import pipeline
+from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.start import settle
+from xalign_ray.feed import batches
+from xalign_ray.shards.prepared import Prepared
 
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
 ROLES = ("query", "key", "hard_key", "hard_query")
@@ -102,6 +116,79 @@ def test_margin_pooling_and_widths_are_those_of_one_batch(two: Pool, changes: di
     settings = SETTINGS | {"objectives": [CONTRAST | changes]}
     asked = settings | {"train__per_device_batch_size": 2}
     assert_same(two.call(step_of, asked, rows_with_negatives), *plain_step(settings))
+
+
+def train_on_negatives(workers: Any, folder: Path, settings: dict[str, Any], until: int | None) -> None:
+    """A run on rows that bring negatives, broken off after so many steps."""
+    config = synthetic.config(parallel__workers=workers.size, **settings)
+    if until:
+        config = config.model_copy(update={"checkpoint": config.checkpoint.model_copy(update={"async_save": False})})
+    low, high = derive_batch(config).rows_of(workers.rank)
+
+    def batches(first_step: int, *_: Any) -> Any:
+        for step in range(first_step, 100):
+            if step == until:
+                raise synthetic.Interrupted
+            yield rows_with_negatives(np.arange(low, high)) | {"position": step * ROWS + np.arange(low, high)}
+
+    synthetic.run(config, folder, workers, open_batches=batches)
+
+
+@pytest.mark.parametrize(("stage", "bf16"), [(0, False), (2, True)])
+def test_a_resumed_run_is_the_same_to_the_last_bit(two: Pool, tmp_path: Path, stage: int, bf16: bool) -> None:
+    settings = SETTINGS | {"parallel__zero_stage": stage, "train__bf16": bf16, "checkpoint__save_steps": 3}
+    settings |= {"model__hidden_dropout_prob": 0.1, "train__per_device_batch_size": 2}
+    two.call(train_on_negatives, tmp_path / "straight", settings, None)
+    with pytest.raises(synthetic.Interrupted):
+        two.call(train_on_negatives, tmp_path / "cut", settings, 5)
+    two.call(train_on_negatives, tmp_path / "cut", settings, None)
+    straight, cut = (synthetic.losses(tmp_path / name) for name in ("straight", "cut"))
+    assert straight == cut
+    assert len(set(straight)) == 6
+    states = [synthetic.weights(tmp_path / name) for name in ("straight", "cut")]
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def pretrain(settings: list[str], out: Path, killed_before: int | None) -> None:
+    """`continue/contrast-hard` in a process of its own, which kills itself before it is given the rows of a step."""
+    given = batches.open_local
+
+    def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
+        for step, batch in enumerate(given(prepared, config, first, rank), first):
+            if step == killed_before:
+                os.kill(os.getpid(), signal.SIGKILL)
+            assert "hard_key_input_ids" in batch
+            yield batch
+
+    batches.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
+    pipeline.pretrain(load_recipe("continue/contrast-hard", settings), out=out, local=True)
+
+
+def test_a_run_that_was_killed_twice_is_the_calm_run(tmp_path: Path) -> None:
+    write_encoder(tmp_path / "encoder")
+    write_pairs(tmp_path / "pairs.en-de.tsv", 0, 200)
+    settings = [
+        *(f"data.root={tmp_path}", f"output={tmp_path}/runs", "track.mlflow=off", "train.num_train_epochs=0"),
+        *(f"model.init_from={tmp_path}/encoder", f"data.teacher.path={tmp_path}/encoder", "data.max_seq_length=48"),
+        *("train.max_steps=6", "train.pairs_per_step=16", "train.retrieval_steps=0", "checkpoint.save_steps=2"),
+    ]
+    prepare_here(settle(load_recipe("continue/contrast-hard", settings), f"{tmp_path}/encoder").config)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.parity.train.warm"])
+
+    def run(name: str, killed_before: int | None) -> int | None:
+        process = context.Process(target=pretrain, args=(settings, tmp_path / name, killed_before))
+        process.start()
+        process.join(300)
+        return process.exitcode
+
+    assert run("calm", None) == 0
+    assert [run("killed", step) for step in (3, 5, None)] == [-signal.SIGKILL, -signal.SIGKILL, 0]
+    calm, killed = (synthetic.losses(tmp_path / name) for name in ("calm", "killed"))
+    assert killed == calm
+    assert len(set(calm)) == 6
+    weights = [(tmp_path / name / "export" / "model.safetensors").read_bytes() for name in ("calm", "killed")]
+    assert weights[0] == weights[1]
 
 
 def test_negatives_make_the_question_harder(one: Pool) -> None:
