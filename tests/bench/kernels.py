@@ -1,10 +1,11 @@
-"""Counts what a training step asks of a GPU, without one: kernels by phase, reads by the host, bytes on the wire.
+"""Counts what a step asks of a GPU, without one: kernels by phase, reads, copies, bytes on the wire, compiled graphs.
 
 Real steps under DeepSpeed run on the CPU, at the depth and vocabulary of a real encoder, but so narrow that nothing is
 computed: the number of operations does not depend on the width. They take the paths of a GPU; the flash operation has a
 stand-in of the same shapes. The other ranks are those of torch's fake process group, which sends nothing.
 
-`python tests/bench/kernels.py CASE...` prints a line of JSON for each case: the fields of `Case` as JSON.
+`python tests/bench/kernels.py CASE...` prints a line of JSON for each case: the fields of `Case` as JSON, or with
+`model` the arguments of `count_graphs`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
 import torch
+import torch._dynamo as dynamo
 import torch.distributed as dist
 from method_rows import METHODS, columns
 from records import record
 from step_arms import Arm, MadeRows, examples, packed, recipe
 from torch import Tensor
+from torch._dynamo.utils import counters
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -87,13 +90,14 @@ class Counts:
 
     Attributes:
         kernels: by phase. reads: by phase and line. wire: bytes by operation. names: kernels by phase and operation.
-        parameters: trained ones.
+        copies: tensors of the host that go to the device. parameters: trained ones.
     """
 
     kernels: Counter[str] = field(default_factory=Counter)
     reads: Counter[str] = field(default_factory=Counter)
     wire: Counter[str] = field(default_factory=Counter)
     names: Counter[str] = field(default_factory=Counter)
+    copies: Counter[str] = field(default_factory=Counter)
     parameters: int = 0
     phase: str = "other"
 
@@ -134,6 +138,7 @@ def count(case: Case) -> Counts:
                 if number < SETTLED:
                     stepper.take(number, batch)
                     continue
+                counts.copies.clear()
                 with _Operations(counts), _Methods(counts):
                     stepper.take(number, batch)
     return counts
@@ -151,6 +156,8 @@ class _Operations(TorchDispatchMode):
                 counts.wire[name] += max(
                     (one.nbytes for one in tree_leaves(args) if isinstance(one, Tensor)), default=0
                 )
+            elif name == "lift_fresh":  # a tensor made of the host's numbers
+                counts.copies[f"{counts.phase}: {_who()}"] += 1
             elif name in READS or _asks_by_mask(name, args):
                 counts.reads[f"{counts.phase}: {_who()}"] += 1
             is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
@@ -219,11 +226,18 @@ def _phases(engine: Engine, counts: Counts) -> Iterator[None]:
 
         return called
 
+    on_host = inside(steps.tensors, HOST)
+
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        given = on_host(*args, **kwargs)
+        counts.copies.update([*given])
+        return given
+
     of_engine = {"forward": "forward", "backward": "backward", "next_micro_step": "backward", "step": "optimizer"}
     for name, phase in of_engine.items():
         setattr(engine, name, inside(getattr(engine, name), phase))
     with (
-        patch.object(steps, "tensors", inside(steps.tensors, HOST)),
+        patch.object(steps, "tensors", moved),
         patch.object(Workers, "sum", inside(Workers.sum, HOST)),
         patch.object(dictionary_alignment, "layout", inside(dictionary_alignment.layout, HOST)),
         patch.object(Lamb, "_count", inside(Lamb._count, HOST)),
@@ -232,13 +246,49 @@ def _phases(engine: Engine, counts: Counts) -> Iterator[None]:
         yield
 
 
+GRAPHS: dict[str, tuple[dict[str, Any], int | None]] = {
+    **{family: ({"family": family}, None) for family in ("bert", "xlm-r", "roberta", "modernbert", "eurobert")},
+    **{f"{one}, languages": ({"family": one, "language_embeddings": True}, None) for one in ("bert", "modernbert")},
+    "bert, after a layer": ({"family": "bert"}, 2),
+}
+
+
+def count_graphs(model: Mapping[str, Any], layer: int | None) -> dict[str, int]:
+    """Graphs and breaks of an encoder that is compiled by layer, over batches of every size, as a GPU runs it.
+
+    Args:
+        layer: whose states are asked for; None is the last.
+    """
+    dynamo.reset()
+    counters.clear()
+    arm = Arm("ours", 997, 1, row=64, width=48, depth=4, heads=3, bf16=True, fill=0.4,
+              train={"torch_compile": True, "attention": "varlen"})  # fmt: skip
+    config = recipe(arm, 1)
+    config = config.model_copy(update={"model": config.model.model_copy(update=dict(model))})
+    compiled = torch.nn.Module.compile
+    with _as_on_a_gpu(), patch.object(torch.nn.Module, "compile", lambda *a, **b: compiled(*a, **b, backend="eager")):
+        objectives = build_objectives(config, MadeRows(arm.vocab), torch.device("cpu"))  # type: ignore[arg-type]
+        encoder = objectives.to(torch.bfloat16).train().encoder
+        for rows in (3, 4, 6, 7, 9):
+            batch = steps.tensors(packed(examples(replace(arm, rows=rows)), arm.row), torch.device("cpu"))
+            encoder.encode(batch, layer).sum().backward()
+    return {"graphs": counters["stats"]["unique_graphs"], "breaks": counters["graph_break"].total()}
+
+
 def measure() -> list[dict[str, Any]]:
     """The table of the methods, in bf16 at ZeRO stage 1."""
     found = {method: count(Case(method)) for method in METHODS}
     often = {stage: count(Case(stage=stage, accumulation=4)) for stage in (0, 1, 2)}
     at = f"12 layers, V 119,547, bf16, {RANKS} ranks, dropout 0.1; operations of the paths of a GPU"
     how = f"ZeRO 1, {at}"
+    graphs = {name: count_graphs(*one) for name, one in GRAPHS.items()}
     return [
+        *(
+            record(f"compile/{what}_{name}", one[what], most, "compiled by layer, batches of five sizes", "lower")
+            for name, one in graphs.items()
+            for what, most in (("graphs", 3 if "modernbert" in name else 1), ("breaks", 0))
+        ),
+        record("kernels/copies", found["mlm"].copies.total(), 10, f"tensors that go to the device; {how}", "lower"),
         record("kernels/mlm", found["mlm"].learned, 650, f"forward and backward; {how}", "lower"),
         record(
             "kernels/optimizer", found["mlm"].kernels["optimizer"], 20, f"with reduction and clipping; {how}", "lower"
@@ -260,10 +310,15 @@ def measure() -> list[dict[str, Any]]:
 
 def _show(case: Case, counts: Counts) -> str:
     shown = {"case": asdict(case), "learned": counts.learned, "sent": counts.sent}
-    return json.dumps(shown | {"kernels": counts.kernels, "reads": counts.reads, "names": counts.names})
+    found = {"kernels": counts.kernels, "reads": counts.reads, "names": counts.names, "copies": counts.copies}
+    return json.dumps(shown | found)
 
 
 if __name__ == "__main__":
     for given in sys.argv[1:]:
-        case = Case(**json.loads(given))
-        sys.stdout.write(_show(case, count(case)) + "\n")
+        asked = json.loads(given)
+        if "model" in asked:
+            sys.stdout.write(json.dumps({"case": asked} | count_graphs(**asked)) + "\n")
+        else:
+            case = Case(**asked)
+            sys.stdout.write(_show(case, count(case)) + "\n")

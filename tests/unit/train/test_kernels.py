@@ -10,6 +10,15 @@ from typing import Any
 
 import pytest
 
+# Model, layer, graphs and breaks. ModernBERT has layers of three kinds: the first has no norm, others a window or none.
+# To capture the states of a layer transformers hangs hooks on layers, at which a graph breaks.
+GRAPHS: dict[str, tuple[dict[str, Any], int | None, int, int]] = {
+    **{f"graphs of {one}": ({"family": one}, None, 1, 0) for one in ("bert", "xlm-r", "roberta", "eurobert")},
+    "graphs of bert with languages": ({"family": "bert", "language_embeddings": True}, None, 1, 0),
+    "graphs of modernbert": ({"family": "modernbert"}, None, 3, 0),
+    "graphs of modernbert with languages": ({"family": "modernbert", "language_embeddings": True}, None, 3, 0),
+    "graphs of bert after a layer": ({"family": "bert"}, 2, 3, 6),
+}
 BENCH = Path(__file__).parents[2] / "bench" / "kernels.py"
 LAMB = {"optimizer": {"kind": "lamb", "learning_rate": 1e-3}}
 METHODS = ("mlm", "dict-mlm", "align-mlm", "align-layer", "weam", "ppa", "contrast")
@@ -24,6 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "fp32": {"bf16": False, "train": {"attention": "dense"}},
     "lamb": {"train": LAMB},
     "lamb at stage 0": {"train": LAMB, "stage": 0},
+    **{name: {"model": model, "layer": layer} for name, (model, layer, *_) in GRAPHS.items()},
 }
 
 
@@ -37,7 +47,7 @@ def counted() -> dict[str, dict[str, Any]]:
 
 
 def test_the_host_waits_for_nothing_but_the_aligned_labels_of_weam(counted: dict[str, dict[str, Any]]) -> None:
-    reads = {name: found["reads"] for name, found in counted.items() if found["reads"]}
+    reads = {name: found["reads"] for name, found in counted.items() if found.get("reads")}
     assert list(reads) == ["weam"]
     assert [(who.partition(":")[0], times) for who, times in reads["weam"].items()] == [("forward", 1)]
 
@@ -76,3 +86,17 @@ def test_one_flash_operation_a_layer_and_no_other_attention(counted: dict[str, d
 )
 def test_gradients_cross_the_wire_once_a_step(counted: dict[str, dict[str, Any]], name: str, bytes_: int) -> None:
     assert counted[name]["sent"] == pytest.approx(bytes_, rel=0.02)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_kind_of_layer_is_one_graph_without_breaks(counted: dict[str, dict[str, Any]], name: str) -> None:
+    *_, graphs, breaks = GRAPHS[name]
+    found = counted[name]
+    assert found["graphs"] <= graphs
+    assert found["breaks"] <= breaks
+
+
+@pytest.mark.parametrize(("name", "most"), [("mlm", 10), ("accumulation", 40), ("ppa", 40), ("align-mlm", 20)])
+def test_copies_from_the_host_are_a_batchs_columns(counted: dict[str, dict[str, Any]], name: str, most: int) -> None:
+    copies = counted[name]["copies"]
+    assert sum(copies.values()) <= most, copies
