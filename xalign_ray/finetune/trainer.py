@@ -21,10 +21,10 @@ from xalign_ray.finetune.features import SwitchedWords
 from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.models.export import name_accelerator
+from xalign_ray.models.open_folder import quiet_transformers
 from xalign_ray.private.transformers import forget_processes, keep_to_one_gpu
 from xalign_ray.results.aggregate import over_languages
 from xalign_ray.streams.collate import IGNORED
-from xalign_ray.tasks.hf_encoder import quiet_transformers
 from xalign_ray.work import collector
 
 _LAUNCHERS = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "ACCELERATE_", "FSDP_", "OMPI_COMM_", "PMI_", "MV2_COMM_")

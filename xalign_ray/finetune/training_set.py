@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from xalign_ray.config.fields import Float, Frozen
+from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import DataError
+from xalign_ray.sources.column_languages import codes_in_name
 from xalign_ray.sources.formats import read
-from xalign_ray.sources.records import Entry
+from xalign_ray.sources.records import BadRow, Entry, list_reasons
+from xalign_ray.sources.term_tables import find_dictionary_form
 from xalign_ray.tasks.task import ReplaceWord, TunedTask
 from xalign_ray.vocabulary.dictionary import look_up_form
 
@@ -35,7 +38,7 @@ class Training(Frozen):
         tuple[str, ...], Field(description="of the translations; all that have a training file if none")
     ] = ()
     dictionaries: Annotated[
-        tuple[str, ...], Field(description="MUSE files called SOURCE-TARGET.txt, of `word_switch`")
+        tuple[str, ...], Field(description="of `word_switch`: in any form, two languages in each name, as en-de.txt")
     ] = ()
     share: Annotated[Float, Field(gt=0, le=1, description="of the words that a dictionary has, replaced")] = 0.5
     per_language: Annotated[
@@ -163,13 +166,35 @@ KINDS: dict[str, Callable[[TrainingSet], Iterator[Unit]]] = {
 
 
 def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list[str]]]:
-    """Translations of each word by its look-up form, a list a language, of files called SOURCE-TARGET.txt."""
+    """Translations of each word by its look-up form, a list a language, of files whose names say two languages.
+
+    Raises:
+        DataError: a name says no two languages or others, or a file holds no word of `source` with a translation.
+    """
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
-        first, _, second = Path(path).name.split(".")[0].partition("-")
-        if first != source or not second:
-            raise DataError(f"{path}: word_switch takes dictionaries called {source}-TARGET.txt, as {source}-de.txt.")
-        for entry in read("muse", [path], (first, second)):
-            if isinstance(entry, Entry) and entry.words[0] != entry.words[1]:
-                found[look_up_form(entry.words[0], source)][second].append(entry.words[1])
+        codes = codes_in_name(path)
+        if len(codes) != 2 or source not in codes:
+            raise DataError(
+                f"{path}: its name does not say {source} and another language. Call it {source}-de.txt, "
+                f"terms.{source}-de.tbx or so."
+            )
+        dictionary = Dictionary(format=find_dictionary_form(path), languages=(codes[0], codes[1]), paths=(path,))
+        at, left_out, words = codes.index(source), Counter[str](), 0
+        for record in read(dictionary.reader, [path], codes, left_out):
+            if isinstance(record, BadRow):
+                left_out[record.reason] += 1
+            elif isinstance(record, Entry):
+                word, translation = record.words[at], record.words[1 - at]
+                if word == translation:
+                    left_out["translated by itself"] += 1
+                elif " " in word:
+                    left_out["term of several words"] += 1
+                else:
+                    found[look_up_form(word, source)][codes[1 - at]].append(translation)
+                    words += 1
+        if not words:
+            raise DataError(
+                f"{path} holds no word of {source} to switch; set aside: {list_reasons(left_out) or 'none'}."
+            )
     return {word: list(languages.values()) for word, languages in found.items()}

@@ -15,8 +15,9 @@ from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
+from xalign_ray.models.open_folder import quiet_transformers
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
-from xalign_ray.tasks.hf_encoder import Encoder, open_model, pick_device, quiet_transformers
+from xalign_ray.tasks.hf_encoder import Encoder, open_model, pick_device
 from xalign_ray.tasks.scores import ALL_LANGUAGES, SCORES, Score, average_languages, write_scores
 from xalign_ray.tasks.task import ENGLISH, TunedTask
 from xalign_ray.tasks.tokenized import Inputs

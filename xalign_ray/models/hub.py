@@ -11,6 +11,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+from xalign_ray.config.explain import suggest_path
 from xalign_ray.errors import DataError
 from xalign_ray.models.weight_files import CONFIG, WEIGHTS
 from xalign_ray.private.transformers import small_file
@@ -35,14 +36,17 @@ def revision_of(name: str) -> tuple[str, dict[str, Any]]:
 def check_reachable(name: str) -> None:
     """Refuses a hub model that this machine's cache lacks, if the hub does not know it or there is no network.
 
-    Asks once: the hub's own client repeats for most of a minute what a missing network answers at once. A hub that is
-    slow or busy is left to that client.
+    What can only be a folder is refused without a question. Asks once: the hub's own client repeats for most of a
+    minute what a missing network answers at once. A hub that is slow or busy is left to that client.
 
     Raises:
         DataError: it cannot be fetched; what to do.
     """
     from huggingface_hub import constants, try_to_load_from_cache
 
+    if is_folder_name(name):
+        near = suggest_path(Path(name))
+        raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.{near}")
     hub_id, options = revision_of(name)
     if isinstance(try_to_load_from_cache(hub_id, "config.json", **options), str):
         return
@@ -81,6 +85,12 @@ def hub_status(name: str) -> int | None:
     except OSError as error:
         timed_out = isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError)
         return int(HTTPStatus.REQUEST_TIMEOUT) if timed_out else None
+
+
+def check_hub(name: str) -> None:
+    """As `check_reachable`, of a name that is no folder and that this machine's cache does not hold whole."""
+    if not Path(name).is_dir() and in_cache(name) == name:
+        check_reachable(name)
 
 
 @lru_cache

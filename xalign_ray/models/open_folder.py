@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import in_cache
+from xalign_ray.models.hub import check_hub, in_cache
 from xalign_ray.models.own_tokenizer import check_files, check_ids, check_vocabulary
 from xalign_ray.models.weight_files import check_weight_files
 
@@ -38,8 +38,7 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
     from xalign_ray.models import language_modernbert  # noqa: F401
 
     name = str(folder)
-    if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
-        raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.")
+    check_hub(name)
     check_weight_files(name)
     with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"):
         config: PretrainedConfig = AutoConfig.from_pretrained(in_cache(name), trust_remote_code=False, **settings)

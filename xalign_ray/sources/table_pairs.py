@@ -8,7 +8,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError
 
@@ -255,8 +255,10 @@ def find_columns(path: str, names: Sequence[str], columns: Sequence[str]) -> tup
     numbers = [int(column) - 1 if column.isdecimal() else -1 for column in columns]
     if all(0 <= number < len(names) for number in numbers):
         return numbers, False
-    missing = next(column for column in columns if column not in names)
-    raise DataError(f"{path} has no column '{missing}'; its first row has {', '.join(map(repr, names)) or 'none'}.")
+    absent = [column for column, number in zip(columns, numbers, strict=True) if not 0 <= number < len(names)]
+    missing = next((column for column in [*absent, *columns] if column not in names), columns[-1])
+    shown = ", ".join(repr(name) for name in names if name)
+    raise DataError(f"{path} has no column '{missing}'; its first row has {shown or 'none'}.")
 
 
 def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, str], path: str) -> Record:
@@ -306,13 +308,16 @@ def read_workbook(part: Part, languages: Sequence[str]) -> Iterator[Record | Ski
     with open_rows(path) as (rows, others):
         if others:
             yield Noted(OTHER_SHEETS, others)
+        head = list(islice(rows, LOOKED_AT))
+        width = max((len(cells) for _, cells in head), default=0)  # the first row may be a title, shorter than the rest
         places, has_header = None, False
-        for number, cells in rows:
+        for number, cells in chain(head, rows):
             if not any(cells):
                 yield Skipped("blank line")
                 continue
             if places is None:
-                places, has_header = find_columns(path, cells, part.columns or (first, second))
+                names = [*cells, *[""] * (width - len(cells))]
+                places, has_header = find_columns(path, names, part.columns or (first, second))
                 if has_header:
                     continue
             one, other = (cells[place] if place < len(cells) else "" for place in places)

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoConfig, AutoModel
+from transformers import AutoModel
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import in_cache
-from xalign_ray.models.open_folder import open_model, quiet_transformers
+from xalign_ray.models.open_folder import open_model
 from xalign_ray.models.sentence_encoder import steps_behind_pooling
 from xalign_ray.models.sentence_modules import own_max_length, own_pooling, own_prompt
 from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs, piece_count
@@ -242,18 +241,3 @@ def apply_steps(steps: Sequence[Callable[[Tensor], Tensor]], vectors: Vectors, d
 def pick_device(device: str = "auto") -> torch.device:
     """The torch device of this name; of "auto" the GPU where there is one."""
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-
-
-def check_hub(name: str) -> None:
-    """Asks for a hub model's config.json alone; DataError if neither the hub nor its cache on this machine has it."""
-    if in_cache(name) != name:
-        return
-    try:
-        with quiet_transformers():
-            AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{name} is no folder here, and neither the hub nor its cache on this machine has it "
-            f"({str(error).strip().splitlines()[0].rstrip('.')}). Without a network, put its files into a folder and "
-            "name that."
-        ) from error

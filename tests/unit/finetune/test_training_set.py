@@ -272,12 +272,49 @@ def test_news_in_two_languages_do_not_translate_each_other(tmp_path: Path):
         )
 
 
-def test_a_dictionary_of_another_source_language_is_refused(train: Callable[..., Any], tmp_path: Path):
-    for name in ("de-en.txt", "words.txt"):
+def test_a_dictionary_of_other_languages_is_refused(train: Callable[..., Any], tmp_path: Path):
+    for name in ("de-fr.txt", "words.txt"):
         with pytest.raises(
-            DataError, match=rf"{name}: word_switch takes dictionaries called en-TARGET.txt, as en-de.txt"
+            DataError, match=rf"{name}: its name does not say en and another language. Call it en-de.txt, terms.en-"
         ):
             train(Training(kind="word_switch", dictionaries=(str(tmp_path / name),)))
+
+
+def test_a_dictionary_without_a_word_to_switch_is_refused(train: Callable[..., Any], tmp_path: Path):
+    (tmp_path / "en-de.tsv").write_text("hard disk\tFestplatte\nTaxi\tTaxi\nlone\n")
+    with pytest.raises(
+        DataError, match=r"en-de.tsv holds no word of en to switch; set aside: .*term of several words: 1"
+    ):
+        train(Training(kind="word_switch", dictionaries=(str(tmp_path / "en-de.tsv"),)))
+
+
+TBX = """<tbx type="TBX-Basic" style="dct" xml:lang="en" xmlns="urn:iso:std:iso:30042:ed-2"><text><body>
+<conceptEntry id="1">
+<langSec xml:lang="en"><termSec><term>mouse</term></termSec></langSec>
+<langSec xml:lang="de"><termSec><term>Maus</term></termSec></langSec></conceptEntry></body></text></tbx>"""
+DIX = (
+    '<dictionary><section id="main" type="standard"><e><p><l>Maus<s n="n"/></l><r>mouse<s n="n"/></r></p></e>'
+    "</section></dictionary>"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("en-de.txt", "mouse Maus\n"),
+        ("de-en.txt", "Maus mouse\n"),
+        ("animals.en-de.tsv", "mouse\tMaus\nhard disk\tFestplatte\n"),
+        ("animals.en-de.csv", "en,de\nmouse,Maus\n"),
+        ("animals.en-de.tbx", TBX),
+        ("apertium.de-en.dix", DIX),
+    ],
+)
+def test_dictionaries_of_any_form_and_direction_switch_words(tmp_path: Path, name: str, content: str):
+    (tmp_path / name).write_text(content)
+    (tmp_path / "train-en.tsv").write_text("Mouse\tNOUN\n")
+    training = Training(kind="word_switch", dictionaries=(str(tmp_path / name),), share=1.0)
+    made = TrainingSet(POS, POS.find([tmp_path])["train"], "en", training, None, 1)
+    assert made.switcher(1, 0)("mouse") == "Maus"
 
 
 def test_sentences_of_one_text_cannot_be_switched(tmp_path: Path):

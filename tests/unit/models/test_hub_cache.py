@@ -24,9 +24,9 @@ from xalign_ray.models.hub import hub_file, revision_of
 
 OPEN = """
 from transformers import AutoModel
-from xalign_ray.models.hub import in_cache
+from xalign_ray.models.hub import check_hub, in_cache
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
-from xalign_ray.tasks.hf_encoder import Encoder, check_hub
+from xalign_ray.tasks.hf_encoder import Encoder
 check_hub("acme/tiny")
 print(own_pooling("acme/tiny"), repr(own_prompt("acme/tiny")), Encoder.open("acme/tiny").inputs.encoder)
 """
@@ -106,7 +106,8 @@ def test_each_revision_in_the_cache_opens_its_own_files(tmp_path: Path) -> None:
         "import os; os.environ['HF_HUB_OFFLINE'] = '1'\n"
         "from xalign_ray.config.schema import ModelConfig\n"
         "from xalign_ray.models.backbone import backbone\n"
-        "from xalign_ray.tasks.hf_encoder import Encoder, check_hub\n"
+        "from xalign_ray.models.hub import check_hub\n"
+        "from xalign_ray.tasks.hf_encoder import Encoder\n"
         "for commit in ('a' * 40, 'b' * 40):\n"
         "    name = f'acme/tiny@{commit}'\n"
         "    check_hub(name)\n"
@@ -138,6 +139,32 @@ def test_continue_looks_at_the_revision_that_is_named(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["True True mean", "True True cls"], done.stderr
     missing = run(tmp_path, code.replace("('a' * 40, 'b' * 40)", "('c' * 40,)"))
     assert "is no folder and not in the hub's cache, and HF_HUB_OFFLINE is set" in missing.stderr.splitlines()[-1]
+
+
+MISSING = {
+    "runs/export": "runs/export is not a folder; give an export folder or a hub id such as bert-base-cased.",
+    "a/b/c": "a/b/c is not a folder; give an export folder",
+    "runs/e5-smal": "Did you mean 'runs/e5-small'?",
+    "acme/nothing": "acme/nothing is no folder, and http://127.0.0.1:9 cannot be reached. Without a network, copy",
+}
+
+
+def test_a_path_that_is_missing_is_refused_without_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "e5-small").mkdir(parents=True)
+    code = (
+        f"import os; os.chdir({str(tmp_path)!r})\n"
+        "from transformers import AutoModel\n"
+        "from xalign_ray.errors import DataError\n"
+        "from xalign_ray.models.open_folder import open_model\n"
+        f"for name in {list(MISSING)}:\n"
+        "    try:\n"
+        "        open_model(name, AutoModel)\n"
+        "    except DataError as error:\n"
+        "        print(error)\n"
+    )
+    done = run(tmp_path, code)
+    assert all(words in line for words, line in zip(MISSING.values(), done.stdout.splitlines(), strict=True))
+    assert "Retry" not in done.stderr
 
 
 class Hub(BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ import openpyxl
 import pytest
 
 from tests.unit.sources.pair_texts import both, po_text, table, tarred, workbook, xliff_text, zipped
-from xalign_ray.errors import XalignError
+from xalign_ray.errors import DataError, XalignError
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.pair_forms import look_at_pairs
 from xalign_ray.sources.records import BadRow, Pair
@@ -154,6 +154,16 @@ def test_rows_of_a_workbook_are_pairs_or_counted(tmp_path: Path) -> None:
         "one side is empty": 1,
         "noted: sheets after the first, which are not read": 1,
     }
+
+
+def test_columns_by_number_may_stand_beyond_a_title_in_the_first_row(tmp_path: Path) -> None:
+    rows = [["Glossary of 2024"], ["1", "cat", "Katze"], ["2", "dog", "Hund"]]
+    (tmp_path / "x.xlsx").write_bytes(workbook(rows))
+    pairs, counted = texts("xlsx", tmp_path / "x.xlsx", "en,de", columns=("2", "3"))
+    assert pairs == [("cat", "Katze"), ("dog", "Hund")]
+    assert counted == {"both sides are empty": 1}
+    with pytest.raises(DataError, match=r"x.xlsx has no column '4'; its first row has 'Glossary of 2024'"):
+        texts("xlsx", tmp_path / "x.xlsx", "en,de", columns=("2", "4"))
 
 
 @pytest.mark.parametrize("form", ["jsonl_pairs", "json_pairs"])

@@ -136,7 +136,7 @@ def test_a_hub_model_that_cannot_be_had_is_said_before_anything_runs(tmp_path: P
     }
     (tmp_path / "hub.yaml").write_text(yaml.safe_dump(study))
     with pytest.raises(
-        DataError, match=r"no-such/encoder is no folder here, and neither the hub nor its cache on this"
+        DataError, match=r"no-such/encoder is no folder and not in the hub.s cache, and HF_HUB_OFFLINE is set"
     ):
         run_study(str(tmp_path / "hub.yaml"), tmp_path / "runs")
     assert (ran, connected) == ([], [])
