@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model, model_validator
@@ -18,6 +20,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.settings import FineTuning, resolve_settings
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
+from xalign_ray.work.run_folder import EXPORT
 
 
 class LogUniform(Frozen):
@@ -199,6 +202,22 @@ class AshaSearch(RandomSearch):
 Search = Annotated[GridSearch | RandomSearch | AshaSearch, Field(discriminator="kind")]
 
 
+class RatesConfig(Frozen):
+    """Learning rates of which each recipe takes the best on development languages, before a test score is read."""
+
+    learning_rate: Annotated[tuple[Annotated[Float, Field(gt=0)], ...], Field(min_length=2)]
+    evaluation: Annotated[EvaluationConfig, Field(description="in development languages, which nothing else scores")]
+    metric: Annotated[str, Field(description="of the evaluation, whose mean over these languages decides")]
+    seed: Annotated[Int, Field(description="of pretraining, with which rates are tried")] = 0
+
+    @model_validator(mode="after")
+    def _is_apart(self) -> RatesConfig:
+        _check_once("learning_rate", self.learning_rate)
+        if not self.evaluation.languages:
+            raise ValueError("evaluation.languages is needed: the languages that rates are chosen by")
+        return self
+
+
 class StudyConfig(Frozen):
     """A study: every encoder, with every seed, fine-tuned and evaluated on everything."""
 
@@ -211,7 +230,13 @@ class StudyConfig(Frozen):
     ] = None
     data_from: Annotated[str, Field(description="the command that makes its data, said where they are missing")] = ""
     encoders: Annotated[tuple[EncoderConfig, ...], Field(min_length=1)]
+    encoder: Annotated[
+        str, Field(description="folder or hub id for which `{encoder}` stands in models and settings: --encoder")
+    ] = ""
     seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of pretraining")] = (0,)
+    rates: Annotated[
+        RatesConfig | None, Field(description="learning rates to choose from for each recipe; their own if null")
+    ] = None
     settings: Annotated[tuple[str, ...], Field(description="of every recipe, as given to --set")] = ()
     evaluations: tuple[EvaluationConfig, ...] = ()
     finetunings: tuple[FineTuningConfig, ...] = ()
@@ -236,6 +261,12 @@ class StudyConfig(Frozen):
                 f"baseline '{self.baseline}' is no label of an encoder.{suggest(self.baseline, self.labels)} "
                 f"Labels are {', '.join(self.labels)}"
             )
+        dev = set(self.rates.evaluation.languages) if self.rates else set()
+        for one in (*self.evaluations, *self.finetunings) if dev else ():
+            if not one.languages or dev & set(one.languages):
+                raise ValueError(
+                    f"rates are chosen in {', '.join(sorted(dev))}, so {one.task} needs `languages` without them"
+                )
         ranges = [values for one in self.finetunings for _, values in one.settings if isinstance(values, LogUniform)]
         if ranges and self.search.kind == "grid":
             raise ValueError("log_uniform is for search.kind random and asha; a grid takes lists")
@@ -260,12 +291,13 @@ class StudyConfig(Frozen):
         return [training.name for one in self.finetunings for training in one.training]
 
 
-def load_study(name: str, settings: Sequence[str] = ()) -> StudyConfig:
+def load_study(name: str, settings: Sequence[str] = (), encoder: str = "") -> StudyConfig:
     """A study by its name in `recipes/studies/` or by path.
 
     Args:
         name: of the package, or a YAML file; of one that there is at several scales with its scale: `weam/tiny`.
         settings: `key=value`: a key of the study is set in it, any other is given to every recipe.
+        encoder: folder or hub id in place of the study's own `encoder`; the study is then named after both.
 
     Raises:
         ConfigError: there is no such study, or it is not one; names file, key and nearest valid key.
@@ -280,7 +312,23 @@ def load_study(name: str, settings: Sequence[str] = ()) -> StudyConfig:
             tree["settings"] = [*tree.get("settings", []), setting]
     is_scaled = path.parent.parent == STUDIES
     own = {"name": f"{path.parent.name}-{path.stem}", "scale": path.stem} if is_scaled else {"name": path.stem}
-    return parse_study(own | tree, origins, str(path))
+    if encoder and "encoder" not in tree:
+        raise ConfigError(f"--encoder: the study {name} begins from no encoder; `encoder` in its file names one.")
+    if encoder:
+        tree["encoder"] = encoder
+        folder = Path(encoder.rstrip("/"))
+        named = folder.parent.name if folder.name == EXPORT else folder.name
+        own["name"] += "-" + re.sub(r"[^\w.-]", "-", named)
+    return parse_study(own | _with_encoder(tree, str(tree.get("encoder", ""))), origins, str(path))
+
+
+def _with_encoder(tree: Any, encoder: str) -> Any:
+    """A tree in whose texts the encoder stands for `{encoder}`."""
+    if isinstance(tree, Mapping):
+        return {key: _with_encoder(value, encoder) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_with_encoder(value, encoder) for value in tree]
+    return tree.replace("{encoder}", encoder) if isinstance(tree, str) else tree
 
 
 def parse_study(tree: dict[str, Any], origins: dict[str, str], source: str) -> StudyConfig:

@@ -20,6 +20,7 @@ from xalign_ray.studies.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluat
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
 from xalign_ray.studies.progress import Progress, describe_plan, publishing
+from xalign_ray.studies.rates import choose_rates, trial_study, with_rates
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG
 from xalign_ray.track.follower import check_uri, open_command, resolve_uri
@@ -38,10 +39,22 @@ STUDIES = "studies"
 SPARE_CPUS = 1  # of a cluster started here, for what else Ray runs
 
 
-def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = ()) -> str:
-    """The cells of a study as text: what is done, what each needs, which files it lacks. Starts nothing."""
+def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = (), encoder: str = "") -> str:
+    """The cells of a study as text: what is done, what each needs, which files it lacks. Starts nothing.
+
+    Of a study that chooses rates these are first the trials of all rates, then its own cells at the lowest one.
+    """
     output = _output_of(out)
-    study = load_study(name, settings)
+    study = load_study(name, settings, encoder)
+    if not study.rates:
+        return _show_plan(study, output)
+    lowest = dict.fromkeys((one.shown for one in study.encoders if one.recipe), min(study.rates.learning_rate))
+    trials = _show_plan(trial_study(study), output)
+    own = _show_plan(with_rates(study, lowest), output)
+    return f"Rates, tried first:\n{trials}\n\nThen, with the chosen rates (here the lowest):\n{own}"
+
+
+def _show_plan(study: StudyConfig, output: Path) -> str:
     plan = _plan(study, output)
     shown = describe_plan(open_queue(plan, output / STUDIES / study.name))
     unprepared = (cell.recipe.config for cell in plan.pretrainings if not _is_prepared(cell.recipe))
@@ -49,7 +62,9 @@ def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = ()) 
     return "\n".join([shown, *dict.fromkeys(f"Before it can run: {lack}" for lack in _lacks(checks))])
 
 
-def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), rehash: bool = False) -> Path:
+def run_study(
+    name: str, out: Path | None = None, settings: Sequence[str] = (), rehash: bool = False, encoder: str = ""
+) -> Path:
     """Runs the cells of a study that have not ended, side by side; chooses settings; reports.
 
     A study that was interrupted goes on when it is given again; what has ended is not repeated.
@@ -59,6 +74,7 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
         out: the folder of runs, data and studies, `runs` if not given; the study's own is `studies/<name>` in it.
         settings: `key=value`, of the study or for each of its recipes.
         rehash: read all input files again, whatever is remembered of them.
+        encoder: folder or hub id that the study begins from, in place of its own.
 
     Returns:
         The report's page.
@@ -68,7 +84,17 @@ def run_study(name: str, out: Path | None = None, settings: Sequence[str] = (), 
         TrainingError: cells failed; everything else has been done and is on disk.
     """
     output = _output_of(out)
-    study = load_study(name, settings)
+    study = load_study(name, settings, encoder)
+    if study.rates:
+        trials = trial_study(study)
+        _run_study(trials, output, rehash)
+        rates = choose_rates(study, output / STUDIES / trials.name)
+        say(f"Rates chosen for {study.name}: {', '.join(f'{label} {rate:g}' for label, rate in rates.items())}.")
+        study, rehash = with_rates(study, rates), False
+    return _run_study(study, output, rehash)
+
+
+def _run_study(study: StudyConfig, output: Path, rehash: bool) -> Path:
     say(f"Study {study.name}: planning its cells; output is {shown_path(output)}.")
     check_named_cluster()
     plan, folder = _plan(study, output), output / STUDIES / study.name

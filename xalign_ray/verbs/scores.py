@@ -212,9 +212,12 @@ def study(
     scale: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="tiny, small or paper, of a study that has them", autocompletion=one_of(SCALES)
+            metavar="NAME", help=f"{', '.join(SCALES)}: one that the study has", autocompletion=one_of(SCALES)
         ),
     ] = "",
+    encoder: Annotated[
+        PathLike | None, str, typer.Option(metavar="MODEL", help="folder or hub id that the study begins from")
+    ] = None,
 ) -> Path | str:
     """Run the cells of a study that have not ended, side by side, and report on all.
 
@@ -233,7 +236,10 @@ def study(
     from xalign_ray.studies.study import run_study, show_plan
 
     full = f"{os.fspath(name)}/{scale}" if scale else os.fspath(name)
-    return show_plan(full, as_path(out), settings) if plan else run_study(full, as_path(out), settings, rehash)
+    start = as_model(encoder) if encoder else ""
+    if plan:
+        return show_plan(full, as_path(out), settings, start)
+    return run_study(full, as_path(out), settings, rehash, start)
 
 
 def quickstart(out: Out = None) -> None:
