@@ -93,6 +93,7 @@ NOT_RUN = {
     "xalign pretrain small/align-mlm --set data.root=DATA": "data",
     "xalign study derived --set data.root=derived": "hours",
     "xalign study align-mlm --scale tiny": "hours",
+    "xalign report scores.csv results --baseline intfloat/multilingual-e5-base": "like",
     "xalign study align --scale two-cores --encoder MODEL --set data.root=DATA": "hours",
     "xalign data fetch papers/weam-de --out DATA": "network",
     "xalign word-map bert-base-multilingual-cased runs/papers-weam-de-1a2b3c4d --data alignment/en-de.frequent.txt "

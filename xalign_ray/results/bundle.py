@@ -101,7 +101,7 @@ class Bundle:
         log = Log(end={"event": "end"} if one["ended"] else None, last_step=one["steps"], started=one["started"])
         scores = tuple(Score(**score) for score in one["scores"])
         study = studies[one["study"]] if one["study"] else None
-        return Run(Path(one["name"]), config, log, scores, one["data"], one["label"], study)
+        return Run(Path(one["name"]), config, log, scores, one["data"], one["label"], study, one["seed"])
 
 
 def write_bundle(path: Path, runs: Sequence[Run], folders: Sequence[Path], options: Options) -> None:

@@ -337,9 +337,9 @@ def _draw_curves(
 
 def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
     for cell, row, place, style in _places(cells, styles, axes):
-        axes.plot(
-            [100 * end for end in share_interval(cell["mean"], cell["n"])], [place] * 2, color=style["color"], lw=0.9
-        )
+        if cell["n"] and 0 <= cell["mean"] <= 1:  # others give no count of questions, or are no share
+            ends = [100 * end for end in share_interval(cell["mean"], cell["n"])]
+            axes.plot(ends, [place] * 2, color=style["color"], lw=0.9)
         if cell["seeds"] > 1:
             axes.plot(
                 [100 * value for value in cell["values"]], [place] * cell["seeds"], ".", ms=3, color=style["color"]

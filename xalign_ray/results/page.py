@@ -38,6 +38,7 @@ from xalign_ray.results.compare import (
     score_frame,
 )
 from xalign_ray.results.continued import Continued, of_comparison, origin_sentence, read_continued, sentence
+from xalign_ray.results.foreign import is_foreign
 from xalign_ray.results.run import Run, columns_of, label_runs
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, find, how_to_read, repetitions
 from xalign_ray.results.sources import MLFLOW, check_names, find_runs
@@ -100,7 +101,7 @@ def report(
         DataError: a folder is no run, or a file is damaged.
         TrackingError: MLflow does not answer, or has no such runs.
     """
-    alone = len(names) == 1 and not names[0].startswith(MLFLOW)
+    alone = len(names) == 1 and not names[0].startswith(MLFLOW) and not is_foreign(local_folder(names[0]))
     target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
     check_names(names)
     if average:

@@ -161,6 +161,7 @@ class Run:
         data: manifest of the prepared data, None where its folder is gone.
         label: of its column; empty before `label_runs`, unless a study gives one.
         study: what study.json says of the study that it is a cell of, and its `choices`.
+        given_seed: that of an encoder without a recipe, where it is known.
     """
 
     folder: Path
@@ -170,6 +171,7 @@ class Run:
     data: Mapping[str, Any] | None = None
     label: str = ""
     study: Mapping[str, Any] | None = None
+    given_seed: int | None = None
 
     @property
     def name(self) -> str:
@@ -184,7 +186,7 @@ class Run:
     @property
     def seed(self) -> int | None:
         """Seed of pretraining."""
-        return self.config.get("seed")
+        return self.config.get("seed", self.given_seed)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from xalign_ray.config.explain import check_folder
 from xalign_ray.config.load import read_saved
 from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
+from xalign_ray.results.foreign import is_foreign, read_foreign
 from xalign_ray.results.run import Log, Run, columns_of, read_run
 from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import quiet_mlflow, reason_of
@@ -122,7 +123,7 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
     The scores of trials are joined to the runs that they began from.
 
     Args:
-        names: folders of runs and of studies, `mlflow:EXPERIMENT` and `mlflow:RUN_ID`.
+        names: folders of runs and of studies, `mlflow:EXPERIMENT` and `mlflow:RUN_ID`, CSV files and mteb's results.
         tracking_uri: as `follower.resolve_uri` returns it.
 
     Raises:
@@ -131,15 +132,16 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
         TrackingError: MLflow cannot be reached, has no such run or experiment, or no scores of it.
     """
     check_names(names)
-    runs: list[Run] = []
+    runs, foreign = list[Run](), list[Run]()
     for name in dict.fromkeys(names):
         if name.startswith(MLFLOW):
             runs += _from_mlflow(name.removeprefix(MLFLOW), tracking_uri)
+        elif is_foreign(folder := local_folder(name)):
+            foreign += read_foreign(folder)
         else:
-            folder = local_folder(name)
             is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
             runs += _from_study(folder) if is_study else [read_run(folder)]
-    return join_trials(_with_distinct_labels(runs))
+    return join_trials(_with_distinct_labels(runs)) + foreign
 
 
 def check_names(names: Sequence[str]) -> None:

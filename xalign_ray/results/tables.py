@@ -181,7 +181,7 @@ def data_tables(runs: Sequence[Run]) -> list[Table]:
 def difference_table(runs: Sequence[Run]) -> Table | None:
     """The settings in which recipes differ, None where there is nothing to compare."""
     firsts = [own[0] for own in columns_of(runs).values()]
-    if len(firsts) < 2:
+    if len(firsts) < 2 or not any(run.config for run in firsts):
         return None
     rows, counted = list[Row](), list[str]()
     for key in ("corpora", "parallel", "tests", "dictionaries"):

@@ -77,7 +77,7 @@ class MtebTask(Task):
                 **origin,
                 task=self.name,
                 split=split,
-                language=_language(row["languages"], row["hf_subset"]),
+                language=language_of_part(row["languages"], row["hf_subset"]),
                 metric=self.name,
                 value=float(row["main_score"]),
                 chance=None,
@@ -167,7 +167,7 @@ def _origin(encoder: str) -> dict[str, Any]:
     }
 
 
-def _language(names: Collection[str], subset: str) -> str:
+def language_of_part(names: Collection[str], subset: str) -> str:
     """What a score of these languages is named by; of more than two, mteb's own name of the part."""
     codes = list(dict.fromkeys(map(_code, names)))
     if len(codes) > 2:

@@ -254,7 +254,7 @@ def report(
     *runs: Annotated[
         PathLike,
         str,
-        typer.Argument(metavar="RUN", help="folders of runs or studies, mlflow:EXPERIMENT or mlflow:RUN_ID"),
+        typer.Argument(metavar="RUN", help="runs, studies, mlflow:EXPERIMENT or RUN_ID, CSV of scores, mteb's results"),
     ],
     out: Out = None,
     by: Annotated[

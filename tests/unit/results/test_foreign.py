@@ -1,0 +1,140 @@
+"""Scores of other programs in a report: CSV rows and mteb's files get the same means, intervals and bundle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.results.run_folders import open_folders, score, write_run
+from xalign_ray.errors import DataError
+from xalign_ray.results.aggregate import ScoreTable
+from xalign_ray.results.bundle import verify_bundle
+from xalign_ray.results.compare import compare_runs, score_frame
+from xalign_ray.results.difference import difference
+from xalign_ray.results.page import report
+
+HEADER = "encoder,seed,language,metric,value\n"
+LANGUAGES, SEEDS = ("de", "fi", "hi", "tr"), (0, 1, 2)
+
+
+def value(encoder: str, seed: int, language: str) -> float:
+    return round(
+        0.4 + (0.1 if encoder == "mine" else 0) + seed / 90 + LANGUAGES.index(language) / 20 + hash_of(language, seed),
+        4,
+    )
+
+
+def hash_of(language: str, seed: int) -> float:
+    return (sum(map(ord, language)) * (seed + 3) % 17) / 900
+
+
+def write_csv(path: Path) -> Path:
+    rows = [
+        f"{encoder},{seed},{language},recall,{value(encoder, seed, language)}"
+        for encoder in ("theirs", "mine")
+        for seed in SEEDS
+        for language in LANGUAGES
+    ]
+    path.write_text(HEADER + "\n".join(rows) + "\n")
+    return path
+
+
+def test_csv_scores_get_our_means_and_paired_intervals(tmp_path: Path) -> None:
+    runs = open_folders([write_csv(tmp_path / "scores.csv")])
+    (base, own) = compare_runs(runs, score_frame(runs)).records("task")
+    assert (base["label"], own["label"], own["metric"], own["seeds"]) == ("theirs", "mine", "recall", 3)
+    tables = [
+        ScoreTable(
+            [*LANGUAGES], [f"pretraining {seed}" for seed in SEEDS],
+            np.array([[value(encoder, seed, language) for seed in SEEDS] for language in LANGUAGES]), 0,
+        )
+        for encoder in ("mine", "theirs")
+    ]  # fmt: skip
+    expected = difference(*tables)
+    assert expected is not None
+    assert own["mean"] == pytest.approx(tables[0].average.mean)
+    assert (own["difference"], own["low_95"], own["high_95"]) == pytest.approx((expected.estimate, *expected.interval))
+    assert own["difference_seeds"] == 3
+
+
+def test_a_page_and_a_bundle_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = report([str(write_csv(tmp_path / "scores.csv"))], bundle=tmp_path / "x.zip")
+    assert page.absolute() == tmp_path / "report/index.html"
+    assert "mine is best on recall" in page.read_text()
+    (tmp_path / "scores.csv").unlink()
+    assert verify_bundle(tmp_path / "x.zip").problems == []
+
+
+def test_optional_columns_and_a_pair_of_languages(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(
+        "encoder,seed,language,metric,value,task,split,n,chance,note\na,,deu-fra,f1,0.5,mine,dev,10,0.1,x\n"
+    )
+    (run,) = open_folders([path])
+    (own,) = run.scores
+    assert (own.language, own.task, own.split, own.n, own.chance, own.seed) == ("de-fr", "mine", "dev", 10, 0.1, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "encoder,language,metric,value\na,de,f1,0.5\n",
+            "has no column seed; give a CSV file with the columns enc",
+        ),
+        (HEADER, "has no row below its header"),
+        (HEADER + "a,0,de,f1,87.2\n", r"line 2: value is 87.2; write shares, such as 0.872 for 87.2 %"),
+        (HEADER + "a,0,de,f1,0.5\na,0,xx,f1,0.5\n", "line 3: "),
+        (HEADER + "a,one,de,f1,0.5\n", "line 2: invalid literal for int"),
+        (HEADER + "a,0,de,f1,nan\n", "line 2: value is nan; it must be a number"),
+        (HEADER + ",0,de,f1,0.5\n", "line 2: encoder is empty"),
+        (HEADER + "a,0,de,f1,0.5\na,0,de,f1,0.6\n", "line 3: a second f1 of a, seed 0, in de"),
+    ],
+)
+def test_rows_that_mean_nothing_are_named(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_text(text)
+    with pytest.raises(DataError, match=problem):
+        open_folders([tmp_path / "scores.csv"])
+
+
+def write_mteb(folder: Path, model: str, revision: str, main_score: float) -> None:
+    own = folder / model.replace("/", "__") / revision
+    own.mkdir(parents=True)
+    (own / "model_meta.json").write_text(json.dumps({"name": model, "revision": revision}))
+    rows = [
+        {"hf_subset": "deu-eng", "languages": ["deu-Latn", "eng-Latn"], "main_score": main_score, "f1": 0.1},
+        {"hf_subset": "jpn-eng", "languages": ["jpn-Jpan", "eng-Latn"], "main_score": main_score / 2, "f1": 0.1},
+    ]
+    result = {"task_name": "Tatoeba", "dataset_revision": "69e8", "scores": {"test": rows}, "mteb_version": "2"}
+    (own / "Tatoeba.json").write_text(json.dumps(result))
+
+
+def test_mteb_results_are_encoders_beside_a_run_of_ours(tmp_path: Path) -> None:
+    write_mteb(tmp_path / "results", "intfloat/e5", "abcdef123", 0.8)
+    write_mteb(tmp_path / "results", "other/model", "0000000", 0.6)
+    ours = write_run(tmp_path / "tiny-mlm-0", scores={"tatoeba": [score(language="de")]})
+    runs = open_folders([ours, tmp_path / "results"])
+    assert [run.label for run in runs] == ["tiny/mlm", "intfloat/e5", "other/model"]
+    found = {(one.language, one.metric): one.value for one in runs[1].scores}
+    assert found == {("de", "mteb:Tatoeba"): 0.8, ("ja", "mteb:Tatoeba"): 0.4}
+    records = compare_runs(runs, score_frame(runs), baseline="other/model").records("task")
+    assert {one["label"]: one["mean"] for one in records if one["metric"] == "mteb:Tatoeba"} == pytest.approx(
+        {"intfloat/e5": 0.6, "other/model": 0.45}
+    )
+
+
+def test_two_revisions_are_two_columns_and_damage_is_named(tmp_path: Path) -> None:
+    for revision, reached in (("abcdef123", 0.8), ("1234567890", 0.7)):
+        write_mteb(tmp_path, "intfloat/e5", revision, reached)
+    assert [run.label for run in open_folders([tmp_path])] == ["intfloat/e5 (1234567)", "intfloat/e5 (abcdef1)"]
+    file = tmp_path / "intfloat__e5/abcdef123/Tatoeba.json"
+    file.write_text('{"task_name": "Tatoeba"}')
+    with pytest.raises(DataError, match=r"Tatoeba.json is not a result of mteb \(KeyError: 'scores'\)"):
+        open_folders([tmp_path])
+    file.unlink()
+    with pytest.raises(DataError, match=r"has no result beside its model_meta\.json"):
+        open_folders([tmp_path])
