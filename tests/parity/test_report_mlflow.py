@@ -41,7 +41,9 @@ def folders(tmp_path: Path) -> list[Path]:
 def run_report(out: Path, *arguments: str) -> dict[str, str]:
     """The text of every file of a report, by name, as the verb writes it."""
     app(["report", *arguments, "--out", str(out)], standalone_mode=False)
-    return {path.name: path.read_text(encoding="utf-8") for path in out.iterdir() if path.suffix != ".png"}
+    return {
+        path.name: path.read_text(encoding="utf-8") for path in out.iterdir() if path.suffix not in (".png", ".pdf")
+    }
 
 
 def test_a_report_from_mlflow_is_that_from_the_folders(

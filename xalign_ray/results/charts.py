@@ -1,4 +1,4 @@
-"""Draws the charts of a report: headline scores with intervals, losses, scores by layer; as SVG and as PNG."""
+"""Draws the charts of a report: headline scores with intervals, losses, scores by layer; as SVG, PNG and PDF."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "ytick.major.size": 2.5,
 }
-_PER_ROW = 3  # panels of a PNG
-_LEGEND_WIDTH = 110  # letters above a PNG
+FORMATS = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}  # without a date
+_PER_ROW = 3  # panels of a file
+_LEGEND_WIDTH = 110  # letters above one
 _LEFT_OUT = re.compile(r'^.*?(?=<svg)|\s*<metadata>.*?</metadata>|\sxmlns(?::xlink)?="[^"]*"', re.DOTALL)
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 _COLOUR = re.compile("|".join(VARIABLES))
@@ -79,7 +80,7 @@ class Chart:
     """Small panels of one kind, with one legend.
 
     Attributes:
-        name: of its PNG, and what ids in its SVGs begin with.
+        name: of its files, and what ids in its SVGs begin with.
         alt, notes, file: what it shows, sentences that its caption ends with, the file with its numbers.
         styles, rings: of each label; a ring is a step after which a run of it went on from a checkpoint.
         panels: what draws each one, by the title above it.
@@ -116,8 +117,8 @@ def draw_svgs(chart: Chart) -> list[Markup]:
     return found
 
 
-def draw_png(chart: Chart) -> bytes:
-    """All panels on white, with a legend."""
+def draw_files(chart: Chart) -> dict[str, bytes]:
+    """All panels on white, with a legend, as the files of FORMATS by their ending."""
     with matplotlib.rc_context(_STYLE):
         columns = min(_PER_ROW, len(chart.panels))
         rows = math.ceil(len(chart.panels) / columns)
@@ -133,9 +134,13 @@ def draw_png(chart: Chart) -> bytes:
             per_row = _LEGEND_WIDTH // (max(len(str(handle.get_label())) for handle in handles) + 8)
             ncols = max(1, min(len(handles), per_row))
             figure.legend(handles=handles, loc="outside upper left", ncols=ncols, frameon=False, handlelength=3)
-        found = io.BytesIO()
-        FigureCanvasAgg(figure).print_png(found, metadata={"Software": None})
-    return found.getvalue()
+        FigureCanvasAgg(figure)
+        found = {}
+        for ending, metadata in FORMATS.items():
+            file = io.BytesIO()
+            figure.savefig(file, format=ending, metadata=metadata)
+            found[ending] = file.getvalue()
+    return found
 
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:

@@ -40,7 +40,7 @@ from xalign_ray.results.compare import (
 from xalign_ray.results.continued import Continued, of_comparison, origin_sentence, read_continued, sentence
 from xalign_ray.results.foreign import is_foreign
 from xalign_ray.results.run import Run, columns_of, label_runs
-from xalign_ray.results.sentences import ENVIRONMENT, caveats, find, how_to_read, repetitions
+from xalign_ray.results.sentences import ENVIRONMENT, caveats, find, how_to_read, origins, repetitions
 from xalign_ray.results.sources import MLFLOW, check_names, find_runs
 from xalign_ray.results.tables import Table, time_tables
 from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
@@ -55,11 +55,16 @@ from xalign_ray.work.status_line import say
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
 
+_BASE = "base-"  # what the names of continued runs' sections begin with
+_OPEN = ("average", "task", "papers")
 _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
 
 class Section(NamedTuple):
-    """A part of the page that the links at the top lead to; `folded` and the `recipes` by label open on a click."""
+    """A part of the page that the links at the top lead to; `folded` and the `recipes` by label open on a click.
+
+    So does all of it, but for what a reader came for: `is_open`.
+    """
 
     name: str
     title: str
@@ -68,6 +73,11 @@ class Section(NamedTuple):
     notes: Sequence[str] = ()
     folded: Sequence[Table] = ()
     recipes: Mapping[str, str] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is shown at once."""
+        return self.name in _OPEN or self.name.startswith(_BASE)
 
 
 def report(
@@ -172,7 +182,9 @@ def write_report(
         links=_links(runs[0], out) if len(runs) == 1 else {},
         lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
         wide=len(columns) > _MAX_NARROW,
-        finding=sentence(only) if only else found.sentence,
+        finding=sentence(only) if only else found.brief,
+        detail="" if only or found.brief == found.sentence else found.sentence,
+        origins=origins(runs),
         headline=headline,
         caveats=[*guessed, *caveats(runs)],
         reading=how_to_read(runs),
@@ -180,6 +192,7 @@ def write_report(
         draw_svgs=charts.draw_svgs,
         variables=charts.VARIABLES,
         restarted=charts.RESTARTED,
+        formats=list(charts.FORMATS),
         files=[*_FILES, *files],
     )
     _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
@@ -189,7 +202,8 @@ def write_report(
         _write_csv(out / name, frame)
     write_tables(comparison, out, papers)
     for chart in filter(None, [headline, *(chart for section in sections for chart in section.charts)]):
-        write_atomic(out / f"{chart.name}.png", charts.draw_png(chart))
+        for ending, content in charts.draw_files(chart).items():
+            write_atomic(out / f"{chart.name}.{ending}", content)
     write_atomic(out / PAGE, page)
     return comparison, papers
 
@@ -210,9 +224,11 @@ def _sections(
     after_scores: Sequence[Section],
 ) -> Iterator[Section]:
     columns = columns_of(runs)
+    cost = _filled(tables.cost_table(runs))
     for by in comparison.by:
         gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
-        yield Section(by, tables.SUBJECTS[by], _filled(tables.score_table(comparison, by)), folded=gaps)
+        shown = _filled(tables.score_table(comparison, by))
+        yield Section(by, tables.SUBJECTS[by], [*shown, *(cost if by == "task" and shown else [])], folded=gaps)
     yield from after_scores
     yield Section("retrieval", "Retrieval", charts=list(filter(None, [charts.retrieval_chart(runs, losses)])))
     curves = list(filter(None, [charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]))
@@ -231,7 +247,7 @@ def _continued_sections(continued: Mapping[str, Continued]) -> Iterator[Section]
     """Each continued run against its own base, before anything else."""
     for number, (label, found) in enumerate(continued.items()):
         title = "Base against yours" if len(continued) == 1 else f"{found.name} against {label}"
-        yield Section(f"base-{number}", title, _filled(*of_comparison(found)), notes=found.notes)
+        yield Section(f"{_BASE}{number}", title, _filled(*of_comparison(found)), notes=found.notes)
 
 
 def _links(run: Run, out: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,6 +28,7 @@ ENVIRONMENT = Environment(
 )
 
 
+MAX_WORDS = 20  # of the sentence that a page opens with
 _SEEN = "alignment_trained"  # what such metrics ask is what a loss trained: no finding where there is another
 _DEMO = (
     "These runs were trained on the embedded world: a small made-up set of languages to learn the tool by and to test "
@@ -42,11 +44,13 @@ class Finding:
 
     Attributes:
         sentence: honest about what is not decided.
+        brief: its core, in at most MAX_WORDS words.
         key: the headline measurement, None where nothing has been scored.
         at_chance: titles of the other metrics on which no encoder is above chance.
     """
 
     sentence: str
+    brief: str
     key: Key | None = None
     at_chance: tuple[str, ...] = ()
 
@@ -62,7 +66,8 @@ def find(comparison: Comparison) -> Finding:
         if METRICS[cell["metric"]].higher_is_better:
             by_key.setdefault(tuple(cell[name] for name in KEY), []).append(cell)
     if not by_key:
-        return Finding("Nothing has been scored yet that could be compared; `xalign evaluate RUN` scores a run.")
+        nothing = "Nothing has been scored yet that could be compared"
+        return Finding(f"{nothing}; `xalign evaluate RUN` scores a run.", f"{nothing}.")
     guessed = {key for key, cells in by_key.items() if all(cell["at_chance"] for cell in cells)}
 
     def rank(key: Key) -> tuple[bool, int, bool, bool]:
@@ -71,7 +76,9 @@ def find(comparison: Comparison) -> Finding:
 
     first = min(by_key, key=rank)
     others = dict.fromkeys(METRICS[key[0]].title for key in by_key if key in guessed and key != first)
-    return Finding(_sentence(comparison, by_key[first], METRICS[first[0]].title), first, tuple(others))
+    title = METRICS[first[0]].title
+    brief = _brief(comparison, _alike(comparison, by_key[first]), title)
+    return Finding(_sentence(comparison, by_key[first], title), brief, first, tuple(others))
 
 
 def caveats(runs: Sequence[Run]) -> list[str]:
@@ -79,6 +86,23 @@ def caveats(runs: Sequence[Run]) -> list[str]:
     lines = [_DEMO] if any(run.on_demo for run in runs) else []
     unfinished = dict.fromkeys(run.label for run in runs if not run.finished)
     return lines + ([f"Not finished yet: {', '.join(unfinished)}."] if unfinished else [])
+
+
+def origins(runs: Sequence[Run]) -> list[str]:
+    """Which command makes this again, from which commit, and where MLflow has the runs; as far as it is known."""
+    studies = dict.fromkeys(run.study["name"] for run in runs if run.study)
+    recipes = dict.fromkeys(run.recipe for run in runs if run.config)
+    commands = [f"xalign study {name}" for name in studies] or [f"xalign pretrain {name}" for name in recipes]
+    made = {start.get("origin", {}).get("commit") for run in runs for start in run.log.starts}
+    tracks = dict.fromkeys(
+        (track["experiment"], track["mlflow"])
+        for run in runs
+        if (track := run.config.get("track")) and track["mlflow"] != "off"
+    )
+    lines = [f"Made by {', '.join(commands)}."] if commands else []
+    if commits := sorted(filter(None, made)):
+        lines.append(f"Commit{'s' * (len(commits) > 1)} {', '.join(commit[:12] for commit in commits)}.")
+    return lines + [f"MLflow: experiment {experiment} at {where}." for experiment, where in tracks]
 
 
 def how_to_read(runs: Sequence[Run]) -> list[str]:
@@ -152,6 +176,32 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
     rest = [cell for cell in cells if cell["label"] not in (name, other)]
     decided = f"{name} is best on {title}: {reached}, {apart} {over}; {shown} excludes zero{limits}."
     return decided + _next_best(name, rest)
+
+
+def _brief(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
+    """What `_judge` says, without seeds, languages and interval; a long title loses what stands in brackets."""
+    best = max(cells, key=lambda cell: cell["mean"])
+    name, base = best["label"], comparison.baseline
+    others = [cell for cell in cells if cell["difference"] is not None]
+    compared = max(others, key=lambda cell: cell["mean"], default=best) if name == base else best
+    sign, other = (-1, compared["label"]) if name == base else (1, base)
+    reached = f"{percent(best['metric'], best['mean'])} %"
+
+    def said(on: str) -> str:
+        if all(cell["at_chance"] for cell in cells):
+            return f"{name if len(comparison.labels) == 1 else 'Every encoder'} is at chance on {on}."
+        if compared["difference"] is None:
+            return f"{name} reaches {reached} on {on}."
+        apart = f"{points(sign * compared['difference']).lstrip('+')} points above {other}"
+        if compared["undecided"] == NEAR_ZERO:
+            return f"{name} and {other} differ by at most 1 point on {on}."
+        if compared["undecided"] or compared["low_95"] is None or sign * compared["difference"] < 0:
+            why = f": {compared['undecided']}" if compared["undecided"] else ""
+            return f"Undecided on {on}: {name} is {apart}{why}."
+        return f"{name} is best on {on}: {reached}, {apart}."
+
+    whole = said(title)
+    return whole if len(whole.split()) <= MAX_WORDS else said(re.split(r"[(,]", title)[0].strip())
 
 
 def _limits(cell: Record) -> str:

@@ -223,6 +223,34 @@ def run_table(runs: Sequence[Run]) -> Table:
     return Table("How it was run", (*names, *numbers), rows, note if rows else "", names=3)
 
 
+def cost_table(runs: Sequence[Run]) -> Table | None:
+    """One column an encoder, as in the table of scores: what its trainings took; None where nothing is known."""
+    columns = columns_of(runs)
+    trained = {label: [run for run in own if run.log.started] for label, own in columns.items()}
+    if not any(trained.values()):
+        return None
+
+    def row(name: str, note: str, value: Callable[[Run], float], show: Callable[[float], str]) -> Row:
+        shown = [show(fmean(map(value, own))) if own else NONE for own in trained.values()]
+        return (Entry(name, note), *shown)
+
+    rows = [
+        row("Time of a training", "mean over seeds, all attempts", lambda run: run.log.seconds, duration),
+        row("Worker hours", "time x training processes", _worker_hours, lambda hours: f"{hours:,.2f}"),
+        row("Tokens", "that it was trained on", _tokens, lambda count: f"{count:,.0f}" if count else "-"),
+    ]
+    note = "Of the encoder itself; fine-tunings and evaluations stand below Running. - is an encoder that was given."
+    return Table("What it cost", ("", *columns), rows, note)
+
+
+def _worker_hours(run: Run) -> float:
+    return run.log.seconds * run.log.starts[-1].get("workers", 1) / 3600
+
+
+def _tokens(run: Run) -> float:
+    return ((run.log.end or {}).get("metrics") or {}).get("run/tokens") or 0
+
+
 def study_tables(runs: Sequence[Run]) -> list[Table]:
     """Of each study what its searches chose by development scores, and the cells that have not ended."""
     tables = []

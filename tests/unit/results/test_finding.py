@@ -13,7 +13,8 @@ from tests.unit.results.run_folders import score
 from xalign_ray.results.charts import draw_svgs, score_chart
 from xalign_ray.results.compare import Comparison, compare_scores, known_groupings, score_frame
 from xalign_ray.results.run import Log, Run
-from xalign_ray.results.sentences import find
+from xalign_ray.results.sentences import MAX_WORDS, find
+from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import Score
 
 FOUR = {"de": 0.2, "nl": 0.3, "fr": 0.4, "hi": 0.1}
@@ -54,6 +55,36 @@ def test_a_difference_whose_interval_excludes_zero_is_the_finding() -> None:
         "new is best on Sentence retrieval (Tatoeba): 35.0 %, 10.0 points above mlm over 4 languages and 3 seeds; "
         "the 95 % interval of the difference, [10.0, 10.0], excludes zero."
     )
+
+
+@pytest.mark.parametrize(
+    ("by_label", "expected"),
+    [
+        (
+            {"mlm": [FOUR] * 3, "new": [shifted(FOUR, 0.1)] * 3},
+            "new is best on Sentence retrieval (Tatoeba): 35.0 %, 10.0 points above mlm.",
+        ),
+        (
+            {"mlm": [FOUR] * 3, "new": [shifted(FOUR, 0.4, -0.15)] * 3},
+            "Undecided on Sentence retrieval (Tatoeba): new is 12.5 points above mlm: too few languages.",
+        ),
+        (
+            {"mlm": [FOUR] * 3, "new": [shifted(FOUR, 0.003, -0.002)] * 3},
+            "new and mlm differ by at most 1 point on Sentence retrieval (Tatoeba).",
+        ),
+        ({"mlm": [FOUR]}, "mlm reaches 25.0 % on Sentence retrieval (Tatoeba)."),
+        ({"mlm": [dict.fromkeys(FOUR, 0.01)]}, "mlm is at chance on Sentence retrieval (Tatoeba)."),
+    ],
+)
+def test_a_page_opens_with_at_most_twenty_words(by_label: Mapping[str, Sequence[Values]], expected: str) -> None:
+    assert find(compared(by_label)).brief == expected
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_no_title_makes_the_first_sentence_too_long(metric: str) -> None:
+    labels = {"contrast and mlm": [FOUR] * 3, "a name of words": [shifted(FOUR, 0.1)] * 3}
+    fields = {"metric": metric, "task": "x", "layer": None, "pooling": None}
+    assert len(find(compared(labels, **fields)).brief.split()) <= MAX_WORDS
 
 
 def test_one_seed_says_nothing_about_other_seeds() -> None:
