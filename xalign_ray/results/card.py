@@ -14,11 +14,12 @@ from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
 from xalign_ray.models.families import BY_MODEL_TYPE
-from xalign_ray.results.compare import compare_scores, known_groupings, score_frame
+from xalign_ray.results.compare import Comparison, compare_scores, is_share, known_groupings, score_frame
 from xalign_ray.results.continued import of_comparison, read_continued, sentence
 from xalign_ray.results.run import Run, label_runs, read_run
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read
 from xalign_ray.results.tables import data_tables, run_table, score_table, values_table
+from xalign_ray.tasks.registry import METRICS
 from xalign_ray.work.artifacts import read_json, write_atomic
 from xalign_ray.work.run_folder import CARD, RunFolder
 
@@ -73,7 +74,23 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         reading=[*caveats([run]), *how_to_read([run])],
         tables=[*(of_comparison(continued) if continued else []), *(table for table in tables if table.rows)],
         recipe=yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True),
+        index=_model_index(run, scores),
     )
+
+
+def _model_index(run: Run, scores: Comparison) -> str:
+    """The means of shares as the hub's `model-index`, shown beside the model there; empty where nothing is scored."""
+    results = [
+        {
+            "task": {"type": METRICS[one["metric"]].title, "name": METRICS[one["metric"]].title},
+            "dataset": {"type": one["split"], "name": f"{one['split']}: {one['languages']}"},
+            "metrics": [{"type": one["metric"], "value": round(one["mean"], 4), "name": one["metric"]}],
+        }
+        for one in scores.records("task")
+        if is_share(one["metric"])
+    ]
+    found = {"model-index": [{"name": run.name, "results": results}]}
+    return yaml.safe_dump(found, sort_keys=False, allow_unicode=True) if results else ""
 
 
 def _start(init_from: str) -> str:

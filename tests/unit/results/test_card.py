@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from huggingface_hub import ModelCard
 
 from tests.unit.results.run_folders import score, write_run
 from xalign_ray.errors import DataError
@@ -36,12 +37,21 @@ def write_card(folder: Path, *settings: str, **model: Any) -> tuple[dict[str, An
 
 def test_the_front_matter_names_languages_method_and_library(tmp_path: Path) -> None:
     front, _ = write_card(tmp_path)
+    del front["model-index"]
     assert front == {
         "language": ["en", "qgr", "qdv"],
         "library_name": "transformers",
         "pipeline_tag": "fill-mask",
         "tags": ["xalign-ray", "multilingual", "cross-lingual", "bert", "align-mlm"],
     }
+
+
+def test_the_hub_reads_its_scores(tmp_path: Path) -> None:
+    write_card(tmp_path)
+    data = ModelCard.load(tmp_path / "run/export/README.md").data
+    (result,) = data.eval_results or []
+    assert (data.model_name, result.metric_type, result.metric_value) == ("run", "tatoeba_accuracy", 0.0021)
+    assert (result.task_type, result.dataset_name) == ("Sentence retrieval (Tatoeba)", "test: all")
 
 
 def test_the_card_has_scores_data_run_and_recipe(tmp_path: Path) -> None:
