@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import matplotlib
@@ -24,6 +25,7 @@ from xalign_ray.results.aggregate import KEY, aggregate, seed_values
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.intervals import share_interval
 from xalign_ray.results.run import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, Run, columns_of, is_loss, thin_points
+from xalign_ray.results.tables import NONE, Entry, Row, Table, percent, points
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
@@ -66,6 +68,8 @@ _COLOUR = re.compile("|".join(VARIABLES))
 Styles = Mapping[str, Mapping[str, Any]]  # how matplotlib draws each label
 MAX_DRAWN = 160  # points of a curve; more are averaged, so that a long run is still a small page
 _MAX_PANELS = 12
+_MAX_PLACES = 8  # of a curve, in a table
+_NUMBERS = "Numbers of this chart"
 _MAX_DOTS = 40  # of a score chart: with more, families stand for their languages, and all languages for families
 _MAX_NAME = 24  # letters of a baseline that fit above a panel
 _LAYERED = "tatoeba_accuracy"
@@ -85,6 +89,7 @@ class Chart:
         styles, rings: of each label; a ring is a step after which a run of it went on from a checkpoint.
         panels: what draws each one, by the title above it.
         size: of a panel: width and height in inches.
+        numbers: what is drawn, as a table: of curves some points.
     """
 
     name: str
@@ -95,6 +100,7 @@ class Chart:
     panels: Mapping[str, Callable[[Axes], None]]
     rings: Mapping[str, Sequence[int]] = field(default_factory=dict)
     size: tuple[float, float] = (3.6, 2.3)
+    numbers: Table | None = None
 
 
 def draw_svgs(chart: Chart) -> list[Markup]:
@@ -160,7 +166,20 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
         )
     groups = len({cell["group"] for cell in cells})
     size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
-    return Chart("headline", METRICS[key[0]].title, notes, "comparison.csv", styles, panels, size=size)
+    numbers = _score_numbers(cells, comparison.baseline)
+    return Chart("headline", METRICS[key[0]].title, notes, "comparison.csv", styles, panels, size=size, numbers=numbers)
+
+
+def _score_numbers(cells: Sequence[Record], baseline: str) -> Table:
+    rows: list[Row] = []
+    for group, own in groupby(cells, key=lambda cell: cell["group"]):
+        rows.append((group,))
+        for cell in own:
+            seeds = Entry(percent(cell["metric"], cell["mean"]), ", ".join(f"{100 * v:.1f}" for v in cell["values"]))
+            gap = NONE if cell["difference"] is None else points(cell["difference"])
+            ends = [points(cell[end]) for end in ("low_95", "high_95") if cell[end] is not None]
+            rows.append((cell["label"], seeds, gap, " to ".join(ends) or NONE))
+    return Table(_NUMBERS, ("", "percent, each seed", f"points above {baseline}", "95 % interval"), rows)
 
 
 def dot_styles(labels: Sequence[str]) -> Styles:
@@ -289,7 +308,21 @@ def _curve_chart(
         )
         for panel in drawn
     }
-    return Chart(name, f"{subject} by {axis}", notes, file, styles, panels, rings)
+    numbers = _curve_numbers(own, {panel: titles[panel] for panel in drawn}, axis)
+    return Chart(name, f"{subject} by {axis}", notes, file, styles, panels, rings, numbers=numbers)
+
+
+def _curve_numbers(curves: pd.DataFrame, titles: Mapping[str, str], axis: str) -> Table:
+    """At most _MAX_PLACES places of every curve, evenly spread."""
+    places = np.unique(curves.x)
+    shown = places[np.unique(np.linspace(0, len(places) - 1, _MAX_PLACES).round().astype(int))]
+    rows: list[Row] = []
+    for panel, title in titles.items():
+        rows.append((title,))
+        for label, own in curves.loc[curves.panel == panel].groupby("label", sort=False):
+            known = dict(zip(own.x, own["mean"], strict=True))
+            rows.append((str(label), *(f"{known[x]:.3f}" if x in known else NONE for x in shown)))
+    return Table(_NUMBERS, (axis, *(f"{x:,.6g}" for x in shown)), rows)
 
 
 def _line_styles(columns: Mapping[str, Sequence[Run]]) -> Styles:

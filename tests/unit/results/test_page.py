@@ -148,6 +148,15 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes(runs: list[Path], files
     }
 
 
+def test_every_chart_but_dots_has_its_numbers_as_a_table(page: str) -> None:
+    figures = re.findall(r'<figure class="(.*?)">(.*?)</figure>', page, re.DOTALL)
+    assert {name for name, body in figures if "Numbers of this chart" in body} == {name for name, _ in figures}
+    (losses,) = (body for name, body in figures if name == "losses")
+    rows = Reader(losses).rows
+    assert rows[0][0] == "step"
+    assert all(len(row) in (1, len(rows[0])) for row in rows)
+
+
 def test_what_a_training_cost_stands_with_the_scores(page: str) -> None:
     section = page[page.index('<section id="task">') : page.index("</section>", page.index('<section id="task">'))]
     rows = {row[0]: row[1:] for row in Reader(section).rows}
