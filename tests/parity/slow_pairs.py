@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tests.parity.slow_streams import Example, Row, Segment, Slow, hash_row, splitmix, uniform
@@ -39,7 +41,9 @@ class SlowPairs(Slow):
             packed.append([sum(line[8 * byte + bit] << bit for bit in range(8)) for byte in range(len(line) // 8)])
         return columns | {"aligned": packed}
 
-    def contrasted_pairs(self, row: Row, position: int, *, text: str, **options: bool) -> dict:
+    def contrasted_pairs(
+        self, row: Row, position: int, *, text: str, prompt: Sequence[int] = (), **options: bool
+    ) -> dict:
         """A masked pair or its two sentences masked, and both sentences on their own."""
         swapped = self._swap(row, position) if options["random_order"] else row
         if text == "apart":
@@ -52,8 +56,8 @@ class SlowPairs(Slow):
                     columns["input_ids"][column] = label
                     columns["labels"][column] = -100
             columns["row_hash"] = hash_row(position, columns["input_ids"], columns["labels"])
-        query, _ = self._alone([example[0] for example in swapped])
-        key, heads = self._alone([example[1] for example in swapped])
+        query, _ = self._alone([example[0] for example in swapped], prompt)
+        key, heads = self._alone([example[1] for example in swapped], prompt)
         pair_hash = [0] * self.max_seq_length
         for column, example in zip(heads, row, strict=True):
             pair_hash[column] = hash_segment(example[0])
@@ -102,12 +106,12 @@ class SlowPairs(Slow):
         flips = [uniform(key, counter_random.SWAP_SEGMENTS, number) < 0.5 for number in range(len(row))]
         return [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
 
-    def _alone(self, sentences: Example) -> tuple[dict[str, list[int]], list[int]]:
+    def _alone(self, sentences: Example, prompt: Sequence[int]) -> tuple[dict[str, list[int]], list[int]]:
         columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
         heads = []
         for number, sentence in enumerate(sentences, start=1):
             heads.append(len(columns["input_ids"]))
-            pieces = [piece for word in sentence.words for piece in word.pieces]
+            pieces = [*prompt, *(piece for word in sentence.words for piece in word.pieces)]
             columns["input_ids"] += [self.vocabulary.cls, *pieces, self.vocabulary.sep]
             columns["position_ids"] += range(len(pieces) + 2)
             columns["segment_ids"] += [0] * (len(pieces) + 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -77,6 +79,22 @@ def test_masked_translations_equal_the_slow_view(
     wanted = [slow.masked_translations(row, int(p), **options) for row, p in zip(rows, positions, strict=True)]
     assert_equal(found, wanted)
     assert (found["cross_lingual"] == (found["labels"] >= 0).sum(axis=1)).all()
+
+
+@pytest.mark.parametrize("random_order", [True, False])
+def test_a_prompt_stands_before_each_sentence_alone_and_not_before_the_masked_pair(random_order: bool) -> None:
+    slow, context = make_settings(SlowPairs, 43, 0.3)
+    prompt, asked = [91, 92], "query: "  # rows need no reserve for two pieces
+    context = replace(context, prompts={asked: np.array(prompt, np.int32)})
+    rows, positions = make_rows(100, 2), np.arange(100)
+    found = stream_columns(ContrastedPairs(prompt=asked, random_order=random_order), as_rows(rows), positions, context)
+    options = {"reset": False, "segments": True, "random_order": random_order}
+    wanted = [
+        slow.contrasted_pairs(row, int(p), text="joined", prompt=prompt, **options)
+        for row, p in zip(rows, positions, strict=True)
+    ]
+    assert_equal(found, wanted)
+    assert not np.isin(found["input_ids"], prompt).any()
 
 
 # --- by hand ---------------------------------------------------------------------------------------------------------

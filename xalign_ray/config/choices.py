@@ -19,6 +19,7 @@ Positions = Annotated[
 Segments = Annotated[bool, Field(description="give the second side segment 1")]
 TEXT, PAIRS = "text/", "pairs/"  # how the names of pools begin: monolingual text, translations
 ONE_MORE = "gives every pair one more special token"
+FREE_PROMPT = 2  # pieces of a prompt for which rows have room as they are: a pair of two pieces takes 5 tokens
 RandomOrder = Annotated[bool, Field(description="swap the two sides with probability 1/2")]
 
 
@@ -51,6 +52,11 @@ class StreamChoice(Frozen):
     def min_reserve(self) -> tuple[float, str]:
         """The least `data.reserve_fraction` at which its longest form of a row fits, and why."""
         return 0.0, ""
+
+
+def prompt_reserve(pieces: int) -> float:
+    """The `data.reserve_fraction` at which rows hold each sentence of their pairs behind a prompt, however short."""
+    return 0.0 if pieces <= FREE_PROMPT else 1 - 5 / (3 + pieces)
 
 
 class MaskedText(StreamChoice):
@@ -201,6 +207,9 @@ class ContrastedPairs(StreamChoice):
         Literal["joined", "apart", "none"],
         Field(description="what is masked: the pair (TLM), each sentence on its own (MLM), or nothing"),
     ] = "joined"
+    prompt: Annotated[
+        str, Field(description="text before each query and key, such as `query: `; masked text has none")
+    ] = ""
 
     @property
     def method(self) -> str:

@@ -251,6 +251,10 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     tree["train"] = _without_how(tree["train"]) | {"bf16": config.in_bf16}
     for stage in tree["stages"]:
         stage["train"] = _without_how(stage["train"])
+    for streams in (tree["streams"], *(stage["streams"] or [] for stage in tree["stages"])):
+        for stream in streams:
+            if stream.get("prompt") == "":  # of a run from before there was one
+                del stream["prompt"]
     if not tree["stages"]:
         del tree["stages"]
     if config.model.attention_probs_dropout_prob is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tokenizers import Tokenizer
 
-from xalign_ray.config.choices import Distillation, MaskedLm, MaskedText, SentenceContrast
+from xalign_ray.config.choices import (
+    ContrastedPairs,
+    Distillation,
+    MaskedLm,
+    MaskedText,
+    SentenceContrast,
+    prompt_reserve,
+)
 from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
 from xalign_ray.config.schema import Corpus, ParallelCorpus
@@ -19,6 +28,7 @@ from xalign_ray.continuing.files import bytes_of_pair, count_pairs, dictionaries
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
 from xalign_ray.continuing.methods import LARGE, Choice, Encoder, Given, check_replay, choose, look_at_encoder
+from xalign_ray.models.hub import hub_file
 from xalign_ray.models.sentence_modules import is_normalized, own_prompt
 from xalign_ray.sources.pair_forms import look_at_pairs
 from xalign_ray.work.run_folder import RUNS
@@ -94,10 +104,7 @@ def resolve(lines: FiveLines) -> Continuation:
         notes.append("The pairs are scored and not trained on: mlm reads text alone.")
         pairs, tests = [], tests or pairs
     if prompt := own_prompt(lines.model):
-        notes.append(
-            f"Sentences are scored behind the prompt {prompt!r}, as its files say, and trained without it; "
-            "to train with it, write it before the sentences of the pairs."
-        )
+        notes.append(f"Sentences are trained and scored behind the prompt {prompt!r}, as its files say.")
     tree = _tree(lines, output, encoder, choice, pairs, tests, text, replay)
     plain = _resolved(tree, lines, choice)
     steps, words = _steps(lines, plain, pairs, text, output)
@@ -149,6 +156,14 @@ def _tree(
         train = {"pairs_per_step": 0, "global_batch_size": ROWS_OF_TEXT}
     if replay:
         tree["streams"], objectives = with_replay(replay, streams, objectives)
+    if prompt := own_prompt(lines.model):
+        streams = tree.get("streams", streams)
+        tree["streams"] = [
+            one | {"prompt": prompt} if one["kind"] == ContrastedPairs().kind else one for one in streams
+        ]
+        reserve = math.ceil(100 * prompt_reserve(_pieces(lines.model, prompt))) / 100
+        if reserve > method.data.reserve_fraction:
+            data["reserve_fraction"] = reserve
     if encoder.pooling != "mean":
         pooled = (SentenceContrast().kind, Distillation().kind)
         objectives = [one | {"pooling": encoder.pooling} if one["kind"] in pooled else one for one in objectives]
@@ -172,6 +187,14 @@ def _tree(
         },
         "track": {"experiment": EXPERIMENT},
     }
+
+
+def _pieces(model: str, prompt: str) -> int:
+    """Of a prompt, by an encoder's own tokenizer; of one that comes without a file of it, as many as it has letters."""
+    path = hub_file(model, "tokenizer.json")
+    if path is None:
+        return len(prompt)
+    return len(Tokenizer.from_file(str(path)).encode(prompt.rstrip(), add_special_tokens=False).ids)
 
 
 def _language_of_all(pairs: Sequence[ParallelCorpus]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from xalign_ray.config.choices import PAIRS, TEXT
+from xalign_ray.config.choices import FREE_PROMPT, PAIRS, TEXT, prompt_reserve
 from xalign_ray.config.derive import stages_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
@@ -111,10 +112,24 @@ def check_method(config: RunConfig, prepared: Prepared) -> None:
     """
     checks = {"low_coverage": _low_coverage, "unaligned_pairs": _unaligned, "single_pair_steps": _single_pairs}
     of_stages = [stage.config for stage in stages_of(config)]
+    for one in of_stages:
+        _check_prompts(one, prepared)
     for (allowed, check), one in itertools.product(checks.items(), of_stages):
         found = next(check(one, prepared), None)
         if found and allowed not in config.allow:
             raise DataError(f"{found} If it is meant, set allow to [{allowed}].")
+
+
+def _check_prompts(config: RunConfig, prepared: Prepared) -> None:
+    """Refuses a prompt for which the rows have no room."""
+    for prompt, pieces in prepared.prompts(config).items():
+        least, given = prompt_reserve(len(pieces)), config.data.reserve_fraction
+        if given < least:
+            raise DataError(
+                f"stream contrasted_pairs: the prompt {prompt!r} has {len(pieces)} pieces, and rows have room for "
+                f"{FREE_PROMPT} before each sentence. Set data.reserve_fraction to {math.ceil(100 * least) / 100:g} or "
+                f"more (it is {given:g})."
+            )
 
 
 def _low_coverage(config: RunConfig, prepared: Prepared) -> Iterator[str]:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from xalign_ray.clean.kept_out import RetrievalPairs, tokenize_tests
-from xalign_ray.config.choices import PAIRS, MaskedText, Stream
+from xalign_ray.config.choices import PAIRS, ContrastedPairs, MaskedText, Stream
 from xalign_ray.config.derive import CHUNK_STEPS, Stage, stages_of
 from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import DataConfig, MaskingConfig, RunConfig
@@ -337,7 +338,16 @@ class Prepared:
             no_dictionary=frozenset(n for n, code in enumerate(self.languages) if code not in covered),
             teacher=self.teacher,
             hard_negatives=self.has_negatives,
+            prompts=self.prompts(config),
         )
+
+    def prompts(self, config: RunConfig) -> dict[str, NDArray[np.int32]]:
+        """The pieces of each prompt of a recipe's streams; a blank at its end is the next word's."""
+        asked = {stream.prompt for stream in config.streams if isinstance(stream, ContrastedPairs) and stream.prompt}
+        if not asked:
+            return {}
+        tokenizer = Tokenizer.from_file(str(self.tokenizer_folder / "tokenizer.json"))
+        return {one: np.array(tokenizer.encode(one.rstrip(), add_special_tokens=False).ids, np.int32) for one in asked}
 
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[NDArray[np.int64], Columns]]:
         """The held-out rows of a rank in batches, with the language of each row: see `held_out_batches`."""

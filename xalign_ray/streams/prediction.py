@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -34,7 +35,7 @@ class StreamContext:
 
     global_rows: rows of a step; with the first step of the run or stage, and its first position, they make steps of
     positions. no_dictionary: languages of whose words no translation is known. teacher: of the
-    vectors that pairs bring along. hard_negatives: whether their sentences bring some.
+    vectors that pairs bring along. hard_negatives: whether their sentences bring some. prompts: pieces of each prompt.
     """
 
     seed: int
@@ -48,6 +49,7 @@ class StreamContext:
     no_dictionary: frozenset[int] = frozenset()
     teacher: VectorShape | None = None
     hard_negatives: bool = False
+    prompts: Mapping[str, Ints] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -159,3 +159,17 @@ def test_deepspeed_overrides_are_merged_last() -> None:
     assert derived["zero_optimization"] == {"stage": 2, "reduce_bucket_size": 9}
     assert derived["steps_per_print"] == 1
     assert derived["gradient_accumulation_steps"] == 3
+
+
+def test_a_run_without_a_prompt_is_the_run_of_before_there_was_one() -> None:
+    plain, empty, prompted = (
+        run_fingerprint(
+            tiny(
+                f"streams=[{{kind: contrasted_pairs{prompt}}}]",
+                "data.parallel=[{format: tsv, languages: [en, qgr], paths: [x]}]",
+            ),
+            "d",
+        )
+        for prompt in ("", ", prompt: ''", ", prompt: 'query: '")
+    )
+    assert plain == empty != prompted

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from xalign_ray.config.load import load_recipe
@@ -131,14 +132,19 @@ def test_encoder_that_pools_by_its_first_token_is_contrasted_so(folder: Path) ->
     assert resolved().recipe.config.objectives[0].pooling == "cls"  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@pytest.mark.parametrize("prompt", ["", "query: "])
-def test_a_prompt_that_is_scored_with_and_not_trained_with_is_said(folder: Path, prompt: str) -> None:
+@pytest.mark.parametrize(("prompt", "reserve"), [("", None), ("query: ", None), ("en en de de en: ", 0.45)])
+def test_a_prompt_of_the_encoder_is_trained_and_scored_with(folder: Path, prompt: str, reserve: float | None) -> None:
     (folder / "bare" / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": prompt}}))
-    told = [one for one in resolved().notes if "prompt" in one]
-    assert [one.partition(", as its files say")[0] for one in told] == (
-        ["Sentences are scored behind the prompt 'query: '"] if prompt else []
-    )
-    assert all("and trained without it; to train with it, write it before the sentences" in one for one in told)
+    tokenizer = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
+    tokenizer.save(str(folder / "bare" / "tokenizer.json"))
+    found = resolved()
+    told = [one for one in found.notes if "prompt" in one]
+    said = f"Sentences are trained and scored behind the prompt {prompt!r}, as its files say."
+    assert told == ([said] if prompt else [])
+    (stream,) = found.recipe.config.streams
+    assert stream.prompt == prompt  # pyright: ignore[reportAttributeAccessIssue]
+    assert found.tree["data"].get("reserve_fraction") == reserve
 
 
 def test_a_teacher_whose_vectors_have_length_1_is_learned_so(folder: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
+from xalign_ray.feed.batches import BatchReader
 from xalign_ray.shards.planned import check_method
 
 SWITCHED = "streams=[{kind: code_switched_labels}]"
@@ -89,3 +92,30 @@ def test_a_contrast_whose_steps_hold_one_pair_is_refused(tmp_path: Path) -> None
     for larger in ([f"{rows}2"], [f"{rows}0", "train.pairs_per_step=2"]):
         config = make_config(tmp_path, *CONTRASTED, *larger)
         check_method(config, prepare_here(config))
+
+
+def test_a_prompt_that_rows_have_no_room_for_is_refused(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    prompted = ["streams=[{kind: contrasted_pairs, prompt: 'en1 en2 en3 '}]", CONTRASTED[1]]
+    config = make_config(tmp_path, *prompted)
+    prepared = prepare_here(config)
+    (pieces,) = prepared.prompts(config).values()
+    assert len(pieces) > 2
+    needed = math.ceil(100 * (1 - 5 / (3 + len(pieces)))) / 100
+    with pytest.raises(DataError) as error:
+        check_method(config, prepared)
+    assert str(error.value) == (
+        f"stream contrasted_pairs: the prompt 'en1 en2 en3 ' has {len(pieces)} pieces, and rows have room for 2 before "
+        f"each sentence. Set data.reserve_fraction to {needed:g} or more (it is 0.1)."
+    )
+    roomy = make_config(tmp_path, *prompted, f"data.reserve_fraction={needed:g}")
+    prepared = prepare_here(roomy)
+    check_method(roomy, prepared)
+    reader = BatchReader(prepared, roomy)
+    shown = 0
+    for _, columns in reader.in_turn(reader.requests(0, 0)):
+        for ids, places in zip(columns["query_input_ids"], columns["query_position_ids"], strict=True):
+            for begin in np.flatnonzero((places == 0) & (ids == prepared.special.cls)):
+                assert ids[begin + 1 : begin + 1 + len(pieces)].tolist() == pieces.tolist()
+                shown += 1
+    assert shown > 20
