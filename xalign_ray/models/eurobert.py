@@ -40,6 +40,8 @@ class EuroBert(Family):
     from_scratch: ClassVar[Values] = {"bos_token_id": None, "eos_token_id": None}  # else those of Llama 3's vocabulary
     dropouts: ClassVar[tuple[str, ...]] = ("attention_dropout",)
     token_types: ClassVar[str] = ""
+    layers: ClassVar[str] = "layers"
+    final_norm: ClassVar[str] = "norm"
     transform: ClassVar[str] = "lm_head."
     output_bias: ClassVar[str] = "lm_head.bias"
     may_be_untied: ClassVar[bool] = True

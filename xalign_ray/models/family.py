@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -68,6 +69,7 @@ class Family(ABC):
         dropouts: the keys that `model.hidden_dropout_prob` sets; `model.attention_probs_dropout_prob` those of
             attention.
         token_types: in a state dict, the table that token types choose from.
+        layers: the list of its layers in its encoder. final_norm: what norms the states of the last; empty if nothing.
         transform: in a state dict, what the names of the head's layers before its decoder begin with.
         output_bias: in a state dict, the bias of the decoder.
         counts_from_padding: whether positions begin behind the padding id, so that another one moves them.
@@ -81,6 +83,8 @@ class Family(ABC):
     from_scratch: ClassVar[Values]
     dropouts: ClassVar[tuple[str, ...]]
     token_types: ClassVar[str]
+    layers: ClassVar[str] = "encoder.layer"
+    final_norm: ClassVar[str] = ""
     transform: ClassVar[str]
     output_bias: ClassVar[str]
     counts_from_padding: ClassVar[bool] = False
@@ -196,10 +200,33 @@ class Family(ABC):
             attention_mask: what `mask` gives; None where an attention over tokens without padding is told by `given`.
             given: what `arguments` gives.
         """
-        made = model(
-            inputs_embeds=vectors, attention_mask=attention_mask, output_hidden_states=layer is not None, **given
-        )
-        return made.last_hidden_state if layer is None else made.hidden_states[layer]
+        with self._cut(model, layer):
+            return model(inputs_embeds=vectors, attention_mask=attention_mask, **given).last_hidden_state
+
+    @contextmanager
+    def _cut(self, model: Any, layer: int | None) -> Iterator[None]:
+        """Inside, the model ends after `layer` of its layers, whose states are not normed.
+
+        Transformers would capture them by hooks, at which a compiled graph breaks, and compute the layers above too.
+        """
+        inside, _, name = self.layers.rpartition(".")
+        owner = model.get_submodule(inside)
+        whole = getattr(owner, name)
+        if layer is None or layer == len(whole):
+            yield
+            return
+        from torch.nn import Identity
+
+        norm = getattr(model, self.final_norm) if self.final_norm else None
+        setattr(owner, name, whole[:layer])
+        if norm is not None:
+            setattr(model, self.final_norm, Identity())
+        try:
+            yield
+        finally:
+            setattr(owner, name, whole)
+            if norm is not None:
+                setattr(model, self.final_norm, norm)
 
     @abstractmethod
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:

@@ -50,6 +50,8 @@ class ModernBert(Family):
     }
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
     token_types: ClassVar[str] = "model.embeddings.token_type_embeddings.weight"  # of our class, the stock one has none
+    layers: ClassVar[str] = "layers"
+    final_norm: ClassVar[str] = "final_norm"
     transform: ClassVar[str] = "head."
     output_bias: ClassVar[str] = "decoder.bias"
 

@@ -57,7 +57,8 @@ class Operations:
     """Of an encoder: 2 a weight and token, attention by the lengths of examples, the head by labels.
 
     Weights are those of the layers, without embeddings. What is done over padding or again for memory's sake is not
-    counted, but for the first of the two passes of a loss over the whole step. Nor are the words that
+    counted, but for the first of the two passes of a loss over the whole step. What reads an earlier layer counts as if
+    it read the last. Nor are the words that
     dictionary_alignment encodes one by one, word_exchange's use of the head, and denoising_alignment's matrices.
     Source: Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B.
     """

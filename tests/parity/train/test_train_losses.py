@@ -118,3 +118,17 @@ def test_in_half_precision_queue_and_average_stay_in_fp32_and_move(two: Pool, tm
     for name in ("queue.keys", "average.tower.encoder.hf.bert.embeddings.word_embeddings.weight"):
         values = state[f"losses.momentum_contrast.{name}"]
         assert not torch.equal(values, values.bfloat16().float())
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_states_of_an_earlier_layer_are_the_same_at_stage_3(two: Pool, tmp_path: Path, family: str):
+    """The encoder ends there for that loss, while masked LM goes on to the last layer and its norm."""
+    deep = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+    settings = {
+        "model": deep | {"family": family, "hidden_dropout_prob": 0.0},
+        "objectives": [{"kind": "masked_lm"}, {"kind": "dictionary_alignment", "layer": 1}],
+        "train__max_steps": 3,
+    }
+    whole = run(two, tmp_path / "0", parallel__zero_stage=0, **settings)
+    tight = {"parallel__zero_stage": 3, "parallel__deepspeed_overrides": TIGHT}
+    np.testing.assert_allclose(run(two, tmp_path / "3", **tight, **settings), whole, rtol=0, atol=2e-6)
