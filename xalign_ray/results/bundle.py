@@ -15,7 +15,7 @@ import json
 import math
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -47,6 +47,7 @@ _PACKAGES = ("xalign-ray", "torch", "transformers", "tokenizers", "deepspeed", "
 _SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study or run: of cells and evaluations
 _TOLERANCE = 1e-6  # of a mean or an end of an interval: far below what is printed, above what versions of scipy change
 _EXACT = 1e-12  # of a score, which is counted
+_ANY = "any"  # origin of a score, in place of a run or encoder
 _UNKNOWN_BYTES = "its bytes are not those that were written"
 
 _COMPARED: Mapping[str, Sequence[str]] = {  # what tells the rows of a table apart
@@ -111,7 +112,7 @@ def write_bundle(path: Path, runs: Sequence[Run], folders: Sequence[Path], optio
         runs: labelled, as the report shows them.
         folders: of the runs and studies, in which the predictions lie.
     """
-    known = {_key(score) for run in runs for score in run.scores}
+    known = _keys(_key(score, run.label) for run in runs for score in run.scores)
     studies = {run.study["name"]: run.study for run in runs if run.study}
     members = {
         STUDIES_FILE: _json(studies),
@@ -123,8 +124,9 @@ def write_bundle(path: Path, runs: Sequence[Run], folders: Sequence[Path], optio
         **{f"{REPORT}/{name}": _as_csv(frame).encode() for name, frame in tables_of(runs, options).items()},
     }
     scored = (name for name in members if name.endswith(f"/{SCORES}"))
-    in_files = {_key(Score(**one)) for name in scored for one in json.loads(members[name])["scores"]}
-    if rest := [asdict(one) for run in runs for one in run.scores if _key(one) not in in_files]:
+    in_files = _keys(_key(Score(**one)) for name in scored for one in json.loads(members[name])["scores"])
+    every = [(_key(one, run.label), one) for run in runs for one in run.scores]
+    if rest := [asdict(one) for key, one in every if not _holds(in_files, key)]:
         members[f"{SCORED}/elsewhere/{SCORES}"] = _json({"scores": rest, "sha256": hash_value(rest)})
     used = sorted({score.metric for run in runs for score in run.scores})
     index = {
@@ -265,17 +267,31 @@ def _scored_files(number: int, folder: Path, known: set[Key]) -> Iterator[tuple[
     found = sorted({path for pattern in _SCORE_FILES for path in folder.glob(pattern)})
     for path in found:
         scores = read_scores(path)
-        if scores and all(_key(score) in known for score in scores):
+        if scores and all(_holds(known, _key(score)) for score in scores):
             own = path.parent.relative_to(folder).as_posix()
             for file in (path, *sorted(path.parent.glob(f"{PREDICTIONS}/*.jsonl"))):
                 name = f"{SCORED}/{number}-{folder.resolve().name}/{own}/{file.relative_to(path.parent).as_posix()}"
                 yield name.replace("/./", "/"), file.read_bytes()
 
 
-def _key(score: Score) -> Key:
-    """What two records of one score have in common; tables call its encoder by names of their own."""
+def _key(score: Score, label: str = "") -> Key:
+    """What two records of one score have in common.
+
+    Its origin comes first: the run or encoder. None where a report has given several encoders the name of their column.
+    """
+    origin = None if score.run is None and score.encoder == label else score.run or score.encoder
     where = (score.task, score.metric, score.split, str(score.layer), score.pooling, score.language)
-    return *where, score.value, score.n, score.seed, score.step, score.test_set
+    return origin, *where, score.value, score.n, score.seed, score.step, score.test_set
+
+
+def _keys(keys: Iterable[Key]) -> set[Key]:
+    """The keys, each also with any origin, for `_holds`."""
+    return {one for key in keys for one in (key, (_ANY, *key[1:]))}
+
+
+def _holds(keys: Collection[Key], key: Key) -> bool:
+    """Whether a score is among those of `_keys`; one of unknown origin is if its like is there, of whatever origin."""
+    return (_ANY, *key[1:]) in keys if key[0] is None else key in keys or (None, *key[1:]) in keys
 
 
 def _shown(score: Score) -> str:
@@ -284,20 +300,22 @@ def _shown(score: Score) -> str:
 
 
 def _check_scores(bundle: Bundle) -> None:
-    """Scores from predictions, and that runs.json has the scores of the files and no others."""
-    of_runs = {_key(score): score for run in bundle.runs for score in run.scores}
+    """Scores from predictions; runs.json has the scores of the files and no others, each in its cell's column."""
+    of_runs = {_key(score, run.label): score for run in bundle.runs for score in run.scores}
     in_files: dict[Key, Score] = {}
     again, predicted = 0, 0
     for name in sorted(one for one in bundle.members if one.endswith(f"/{SCORES}")):
         scores = [Score(**record) for record in json.loads(bundle.members[name])["scores"]]
         in_files |= {_key(score): score for score in scores}
+        bundle.problems += _misplaced(bundle, name, scores)
         files = _predictions_beside(bundle, name)
         if not files:
             continue
         found = _score_again(scores, files, name, bundle.problems)
         again, predicted = again + found, predicted + len(files)
-    missing = [score for key, score in in_files.items() if key not in of_runs]
-    unknown = [score for key, score in of_runs.items() if key not in in_files]
+    there, written = _keys(of_runs), _keys(in_files)
+    missing = [score for key, score in in_files.items() if not _holds(there, key)]
+    unknown = [score for key, score in of_runs.items() if not _holds(written, key)]
     bundle.problems += [
         f"{RUNS_FILE}: {_shown(one)} is {one.value:.6g} in its file, and not so there" for one in missing
     ]
@@ -306,6 +324,17 @@ def _check_scores(bundle: Bundle) -> None:
     bundle.facts.append(f"{again:,} of {total:,} scores computed again from {predicted:,} files of predictions.")
     if total > again:
         bundle.facts.append(f"{total - again:,} scores have no predictions: they are held to their hashes alone.")
+
+
+def _misplaced(bundle: Bundle, name: str, scores: Sequence[Score]) -> Iterator[str]:
+    """Whether the scores of a study's cell stand in another column than that of the cell."""
+    cell_name = Path(name).parent.name
+    for study in {run.study["name"]: run.study for run in bundle.runs if run.study}.values():
+        for label in {cell["label"] for cell in study["cells"] if cell["name"] == cell_name}:
+            columns = [run for run in bundle.runs if run.label in (label, f"{label} ({study['name']})")]
+            own = _keys(_key(score, run.label) for run in columns for score in run.scores)
+            if not all(_holds(own, _key(score)) for score in scores):
+                yield f"{name}: its scores are of {label}, and {RUNS_FILE} has them not in that column"
 
 
 def _predictions_beside(bundle: Bundle, name: str) -> dict[str, bytes]:
