@@ -9,8 +9,12 @@ from typing import Any
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
+from xalign_ray.models.sentence_modules import own_pooling, own_prompt
+from xalign_ray.models.weight_files import CONFIG, read_config
 from xalign_ray.tasks.task import Files, TunedTask
 from xalign_ray.tasks.task_files import name_others
+
+TOLD_POOLING = ("modernbert", "xalign-modernbert")  # model types
 
 
 def check_files(
@@ -59,6 +63,32 @@ def check_contents(
     for path, language in scored.items():
         task.check(task.read(path, language), classes, path)
     return f"{task.name}: {lost} of {len(read)} training examples have no answer and are left out." if lost else ""
+
+
+def head_pooling(encoder: str) -> str | None:
+    """How a head of transformers shall pool an encoder's folder as its own files say; None if it cannot, or they don't.
+
+    Only ModernBERT's heads can be told: of texts and of answers, by `classifier_pooling`.
+    """
+    if not (Path(encoder) / CONFIG).is_file() or read_config(encoder).get("model_type") not in TOLD_POOLING:
+        return None
+    return own_pooling(encoder)
+
+
+def note_pooling(encoder: str, name: str) -> str:
+    """What a fine-tuning does with the pooling and prompt of a local Sentence Transformers folder; empty if of others.
+
+    Args:
+        name: of the encoder, for the reader.
+    """
+    if not Path(encoder).is_dir() or not (pooling := own_pooling(encoder)):
+        return ""
+    prompt = own_prompt(encoder)
+    behind = f" behind the prompt {prompt!r}" if prompt else ""
+    made = f"{name} makes sentence vectors by {pooling} pooling{behind}."
+    if head_pooling(encoder):
+        return f"{made} Heads for texts pool in the same way{', without the prompt' if prompt else ''}."
+    return f"{made} Fine-tuning uses neither: a head of transformers is put on the encoder, as its model class does it."
 
 
 def spoken_languages(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.finetune.before_training import dev_files_of, spoken_languages
+from xalign_ray.finetune.before_training import dev_files_of, head_pooling, spoken_languages
 from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
@@ -135,7 +135,9 @@ def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: 
     dropout: dict[str, Any] = (
         {} if rate is None else dict.fromkeys(DROPOUTS, rate)
     )  # transformers leaves out what a config lacks
-    model, tokenizer = open_model(folder, task.model_class, **(head if names else {}), **dropout)
+    pooling = head_pooling(folder)
+    pooled: dict[str, Any] = {"classifier_pooling": pooling} if pooling else {}
+    model, tokenizer = open_model(folder, task.model_class, **(head if names else {}), **dropout, **pooled)
     inputs = replace(Inputs.of_model(tokenizer, model, str(folder)), max_seq_length=settings.max_seq_length)
     shorter = inputs.max_length
     model.config.update(

@@ -133,7 +133,7 @@ def tune(
     if not folders:
         raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
     from xalign_ray import evaluation
-    from xalign_ray.models.sentence_modules import own_pooling, own_prompt
+    from xalign_ray.finetune.before_training import note_pooling
     from xalign_ray.studies.declared import check_options, parse_study
     from xalign_ray.studies.plan import check_task_files, plan_study
     from xalign_ray.studies.progress import Progress
@@ -147,13 +147,8 @@ def tune(
     encoder, run = evaluation.find_encoder(as_model(model))
     target = evaluation.target_folder(as_path(out), run, encoder, evaluation.known_task(task, TUNED_TASKS)).absolute()
     check_options(task, settings)
-    if Path(encoder).is_dir() and (pooling := own_pooling(encoder)):
-        prompt = own_prompt(encoder)
-        behind = f" behind the prompt {prompt!r}" if prompt else ""
-        say(
-            f"{evaluation.name_of(encoder, run)} makes sentence vectors by {pooling} pooling{behind}. Fine-tuning uses "
-            "neither: a head of transformers is put on the encoder, as its model class does it."
-        )
+    if note := note_pooling(encoder, evaluation.name_of(encoder, run)):
+        say(note)
     one = {
         "task": task,
         "data": [str(opened(folder).absolute()) for folder in folders],
