@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 import yaml
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from tests.parity.damage import Walk
@@ -38,8 +39,11 @@ def walk(
     Reports get empty figures: drawing them again for each damaged file takes most of the time, and damage shows in the
     numbers that they are drawn from.
     """
-    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write("<svg></svg>"))
-    monkeypatch.setattr(FigureCanvasAgg, "print_png", lambda _, file, **__: file.write(b""))
+
+    def leave_empty(_: Figure, file: IO[Any], **__: object) -> None:
+        file.write("<svg></svg>" if isinstance(file, io.StringIO) else b"")
+
+    monkeypatch.setattr(Figure, "savefig", leave_empty)
     one = Walk(capsys, Counter(), [])
     yield one
     with capsys.disabled():

@@ -52,7 +52,7 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
         raise DataError(f"{data} must hold at least four pairs of words, of two languages; give one dictionary.")
     shown = {model: shown_path(Path(model)) if Path(model).is_dir() else model for model in models}
     say(f"Drawing words of {', '.join(shown.values())}: loading the models.")
-    from xalign_ray.results.charts import COLOURS, Chart, draw_png
+    from xalign_ray.results.charts import COLOURS, Chart, draw_files
     from xalign_ray.tasks.hf_encoder import Encoder  # torch
 
     frames = {shown[model]: _measure(Encoder.open(find_encoder(model)[0]), pairs) for model in models}
@@ -69,7 +69,7 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     chart = Chart("words", "Words and their translations", [], TABLE, styles, panels, size=(5.2, 4.4))
     target = local_folder(out)
     with open_job(target, "word-map", with_run=True):
-        write_atomic(target / FIGURE, draw_png(chart))
+        write_atomic(target / FIGURE, draw_files(chart)["png"])
         write_atomic(target / TABLE, found.to_csv(index=False))
     return found
 
