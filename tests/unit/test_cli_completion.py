@@ -42,7 +42,7 @@ def test_recipes_are_offered(complete: Complete, verb: str) -> None:
 
 
 def test_two_recipes_are_offered_where_two_are_compared(complete: Complete) -> None:
-    assert complete("xalign config diff tiny/mlm tiny/xl") == ["tiny/xlm"]
+    assert complete("xalign config diff tiny/mlm tiny/xlm") == ["tiny/xlm", "tiny/xlm-align"]
 
 
 def test_studies_are_offered_to_their_verb(complete: Complete) -> None:
