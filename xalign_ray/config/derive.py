@@ -75,7 +75,7 @@ def _imported(path: Path) -> set[str]:
 
 
 ORDER_VERSION = 3  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
-LARGE_ORDER = 1024  # rows of a step: runs of more were cut into other partitions before, and count a version on
+LARGE_ORDER = 1024  # rows of a step: runs of more were cut and drawn in another way before, and count versions on
 CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule
 FLAT_WEIGHTS = 1_000_000_000  # at most: of more, all gradients at once are too much; DeepSpeed reduces them by buckets
 TERMS_AT_ONCE = 1024  # terms of a loss over the whole step whose comparisons are in memory
@@ -266,7 +266,7 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
     tree["deepspeed_overrides"] = config.parallel.deepspeed_overrides
     code = sorted(plugin_hashes(config).values())
     most = max(stage.config.train.global_batch_size for stage in stages_of(config))
-    order = [ORDER_VERSION + (most > LARGE_ORDER), CHUNK_STEPS]
+    order = [ORDER_VERSION + 2 * (most > LARGE_ORDER), CHUNK_STEPS]
     return hash_value({"recipe": tree, "plugins": code, "data": data_fingerprint, "order": order})
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,10 @@ ROW_GROUP = 256  # rows that are read together
 WINDOW_SHARDS = 4  # shards of a pool that are read in turn, row group by row group: few files are open at once
 PARTITION_ROWS = ROW_GROUP  # at least, of a chunk: a rank whose share is less reads what others use
 TABLED = 1024  # chunks whose shares are drawn together
+MANY_ROWS = 128 * ROW_GROUP  # of a stream in a chunk: with fewer, its sources are never drawn by whole row groups
 
 _CHUNK_BITS = 40  # of a number that names a chunk of an order of the run
-OFFSETS, SHARDS, GROUPS = 1, 2, 3  # what a generator is for: part of its key
+OFFSETS, SHARDS, GROUPS, TURNS = 1, 2, 3, 4  # what a generator is for: part of its key
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,9 @@ class Order:
 
     - A chunk has the same number of rows of each stream, and of its sources as many as their shares say, by systematic
       sampling: the integer below or above the share, at random (sampled_before: how many rows a source gave before).
+      Of a stream that has more sources than row groups in a chunk (at least MANY_ROWS, shares that do not change), most
+      sources would give a part of a row group, and it would be read for each part. So its sources give whole row groups
+      in turn, as often as their shares say: most are in some chunks and not in others.
     - The G rows of a step are cut into partitions, as ranks cut them. Each has every stream in proportion, and of a
       stream a stretch of the chunk's rows, sources one after the other: so a partition reads few sources, and all of
       them together have every source in each step.
@@ -226,28 +231,52 @@ class Order:
         """Of TABLED chunks: where each source's rows begin among those of its stream, and how many it gave before."""
         if self._table is None or self._table[0] != number:
             while len(self._sampled) <= number:
-                _, counts = self._sample(len(self._sampled) - 1)
-                self._sampled.append(self._sampled[-1] + counts.sum(axis=0))
+                self._sampled.append(self._sampled[-1] + self._drawn_by(len(self._sampled) - 1))
             begins, counts = self._sample(number)
             self._table = number, begins, self._sampled[number] + np.cumsum(counts, axis=0) - counts
         return self._table[1:]
 
+    def _drawn_by(self, number: int) -> Index:
+        """Rows that TABLED chunks draw from each source."""
+        return np.concatenate(
+            [
+                _systematic(rows * TABLED, shares[0], offsets[0])
+                if self._gives_groups(rows, shares)
+                else _systematic(rows, shares, offsets[:, None]).sum(axis=0)
+                for rows, shares, offsets in self._streams_of(number)
+            ]
+        )
+
     def _sample(self, number: int) -> tuple[Index, Index]:
         """Where sources begin in TABLED chunks, and their rows: both [chunks, sources]."""
+        found = []
+        for stream, (rows, shares, offsets) in enumerate(self._streams_of(number)):
+            if self._gives_groups(rows, shares):
+                sources = slice(*self._source[stream : stream + 2])
+                sizes = np.minimum([pool.rows for pool in self.pools[sources]], ROW_GROUP)
+                drawn = _systematic(rows * TABLED, shares[0], offsets[0])
+                generator = np.random.default_rng([self.seed, TURNS, number, stream, self.start.number])
+                found.append(_in_turns(drawn, self._sampled[number][sources], sizes, rows, generator))
+            else:
+                found.append(_systematic(rows, shares, offsets[:, None]))
+        begins = [np.cumsum(counts, axis=1) - counts for counts in found]
+        return np.concatenate(begins, axis=1), np.concatenate(found, axis=1)
+
+    def _streams_of(self, number: int) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
+        """Each stream's rows in a chunk, its shares in TABLED chunks ([chunks, sources], or [1, sources] where they do
+        not change), and offsets of systematic sampling [chunks]."""
         key = [self.seed, OFFSETS, number] + [self.start.number] * (self.start.number > 0)
-        offsets = np.random.default_rng(key).random((TABLED, len(self.streams), 1))
+        offsets = np.random.default_rng(key).random((TABLED, len(self.streams)))
         steps = self.start.step + (number * TABLED + np.arange(TABLED)) * self.chunk_steps
-        begins, counts = [], []
         for stream, (of, rows) in enumerate(zip(self.streams, self._stream_rows, strict=True)):
             shares = [of.shares(step) for step in steps.tolist()]
             constant = all(one is shares[0] for one in shares)
-            ends = np.cumsum(np.stack(shares[:1] if constant else shares), axis=1)
-            ends[ends == ends[:, -1:]] = 1.0  # those of sources without a share after the last one too
-            after = np.ceil(rows * ends - offsets[:, stream]).astype(np.int64)
-            before = np.concatenate((np.zeros((TABLED, 1), np.int64), after[:, :-1]), axis=1)
-            begins.append(before)
-            counts.append(after - before)
-        return np.concatenate(begins, axis=1), np.concatenate(counts, axis=1)
+            yield rows, np.stack(shares[:1] if constant else shares), offsets[:, stream]
+
+    @staticmethod
+    def _gives_groups(rows: int, shares: NDArray[np.float64]) -> bool:
+        """Whether the sources of a stream give whole row groups in turn."""
+        return rows >= MANY_ROWS and len(shares) == 1 and int(np.count_nonzero(shares[0])) * ROW_GROUP > rows
 
     def _locate(self, source: Index, index: Index) -> Places:
         shard, row = np.empty_like(source), np.empty_like(source)
@@ -260,6 +289,43 @@ class Order:
                 mine, key = of_source[in_epoch], (self.seed, int(self.start.sources[number]), epoch)
                 shard[mine], row[mine] = _locate_in_epoch(pool, key, at[in_epoch])
         return Places(source, shard, row)
+
+
+def _systematic(rows: int, shares: NDArray[np.float64], offset: Any) -> Index:
+    """As many of `rows` for each source as its share says, the integer below or above; shares [..., sources]."""
+    ends = np.cumsum(shares, axis=-1)
+    ends[ends == ends[..., -1:]] = 1.0  # those of sources without a share after the last one too
+    after = np.ceil(rows * ends - offset).astype(np.int64)
+    return np.diff(after, axis=-1, prepend=0)
+
+
+def _in_turns(drawn: Index, before: Index, sizes: Index, rows: int, generator: np.random.Generator) -> Index:
+    """How many rows each chunk of TABLED has of each source, if sources give row groups in turn: [chunks, sources].
+
+    What a source gives in these chunks is cut where its row groups end. The pieces of all sources stand in one line,
+    those of a source evenly spread from a random place on, and the line is cut into chunks.
+
+    Args:
+        drawn, before: rows of each source in these chunks, and before them.
+        sizes: of its row groups.
+        rows: of each chunk.
+    """
+    first = before % sizes
+    pieces = np.where(drawn > 0, -(-(first + drawn) // sizes), 0)
+    source = np.repeat(np.arange(len(drawn)), pieces)
+    number = np.arange(len(source)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    ends = np.minimum((number + 1) * sizes[source], (first + drawn)[source])
+    length = ends - np.maximum(number * sizes[source], first[source])
+    turn = (number + generator.random(len(drawn))[source]) / pieces[source]
+    line = np.argsort(turn, kind="stable")
+    source, length = source[line], length[line]
+    end = np.cumsum(length)
+    chunk = (end - length) // rows
+    here = np.minimum(length, (chunk + 1) * rows - (end - length))  # a piece may go on in the next chunk
+    counts = np.zeros((TABLED + 1, len(drawn)), np.int64)
+    np.add.at(counts, (chunk, source), here)
+    np.add.at(counts, (chunk + 1, source), length - here)
+    return counts[:TABLED]
 
 
 def apportion(weights: Sequence[float], total: int) -> list[int]:

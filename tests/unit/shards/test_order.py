@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from tests.unit.streams.test_masking import assert_chance
 from xalign_ray.config.derive import BatchSizes
 from xalign_ray.feed.batches import GROUP
-from xalign_ray.shards.order import ROW_GROUP, WINDOW_SHARDS, Order, Pool, Request, StreamPools, apportion
+from xalign_ray.shards import order as order_module
+from xalign_ray.shards.order import ROW_GROUP, TURNS, WINDOW_SHARDS, Order, Pool, Request, StreamPools, apportion
 
 SHARES = np.array([0.25, 0.6, 0.05, 0.1])
 
@@ -246,6 +248,64 @@ def test_a_ranks_rows_of_a_chunk_are_few_contiguous_reads() -> None:
         requests = [Request(224, 256, rank * share, rank * share + share) for rank in some]
         decoded = sum(read_groups(order, request) for request in requests)
         assert decoded < most * len(some) * share * 32
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> Order:
+    """A hundred sources of which most give less than a row group to a chunk of 2,048 rows."""
+    monkeypatch.setattr(order_module, "MANY_ROWS", 2048)
+    monkeypatch.setattr(order_module, "TABLED", 64)
+    pools = [pool(*[2 * ROW_GROUP] * (1 + number % 3), 7) for number in range(97)] + [pool(3), pool(200), pool(900)]
+    shares = np.arange(100) ** 1.5  # the first has none
+    return Order([StreamPools(1.0, pools, constantly(shares / shares.sum()))], 0, 64, 32)
+
+
+def constantly(shares: np.ndarray) -> Callable[[int], np.ndarray]:
+    return lambda _: shares
+
+
+def test_many_sources_give_row_groups_in_turn_as_a_slow_line_has_them(many: Order) -> None:
+    """Two tables of chunks: pieces of all sources in a line, dealt to chunks row by row."""
+    before = np.zeros(100, np.int64)
+    for table in range(2):
+        counts = np.diff([many.sampled_before(chunk) for chunk in range(64 * table, 64 * table + 65)], axis=0)
+        drawn = counts.sum(axis=0)
+        assert drawn.sum() == 64 * 2048
+        assert (abs(drawn - 64 * 2048 * many.shares(0)) < 1).all(), "of a table the integer below or above the share"
+        phases = np.random.default_rng([0, TURNS, table, 0, 0]).random(100)
+        pieces = []
+        for source, total in enumerate(drawn.tolist()):
+            size = min(many.pools[source].rows, ROW_GROUP)
+            left, own = int(before[source]) % size, []
+            while total:
+                own.append(min(total, size - left))
+                total, left = total - own[-1], 0
+            pieces += [((n + phases[source]) / len(own), source, rows) for n, rows in enumerate(own)]
+        line = [source for _, source, rows in sorted(pieces, key=lambda piece: piece[0]) for _ in range(rows)]
+        slow = [np.bincount(line[at : at + 2048], minlength=100) for at in range(0, len(line), 2048)]
+        np.testing.assert_array_equal(counts, slow)
+        before += drawn
+
+
+def test_many_sources_are_read_by_whole_row_groups_and_each_row_once_an_epoch(many: Order) -> None:
+    chunks = [Request(step, step + 32, 0, 64) for step in range(320, 640, 32)]
+    assert sum(read_groups(many, chunk) for chunk in chunks) < 1.5 * 10 * 2048
+    parted = Order([StreamPools(1.0, many.pools, lambda step: many.shares(step).copy())], 0, 64, 32)
+    assert sum(read_groups(parted, chunk) for chunk in chunks) > 5 * 10 * 2048, "without turns"
+    seen = Counter(place for place in read(many, 0, 32 * 40, 0, 64).values() if place[0] == 60)
+    assert set(seen.values()) <= {max(seen.values()), max(seen.values()) - 1}
+    assert len(seen) == many.pools[60].rows
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+def test_many_sources_are_the_same_for_any_number_of_workers_and_resumed(many: Order, workers: int) -> None:
+    alone = read(many, 2040, 2060, 0, 64)  # over the end of a table
+    again = Order(many.streams, 0, 64, 32)
+    together: dict[int, tuple[int, int, int]] = {}
+    for rank in range(workers):
+        together |= read(again, 2040, 2060, *BatchSizes(64, workers, 1).rows_of(rank))
+    assert together == alone
+    assert read(Order(many.streams, 0, 64, 32), 2055, 2060, 0, 64).items() <= alone.items()
 
 
 def test_a_late_resume_draws_tables_and_no_chunk_before(monkeypatch: pytest.MonkeyPatch) -> None:

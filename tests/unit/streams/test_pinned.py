@@ -36,6 +36,7 @@ UNIFORM = [0.6291932815332858, 0.5548130632287196, 0.1867820028462176, 0.6171043
 BELOW = [1, 5, 18, 617104]
 FIRST_STEP = [[4, 7, 256], [1, 0, 1280], [2, 0, 0], [0, 0, 256], [1, 0, 1281], [4, 7, 257]]
 END_OF_A_CHUNK = [[3, 0, 2353], [1, 0, 1405], [4, 7, 333], [2, 0, 77]]
+MANY_SUMS = [2512748092, 3792628258, 3814301716]
 ORDER_SUMS = [1488248338, 4112181463, 1139561732, 1765803001]
 VIEWS = {
     "masked_text": [
@@ -172,8 +173,8 @@ def places(first: int, last: int, low: int, high: int, global_rows: int, seed: i
 
 
 def test_order():
-    constants = (order.ROW_GROUP, order.WINDOW_SHARDS, order.PARTITION_ROWS, order.TABLED)
-    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, *constants], [3, 32, 256, 4, 256, 1024])
+    constants = (order.ROW_GROUP, order.WINDOW_SHARDS, order.PARTITION_ROWS, order.TABLED, order.MANY_ROWS)
+    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, *constants], [3, 32, 256, 4, 256, 1024, 32768])
     assert_pinned(places(0, 1, 0, 6, 12), FIRST_STEP)
     assert_pinned(places(31, 33, 4, 6, 12), END_OF_A_CHUNK)
     everything = [
@@ -182,6 +183,14 @@ def test_order():
     ]
     everything.append(zlib.crc32(np.array(places(500_000, 500_003, 7, 90, 130), "<i8").tobytes()))
     assert_pinned(everything, ORDER_SUMS)
+
+
+def test_the_order_of_many_sources():
+    pools = [order.Pool(np.array([300 * number + 40])) for number in range(160)]
+    shares = np.arange(1, 161) / np.arange(1, 161).sum()
+    drawn = order.Order([order.StreamPools(1.0, pools, lambda _: shares)], SEED, 1024, derive.CHUNK_STEPS)
+    places = drawn.places(order.Request(64, 96, 0, 1024))
+    assert_pinned([zlib.crc32(vars(places)[name].astype("<i8").tobytes()) for name in vars(places)], MANY_SUMS)
 
 
 @pytest.mark.parametrize("constant", ["ORDER_VERSION", "CHUNK_STEPS"])
