@@ -39,6 +39,7 @@ from xalign_ray.feed import batches
 from xalign_ray.shards.prepared import Prepared
 
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
+OF_TEACHER = {"continue/contrast-hard": "hard_key_input_ids", "continue/distill": "teacher"}  # a column
 ROLES = ("query", "key", "hard_key", "hard_query")
 
 
@@ -149,22 +150,23 @@ def test_a_resumed_run_is_the_same_to_the_last_bit(two: Pool, tmp_path: Path, st
     assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
 
 
-def pretrain(settings: list[str], out: Path, killed_before: int | None) -> None:
-    """`continue/contrast-hard` in a process of its own, which kills itself before it is given the rows of a step."""
+def pretrain(name: str, settings: list[str], out: Path, killed_before: int | None) -> None:
+    """A recipe in a process of its own, which kills itself before it is given the rows of a step."""
     given = batches.open_local
 
     def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
         for step, batch in enumerate(given(prepared, config, first, rank), first):
             if step == killed_before:
                 os.kill(os.getpid(), signal.SIGKILL)
-            assert "hard_key_input_ids" in batch
+            assert OF_TEACHER[name] in batch
             yield batch
 
     batches.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
-    pipeline.pretrain(load_recipe("continue/contrast-hard", settings), out=out, local=True)
+    pipeline.pretrain(load_recipe(name, settings), out=out, local=True)
 
 
-def test_a_run_that_was_killed_twice_is_the_calm_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", OF_TEACHER)
+def test_a_run_that_was_killed_twice_is_the_calm_run(tmp_path: Path, recipe: str) -> None:
     write_encoder(tmp_path / "encoder")
     write_pairs(tmp_path / "pairs.en-de.tsv", 0, 200)
     settings = [
@@ -172,12 +174,12 @@ def test_a_run_that_was_killed_twice_is_the_calm_run(tmp_path: Path) -> None:
         *(f"model.init_from={tmp_path}/encoder", f"data.teacher.path={tmp_path}/encoder", "data.max_seq_length=48"),
         *("train.max_steps=6", "train.pairs_per_step=16", "train.retrieval_steps=0", "checkpoint.save_steps=2"),
     ]
-    prepare_here(settle(load_recipe("continue/contrast-hard", settings), f"{tmp_path}/encoder").config)
+    prepare_here(settle(load_recipe(recipe, settings), f"{tmp_path}/encoder").config)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.parity.train.warm"])
 
     def run(name: str, killed_before: int | None) -> int | None:
-        process = context.Process(target=pretrain, args=(settings, tmp_path / name, killed_before))
+        process = context.Process(target=pretrain, args=(recipe, settings, tmp_path / name, killed_before))
         process.start()
         process.join(300)
         return process.exitcode
