@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,17 @@ def brought_in(workers, folder: Path, stage: int) -> list[str]:
     return [name for name in HEAVY if name in sys.modules]
 
 
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[Pool]:
+    """A worker process in which no other file's tests have imported anything."""
+    pool = Pool(1)
+    yield pool
+    pool.close()
+
+
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_a_worker_takes_its_steps_without_mlflow_and_without_the_compiler(one: Pool, tmp_path: Path, stage: int):
-    assert one.call(brought_in, tmp_path, stage) == [[]]
+def test_a_worker_takes_its_steps_without_mlflow_and_without_the_compiler(fresh: Pool, tmp_path: Path, stage: int):
+    assert fresh.call(brought_in, tmp_path, stage) == [[]]
 
 
 def largest_address_space(workers, folder: Path, stages: list[int]) -> int:
