@@ -6,9 +6,9 @@
 
 Each recipe of `tiny/` takes a few steps in one process over the same small world; written are each step's batch hash
 and each loss, to the last bit. The encoder of one of them is then scored by every task, and fine-tuned where a task
-fine-tunes, on three seeds, if the small world has data for it: it has none for SIB-200, FLORES, BUCC and STS. `compare`
-names the first step of each recipe that differs and each score that does, and exits with 1 if there is one. After the
-manner of torchtitan's `loss_compare.py`.
+fine-tunes, on three seeds, if the small world has data for it: it has none for SIB-200, Belebele, XCOPA, FLORES, BUCC
+and STS. `compare` names the first step of each recipe that differs and each score that does, and exits with 1 if there
+is one. After the manner of torchtitan's `loss_compare.py`.
 """
 
 from __future__ import annotations
