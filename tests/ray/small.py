@@ -14,6 +14,10 @@ from xalign_ray.demo.writer import write_demo
 MODEL = ("data.tokenizer.vocab_size=1000", "model.hidden_size=32", "model.intermediate_size=64")
 
 
+# Pairs whose retrieval is scored during training.
+TESTS = (
+    "data.tests=[{format: moses, languages: [en, qgr], paths: [parallel/train.en-qgr.en, parallel/train.en-qgr.qgr]}]"
+)
 CUSTOM = "reader"  # a resource of the node of the tests' cluster
 WRITTEN = TemporaryDirectory(prefix="worlds-")
 

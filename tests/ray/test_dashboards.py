@@ -19,7 +19,7 @@ from dashboards.alerts import ALERTS
 from dashboards.generate import HERE
 from dashboards.panels import PANELS, Panel
 from tests.ray.prometheus import Prometheus, asked, program, shipped_panels
-from tests.ray.small import batches, recipe, write_world
+from tests.ray.small import TESTS, batches, recipe, write_world
 from tests.unit.conftest import prepare_here
 from xalign_ray.studies.study import run_study
 from xalign_ray.track.events import EVENT_LOG, Event, read_events
@@ -27,7 +27,6 @@ from xalign_ray.train.ray_gauges import CellGauges, RunGauges
 
 pytestmark = pytest.mark.ray
 STEPS = 12
-TEST = "{format: moses, languages: [en, qgr], paths: [parallel/train.en-qgr.en, parallel/train.en-qgr.qgr]}"
 SHOWN_WITHIN_S = 30  # after which what has not come will not
 AGAIN = "again"
 PLANNED, FORGOTTEN_S = f'ray_xalign_planned_token_share{{run="{AGAIN}"}}', 10  # a node forgets after two reports, 6 s
@@ -48,7 +47,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     request.getfixturevalue("cluster")
     folder = tmp_path_factory.mktemp("watched")
     settings = [*write_world(folder, sentences=300), *batches(24, 12, STEPS, 6, 6), "parallel.workers=2"]
-    settings += ["parallel.cpus_per_worker=0.5", "data.held_out_fraction=0.05", f"data.tests=[{TEST}]"]
+    settings += ["parallel.cpus_per_worker=0.5", "data.held_out_fraction=0.05", TESTS]
     with (folder / "demo" / "wiki" / "en.jsonl").open("ab") as text:
         text.write(b"\xff\xfe is not UTF-8\n")
     prepare_here(recipe(settings, name="tiny/mlm"))

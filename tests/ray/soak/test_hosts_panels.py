@@ -14,7 +14,7 @@ from dashboards.panels import PANELS
 from tests.ray.hosts import needs_hosts
 from tests.ray.prometheus import asked, program, shipped_panels
 from tests.ray.site import PLACED, site
-from tests.ray.small import batches, write_world
+from tests.ray.small import TESTS, batches, write_world
 
 pytestmark = [pytest.mark.ray, pytest.mark.long, needs_hosts]
 STEPS, EVERY = 900, 300  # longer than the ten seconds between two looks of Prometheus
@@ -35,7 +35,7 @@ def test_no_panel_is_empty_over_a_study_on_several_hosts(tmp_path: Path) -> None
         text.write(b"\xff\xfe is not UTF-8\n")
     tree = {"name": "watched", "encoders": [{"recipe": "tiny/mlm"}], "evaluations": [{"task": "alignment"}]}
     (tmp_path / "watched.yaml").write_text(yaml.safe_dump(tree | {"mlflow": "off"}))
-    settings = [*world, *batches(24, 12, STEPS, EVERY, EVERY), *PLACED, "data.held_out_fraction=0.05"]
+    settings = [*world, *batches(24, 12, STEPS, EVERY, EVERY), *PLACED, "data.held_out_fraction=0.05", TESTS]
     words = [word for setting in settings for word in ("--set", setting)]
     queries = {panel.title: asked(shipped_panels()[panel.title]) for panel in PANELS if not panel.needs_gpu}
     with site(tmp_path) as four:
