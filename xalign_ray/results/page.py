@@ -183,7 +183,7 @@ def write_report(
         lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
         wide=len(columns) > _MAX_NARROW,
         finding=sentence(only) if only else found.brief,
-        detail="" if only or found.brief == found.sentence else found.sentence,
+        detail="" if only else found.detail,
         origins=origins(runs),
         headline=headline,
         caveats=[*guessed, *caveats(runs)],

@@ -54,6 +54,12 @@ class Finding:
     key: Key | None = None
     at_chance: tuple[str, ...] = ()
 
+    @property
+    def detail(self) -> str:
+        """What the sentence says besides its core, or all of it where it begins in another way."""
+        rest = self.sentence.removeprefix(self.brief.removesuffix(".")).lstrip(" .,;")
+        return rest[:1].upper() + rest[1:]
+
 
 def find(comparison: Comparison) -> Finding:
     """The finding on the headline metric.

@@ -13,7 +13,7 @@ from tests.unit.results.run_folders import score
 from xalign_ray.results.charts import draw_svgs, score_chart
 from xalign_ray.results.compare import Comparison, compare_scores, known_groupings, score_frame
 from xalign_ray.results.run import Log, Run
-from xalign_ray.results.sentences import MAX_WORDS, find
+from xalign_ray.results.sentences import MAX_WORDS, Finding, find
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import Score
 
@@ -78,6 +78,17 @@ def test_a_difference_whose_interval_excludes_zero_is_the_finding() -> None:
 )
 def test_a_page_opens_with_at_most_twenty_words(by_label: Mapping[str, Sequence[Values]], expected: str) -> None:
     assert find(compared(by_label)).brief == expected
+
+
+def test_the_second_sentence_repeats_nothing_of_the_first() -> None:
+    found = find(compared({"mlm": [FOUR], "new": [shifted(FOUR, 0.1)]}))
+    assert found.sentence.startswith(found.brief.removesuffix("."))
+    assert found.detail == (
+        "Over 4 languages and one seed; the 95 % interval of the difference, [10.0, 10.0], excludes zero and says "
+        "nothing about other seeds."
+    )
+    one, other = Finding("Undecided: a.", "B is best."), Finding("Nothing has been scored.", "Nothing has been scored.")
+    assert (one.detail, other.detail) == ("Undecided: a.", "")
 
 
 @pytest.mark.parametrize("metric", METRICS)
