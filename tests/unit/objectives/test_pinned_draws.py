@@ -25,7 +25,7 @@ def alignment(**settings: Any) -> DictionaryAlignmentLoss:
     return DictionaryAlignmentLoss(DictionaryAlignment(**settings), LossContext(pairs, 7, cast(Any, None), None))
 
 
-def test_the_pairs_of_a_step():
+def test_a_step_draws_the_pairs_that_it_drew_before():
     loss = alignment(pairs_per_step=5)
     assert_pinned([loss._slice((0, 1), step).tolist() for step in (0, 1, 1000)], SAMPLED)
 
