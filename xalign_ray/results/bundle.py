@@ -231,7 +231,7 @@ def _read_archive(path: Path, content: bytes) -> tuple[dict[str, bytes], list[st
     members, damaged = {}, []
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):  # the last of a version that zipfile cannot read
         raise DataError(f"{shown_path(path)} is no bundle, or it is damaged: it is not a zip archive.") from None
     for name in archive.namelist():
         try:
