@@ -54,7 +54,7 @@ class Arm:
 
     Attributes:
         fill: part of a row that an example takes. device: `cuda` puts everything on one GPU, in bf16 if `bf16`.
-        method: of `ours`, a name of METHODS. train: further settings of the recipe's `train` for it.
+        method: of `ours`, a name of METHODS. train, model: further settings of the recipe's blocks for it.
         profile: steps of `ours` that are profiled; the summary is part of the answer.
     """
 
@@ -72,6 +72,7 @@ class Arm:
     heads: int = HEADS
     method: str = "mlm"
     train: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
     profile: int = 0
 
 
@@ -119,7 +120,7 @@ class MadeRows:
         self.special = SimpleNamespace(pad=0, cls=1, sep=2)
         self.new_rows: dict[int, list[int]] = {}
         self.held_out_missing: dict[str, int] = {}
-        self.tests: list[Any] = []
+        self.has_tests = False
 
     def pairs(self, _split: str) -> SimpleNamespace:
         """For dictionary_alignment."""
@@ -149,6 +150,7 @@ def recipe(arm: Arm, rows: int) -> RunConfig:
                 "hidden_size": arm.width,
                 "num_attention_heads": arm.heads,
                 "intermediate_size": 4 * arm.width,
+                **arm.model,
             },
             "train": {
                 "max_steps": arm.steps,

@@ -1,9 +1,9 @@
-"""How fast one GPU trains: `python tests/gpu/bench.py OUT [--minutes 8] [--device cpu] [--tiny]`, against the Trainer.
+"""How fast one GPU trains: `python tests/gpu/bench.py OUT [--seconds 480] [--device cpu] [--tiny]`, and the Trainer.
 
 Each model size, vocabulary and length in bf16, dropout 0.1: tokens a second, MFU and peak memory of every method, and
 transformers' Trainer (BertForMaskedLM, sdpa, fused AdamW) on the same rows, interleaved, each library in one process.
 OUT/gpu.json and OUT/gpu.md are written after each measurement, the most telling first; what gpu.json holds already is
-not measured again, and after the minutes no measurement begins.
+not measured again, and after these seconds no measurement begins.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ ARMS = Path(__file__).parents[1] / "bench" / "step_arms.py"
 SIZES = {"base": {"width": 768, "depth": 12, "heads": 12}, "large": {"width": 1024, "depth": 24, "heads": 16}}
 METHODS = ("mlm", "dict-mlm", "align-mlm", "weam", "ppa")
 MBERT, BERT, XLM_R = 119_547, 30_522, 250_002  # vocabularies as their recipes have them
+MODERNBERT = {"family": "modernbert", "num_hidden_layers": 22, "intermediate_size": 1152, "hidden_dropout_prob": 0.0}
 TOKENS = 32_768  # of a micro-batch of the base model; of the large one half
 LIMIT_S = 120  # a measurement
 
@@ -33,23 +34,28 @@ def measurements(tiny: bool) -> list[dict[str, Any]]:
     if tiny:
         small = {"width": 64, "depth": 2, "heads": 2, "vocab": 1000, "row": 32, "rows": 4, "size": "tiny", "steps": 8}
         found = [small | {"name": "trainer"}, *(small | {"name": "ours", "method": method} for method in METHODS)]
-        more = {"gradient_checkpointing": True}
-        return [*found, small | {"name": "ours", "train": more}, small | {"name": "ours", "profile": 2}]
+        ways = [{"gradient_checkpointing": True}, {"torch_compile": True}]
+        found += [small | {"name": "ours", "stage": stage, "train": way} for stage, way in enumerate(ways)]
+        return [*found, small | {"name": "ours", "model": MODERNBERT}, small | {"name": "ours", "profile": 2}]
 
     def arm(name: str, row: int, vocab: int, size: str = "base", **more: Any) -> dict[str, Any]:
         rows = more.pop("rows", TOKENS // row // (2 if size == "large" else 1))
         return {**SIZES[size], "size": size, "row": row, "vocab": vocab, "rows": rows, "steps": 16, "name": name} | more
 
-    found = [arm("ours", 512, MBERT, profile=4), arm("ours", 512, MBERT), arm("trainer", 512, MBERT)]
-    found += [arm("ours", 128, MBERT), arm("trainer", 128, MBERT)]
-    found += [arm("ours", 512, MBERT, train={"torch_compile": True}), arm("ours", 512, MBERT, stage=1, profile=4)]
-    found += [arm("ours", 512, MBERT, stage=1, train={"torch_compile": True}), arm("ours", 128, MBERT, method="ppa")]
-    found += [arm("ours", 128, MBERT, method=method) for method in METHODS[1:-1]]
-    found += [arm("ours", 512, MBERT, stage=2), arm("plain", 512, MBERT)]
-    found += [arm("ours", 512, MBERT, rows=4 * TOKENS // 512)]
+    def ours(row: int, vocab: int, size: str = "base", compiled: bool = True, **more: Any) -> dict[str, Any]:
+        return arm("ours", row, vocab, size, train={"torch_compile": compiled}, **{"stage": 1} | more)
+
+    found = [ours(512, MBERT, compiled=False, profile=4), ours(512, MBERT, profile=4), arm("trainer", 512, MBERT)]
+    found += [ours(512, MBERT, stage=0), ours(512, MBERT, model={"attention_probs_dropout_prob": 0.0})]
+    found += [ours(128, MBERT), arm("trainer", 128, MBERT), ours(128, MBERT, method="ppa", profile=4)]
+    found += [ours(128, MBERT, method=method) for method in METHODS[1:-1]]
+    found += [ours(512, MBERT, "large"), arm("trainer", 512, MBERT, "large"), ours(512, 50_368, model=MODERNBERT)]
+    found += [ours(512, MBERT, stage=2), ours(512, MBERT), arm("plain", 512, MBERT)]
     sizes = [(size, row, vocab) for vocab in (BERT, XLM_R) for size, row in itertools.product(SIZES, (512, 128))]
-    sizes = [("large", 512, MBERT), ("large", 128, MBERT), *sizes]
-    return found + [arm(name, row, vocab, size) for size, row, vocab in sizes for name in ("ours", "trainer")]
+    of_sizes = [("large", 128, MBERT), *sizes]
+    return found + [
+        one for size, row, vocab in of_sizes for one in (ours(row, vocab, size), arm("trainer", row, vocab, size))
+    ]
 
 
 class Library:
@@ -98,7 +104,7 @@ def table(machine: str, found: list[dict[str, Any]]) -> str:
     ]
     for one in found:
         what = one["name"] if one["name"] != "ours" else one.get("method", "mlm")
-        what += "".join(f", {key}: {one[key]}" for key in ("train", "stage") if one.get(key))
+        what += "".join(f", {key}: {one[key]}" for key in ("train", "stage", "model") if one.get(key))
         what += ", profiled" if one.get("profile") else ""
         at = [one["size"], one["row"], f"{one['vocab']:,}", one["rows"], what]
         if "failed" in one:
@@ -120,11 +126,11 @@ def main() -> None:
     """Measures one after the other and writes what there is after each."""
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("out", type=Path)
-    given.add_argument("--minutes", type=float, default=30)
+    given.add_argument("--seconds", type=float, default=1800)
     given.add_argument("--device", default="cuda")
     given.add_argument("--tiny", action="store_true", help="a rehearsal: the same way with models of no size")
     asked = given.parse_args()
-    ends = time.monotonic() + 60 * asked.minutes
+    ends = time.monotonic() + asked.seconds
     machine = torch.cuda.get_device_name() if asked.device == "cuda" else "CPU, a rehearsal"
     asked.out.mkdir(parents=True, exist_ok=True)
     file = asked.out / "gpu.json"

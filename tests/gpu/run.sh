@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 OUT=$(mkdir -p "${1:?where to write to}" && cd "$1" && pwd)
 ENDS=$((SECONDS + ${2:?how many minutes} * 60))
 PARTS=${*:3}
-LOGS=$(mktemp -d)
+LOGS=${LOGS:-$(mktemp -d)}
 BUNDLE=$(realpath -m "${BUNDLE:-build/gpu-bundle}")
 SITE=$(realpath -m "${SITE:-build/gpu-site}")
 PYTHON=${PYTHON:-python3} # the one that holds torch with CUDA
@@ -31,7 +31,7 @@ ops() { "$PYTHON" tests/gpu/ops.py "$OUT" $TINY; }
 right() { # one GPU holds six small trainings at a time
   "$PYTHON" -m pytest -q -m gpu -n "${JOBS:-6}" --dist load --durations=10 -o cache_dir="$LOGS/cache" --junitxml "$OUT/junit.xml" ${TESTS:-tests/gpu}
 }
-fast() { "$PYTHON" tests/gpu/bench.py "$OUT" --minutes $((LEFT / 60)) $TINY; }
+fast() { "$PYTHON" tests/gpu/bench.py "$OUT" --seconds $((LEFT - 15)) $TINY; }
 true_() { # mlm against align-mlm on English and the language derived from it, at ALIGN-MLM's own size
   local recipe xalign="$PYTHON -m xalign_ray"
   cd "$BUNDLE" || return

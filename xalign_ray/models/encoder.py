@@ -39,6 +39,7 @@ class AlignedEncoder(nn.Module):
         self.family = family
         self.languages = languages
         self.conditioned = conditioned
+        self.compiled = False  # whether losses may compile what they compute, as the encoder's layers are
 
     @property
     def hidden_size(self) -> int:

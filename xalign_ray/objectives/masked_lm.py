@@ -67,7 +67,7 @@ def _labelled(micro_step: MicroStep) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _cross_entropy(encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
-    return summed_cross_entropy(encoder.predict(hidden, language), labels)
+    return summed_cross_entropy(encoder.predict(hidden, language), labels, encoder.compiled)
 
 
 def _cross_entropies(encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from xalign_ray.config.derive import TERMS_AT_ONCE
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.attention import labelled_at
+from xalign_ray.models.attention import HALF, labelled_at
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 # Cross-entropy whose gradient takes the place of the logits: one [N, V] array instead of three.
@@ -52,9 +52,41 @@ class SummedCrossEntropy(torch.autograd.Function):
         return chances.mul_(gradient), None
 
 
-def summed_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """The sum over N rows of -log softmax(logits)[label], in nats; nobody may read the logits [N, V] afterwards."""
-    sum_: Any = SummedCrossEntropy.apply(logits.float(), labels.long())
+@torch.compile(dynamic=True)
+def _sum_and_gradient(logits: Tensor, labels: Tensor) -> Tensor:
+    """The sum of the losses; its gradient takes the place of the logits, in their precision: two passes over them."""
+    wide = logits.float()
+    highest = wide.max(dim=1, keepdim=True).values
+    log_sum = highest + (wide - highest).exp().sum(dim=1, keepdim=True).log()
+    at_label = torch.arange(logits.shape[1], device=logits.device) == labels[:, None]
+    asked = logits.gather(1, labels[:, None]).float()
+    logits.copy_((wide - log_sum).exp() - at_label.float())
+    return (log_sum - asked).sum()
+
+
+class HalfCrossEntropy(torch.autograd.Function):
+    """As `SummedCrossEntropy`, of logits in half precision as they are: compiled, there is no copy of them in fp32."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
+        """logits [N, V] as there."""
+        total: Any = _sum_and_gradient(logits, labels)
+        ctx.save_for_backward(logits)
+        return total
+
+    backward = SummedCrossEntropy.backward
+
+
+def summed_cross_entropy(logits: Tensor, labels: Tensor, compiled: bool = False) -> Tensor:
+    """The sum over N rows of -log softmax(logits)[label], in nats; nobody may read the logits [N, V] afterwards.
+
+    Args:
+        compiled: logits in half precision go through torch.compile, without their copy in fp32.
+    """
+    if compiled and logits.dtype in HALF and len(labels):
+        sum_: Any = HalfCrossEntropy.apply(logits, labels.long())
+    else:
+        sum_ = SummedCrossEntropy.apply(logits.float(), labels.long())
     return sum_
 
 
@@ -68,6 +100,8 @@ class TrainableEncoder(Protocol):
     def hidden_size(self) -> int: ...
     @property
     def num_hidden_layers(self) -> int: ...
+    @property
+    def compiled(self) -> bool: ...
     def encode(self, batch: Mapping[str, Tensor], layer: int | None = None) -> Tensor: ...
     def predict(self, hidden: Tensor, language: Tensor, transform: nn.Module | None = None) -> Tensor: ...
     def copy_transform(self) -> nn.Module: ...

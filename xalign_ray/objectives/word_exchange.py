@@ -55,7 +55,7 @@ class WordExchangeLoss(Objective):
         bridged = self.bridge(exchanged.flatten(0, 1)[asked])
         logits = micro_step.encoder.predict(bridged, batch["language_ids"].flatten()[asked], self.transform)
         micro_step.log("train/aligned_label_share", has_partner.float())
-        return summed_cross_entropy(logits, batch["labels"].flatten()[asked])
+        return summed_cross_entropy(logits, batch["labels"].flatten()[asked], micro_step.encoder.compiled)
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The labels of the batch, with and without a partner."""

@@ -41,6 +41,7 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
         # Not reentrant: ZeRO sees the gradient of each weight once.
         encoder.hf.gradient_checkpointing_enable({"use_reentrant": False})
     if train.torch_compile:
+        encoder.compiled = True
         # Layer by layer: one graph for all in 4 s where the whole takes 44, and the step is as fast.
         for module in encoder.hf.base_model.modules():
             if isinstance(module, layer_class()):

@@ -29,6 +29,28 @@ def test_loss_and_gradient_are_torchs(rows: int, scale: float, dtype: torch.dtyp
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 100.0, 1e5])
+def test_compiled_half_precision_is_torchs(scale: float) -> None:
+    for rows in (0, 1, 7, 5):
+        logits, labels = drawn(rows, scale, torch.bfloat16)
+        loss = summed_cross_entropy(logits * 1.0, labels, compiled=True)
+        expected = F.cross_entropy(logits.float(), labels, reduction="sum")
+        torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-5)
+        ours, theirs = (torch.autograd.grad(3 * one, logits)[0] for one in (loss, expected))
+        assert ours.dtype == torch.bfloat16
+        torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-6)
+
+
+def test_pieces_past_the_vocabulary_change_nothing_compiled_or_not() -> None:
+    logits, labels = drawn(7, 1.0, torch.bfloat16)
+    padded = F.pad(logits.detach(), (0, 14), value=-torch.inf).requires_grad_()
+    for compiled in (False, True):
+        loss = summed_cross_entropy(padded * 1.0, labels, compiled)
+        torch.testing.assert_close(loss, F.cross_entropy(logits.float(), labels, reduction="sum"))
+        (gradient,) = torch.autograd.grad(loss, padded)
+        assert gradient[:, 50:].eq(0).all()
+
+
 def test_the_log_of_a_chance_that_is_0_in_fp32() -> None:
     logits = torch.tensor([[500.0, 0.0, 0.0]], requires_grad=True)
     loss = summed_cross_entropy(logits + 0, torch.tensor([1]))
