@@ -19,7 +19,7 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig, QualityConfig
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.open import WHOLE
-from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import Part
 from xalign_ray.tokens.part import Task, prepare_part
 
 ROUNDS = 3

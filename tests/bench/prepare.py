@@ -21,7 +21,7 @@ from vocabularies import KINDS, train_tokenizer
 from tests.parity.tokenizer_zoo import hostile_lines
 from xalign_ray.clean.filters import Filters
 from xalign_ray.sources.open import WHOLE
-from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import Part
 from xalign_ray.tokens.part import Task, open_cached_tokenizer, prepare_part
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
 from xalign_ray.vocabulary.tokenizer import LONGEST_WORD

@@ -9,8 +9,8 @@ from tokenizers import Tokenizer
 
 from tests.parity.tokenizer_zoo import LOCAL, NOT_LOCAL, WORDS
 from xalign_ray.tasks.tokenized import Inputs
+from xalign_ray.tokens.vocabulary import tokenize_keys
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
-from xalign_ray.vocabulary.dictionaries import tokenize_keys
 from xalign_ray.vocabulary.dictionary import look_up_form
 from xalign_ray.vocabulary.new_pieces import extend_tokenizer
 from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer

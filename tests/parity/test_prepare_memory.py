@@ -18,7 +18,7 @@ from xalign_ray.tokens import part
 part.WINDOW_CHARACTERS = 1 << 20
 from xalign_ray.clean.filters import Filters
 from xalign_ray.sources.open import Span
-from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import Part
 path, name = sys.argv[2:]
 part.prepare_part(part.Task(sys.argv[1], f"text/en/{name}", "text/en", ("en",), Part("text", (path,), (Span(),)),
                             ("en",), 128, False, 0.02, Filters()))

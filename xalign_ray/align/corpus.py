@@ -21,15 +21,13 @@ from numpy.typing import NDArray
 
 from xalign_ray.align.chain_aligner import Chains
 from xalign_ray.align.kinds import Aligner, AlignerKind, alignment_identity, check_method
-from xalign_ray.align.links import Link, WordPair, write_pharaoh
-from xalign_ray.align.words import BlankSplitter, WordSplitter
+from xalign_ray.align.links import BlankSplitter, Link, WordPair, WordSplitter, write_pharaoh
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.config.sources import WordAlignment
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import check_languages, explain_empty, find_source, parts, read
 from xalign_ray.sources.inputs import Input
-from xalign_ray.sources.parts import Part
-from xalign_ray.sources.records import Pair, Record
+from xalign_ray.sources.records import Pair, Part, Record
 from xalign_ray.sources.stage import InputHashes, Made, StageStep, run, write_arrays
 from xalign_ray.sources.stored import read_column, write_column
 from xalign_ray.sources.summary import merge_counts

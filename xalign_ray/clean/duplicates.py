@@ -26,14 +26,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from xalign_ray.clean.n_grams import Hashes, unit_hashes
+from xalign_ray.clean.filters import Hashes, unit_hashes
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
 from xalign_ray.shards.counter_random import mix
 from xalign_ray.shards.rows import Index, spans, starts
 from xalign_ray.sources.inputs import Input, number_parts
-from xalign_ray.sources.parts import Part
-from xalign_ray.sources.records import Document, Pair
+from xalign_ray.sources.records import Document, Pair, Part
 from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run, write_arrays
 from xalign_ray.sources.stored import write_column
 from xalign_ray.vocabulary.words import letters_a_word, read_characters

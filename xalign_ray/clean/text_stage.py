@@ -15,7 +15,7 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.sources.formats import parse
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.markup import parser_version
-from xalign_ray.sources.parts import Part
+from xalign_ray.sources.records import Part
 from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run
 from xalign_ray.sources.stored import record_of, write_stored
 from xalign_ray.sources.summary import file_names

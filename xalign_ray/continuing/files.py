@@ -11,11 +11,11 @@ from pathlib import Path
 from xalign_ray.config.language_codes import check_language, name_of_pair
 from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
 from xalign_ray.errors import ConfigError
-from xalign_ray.sources.column_languages import codes_in_name, without_packing
+from xalign_ray.sources.language_id import codes_in_name, without_packing
 from xalign_ray.sources.open import join_path, read_lines
 from xalign_ray.sources.pair_forms import read_pairs
 from xalign_ray.sources.stage import TESTS
-from xalign_ray.sources.term_tables import find_dictionary_form
+from xalign_ray.sources.terms import find_dictionary_form
 from xalign_ray.tasks.translations import MAX_PAIRS, TranslatedSentences
 from xalign_ray.track.events import read_events
 from xalign_ray.work.mirror import local_folder

@@ -25,12 +25,14 @@ from xalign_ray.derive.changes import (
     SYNTAX,
     TRANSLITERATION,
     Order,
+    Sentence,
     Transliterator,
     check_changes,
     compose,
     derived_language,
     double_vocabulary,
     draw_kept,
+    fit_word_order,
     invert,
     split_sentences,
     split_words,
@@ -38,7 +40,6 @@ from xalign_ray.derive.changes import (
     word_types,
 )
 from xalign_ray.derive.tasks import TASKS, Write, derive_task_files, read_sentences, read_treebank
-from xalign_ray.derive.word_order import Sentence, fit_word_order
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import BadRow, Document

@@ -14,10 +14,10 @@ from pydantic import Field, model_validator
 from xalign_ray.config.fields import Float, Frozen
 from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import DataError
-from xalign_ray.sources.column_languages import codes_in_name
 from xalign_ray.sources.formats import read
+from xalign_ray.sources.language_id import codes_in_name
 from xalign_ray.sources.records import BadRow, Entry, list_reasons
-from xalign_ray.sources.term_tables import find_dictionary_form
+from xalign_ray.sources.terms import find_dictionary_form
 from xalign_ray.tasks.task import ReplaceWord, TunedTask
 from xalign_ray.vocabulary.dictionary import look_up_form
 

@@ -33,10 +33,10 @@ from xalign_ray.sources.stage import (
     check_files,
     check_once,
 )
+from xalign_ray.streams.attachments import VectorShape
 from xalign_ray.streams.collate import Columns, Vocabulary
 from xalign_ray.streams.kinds import stream_columns
 from xalign_ray.streams.prediction import StreamContext
-from xalign_ray.streams.teacher_vectors import VectorShape
 from xalign_ray.vocabulary.dictionary import DictionaryPairs, Lexicon
 from xalign_ray.vocabulary.exchange import StartRows
 from xalign_ray.work.artifacts import MANIFEST, is_sealed, read_json, read_manifest, whole_manifest

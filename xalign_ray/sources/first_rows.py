@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.sources import PairFormat
 from xalign_ray.errors import DataError
-from xalign_ray.sources.column_languages import find_pair, language_of_file, language_of_name, without_region
-from xalign_ray.sources.columnar import column_texts, open_arrow, open_parquet, text_columns
-from xalign_ray.sources.jsonl import find_key, read_array
+from xalign_ray.sources.columnar import column_texts, find_key, open_arrow, open_parquet, read_array, text_columns
+from xalign_ray.sources.language_id import find_pair, language_of_file, language_of_name, without_region
 from xalign_ray.sources.moses import member_names
 from xalign_ray.sources.open import (
     NOT_UTF8,
@@ -31,10 +31,9 @@ from xalign_ray.sources.open import (
     read_as,
     read_lines,
 )
-from xalign_ray.sources.po import SOURCE, is_po, open_po, po_languages, po_texts
 from xalign_ray.sources.table_pairs import DELIMITERS, cell_text, csv_rows, first_cells, read_head
+from xalign_ray.sources.translation_files import SOURCE, is_po, open_po, po_languages, po_texts, read_units, unit_texts
 from xalign_ray.sources.xml import stream_elements
-from xalign_ray.sources.xml_pairs import read_units, unit_texts
 from xalign_ray.work.file_checks import HEAD_BYTES
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 ROWS = 500  # looked at
 MAX_NAME = 64  # characters of a column's name
 FITTING = 0.5  # of the rows: those that have as many columns as the first
+LETTERS = 0.5  # of the characters of most texts
+_ADDRESS = re.compile(r"\s*(https?://|www\.|\S+@\S+\.\w+\s*$)")
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
 UNMARKED = "UTF-16 without a byte-order mark"
 _OLE = b"\xd0\xcf\x11\xe0"
@@ -388,3 +389,19 @@ def look_at_texts(files: Mapping[str, str]) -> FirstRows:
     return FirstRows(
         tuple(files.values()), "moses", form, tuple(files), texts[:ROWS], len(rows) <= ROWS, by_language=True
     )
+
+
+def is_text(cells: Sequence[str]) -> bool:
+    """Whether most cells are text in a language: letters that make different texts, no numbers, names or addresses."""
+    filled = [cell for cell in cells if cell]
+    if not filled:
+        return False
+    letters = [sum(map(_is_letter, cell)) > LETTERS * len(cell.replace(" ", "")) for cell in filled]
+    codes = [" " not in cell and cell.isascii() and any(map(str.isdigit, cell)) for cell in filled]
+    addresses = sum(bool(_ADDRESS.match(cell)) for cell in filled)
+    few = len(filled) > 20 and len(set(filled)) <= max(2, len(filled) // 50) and not any(" " in cell for cell in filled)
+    return sum(letters) * 2 > len(filled) and sum(codes) * 2 < len(filled) and addresses * 2 < len(filled) and not few
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalpha() or not character.isascii()  # vowel signs are no letters to Python

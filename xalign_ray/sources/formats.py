@@ -14,15 +14,19 @@ from xalign_ray.config.language_codes import take_language
 from xalign_ray.config.sources import HF, Corpus, Dictionary, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.columnar import (
+    TEXT,
     check_columns,
     read_arrow,
     read_arrow_pairs,
+    read_json_array,
+    read_json_pairs,
+    read_jsonl,
+    read_jsonl_pairs,
     read_parquet,
     read_parquet_pairs,
     split_parquet,
 )
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
-from xalign_ray.sources.jsonl import TEXT, read_json_array, read_json_pairs, read_jsonl, read_jsonl_pairs
 from xalign_ray.sources.moses import ONE_EMPTY, is_zip, pair_documents, read_moses, read_opus
 from xalign_ray.sources.open import (
     BrokenFile,
@@ -35,24 +39,38 @@ from xalign_ray.sources.open import (
     open_bytes,
     read_lines,
 )
-from xalign_ray.sources.parts import WHOLE, Part, one_part_a_file, split_at_lines, split_in_parallel
-from xalign_ray.sources.po import read_po
-from xalign_ray.sources.records import BadRow, Document, Entry, Noted, Pair, Record, Skipped, list_reasons
+from xalign_ray.sources.records import (
+    WHOLE,
+    BadRow,
+    Document,
+    Entry,
+    Noted,
+    Pair,
+    Part,
+    Record,
+    Skipped,
+    list_reasons,
+    one_part_a_file,
+    split_at_lines,
+    split_in_parallel,
+)
 from xalign_ray.sources.stored import read_stored
 from xalign_ray.sources.table_pairs import read_csv, read_csv_text, read_tsv, read_workbook, split_csv
-from xalign_ray.sources.term_markup import read_dix, read_tbx, read_tei
-from xalign_ray.sources.term_tables import (
+from xalign_ray.sources.terms import (
     read_csv_terms,
+    read_dix,
     read_kaikki,
     read_muse,
     read_panlex,
+    read_tbx,
+    read_tei,
     read_tsv_terms,
     read_xlsx_terms,
     split_panlex,
 )
 from xalign_ray.sources.text import read_conllu, read_text, split_conllu, split_text
+from xalign_ray.sources.translation_files import read_po, read_tmx, read_xliff
 from xalign_ray.sources.wikipedia import read_wikipedia, split_dumps
-from xalign_ray.sources.xml_pairs import read_tmx, read_xliff
 from xalign_ray.work.file_checks import check_plain
 from xalign_ray.work.storage import is_url
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.sources.column_languages import language_of_name, same_language
+from xalign_ray.sources.language_id import language_of_name, same_language
 
 SPLITS = {
     "train": "train", "training": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev",

@@ -13,8 +13,7 @@ from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
 from xalign_ray.sources.formats import check_contents, check_languages, find_source, read_part
 from xalign_ray.sources.open import WHOLE
-from xalign_ray.sources.parts import Part
-from xalign_ray.sources.records import Record
+from xalign_ray.sources.records import Part, Record
 from xalign_ray.sources.stage import KeptCuts
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder

@@ -1,4 +1,4 @@
-"""Which texts are in another language than their source says: fastText's lid.176, or the script where it knows none."""
+"""Languages of texts, by fastText's lid.176 or by their script, and of columns and files, by their names."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from langcodes.data_dicts import MACROLANGUAGES
 from numpy.typing import NDArray
 
-from xalign_ray.config.language_codes import check_language, is_language
+from xalign_ray.config.language_codes import NAMES, check_language, in_script, is_language, written_alike
 from xalign_ray.errors import ConfigError
 from xalign_ray.vocabulary.words import in_other_script, usual_script
 
@@ -136,3 +137,152 @@ def _detector() -> Any:
 
     # `lite` is the model inside the package; the text is cut here; case is left as it is, at twice the speed.
     return LangDetector(LangDetectConfig(model="lite", max_input_length=None, normalize_input=False))
+
+
+# Languages of columns and files: by their names, else by language identification of their texts.
+
+# Codes of languages that are, as names of columns and files, words of other meaning.
+_WORDS = """
+    add all aln and ann are art bag bak beg bid big bin bot boy but bwd can cat cfg cid col cos csv day del dev
+    did doc dot end err for had has her hit ids inp its key lab lem len let lex lid lng loc log low man map max
+    may men mid min mix msg ner new not num old one pid pop pos put raw rel row say see seg sen set sh she sid
+    sim src std sum sys tab tag tgt the tid tmp too top trg tsv two txt uri url val var was way xml yml
+"""
+_OTHER_WORDS = frozenset(_WORDS.split())
+_MORE_NAMES = {
+    "albanian": "sq", "amharic": "am", "armenian": "hy", "azerbaijani": "az", "belarusian": "be", "bosnian": "bs",
+    "croatian": "hr", "danish": "da", "filipino": "fil", "galician": "gl", "gujarati": "gu", "hausa": "ha",
+    "icelandic": "is", "igbo": "ig", "irish": "ga", "kannada": "kn", "khmer": "km", "kurdish": "ku", "kyrgyz": "ky",
+    "lao": "lo", "latin": "la", "latvian": "lv", "lithuanian": "lt", "macedonian": "mk", "maltese": "mt",
+    "mandarin": "zh", "mongolian": "mn", "nepali": "ne", "norwegian": "no", "pashto": "ps", "punjabi": "pa",
+    "serbian": "sr", "sinhala": "si", "slovak": "sk", "slovene": "sl", "slovenian": "sl", "somali": "so",
+    "swedish": "sv", "tajik": "tg", "tatar": "tt", "tibetan": "bo", "uzbek": "uz", "welsh": "cy", "xhosa": "xh",
+    "zulu": "zu",
+    "bambara": "bm", "chichewa": "ny", "ewe": "ee", "fon": "fon", "kinyarwanda": "rw", "luganda": "lg", "luo": "luo",
+    "malagasy": "mg", "oromo": "om", "setswana": "tn", "shona": "sn", "tigrinya": "ti", "tswana": "tn", "wolof": "wo",
+}  # fmt: skip
+_NAMED = {name.lower(): code for name, code in NAMES.items()} | _MORE_NAMES
+# Words that stand next to a language in a name: text_en, sentence-de, translation.fr.
+_NEXT_WORDS = """
+    text sentence sent source target src tgt trg translation translated segment seg line phrase lang language content
+    utterance original word words term terms headword lemma entry
+"""
+_NEXT_TO_IT = frozenset(_NEXT_WORDS.split())
+# Names of two columns that translate each other, without blanks and marks, in lower case.
+PAIRS = (
+    ("source", "target"), ("src", "tgt"), ("src", "trg"), ("sourcetext", "targettext"), ("srctext", "tgttext"),
+    ("sourcesentence", "targetsentence"), ("anchor", "positive"), ("query", "positive"), ("sentence1", "sentence2"),
+    ("sentencea", "sentenceb"), ("sent1", "sent2"), ("text1", "text2"), ("texta", "textb"), ("original", "translation"),
+    ("source", "translation"), ("src", "mt"), ("sentence", "translation"), ("text", "translation"),
+    ("source", "reference"), ("src", "ref"), ("input", "target"), ("msgid", "msgstr"), ("lang1", "lang2"), ("l1", "l2"),
+)  # fmt: skip
+SUFFIXES = frozenset(
+    (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json", ".po")
+)
+_PACKED = (".gz", ".bz2", ".xz", ".zst")
+_WRITTEN = "[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2})?(?:-x-[a-z0-9]+)*"  # de, zh-Hans, pt-BR, en-x-inv
+_TWO_CODES = re.compile(rf"(?:^|[._-])({_WRITTEN})[-_]({_WRITTEN})(?=$|\.)")
+_LAST_CODE = re.compile(rf"(?:^|[._-])({_WRITTEN})$")
+_REGION = re.compile(r"[A-Za-z]{2,3}[-_][A-Z]{2}|[A-Za-z]{2,3}[-_][A-Za-z]{4}")
+
+
+def language_of_name(name: str) -> str:
+    """The code that a name of a column stands for, nothing if none: en, DE, en-US, de_DE, eng_Latn, German, text_en."""
+    name = name.strip().strip("\ufeff")
+    if code := _code(name.replace("_", "-")):
+        return code
+    parts = [part for part in re.split(r"[\s._\-]+", name) if part.lower() not in _NEXT_TO_IT]
+    if len(parts) == 2 and (code := _code("-".join(parts)) if _REGION.fullmatch("-".join(parts)) else ""):
+        return code  # sentence_eng_Latn
+    found = {_code(part) for part in parts}
+    return found.pop() if len(found) == 1 else ""
+
+
+def column_of(names: Sequence[str], wanted: str) -> str:
+    """The name of a column: as it is wanted, within `translation`, or called by a language that is wanted, in the form
+    or within a word that others write (`yor_Latn`, `sentence_yor_Latn`, `translation.yor` for yo); empty if none is."""
+    exact = [name for name in (wanted, f"translation.{wanted}") if name in names]
+    alike = [name for name in names if is_called(name, wanted)] if is_language(wanted) else []
+    return (exact or alike or [""])[0]
+
+
+@lru_cache(maxsize=65536)
+def is_called(name: str, code: str) -> bool:
+    """Whether a name of a column, key or configuration is that of a language: `yor`, `yor_Latn`, `text_yor` are yo."""
+    found = language_of_name(name)
+    return bool(found) and same_language(found, code)
+
+
+@lru_cache(maxsize=65536)
+def same_language(one: str, other: str) -> bool:
+    """Whether two codes stand for one language in one script, which a code need not say: yo is yo-Latn, zh zh-Hans."""
+    return one == other or in_script(one) == in_script(other)
+
+
+@lru_cache(maxsize=65536)
+def fits(code: str, language: str) -> bool:
+    """Whether a text in `code` is one in `language`: en-GB is English, and yo is yo-Latn, but en is not en-GB."""
+    return code == language or code.startswith(f"{language}-") or bool(written_alike((code, language)))
+
+
+def _code(written: str) -> str:
+    lowered = written.lower()
+    if lowered in _NAMED:
+        return _NAMED[lowered]
+    if lowered in _OTHER_WORDS or not is_language(written):
+        return ""
+    return check_language(written)
+
+
+def without_region(code: str) -> str:
+    """`en-US` -> `en`; scripts stay."""
+    return "-".join(part for part in code.split("-x-")[0].split("-") if not re.fullmatch(r"[A-Z]{2}|\d{3}", part)) + (
+        f"-x-{code.split('-x-')[1]}" if "-x-" in code else ""
+    )
+
+
+def language_of_file(path: str) -> tuple[str, str]:
+    """The code at the end of a file's name, before its suffixes, and what stands before it; no code if there is none.
+
+    `train.en`, `train.en.txt.gz`, `de.txt`, `corpus.zh_CN`, `english.txt`.
+    """
+    stem = Path(path).name
+    while (suffix := Path(stem).suffix.lower()) in SUFFIXES:
+        stem = stem[: -len(suffix)]
+    for end in (re.search(r"(?:^|[._-])([A-Za-z]+[-_][A-Za-z]+)$", stem), re.search(r"(?:^|[._-])([A-Za-z]+)$", stem)):
+        if end and (end[1].isalpha() or _REGION.fullmatch(end[1])) and (code := _code(end[1].replace("_", "-"))):
+            return code, stem[: end.start(1)]
+    return "", stem
+
+
+def codes_in_name(path: str) -> list[str]:
+    """The language codes in a file's name: two as in `news.en-de.tsv`, or one at its end as in `news.de.txt`.
+
+    Elsewhere a code may be a word: `my-text.txt` is not in Burmese.
+    """
+    file = without_packing(path)
+    stem = file.name.removesuffix(file.suffix)
+    pair = next((found for found in _TWO_CODES.findall(stem) if all(map(is_language, found))), ())
+    last = _LAST_CODE.search(stem)
+    codes = pair or ([last[1]] if last and is_language(last[1]) else [])
+    return [check_language(code) for code in codes]
+
+
+def without_packing(path: str) -> Path:
+    """A file's name without the suffix of its packing."""
+    file = Path(path)
+    return file.with_suffix("") if file.suffix in _PACKED else file
+
+
+def languages_of_texts(columns: Sequence[Sequence[str]]) -> list[str]:
+    """The language of each column by its texts; nothing where that is not sure."""
+    return [identify(texts) for texts in columns]
+
+
+def find_pair(names: Sequence[str]) -> list[int]:
+    """The places of two columns whose names say that they translate each other, none if there are none."""
+    plain = [re.sub(r"[\W_]", "", name.lower()) for name in names]
+    for first, second in PAIRS:
+        if first in plain and second in plain:
+            return sorted([plain.index(first), plain.index(second)])
+    return []

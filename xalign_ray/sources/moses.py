@@ -15,7 +15,7 @@ from typing import IO, BinaryIO, NamedTuple, cast
 
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
-from xalign_ray.sources.column_languages import fits
+from xalign_ray.sources.language_id import fits
 from xalign_ray.sources.open import (
     CHECKSUM,
     CHUNK_BYTES,
@@ -28,8 +28,7 @@ from xalign_ray.sources.open import (
     open_bytes,
     read_lines,
 )
-from xalign_ray.sources.parts import Part
-from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Record, Skipped
+from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Record, Skipped
 from xalign_ray.vocabulary.words import BLANKS, split_words
 
 BOTH_EMPTY = "both sides are empty"

@@ -1,18 +1,32 @@
-"""Finds the form of parallel text by looking at its first rows, and reads the pairs of any form."""
+"""Finds files of pairs, their form by their first rows, and the columns that translate each other; reads them."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from xalign_ray.config.language_codes import check_language
 from xalign_ray.config.sources import WITH_COLUMNS, ParallelCorpus
-from xalign_ray.errors import DataError
-from xalign_ray.sources.first_rows import FirstRows
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources.first_rows import ROWS, FirstRows, is_text, look_at_arrow, look_at_file, look_at_texts
 from xalign_ray.sources.formats import find_source, read
+from xalign_ray.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved
+from xalign_ray.sources.language_id import (
+    PACKAGE,
+    find_pair,
+    is_alike,
+    is_installed,
+    language_of_file,
+    language_of_name,
+    languages_of_texts,
+    without_region,
+)
 from xalign_ray.sources.moses import BOTH_EMPTY
-from xalign_ray.sources.pair_columns import Chosen, choose_columns
-from xalign_ray.sources.pair_files import find_first_rows
+from xalign_ray.sources.open import expand
 from xalign_ray.sources.records import BadRow, Pair, list_reasons
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import absolute_path, is_url
@@ -109,3 +123,339 @@ def read_pairs(
         raise DataError(
             f"{corpus.paths[0]}: {bad.total():,} of {good + bad.total():,} rows cannot be used ({list_reasons(bad)})."
         )
+
+
+# Files of pairs below the paths that a user names: folders, saved `datasets`, splits, and data sets of the hub.
+
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(:[\w.-]+)?")
+_FILE_SUFFIX = re.compile(
+    r"\.(csv|tsv|txt|tab|jsonl?|parquet|arrow|tmx|xlf|xliff|sdlxliff|po|pot|xlsx|zip|tar|tgz|gz|bz2|zst|[a-z]{2,3})$",
+    re.IGNORECASE,
+)
+_NOTES = re.compile(
+    r"\.|(readme|licen[sc]e|copying|changelog|citation|notice|authors|manifest|checksums?|sha256sums?|md5sums?)\b"
+    r"|.*\.(md|rst|ya?ml|html?|py|sh|pdf|lock|ids|xml|bib|log|toml)$|(dataset_infos?|dataset_dict|state)\.json$"
+    r"|.*\.(mo|pot)$|__MACOSX$",
+    re.IGNORECASE,
+)
+_SHARD = re.compile(r"\d{3,}(-of-\d{3,})?")
+
+
+def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRows]:
+    """Looks at each source below the paths.
+
+    Args:
+        paths: files, glob patterns, URLs, folders, saved `datasets` folders, or ids of data sets of the hub.
+        split: the one that is taken of folders and data sets that have several.
+
+    Raises:
+        ConfigError: it is not clear which files belong together.
+        DataError: a path is not there, or is no data.
+    """
+    found: list[FirstRows] = []
+    files: list[str] = []
+    for path in paths:
+        if is_url(path) or Path(path).is_file():
+            files += expand(path)
+        elif Path(path).is_dir():
+            saved = find_saved(Path(path), split)
+            found += [look_at_arrow(saved.files, "saved data set")] if saved else []
+            files += [] if saved else _files_below(Path(path), split)
+        elif _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
+            found.append(_of_hub(path, split))
+        else:
+            files += expand(path)
+    texts: list[str] = []
+    for together in _shards(files):
+        first = look_at_file(together[0])
+        if first is None:
+            texts += together
+        else:
+            found.append(replace(first, paths=tuple(together)))
+    return [*_catalogues(found), *_text_groups(texts)]
+
+
+def _catalogues(found: Sequence[FirstRows]) -> list[FirstRows]:
+    """The same sources; files of translation programs that are in the same languages are one.
+
+    Catalogues without a translation, or from English into English, are left out where there are others.
+
+    Raises:
+        DataError: a catalogue holds no translation, and is the only source.
+    """
+    idle = [one for one in found if one.format == "po" and (not one.rows or one.names[0] == one.names[1])]
+    if idle and len(idle) == len(found):
+        raise DataError(f"{idle[0].title} holds no translation into another language: its entries are empty or fuzzy.")
+    if idle:
+        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+        say(f"{idle[0].title}{more}: left out, without a translation into another language")
+    groups: dict[object, FirstRows] = {}
+    for place, one in enumerate(found):
+        key = (one.format, one.names) if one.format in ("po", "xliff") else place
+        if one not in idle:
+            groups[key] = _joined(groups[key], one) if key in groups else one
+    return list(groups.values())
+
+
+def _joined(first: FirstRows, other: FirstRows) -> FirstRows:
+    rows = first.rows + other.rows
+    is_whole = first.is_whole and other.is_whole and len(rows) <= ROWS
+    return replace(first, paths=first.paths + other.paths, rows=rows[:ROWS], is_whole=is_whole)
+
+
+def _shards(files: Sequence[str]) -> list[list[str]]:
+    """Files whose names differ in a long number only, as `train-00000-of-00002.parquet`, together."""
+    groups: dict[str, list[str]] = {}
+    for path in dict.fromkeys(files):
+        folder, _, name = path.rpartition("/")
+        groups.setdefault(f"{folder}/{_SHARD.sub('#', name)}", []).append(path)
+    return list(groups.values())
+
+
+def _files_below(folder: Path, split: str) -> list[str]:
+    """The files of a folder that may hold pairs, of one split where their names say which they are of."""
+    files = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(map(_NOTES.match, path.relative_to(folder).parts))
+    ]
+    if not files:
+        raise DataError(f"{folder} is a folder without files of pairs. Check the path.")
+    splits = {path: _split_of(path, folder) for path in files}
+    named = list(dict.fromkeys(one for one in splits.values() if one))
+    if not named:
+        return list(map(str, files))
+    chosen = choose_split(str(folder), named, split)
+    return [str(path) for path in files if splits[path] == chosen]
+
+
+def _split_of(path: Path, folder: Path) -> str:
+    """Of a file, by a word of its name or of the folders above: nothing if none is the name of a split."""
+    words = [word.lower() for part in path.relative_to(folder).parts for word in re.split(r"[._\-]", part)]
+    return next((SPLITS[word] for word in words if word in SPLITS), "")
+
+
+def _text_groups(texts: Sequence[str]) -> Iterator[FirstRows]:
+    """Files of plain text by what their names share: those of one text in several languages together.
+
+    Raises:
+        ConfigError: it is not clear which of them translate each other.
+    """
+    groups: dict[str, dict[str, str]] = {}
+    for path in texts:
+        code, before = language_of_file(path)
+        folder = os.path.dirname(path)
+        group = groups.setdefault(f"{folder}/{before}" if code else path, {})
+        if code in group:
+            raise ConfigError(f"{group[code]} and {path} are both '{code}' by their names. Give one of them.")
+        group[code or Path(path).name] = path
+    alone = [name for name, group in groups.items() if len(group) == 1]
+    if len(alone) == 2 and len(texts) == 2:
+        first, second = (next(iter(groups[name].items())) for name in alone)
+        names = (first[0], second[0]) if first[0] != second[0] else (first[1], second[1])
+        yield look_at_texts({names[0]: first[1], names[1]: second[1]})
+        return
+    if alone:
+        raise ConfigError(_explain_alone([next(iter(groups[name].values())) for name in alone], len(texts)))
+    yield from (look_at_texts(group) for group in groups.values())
+
+
+def _explain_alone(paths: Sequence[str], count: int) -> str:
+    if count == 1:
+        return (
+            f"{paths[0]} is plain text. Give the file of its translations too, line by line, or a table with a column "
+            "for each language."
+        )
+    named = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return (
+        f"{named}: which files of plain text translate each other cannot be seen from their names. Call them alike but "
+        "for the language (x.en, x.de), or give two files."
+    )
+
+
+def _of_hub(name: str, split: str) -> FirstRows:
+    """A data set of the Hugging Face hub, brought into its cache by `datasets`.
+
+    Raises:
+        DataError: there is none of this name, or the hub cannot be reached.
+    """
+    repository, _, configuration = name.partition(":")
+    return look_at_arrow(fetch_dataset(repository, configuration or None, split), "data set of the hub")
+
+
+# Chooses the columns of a table that translate each other, and their languages; asks where this is not clear.
+
+IDENTIFIED = 300  # texts of a column by which its language is found
+MAX_EQUAL = 0.5  # of the rows: those whose two texts are the same
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The columns of a source that translate each other, two or more, as places, and their languages."""
+
+    columns: list[int]
+    languages: list[str]
+
+
+def choose_columns(table: FirstRows, languages: Sequence[str] = (), columns: Sequence[str] = ()) -> Chosen:
+    """The columns that hold translations: those that are named, or called by languages, or the only two of text.
+
+    Args:
+        languages: of the columns, where they are said; in the columns' order where these do not show it.
+        columns: their names, where they are said.
+
+    Raises:
+        ConfigError: it is not clear; names the key that settles it.
+    """
+    codes = [check_language(code) for code in languages]
+    if table.rows:
+        places = _named(table, columns) if columns else _candidates(table, codes)
+    else:
+        places = list(range(len(table.names)))
+    found = _languages(table, places, codes)
+    _check(table, found, is_asked=bool(codes))
+    return found
+
+
+def _named(table: FirstRows, columns: Sequence[str]) -> list[int]:
+    if len(columns) < 2 or len(set(columns)) < len(columns):
+        raise ConfigError(f"--columns names {', '.join(columns)}; name two different columns, such as source,target.")
+    for column in columns:
+        if column not in table.names:
+            raise ConfigError(f"{table.title} has no column '{column}'; its columns are {', '.join(table.names)}.")
+    return [table.names.index(column) for column in columns]
+
+
+def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
+    """Columns of text that a name says to be in a language or of a pair, or all columns of text if they are two."""
+    texts = [n for n in range(len(table.names)) if is_text([row[n] for row in table.rows])]
+    if table.by_language:
+        return texts
+    named = [n for n in range(len(table.names)) if _code_of(table, n) and _is_said(table, n, texts)]
+    if codes:
+        named = [n for n in named if any(row[n] for row in table.rows) or _code_of(table, n) in codes]
+    if empty := [table.names[n] for n in named if not any(row[n] for row in table.rows)]:
+        raise ConfigError(
+            f"{table.title}: column {empty[0]} is empty in the first {len(table.rows):,} rows. Fill it, or name two "
+            "others with --languages or --columns."
+        )
+    pair = [n for n in find_pair(table.names) if n in texts]
+    if len(pair) == 2 and len([n for n in named if n not in pair]) < 2:
+        return pair
+    if len(named) > 1:
+        return named
+    if len(texts) < 2:
+        held = f"only column {table.names[texts[0]]} holds text" if texts else "no column holds text"
+        raise ConfigError(
+            f"{table.title}: {held} (columns: {', '.join(table.names)}), and pairs need two. Name them with --columns."
+        )
+    if len(texts) > 2 and len(texts) != len(codes):
+        raise ConfigError(
+            f"{table.title}: columns {_listed([table.names[n] for n in texts])} hold text. Say which two translate "
+            f"each other: --columns {table.names[texts[0]]},{table.names[texts[1]]}"
+        )
+    return texts
+
+
+def _code_of(table: FirstRows, place: int) -> str:
+    """The language that a column is called by; not one of three letters, as many words have, where its texts differ."""
+    code = language_of_name(table.names[place])
+    if code == "id" and sum(" " in row[place] for row in table.rows) * 2 < len(table.rows):
+        return ""  # not Indonesian
+    if len(code.partition("-")[0]) < 3 or table.format in ("tmx", "xliff", "po", "opus"):
+        return code
+    (found,) = languages_of_texts([_texts(table, place)])
+    return code if not found or is_alike(found, code) else ""
+
+
+def _is_said(table: FirstRows, place: int, texts: Sequence[int]) -> bool:
+    """Whether a column that is called by a language is one: it holds text, or nothing."""
+    return place in texts or not any(row[place] for row in table.rows)
+
+
+def _languages(table: FirstRows, places: list[int], codes: Sequence[str]) -> Chosen:
+    """The languages of the columns, of which those that are asked for are kept."""
+    names = [table.names[n] for n in places]
+    paired = bool(find_pair(names)) and len(places) == 2 and not table.by_language
+    by_name = ["" if paired else _code_of(table, n) for n in places]
+    bare = [without_region(code) if code else "" for code in by_name]
+    by_name = bare if len(set(bare)) == len(bare) else by_name
+    if codes and all(code in by_name or code in bare for code in codes):
+        kept = [(by_name if code in by_name else bare).index(code) for code in codes]
+        return Chosen([places[n] for n in kept], list(codes))
+    known = by_name
+    if not all(by_name):
+        by_text = languages_of_texts([_texts(table, n) for n in places])
+        known = [name or text for name, text in zip(by_name, by_text, strict=True)]
+    if codes and len(codes) == len(places) and not any(by_name):
+        return Chosen(places, known if sorted(known) == sorted(codes) else list(codes))
+    if codes:
+        there = ", ".join(f"{name} ({code})" if code != name else name for name, code in zip(names, known, strict=True))
+        missing = next((code for code in codes if code not in known), codes[0])
+        if table.by_language:
+            raise ConfigError(f"{table.title} has no text in '{missing}'; its languages are {there}.")
+        raise ConfigError(
+            f"{table.title} has no column in '{missing}'; it has {there}. Name the columns with --columns."
+        )
+    if not all(known):
+        unknown = [name for name, code in zip(names, known, strict=True) if not code]
+        hint = "" if is_installed() else f", or install {PACKAGE} (pip install 'xalign-ray[langid]')"
+        raise ConfigError(
+            f"{table.title}: the language of {_columns(unknown)} cannot be told by name or text. Say the languages of "
+            f"{_listed(names)} in this order: --languages en,de{hint}."
+        )
+    if len(set(known)) < len(known):
+        double = next(code for code in known if known.count(code) > 1)
+        alike = [name for name, code in zip(names, known, strict=True) if code == double]
+        raise ConfigError(
+            f"{table.title}: columns {_listed(alike)} are both '{double}'. Name two of different languages with "
+            f"--columns{'' if any(by_name) else f', or say the languages of {_listed(names)}: --languages en,de'}."
+        )
+    return Chosen(places, known)
+
+
+def _check(table: FirstRows, found: Chosen, is_asked: bool) -> None:
+    """Refuses texts that are copies of each other, and columns whose names are swapped."""
+    if len(found.columns) < 2:
+        raise ConfigError(
+            f"{table.title} holds one language only ({', '.join(found.languages) or 'none'}); pairs need two."
+        )
+    if not table.rows:
+        if table.format != "opus":
+            raise ConfigError(f"{table.title} has no rows below its header ({', '.join(table.names)}).")
+        return
+    first, *others = found.columns
+    for other in others:
+        rows = [(row[first], row[other]) for row in table.rows if row[first] and row[other]]
+        names = f"{table.names[first]} and {table.names[other]}"
+        if not rows:
+            if len(found.columns) == 2:
+                raise ConfigError(f"{table.title}: no row of the first {len(table.rows):,} has both {names}.")
+            continue
+        if (equal := sum(a.casefold() == b.casefold() for a, b in rows)) > MAX_EQUAL * len(rows):
+            raise ConfigError(
+                f"{table.title}: {names} are the same in {equal:,} of {len(rows):,} rows, so one is no translation of "
+                "the other. Name other columns with --columns, or give another file."
+            )
+    if is_asked:
+        return
+    texts = languages_of_texts([_texts(table, n) for n in found.columns])
+    swapped = [n for n, code in enumerate(texts) if code and code != found.languages[n] and code in found.languages]
+    if len(swapped) > 1 and len(found.columns) == 2:
+        raise ConfigError(
+            f"{table.title}: {table.names[found.columns[0]]} holds '{texts[0]}' and {table.names[found.columns[1]]} "
+            f"holds '{texts[1]}', which is the other way round. Correct the names; with --languages "
+            f"{','.join(found.languages)} they are taken as they are."
+        )
+
+
+def _texts(table: FirstRows, place: int) -> list[str]:
+    return [row[place] for row in table.rows if row[place]][:IDENTIFIED]
+
+
+def _columns(names: Sequence[str]) -> str:
+    return f"column {names[0]}" if len(names) == 1 else f"columns {_listed(names)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

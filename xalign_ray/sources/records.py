@@ -1,9 +1,13 @@
-"""What every source yields: documents, sentence pairs and dictionary entries, each knowing where it came from."""
+"""Parts of a source, read in parallel, and their records, each of which knows where it came from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO
+
+from xalign_ray.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, is_one_piece, open_bytes, size_of
 
 EMPTY_DOCUMENT = "document is empty"
 
@@ -83,3 +87,151 @@ def list_reasons(counts: Mapping[str, int]) -> str:
 
 
 Record = Document | Pair | Entry | BadRow
+
+
+# Splits a source into parts: units of work that can be read in parallel and together hold every record once.
+
+PART_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin.
+
+    Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
+    found out when it was split. `columns` are those of a document or of the two sides of a pair, where the source
+    names them; `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row. `text` is the
+    file that holds its records, once they are parsed; `beside` are files with a further column of it each.
+    """
+
+    format: str
+    paths: tuple[str, ...]
+    spans: tuple[Span, ...]
+    first_line: int = 1
+    borders: bool | None = None
+    columns: tuple[str, ...] | None = None
+    skip_empty: bool = False
+    text: str = ""
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPoint:
+    """Where a part begins: byte offset and line number."""
+
+    offset: int
+    line: int
+
+
+def one_part_a_file(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Each file is a part: for formats whose files cannot be entered in the middle."""
+    return [Part(format_, (path,), (WHOLE,)) for path in paths]
+
+
+def split_at_lines(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Files of lines, each split into ranges of about PART_BYTES that begin at a line."""
+    return [part for path in paths for part in _split_file(format_, path, None)]
+
+
+def split_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callable[[str], bool]) -> list[Part]:
+    """As split_at_lines, but after a blank line in files whose blank lines are borders, as `has_borders` says."""
+    return [part for path in paths for part in _split_file(format_, path, has_borders(path))]
+
+
+def split_in_parallel(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Files whose lines belong together, split at the same lines; one part if one of them is one piece or too short."""
+    whole = [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
+    if any(is_one_piece(path) for path in paths):
+        return whole
+    points = _find_split_points(paths[0], after_blank=False)
+    columns = [[point.offset for point in points]] + [
+        find_lines(path, [point.line for point in points]) for path in paths[1:]
+    ]
+    if any(len(column) < len(points) for column in columns):
+        return whole
+    spans = zip(*(spans_between(column) for column in columns), strict=True)
+    return [Part(format_, tuple(paths), row, point.line) for row, point in zip(spans, points, strict=True)]
+
+
+def count_bytes(parts: Sequence[Part]) -> list[float]:
+    """How much of its files each part is; of Parquet, whose spans are of row groups, an equal share."""
+    sizes = {path: size_of(path) for path in {path for part in parts for path in part.paths}}
+    sharing = Counter(path for part in parts for path in part.paths)
+
+    def of(part: Part) -> float:
+        if part.format in ("parquet", "parquet_pairs"):
+            return sum(sizes[path] / sharing[path] for path in part.paths)
+        spans = zip(part.paths, part.spans, strict=True)
+        return sum((sizes[path] if span.end is None else span.end) - span.start for path, span in spans)
+
+    return [of(part) for part in parts]
+
+
+def _split_file(format_: str, path: str, borders: bool | None) -> list[Part]:
+    if is_one_piece(path):
+        return one_part_a_file(format_, [path])
+    points = _find_split_points(path, after_blank=bool(borders))
+    spans = spans_between([point.offset for point in points])
+    return [Part(format_, (path,), (span,), point.line, borders) for span, point in zip(spans, points, strict=True)]
+
+
+def spans_between(offsets: Sequence[int]) -> list[Span]:
+    """From each offset to the next, and from the last to the end."""
+    return [Span(start, end) for start, end in zip(offsets, [*offsets[1:], None], strict=True)]
+
+
+def _find_split_points(path: str, *, after_blank: bool) -> list[SplitPoint]:
+    """One pass over the file: a point follows the first (blank) line that ends PART_BYTES or more after the last."""
+    points, line = [SplitPoint(0, 1)], 1
+    with open_bytes(path) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        while size - file.tell() > PART_BYTES:
+            line += _skip(file, PART_BYTES)
+            head = _read_line(file)  # the rest of the line in which the skip ended: blank or not, it is no border
+            line += 1
+            while head and after_blank:
+                head = _read_line(file)
+                line += 1
+                if not head.strip():
+                    break
+            if file.tell() < size:
+                points.append(SplitPoint(file.tell(), line))
+    return points
+
+
+def _skip(file: IO[bytes], count: int) -> int:
+    """Moves on by `count` bytes; returns how many lines ended there."""
+    ended = 0
+    while count > 0 and (chunk := file.read(min(CHUNK_BYTES, count))):
+        ended += chunk.count(b"\n")
+        count -= len(chunk)
+    return ended
+
+
+def _read_line(file: IO[bytes]) -> bytes:
+    """Moves past the end of the line and returns its bytes, or a mark for an over-long line; empty at the end."""
+    head = piece = file.readline(MAX_LINE_BYTES)
+    while piece and not piece.endswith(b"\n"):
+        head, piece = b"over-long", file.readline(MAX_LINE_BYTES)
+    return head
+
+
+def find_lines(path: str, numbers: Sequence[int]) -> list[int]:
+    """Byte offsets at which the lines with these ascending numbers begin; fewer where the file has fewer lines."""
+    offsets: list[int] = []
+    line = 1  # the number of the line that begins after the last line end seen
+    position = 0
+    with open_bytes(path) as file:
+        if numbers and numbers[0] == 1:
+            offsets.append(0)
+        while len(offsets) < len(numbers) and (chunk := file.read(CHUNK_BYTES)):
+            ended, at = chunk.count(b"\n"), 0
+            while len(offsets) < len(numbers) and numbers[len(offsets)] <= line + ended:
+                for _ in range(numbers[len(offsets)] - line):
+                    at = chunk.index(b"\n", at) + 1
+                    line, ended = line + 1, ended - 1
+                offsets.append(position + at)
+            line += ended
+            position += len(chunk)
+    return offsets

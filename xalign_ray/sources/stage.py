@@ -20,10 +20,10 @@ from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, DataError, fault_of
-from xalign_ray.sources import parts as splitting
+from xalign_ray.sources import records as splitting
 from xalign_ray.sources.formats import parts
 from xalign_ray.sources.open import Span, facts_of, open_bytes
-from xalign_ray.sources.parts import Part, count_bytes
+from xalign_ray.sources.records import Part, count_bytes
 from xalign_ray.work.artifacts import (
     MANIFEST,
     check_file,

@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 
 from xalign_ray.errors import DataError
 from xalign_ray.sources.open import BrokenFile, BrokenFileError, held_back
-from xalign_ray.sources.parts import Part
-from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Record, Skipped
+from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Record, Skipped
 from xalign_ray.work.artifacts import is_sealed, unfinished, whole_json
 
 GROUP_CHARACTERS = 1 << 20  # of a row group: what a reader holds at once

@@ -13,12 +13,22 @@ from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources.column_languages import column_of, language_of_name
-from xalign_ray.sources.jsonl import TEXT, document_of, one_line
+from xalign_ray.sources.columnar import TEXT, document_of, one_line
+from xalign_ray.sources.language_id import column_of, language_of_name
 from xalign_ray.sources.moses import check_texts
 from xalign_ray.sources.open import Line, is_one_piece, open_bytes, read_lines, size_of
-from xalign_ray.sources.parts import PART_BYTES, Part, find_lines, one_part_a_file, spans_between
-from xalign_ray.sources.records import BadRow, Noted, Pair, Record, Skipped
+from xalign_ray.sources.records import (
+    PART_BYTES,
+    BadRow,
+    Noted,
+    Pair,
+    Part,
+    Record,
+    Skipped,
+    find_lines,
+    one_part_a_file,
+    spans_between,
+)
 
 DELIMITERS = ",;\t|"
 LOOKED_AT = 200  # records by which the delimiter is found

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from xalign_ray.sources.open import BrokenFileError, Line, held_back, read_lines
-from xalign_ray.sources.parts import Part, split_at_blank_lines
-from xalign_ray.sources.records import BadRow, Document, Record
+from xalign_ray.sources.records import BadRow, Document, Part, Record, split_at_blank_lines
 
 MAX_DOCUMENT_LINES = 10_000
 

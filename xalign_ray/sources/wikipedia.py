@@ -14,8 +14,17 @@ from mwparserfromhell.parser import ParserError
 
 from xalign_ray.sources.markup import COMMENT, Page, read_paragraphs
 from xalign_ray.sources.open import CHUNK_BYTES, BrokenFileError, Chunks, Span, open_bytes, packing
-from xalign_ray.sources.parts import PART_BYTES, Part, one_part_a_file, spans_between
-from xalign_ray.sources.records import BadRow, Document, Noted, Record, Skipped
+from xalign_ray.sources.records import (
+    PART_BYTES,
+    BadRow,
+    Document,
+    Noted,
+    Part,
+    Record,
+    Skipped,
+    one_part_a_file,
+    spans_between,
+)
 from xalign_ray.sources.xml import local_name, stream_elements
 
 # Cuts MediaWiki dumps at pages: plain ones at `<page>`, multistream bzip2 ones where a stream begins with a page.

@@ -8,15 +8,13 @@ from pkgutil import resolve_name
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.config.choices import MaskedPairs, MaskedText, StreamChoice
+from xalign_ray.config.choices import StreamChoice
 from xalign_ray.shards.counter_random import row_keys
 from xalign_ray.shards.rows import Rows, concatenate, split_rows
-from xalign_ray.streams.aligned_pairs import aligned_pairs
 from xalign_ray.streams.code_switched import code_switched_copy, code_switched_labels
-from xalign_ray.streams.collate import Columns, Layout
-from xalign_ray.streams.contrasted_pairs import contrasted_pairs
-from xalign_ray.streams.masked_translations import masked_translations
-from xalign_ray.streams.prediction import Batch, StreamContext, choose, locate_words, mask_units, predict, swap_segments
+from xalign_ray.streams.collate import Columns
+from xalign_ray.streams.masked import aligned_pairs, contrasted_pairs, masked_pairs, masked_text, masked_translations
+from xalign_ray.streams.prediction import Batch, StreamContext
 
 SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
 
@@ -48,27 +46,9 @@ def no_rows(stream: StreamChoice, context: StreamContext) -> Columns:
     return stream_columns(stream, concatenate([]), np.zeros(0, np.int64), context)
 
 
-def _masked_text(_: MaskedText, batch: Batch) -> Columns:
-    batch, layout = mask_units(batch), Layout()
-    words = locate_words(batch, layout)
-    return predict(batch, words, choose(batch, words, layout), layout)
-
-
-def _masked_pairs(stream: MaskedPairs, batch: Batch) -> Columns:
-    batch = mask_units(swap_segments(batch) if stream.random_order else batch)
-    layout = Layout(
-        segments=2,
-        reset_positions=stream.positions == "reset",
-        segment_ids=stream.segments,
-        double_separator=stream.double_separator,
-    )
-    words = locate_words(batch, layout)
-    return predict(batch, words, choose(batch, words, layout), layout)
-
-
 COLUMNS_OF: dict[str, Callable[..., Columns]] = {
-    "masked_text": _masked_text,
-    "masked_pairs": _masked_pairs,
+    "masked_text": masked_text,
+    "masked_pairs": masked_pairs,
     "masked_translations": masked_translations,
     "code_switched_labels": code_switched_labels,
     "code_switched_copy": code_switched_copy,

@@ -22,8 +22,8 @@ from xalign_ray.shards.counter_random import (
     uniform,
 )
 from xalign_ray.shards.rows import NO_ENTRY, Index, Ints, Rows, reorder_segments, run_index, spans, starts, sum_runs
+from xalign_ray.streams.attachments import VectorShape
 from xalign_ray.streams.collate import NOTHING, Columns, Layout, Marked, Vocabulary, collate_rows, hash_rows
-from xalign_ray.streams.teacher_vectors import VectorShape
 from xalign_ray.vocabulary.dictionary import Lexicon
 
 Flags = NDArray[np.bool_]

@@ -14,9 +14,9 @@ import numpy as np
 from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import Vectors, nearest_cosine, nearest_csls, unit_rows
-from xalign_ray.sources.column_languages import codes_in_name
+from xalign_ray.sources.language_id import codes_in_name
 from xalign_ray.sources.records import BadRow, Entry, list_reasons
-from xalign_ray.sources.term_tables import muse_words
+from xalign_ray.sources.terms import muse_words
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
 from xalign_ray.tasks.task import COSINE, Measure, Metric, Task
 from xalign_ray.tasks.task_files import choose_languages, read_lines
@@ -134,7 +134,7 @@ def _is_muse(path: Path) -> bool:
 
 def _read_dictionary(path: Path) -> Iterator[WordPair]:
     from xalign_ray.sources.formats import NOTED, read
-    from xalign_ray.sources.term_tables import find_dictionary_form
+    from xalign_ray.sources.terms import find_dictionary_form
 
     first, second = codes_in_name(str(path))
     form = find_dictionary_form(str(path))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from xalign_ray.derive.span_tags import IOB2, find_scheme, reorder_tags
+from xalign_ray.derive.tasks import IOB2, find_scheme, reorder_tags
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.task import Measure, Metric, accuracy
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, read_lines

@@ -14,9 +14,9 @@ from huggingface_hub.constants import REPOCARD_NAME
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources import open as opening
-from xalign_ray.sources.column_languages import language_of_name
 from xalign_ray.sources.columnar import open_arrow, open_parquet
 from xalign_ray.sources.hub import SPLITS, config_names, data_files, saved_files, saved_splits
+from xalign_ray.sources.language_id import language_of_name
 from xalign_ray.sources.open import CR, NOT_UTF8, NUL, OVER_LONG, read_as
 
 LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"  # a part of the patterns of many tasks

@@ -24,8 +24,7 @@ from xalign_ray.align.corpus import (
     write_sample,
 )
 from xalign_ray.align.kinds import FastAlign
-from xalign_ray.align.links import read_pharaoh
-from xalign_ray.align.words import NO_FORM, BlankSplitter, TokenizerSplitter
+from xalign_ray.align.links import NO_FORM, BlankSplitter, TokenizerSplitter, read_pharaoh
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.config.sources import BpeTokenizer, WordAlignment
 from xalign_ray.errors import ConfigError, DataError

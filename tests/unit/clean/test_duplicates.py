@@ -20,8 +20,7 @@ from xalign_ray.sources import stage
 from xalign_ray.sources.formats import read_part
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.open import WHOLE
-from xalign_ray.sources.parts import Part
-from xalign_ray.sources.records import Document, Pair
+from xalign_ray.sources.records import Document, Pair, Part
 from xalign_ray.work.artifacts import hash_file
 
 

@@ -297,7 +297,7 @@ def test_near_duplicates_are_the_same_however_parts_and_partitions_are_cut(
 ) -> None:
     write_near(tmp_path)
     wanted = near(tmp_path).manifest["counts"]
-    monkeypatch.setattr("xalign_ray.sources.parts.PART_BYTES", 2000)
+    monkeypatch.setattr("xalign_ray.sources.records.PART_BYTES", 2000)
     monkeypatch.setattr("xalign_ray.clean.duplicates.PARTITION_LINES", 50)
     monkeypatch.setattr("xalign_ray.clean.duplicates.WINDOW_CHARACTERS", 1000)
     monkeypatch.setattr("xalign_ray.tokens.part.WINDOW_CHARACTERS", 1500)

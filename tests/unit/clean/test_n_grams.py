@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from xalign_ray.clean.n_grams import duplicate_n_grams, top_n_grams, unit_hashes
+from xalign_ray.clean.filters import duplicate_n_grams, top_n_grams, unit_hashes
 from xalign_ray.vocabulary.words import read_characters
 
 

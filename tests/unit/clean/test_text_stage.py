@@ -20,8 +20,7 @@ from xalign_ray.sources import stage, stored
 from xalign_ray.sources.formats import parse, parts, read, read_part
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.open import WHOLE, BrokenFile, BrokenFileError, held_back
-from xalign_ray.sources.parts import Part
-from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Skipped
+from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Skipped
 from xalign_ray.work.artifacts import hash_file, is_sealed, read_manifest, seal, write_json
 
 BROKEN = BrokenFile("a.gz", "truncated archive", 7, 9, 0.2, "line 4")
@@ -157,7 +156,7 @@ def test_damaged_text_is_named_by_its_reader_and_made_again_by_prepare(tmp_path:
 def test_a_killed_stage_goes_on_with_the_parts_that_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parsed: list[str]
 ) -> None:
-    monkeypatch.setattr("xalign_ray.sources.parts.PART_BYTES", 1000)
+    monkeypatch.setattr("xalign_ray.sources.records.PART_BYTES", 1000)
     path = tmp_path / "a.txt"
     path.write_text("".join(f"line {number} of a text\n" for number in range(200)))
     one = Input("text/en", ("en",), tuple(parts("text", [str(path)])), (hash_file(path),))

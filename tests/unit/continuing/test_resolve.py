@@ -16,7 +16,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import Continuation, resolve
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.sources.column_languages import codes_in_name
+from xalign_ray.sources.language_id import codes_in_name
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 99}
 

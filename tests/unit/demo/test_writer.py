@@ -14,8 +14,8 @@ from xalign_ray.demo import write_demo
 from xalign_ray.demo.facts import load_concepts
 from xalign_ray.demo.grammar import load_languages
 from xalign_ray.demo.writer import NOISE_SHARE
+from xalign_ray.derive.changes import fit_word_order
 from xalign_ray.derive.tasks import derive_task_files, read_treebank
-from xalign_ray.derive.word_order import fit_word_order
 from xalign_ray.work.artifacts import hash_file, read_manifest
 
 CODES = [language.code for language in load_languages()]

@@ -6,6 +6,8 @@ import pytest
 
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.derive.changes import (
+    Sentence,
+    Tree,
     check_changes,
     compose,
     derived_language,
@@ -14,7 +16,6 @@ from xalign_ray.derive.changes import (
     split_sentences,
     split_words,
 )
-from xalign_ray.derive.word_order import Sentence, Tree
 from xalign_ray.errors import ConfigError
 
 

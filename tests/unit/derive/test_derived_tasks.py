@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.derive.changes import invert
+from xalign_ray.derive.changes import Sentence, invert
 from xalign_ray.derive.tasks import derive_task_files
-from xalign_ray.derive.word_order import Sentence
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.tag_benchmarks import NER, POS
 from xalign_ray.tasks.text_benchmarks import XNLI

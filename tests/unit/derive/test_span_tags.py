@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.derive.span_tags import IOB1, IOB2, find_scheme, tag_mover
+from xalign_ray.derive.tasks import IOB1, IOB2, find_scheme, tag_mover
 
 SENTENCES = {
     # in the river New York Cape Town Bob: New York and Cape Town are two places side by side

@@ -9,7 +9,7 @@ from itertools import permutations
 
 import pytest
 
-from xalign_ray.derive.word_order import (
+from xalign_ray.derive.changes import (
     HEAD,
     Sentence,
     Tree,

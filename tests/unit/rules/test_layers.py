@@ -27,7 +27,7 @@ LAYERS = [
     {"work"},
     {"models", "sources"},
     {"vocabulary/tokenizer_folder"},
-    {"vocabulary/dictionaries", "vocabulary/kinds", "clean", "align", "derive"},
+    {"clean", "align", "derive"},
     {"shards", "objectives"},
     {"tokens", "feed"},
     {"train"},

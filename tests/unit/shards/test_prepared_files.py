@@ -14,7 +14,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources.stage import HINT
-from xalign_ray.vocabulary import kinds as vocabulary
+from xalign_ray.tokens import vocabulary as vocabulary
 from xalign_ray.work.artifacts import hash_file
 
 READ_BY_TRAINING = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources import parts as cutting
+from xalign_ray.sources import records as cutting
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.records import BadRow, Document
 from xalign_ray.sources.text import WITHHELD_WORDS

@@ -13,8 +13,7 @@ from tests.unit.sources.test_wikipedia import SITE, page
 from xalign_ray.sources import wikipedia
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.open import WHOLE, BrokenFile, BrokenFileError, held_back
-from xalign_ray.sources.parts import Part
-from xalign_ray.sources.records import BadRow, Document
+from xalign_ray.sources.records import BadRow, Document, Part
 
 HEAD = f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/">\n{SITE}\n'
 TAIL = "</mediawiki>\n"

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources import parts as cutting
+from xalign_ray.sources import records as cutting
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.open import expand, is_folder, join_path, size_of
 from xalign_ray.sources.records import Document, Pair

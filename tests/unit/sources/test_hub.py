@@ -20,10 +20,10 @@ from huggingface_hub import constants
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.sources import Corpus, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError, XalignError
-from xalign_ray.sources.column_languages import column_of, language_of_name, same_language
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.hub import choose_config
 from xalign_ray.sources.inputs import find_sources
+from xalign_ray.sources.language_id import column_of, language_of_name, same_language
 from xalign_ray.sources.records import BadRow, Document, Pair
 from xalign_ray.tasks.task_files import find_tables
 from xalign_ray.verbs.arguments import as_data

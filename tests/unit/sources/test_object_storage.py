@@ -11,7 +11,7 @@ import pytest
 
 from tests.s3_server import S3Server
 from xalign_ray.errors import DataError
-from xalign_ray.sources import parts as cutting
+from xalign_ray.sources import records as cutting
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.open import expand, facts_of, open_bytes, size_of
 from xalign_ray.sources.stage import InputHashes

@@ -35,8 +35,7 @@ from tests.unit.sources.pair_texts import (
     zipped,
 )
 from xalign_ray.errors import XalignError
-from xalign_ray.sources.pair_files import fetch_dataset
-from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
+from xalign_ray.sources.pair_forms import fetch_dataset, look_at_pairs, read_pairs
 
 
 def json_lines(make: Callable[[str, str], dict]) -> str:

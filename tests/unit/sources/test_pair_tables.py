@@ -14,7 +14,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources import parts as splitting
+from xalign_ray.sources import records as splitting
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.open import BrokenFileError, held_back
 from xalign_ray.sources.records import BadRow, Pair

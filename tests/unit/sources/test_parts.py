@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.sources import open as opening
-from xalign_ray.sources import parts as cutting
+from xalign_ray.sources import records as cutting
 from xalign_ray.sources import text
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.open import WHOLE, Span
-from xalign_ray.sources.parts import Part, count_bytes
-from xalign_ray.sources.records import BadRow, Document
+from xalign_ray.sources.records import BadRow, Document, Part, count_bytes
 
 
 def hostile_lines(rng: random.Random, count: int, blank_share: float) -> list[bytes]:
@@ -123,7 +122,7 @@ def test_small_and_packed_files_and_dictionaries_are_one_part_each(
 
 
 def test_the_bytes_of_the_parts_are_those_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xalign_ray.sources.parts.PART_BYTES", 40)
+    monkeypatch.setattr("xalign_ray.sources.records.PART_BYTES", 40)
     lines = [f"line {number}\n" for number in range(30)]
     for name in ("a", "b"):
         (tmp_path / name).write_text("".join(lines))

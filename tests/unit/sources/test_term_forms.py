@@ -17,7 +17,7 @@ from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import XalignError
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import BadRow, Entry
-from xalign_ray.sources.term_tables import find_dictionary_form
+from xalign_ray.sources.terms import find_dictionary_form
 
 NOTES = "noted: parts of speech and notes, not read"
 BRACKETS = "noted: terms with notes in brackets, taken off"

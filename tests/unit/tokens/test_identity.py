@@ -16,13 +16,13 @@ from xalign_ray.align import chain_aligner
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.shards.prepared import Prepared
-from xalign_ray.sources import language_id, markup, parts, stage
+from xalign_ray.sources import language_id, markup, records, stage
 from xalign_ray.sources import open as opening
 from xalign_ray.sources.inputs import Source, data_root, find_sources
 from xalign_ray.sources.markup import WIKITEXT_VERSION
 from xalign_ray.sources.stage import InputHashes
-from xalign_ray.tokens import identity, prepare
-from xalign_ray.tokens.identity import fingerprint_of
+from xalign_ray.tokens import prepare
+from xalign_ray.tokens.prepare import fingerprint_of
 
 ALIGNED = "data.parallel=[{{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: '{}'}}]"
 
@@ -48,13 +48,13 @@ HMM = (ALIGNED.format("hmm"),)
 IDENTIFIED = ("data.filters={language_threshold: 0.5}",)
 DUMP = "data.corpora=[{format: wikipedia, language: en, paths: [en.txt]}]"
 OTHER_PROGRAMS = {  # name in a module, its other value, and settings of a recipe that it matters to
-    "version of shards": (identity, "SHARDS_VERSION", -1, ()),
+    "version of shards": (prepare, "SHARDS_VERSION", -1, ()),
     "tokenizers library": (tokenizers, "__version__", "0.0", ()),
-    "Unicode tables": (identity.unicodedata, "unidata_version", "0.0", ()),
+    "Unicode tables": (prepare.unicodedata, "unidata_version", "0.0", ()),
     "parser of wiki text": (markup, "version", lambda _: "0.0", (DUMP,)),
     "language identifier": (language_id, "version", lambda _: "0.0", IDENTIFIED),
     "version of an aligner": (chain_aligner, "VERSION", -1, HMM),
-    "version of an alignment's files": (identity, "FILES_VERSION", -1, HMM),
+    "version of an alignment's files": (prepare, "FILES_VERSION", -1, HMM),
 }
 
 
@@ -212,7 +212,7 @@ def test_finding_prepared_data_again_reads_no_input(own: Path, monkeypatch: pyte
     def refuse(path: str) -> None:
         raise AssertionError(f"{path} is read again")
 
-    for module in (stage, parts, opening):
+    for module in (stage, records, opening):
         monkeypatch.setattr(module, "open_bytes", refuse)
     assert prepare.find_prepared(config) == wanted
     assert prepare_here(config) == wanted

@@ -210,7 +210,7 @@ def test_recipes_of_the_same_text_share_one_vocabulary(tmp_path: Path, monkeypat
         trained.append(settings.vocab_size)
         return train_bpe(settings, lines)
 
-    monkeypatch.setattr("xalign_ray.vocabulary.kinds.train_bpe", watched)
+    monkeypatch.setattr("xalign_ray.tokens.vocabulary.train_bpe", watched)
 
     def pieces(*settings: str) -> bytes:
         return (prepare_here(make_config(tmp_path, *settings)).tokenizer_folder / "tokenizer.json").read_bytes()
@@ -235,7 +235,7 @@ def test_the_first_pairs_that_pass_are_kept_however_large_a_part_is(
     english, german = ((tmp_path / f"pairs.{code}").read_text().split("\n")[:-1] for code in ("en", "de"))
     passing = [number for number, line in enumerate(english) if len(line.split()) >= 5][:100]
     kept = ("data.filters={min_words: 5}", "data.held_out_fraction=0")
-    monkeypatch.setattr("xalign_ray.sources.parts.PART_BYTES", 1000)
+    monkeypatch.setattr("xalign_ray.sources.records.PART_BYTES", 1000)
     monkeypatch.setattr("xalign_ray.tokens.part.WINDOW_CHARACTERS", 700)
     few = prepare_here(make_config(tmp_path, *kept, "data.max_pairs=100"))
     assert len(prepare_here(make_config(tmp_path, *kept)).shards("pairs/de-en")) > 3

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.sources import open as opening
-from xalign_ray.sources import parts as splitting
+from xalign_ray.sources import records as splitting
 from xalign_ray.sources.formats import parts
 from xalign_ray.sources.stage import KeptCuts
 from xalign_ray.tokens import prepare as preparation

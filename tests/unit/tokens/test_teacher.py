@@ -18,7 +18,7 @@ from xalign_ray.models.margin import mined_negatives
 from xalign_ray.models.nearest import unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder
 from xalign_ray.shards.prepared import Prepared
-from xalign_ray.streams.teacher_vectors import STORED
+from xalign_ray.streams.attachments import STORED
 from xalign_ray.tokens.teacher import check_teacher
 
 DISTILL = [

@@ -1,29 +1,266 @@
-"""Reads dictionaries in tables and lines: MUSE, TSV, CSV, PanLex, kaikki's JSON; finds which form a file has."""
+"""Reads bilingual dictionaries of every form, several files in a zip too; finds which form a file has."""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element
 
+from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.config.sources import DictionaryFormat
 from xalign_ray.errors import DataError
-from xalign_ray.sources.column_languages import fits, language_of_name, without_region
-from xalign_ray.sources.first_rows import decoded, is_workbook, table_suffix
-from xalign_ray.sources.open import Chunks, Line, held_back, number_lines
-from xalign_ray.sources.pair_columns import is_text
-from xalign_ray.sources.parts import WHOLE, Part
-from xalign_ray.sources.records import BadRow, Noted, Record, Skipped
+from xalign_ray.sources.first_rows import decoded, is_text, is_workbook, table_suffix
+from xalign_ray.sources.language_id import fits, language_of_name, without_region
+from xalign_ray.sources.moses import is_zip, member_names, open_member, unpack
+from xalign_ray.sources.open import BrokenFileError, Chunks, Line, held_back, number_lines
+from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
 from xalign_ray.sources.table_pairs import OTHER_SHEETS, csv_rows, find_columns, find_delimiter, open_rows
-from xalign_ray.sources.term_files import NO_TRANSLATION, NOTES, ONE_TERM, OTHER_LANGUAGES, entries, files_of
-from xalign_ray.sources.xml_pairs import written_code
+from xalign_ray.sources.translation_files import written_code
+from xalign_ray.sources.xml import local_name, stream_elements
+from xalign_ray.vocabulary.dictionary import trim_punctuation
 from xalign_ray.vocabulary.words import BLANKS
 from xalign_ray.work.file_checks import HEAD_BYTES
+
+ONE_TERM = "dictionary line has one column"
+NO_TERM = "term is empty"
+NO_TRANSLATION = "entry without a translation into the other language"
+OTHER_LANGUAGES = "entry in other languages"
+PUNCTUATION = "dictionary lines with punctuation around a word, taken off"
+BRACKETS = "terms with notes in brackets, taken off"
+NOTES = "parts of speech and notes, not read"
+_BRACKETED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|<[^<>]*>|\([^()]*\)")
+_NOT_TERMS = re.compile(r"(^|/)(readme|licen[sc]e|copying)\b|\.(md|pdf|html?|dtd|rng|xsd|sch|css|xsl)$", re.IGNORECASE)
+
+
+class _Member(Chunks):
+    """The bytes of a file within a zip."""
+
+    def __init__(self, archive: str, name: str) -> None:
+        super().__init__(f"{archive}:{name}")
+        self._archive, self._name = archive, name
+
+    def __iter__(self) -> Iterator[bytes]:
+        with ExitStack() as stack:
+            member = open_member(self._archive, self._name, stack)
+            self._size = member.size
+            for chunk in unpack(member, self.path):
+                self._begin, self._end = self._end, self._end + len(chunk)
+                yield chunk
+
+
+def files_of(path: str) -> Iterator[Chunks]:
+    """A file, or those within a zip but for its licence and notes; their `path` is zip:member."""
+    if not is_zip(path):
+        yield Chunks(path)
+        return
+    for name in sorted(member_names(path)):
+        if not _NOT_TERMS.search(name):
+            yield _Member(path, name)
+
+
+def entries(
+    languages: Sequence[str], lefts: Iterable[str], rights: Iterable[str], source: str, line: int
+) -> Iterator[Record | Noted]:
+    """Each term of the first language with each of the second, without notes in brackets and outer punctuation.
+
+    A term that is brackets and punctuation alone stays as it is; without a term on either place it is a bad row.
+    """
+    first, second = languages
+    cleaned: list[list[str]] = []
+    is_trimmed = False
+    for terms in (lefts, rights):
+        bare = [one for term in terms if (one := " ".join(term.split()))]
+        plain = [" ".join(_BRACKETED.sub(" ", term).split()) or term for term in bare]
+        trimmed = [trim_punctuation(term) for term in plain]
+        if brackets := sum(a != b for a, b in zip(bare, plain, strict=True)):
+            yield Noted(BRACKETS, brackets)
+        is_trimmed |= plain != trimmed
+        cleaned.append(list(dict.fromkeys(trimmed)))
+    if is_trimmed:
+        yield Noted(PUNCTUATION, 1)
+    if not all(cleaned):
+        yield BadRow(source, line, NO_TERM)
+    for left, right in product(*cleaned):
+        yield Entry((first, second), (left, right), source, line)
+
+
+def is_turned(path: str, languages: Sequence[str]) -> bool:
+    """Whether a file's name says its two languages in the other order: `deu-eng.tei` for en and de."""
+    name = path.rsplit(":", 1)[-1].rsplit("/", 1)[-1]
+    for one, other in re.findall(r"(?=(?:^|[._-])([a-z]{2,3})[-_]([a-z]{2,3})(?=[._-]|$))", name):
+        if is_language(one) and is_language(other):
+            codes = check_language(one), check_language(other)
+            if codes in ((languages[0], languages[1]), (languages[1], languages[0])):
+                return codes == (languages[1], languages[0])
+    return False
+
+
+# Reads dictionaries in XML: TBX (glossaries), TEI (FreeDict) and Apertium's dix; entries are streamed.
+
+DEPRECATED = "deprecated terms, left out"
+ONE_WAY = "entries of one direction, taken for both"
+RULE = "rule without words"
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_NOTE_NAMES = frozenset({"termNote", "descrip", "note", "admin", "partOfSpeech", "gramGrp", "usg", "def", "etym", "s"})
+_DEPRECATED = ("deprecated", "superseded")
+
+
+def read_tbx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Entries of TBX, version 2 (`termEntry`) and 3 (`conceptEntry`): all terms of a concept in both languages.
+
+    `line` counts concepts. `en` takes en-US. Concepts that lack one of the languages are skipped and counted.
+
+    Raises:
+      BrokenFileError: XML that breaks off or is not well-formed; after the concepts before it.
+    """
+    for file, number, concept in _elements(part, ("termEntry", "conceptEntry")):
+        terms: dict[str, list[str]] = {}
+        deprecated = 0
+        for section in concept.iter():
+            if local_name(section) in ("langSet", "langSec"):
+                code = written_code(section.get(_LANG) or section.get("lang") or "")
+                for group in section:
+                    found = ["".join(one.itertext()) for one in group.iter() if local_name(one) == "term"]
+                    if found and _is_deprecated(group):
+                        deprecated += len(found)
+                    else:
+                        terms.setdefault(code, []).extend(found)
+        if deprecated:
+            yield Noted(DEPRECATED, deprecated)
+        if notes := _count_notes(concept):
+            yield Noted(NOTES, notes)
+        first, second = ([term for code in terms if fits(code, asked) for term in terms[code]] for asked in languages)
+        if first and second:
+            yield from entries(languages, first, second, file.path, number)
+        else:
+            yield Skipped(NO_TRANSLATION if first or second else OTHER_LANGUAGES)
+
+
+def _is_deprecated(group: Element) -> bool:
+    statuses = (one.text or "" for one in group.iter() if _is_status(one))
+    return any(status.strip().lower().startswith(_DEPRECATED) for status in statuses)
+
+
+def _is_status(element: Element) -> bool:
+    return local_name(element) == "administrativeStatus" or element.get("type") == "administrativeStatus"
+
+
+def read_tei(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Entries of TEI as FreeDict has them: each spelling of the headword with each translation of its senses.
+
+    `line` counts entries. The headwords are in the first language, or in the second where the file's name says so
+    (`deu-eng.tei` for en and de). Translations that are marked to be in a third language are left out.
+
+    Raises:
+      BrokenFileError: XML that breaks off or is not well-formed; after the entries before it.
+    """
+    for file, number, entry in _elements(part, ("entry",)):
+        turned = is_turned(file.path, languages)
+        into = languages[0] if turned else languages[1]
+        forms = [one for form in entry if local_name(form) == "form" for one in form.iter() if _is_headword(one)]
+        heads = [_text(one) for form in forms for one in form if local_name(one) == "orth"]
+        found = list(_tei_translations(entry, into))
+        if notes := _count_notes(entry):
+            yield Noted(NOTES, notes)
+        if found:
+            first, second = (found, heads) if turned else (heads, found)
+            yield from entries(languages, first, second, file.path, number)
+        else:
+            yield Skipped(NO_TRANSLATION)
+
+
+def _is_headword(form: Element) -> bool:
+    return local_name(form) == "form" and not form.get("type", "").startswith("infl")
+
+
+def _tei_translations(entry: Element, language: str) -> Iterator[str]:
+    """What stands in `<cit type="trans"><quote>`, but not of examples and of entries within the entry."""
+    waiting = [(entry, "")]
+    while waiting:
+        element, code = waiting.pop()
+        code = written_code(element.get(_LANG) or "") or code
+        name = local_name(element)
+        if name == "quote" and (not code or fits(code, language)):
+            yield _text(element)
+        if name in ("re", "form") or (name == "cit" and not element.get("type", "trans").startswith("trans")):
+            continue
+        inside = element if name == "cit" else [one for one in element if local_name(one) != "quote"]
+        waiting.extend((one, code if name == "cit" else "") for one in reversed(list(inside)))
+
+
+def read_dix(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Entries of a bilingual dictionary of Apertium: `<l>` and `<r>`, or `<i>` where both are the same.
+
+    `line` counts `<e>` elements of sections. `<l>` is in the first language, or in the second where the file's name
+    says so (`apertium-eng-deu.eng-deu.dix` for de and en). Paradigms and patterns hold no words.
+
+    Raises:
+      BrokenFileError: XML that breaks off or is not well-formed; after the entries before it.
+    """
+    number, is_section = 0, True
+    for file, of_file, entry in _elements(part, ("e",), ("pardefs", "section")):
+        if local_name(entry) != "e":
+            is_section = local_name(entry) == "section"
+        if local_name(entry) != "e" or not is_section:
+            continue
+        number = 1 if of_file == 1 else number + 1
+        turned = is_turned(file.path, languages)
+        pair = entry.find("p")
+        both = [entry.find("i")] * 2 if pair is None else [pair.find("l"), pair.find("r")]
+        if any(one is None for one in both) or entry.find("re") is not None:
+            yield Skipped(RULE)
+            continue
+        if entry.get("r"):
+            yield Noted(ONE_WAY, 1)
+        if notes := _count_notes(entry):
+            yield Noted(NOTES, notes)
+        left, right = ([_lemma(one)] if one is not None else [] for one in both)
+        first, second = (right, left) if turned else (left, right)
+        yield from entries(languages, first, second, file.path, number)
+
+
+def _lemma(one: Element) -> str:
+    """The words of one side of a dix entry: `<b/>` is a blank, `<s n="n"/>` a symbol of its grammar."""
+    text = one.text or ""
+    for child in one:
+        name = local_name(child)
+        text += " " if name == "b" else _lemma(child) if name == "g" else ""
+        text += child.tail or ""
+    return text
+
+
+def _elements(part: Part, names: Sequence[str], starts: Sequence[str] = ()) -> Iterator[tuple[Chunks, int, Element]]:
+    """The elements of all files of a part with their numbers from 1, and the beginnings of others, numbered 0."""
+    for file in files_of(part.paths[0]):
+        number = 0
+        try:
+            for element in stream_elements(file, names, starts):
+                if local_name(element) in names:
+                    number += 1
+                    yield file, number, element
+                else:
+                    yield file, 0, element
+        except BrokenFileError as broken:
+            raise broken.after("entry", number) from None
+
+
+def _text(element: Element) -> str:
+    return "".join(element.itertext())
+
+
+def _count_notes(element: Element) -> int:
+    return sum(local_name(one) in _NOTE_NAMES for one in element.iter())
+
+
+# Reads dictionaries in tables and lines: MUSE, TSV, CSV, PanLex, kaikki's JSON; finds which form a file has.
 
 # Names of the columns of a header whose terms translate each other, in lower case.
 _HEADS = ({"source", "src", "term", "word", "headword", "l1"}, {"target", "tgt", "trg", "translation", "l2"})
@@ -243,7 +480,7 @@ def read_kaikki(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
             if turned and not fits(code, languages[1]):
                 yield Skipped(OTHER_LANGUAGES)
                 continue
-            found = [_word_of(one) for one in _translations(value) if fits(_code_of(one), languages[not turned])]
+            found = [_word_of(one) for one in _kaikki_translations(value) if fits(_code_of(one), languages[not turned])]
             words = [word for word in found if word]
             if notes := sum(key in value for key in ("pos", "tags", "categories", "etymology_text")):
                 yield Noted(NOTES, notes)
@@ -263,7 +500,7 @@ def _parsed(text: str) -> tuple[dict[str, Any], str]:
     return (value, "") if is_word else ({}, NOT_A_WORD)
 
 
-def _translations(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _kaikki_translations(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
     senses = value.get("senses")
     for holder in (value, *(senses if isinstance(senses, list) else ())):
         listed = holder.get("translations") if isinstance(holder, dict) else None
