@@ -16,7 +16,7 @@ from xalign_ray.sources import fetch as catalogue_module
 from xalign_ray.sources.fetch import catalogue, describe, downloads_of, fetch, needs_of
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import Pair
-from xalign_ray.tasks.qa_benchmarks import MLQA, XQUAD, QaBenchmark
+from xalign_ray.tasks.question_answering import MLQA, XQUAD, QaBenchmark
 
 REAL = catalogue_module.FILE
 ASKED = {"id": "1", "question": "Who barks?", "answers": [{"text": "A dog", "answer_start": 0}]}

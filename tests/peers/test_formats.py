@@ -9,7 +9,7 @@ from translate.storage.tmx import tmxfile
 
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import Document, Pair
-from xalign_ray.tasks.tag_benchmarks import POS
+from xalign_ray.tasks.token_classification import POS
 
 TREEBANK = """# newdoc id = n1
 # sent_id = 1

@@ -19,8 +19,7 @@ from xalign_ray.continuing.sentence_scores import SentenceScores
 from xalign_ray.errors import DataError
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
 from xalign_ray.tasks.hf_encoder import Encoder, SentenceVectors
-from xalign_ray.tasks.retrieval import RETRIEVAL
-from xalign_ray.tasks.tatoeba import TATOEBA
+from xalign_ray.tasks.retrieval import RETRIEVAL, TATOEBA
 
 WORDS = [f"{letter}{vowel}" for letter in "bcdfghjklm" for vowel in "aeiou"]
 LAYERS = 2

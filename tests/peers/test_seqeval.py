@@ -8,8 +8,16 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.peers.seqeval_versions import f1_of_version_0, f1_of_version_1
-from xalign_ray.tasks.tag_benchmarks import NER, POS, UPOS
-from xalign_ray.tasks.token_classification import Sentence, seqeval0_spans, seqeval1_spans, span_f1, strict_spans
+from xalign_ray.tasks.token_classification import (
+    NER,
+    POS,
+    UPOS,
+    Sentence,
+    seqeval0_spans,
+    seqeval1_spans,
+    span_f1,
+    strict_spans,
+)
 
 NAMES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 ALL_LETTERS = ("O", ".", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("PER", "LOC")))

@@ -19,9 +19,9 @@ from safetensors.torch import save
 from tests.unit.results.run_folders import score, write_run
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import FORMATS, find_files, parts, read
+from xalign_ray.tasks.retrieval import read_pair
 from xalign_ray.tasks.scores import write_scores
 from xalign_ray.tasks.task_files import read_lines
-from xalign_ray.tasks.tatoeba import read_pair
 from xalign_ray.work.file_checks import (
     HEAD_BYTES,
     check_first_bytes,

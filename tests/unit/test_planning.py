@@ -6,8 +6,8 @@ import pytest
 
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models.backbone import encoder_values, vocabulary_size
 from xalign_ray.models.families import BY_MODEL_TYPE
-from xalign_ray.models.known import encoder_values, vocabulary_size
 from xalign_ray.models.sizes import count_in
 from xalign_ray.planning.describe import describe
 from xalign_ray.planning.memory import state_of

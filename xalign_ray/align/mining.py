@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.margin import (
+from xalign_ray.models.nearest import (
     COLUMNS,
     ROWS,
     Mined,
@@ -19,8 +19,9 @@ from xalign_ray.models.margin import (
     best_threshold,
     mine_pairs,
     nearest_both_ways,
+    thin,
+    unit_rows,
 )
-from xalign_ray.models.nearest import thin, unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder
 from xalign_ray.sources.open import read_lines
 from xalign_ray.work.artifacts import unfinished, write_json

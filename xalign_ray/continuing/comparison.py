@@ -19,8 +19,7 @@ import numpy as np
 
 from xalign_ray.config.language_codes import ENGLISH, name_of_pair
 from xalign_ray.config.load import open_saved
-from xalign_ray.continuing.files import as_sentences, read_tests, read_text
-from xalign_ray.continuing.recipe import ROOT, Continuation
+from xalign_ray.continuing.recipe import ROOT, Continuation, as_sentences, read_tests, read_text
 from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
 from xalign_ray.evaluation import publish_scores
 from xalign_ray.models.nearest import find_translations, thin, unit_rows
@@ -29,7 +28,7 @@ from xalign_ray.results.continued import comparison_text, read_continued
 from xalign_ray.results.intervals import Interval, accuracy_interval, mean_interval, ratio_interval
 from xalign_ray.results.page import PAGE, report
 from xalign_ray.results.run import RETRIEVAL, read_log
-from xalign_ray.tasks.translations import MAX_PAIRS, TranslatedSentences
+from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
 from xalign_ray.track.follower import open_command, resolve_uri, runs_page
 from xalign_ray.work.artifacts import finished_run, write_json
 from xalign_ray.work.job import open_job

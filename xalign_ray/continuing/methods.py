@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.backbone import encoder_values
 from xalign_ray.models.continued import check_encoder_files, has_head
 from xalign_ray.models.families import family_of
 from xalign_ray.models.hub import hub_file, in_cache
-from xalign_ray.models.known import encoder_values
 from xalign_ray.models.sentence_modules import own_pooling
 from xalign_ray.models.weight_files import CONFIG, read_config
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.demo.classification import LABELLED_ROWS, labelled_files
 from xalign_ray.demo.facts import Fact, FactTable, build_facts, draw_articles, draw_distinct, load_concepts
 from xalign_ray.demo.grammar import (
     PIVOT,
@@ -20,7 +19,7 @@ from xalign_ray.demo.grammar import (
     say,
     write_text,
 )
-from xalign_ray.demo.names_and_questions import ANSWER_ROWS, answer_files
+from xalign_ray.demo.labelled import ANSWER_ROWS, LABELLED_ROWS, answer_files, labelled_files
 from xalign_ray.work.artifacts import MANIFEST, hash_file, whole_manifest, write_atomic, write_manifest
 
 NOISE_SHARE = 0.1  # wrong entries, as a share of the right ones

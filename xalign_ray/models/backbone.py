@@ -1,18 +1,144 @@
-"""Says which encoder a recipe means, as the values of its config.json, without importing torch."""
+"""Which encoder a recipe means, as the values of its config.json, without torch or a download."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.config.explain import suggest_path
 from xalign_ray.config.schema import ModelConfig
-from xalign_ray.errors import ConfigError
-from xalign_ray.models.families import FAMILIES, check_settings, family_of
-from xalign_ray.models.family import Family
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings, family_of
+from xalign_ray.models.family import Family, Values
 from xalign_ray.models.hub import in_cache
-from xalign_ray.models.known import read_folder
+from xalign_ray.models.weight_files import read_config
 from xalign_ray.work.artifacts import read_json
+from xalign_ray.work.storage import is_folder_name
+
+ORGANISATIONS = ("google-bert/", "FacebookAI/")  # where the hub moved models that are still found without
+_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+_XLM_R = {
+    "model_type": "xlm-roberta",
+    "vocab_size": 250_002,
+    "max_position_embeddings": 514,
+    "type_vocab_size": 1,
+    "pad_token_id": 1,
+}
+_SMALL = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536}
+_GEMMA = {"vocab_size": 256_000, "pad_token_id": 0}
+
+
+def _modern(width: int, layers: int, heads: int, inside: int) -> Values:
+    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
+    return {"model_type": "modernbert", **sizes, "intermediate_size": inside}
+
+
+def _euro(width: int, layers: int, heads: int, shared: int, inside: int) -> Values:
+    return {**_modern(width, layers, heads, inside), "model_type": "eurobert", "num_key_value_heads": shared}
+
+
+_BARE = {"architectures": ["Model"]}  # without a masked-LM head
+# Their config.json, where it differs from what the family means by keys that are left out.
+ENCODERS: Mapping[str, Values] = {
+    "bert-base-multilingual-cased": {"model_type": "bert", "vocab_size": 119_547},
+    "bert-base-multilingual-uncased": {"model_type": "bert", "vocab_size": 105_879},
+    "bert-base-cased": {"model_type": "bert", "vocab_size": 28_996},
+    "bert-base-uncased": {"model_type": "bert", "vocab_size": 30_522},
+    "bert-large-cased": {"model_type": "bert", "vocab_size": 28_996, **_LARGE},
+    "bert-large-uncased": {"model_type": "bert", "vocab_size": 30_522, **_LARGE},
+    "xlm-roberta-base": _XLM_R,
+    "xlm-roberta-large": {**_XLM_R, **_LARGE},
+    "roberta-base": {**_XLM_R, "model_type": "roberta", "vocab_size": 50_265},
+    "roberta-large": {**_XLM_R, "model_type": "roberta", "vocab_size": 50_265, **_LARGE},
+    "intfloat/multilingual-e5-small": {"model_type": "bert", "vocab_size": 250_037, **_SMALL, **_BARE},
+    "intfloat/multilingual-e5-base": {**_XLM_R, **_BARE},
+    "intfloat/multilingual-e5-large": {**_XLM_R, **_LARGE, **_BARE},
+    "answerdotai/ModernBERT-base": _modern(768, 22, 12, 1152),
+    "answerdotai/ModernBERT-large": _modern(1024, 28, 16, 2624),
+    # Ettin is ModernBERT in other sizes, mmBERT over Gemma 2's vocabulary.
+    "jhu-clsp/ettin-encoder-17m": _modern(256, 7, 4, 384),
+    "jhu-clsp/ettin-encoder-32m": _modern(384, 10, 6, 576),
+    "jhu-clsp/ettin-encoder-68m": _modern(512, 19, 8, 768),
+    "jhu-clsp/ettin-encoder-150m": _modern(768, 22, 12, 1152),
+    "jhu-clsp/ettin-encoder-400m": _modern(1024, 28, 16, 2624),
+    "jhu-clsp/ettin-encoder-1b": _modern(1792, 28, 28, 3840),
+    "jhu-clsp/mmBERT-small": {**_modern(384, 22, 6, 1152), **_GEMMA},
+    "jhu-clsp/mmBERT-base": {**_modern(768, 22, 12, 1152), **_GEMMA},
+    # As the converter of EuroBERT's training library, Optimus, writes them after the last phase.
+    "EuroBERT/EuroBERT-210m": _euro(768, 12, 12, 12, 3072),
+    "EuroBERT/EuroBERT-610m": _euro(1152, 26, 18, 6, 4096),
+    "EuroBERT/EuroBERT-2.1B": _euro(2304, 32, 18, 6, 6144),
+    "microsoft/mdeberta-v3-base": {
+        **_modern(768, 12, 12, 3072),
+        "model_type": "deberta-v2",
+        "vocab_size": 251_000,
+        "relative_attention": True,
+        "position_buckets": 256,
+        "pos_att_type": "p2c|c2p",
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "position_biased_input": False,
+    },
+}
+# Ids of the tokenizers that `xalign data derive` makes, in the folders that recipes name: two of each English piece.
+DERIVED: Mapping[str, int] = {
+    "derived/en-x-inv/tokenizer": 80_000,
+    "derived/en-x-syn/tokenizer": 80_000,
+    "derived/en-x-trans/tokenizer": 80_000,
+    "derived/en-x-inv-overlap-25/tokenizer": 80_000,
+    "derived/en-x-inv-overlap-50/tokenizer": 80_000,
+    "derived/tokenizer": 20_000,
+}
+
+
+def encoder_values(init_from: str) -> Values | None:
+    """The values of the config.json of a folder, or of a hub model that is known; None where only opening it tells.
+
+    Raises:
+        ConfigError: there is no such folder, it holds no model, or it is of a family that cannot be continued.
+    """
+    if Path(init_from).is_dir():
+        found: Values | None = read_folder(init_from)
+    elif is_folder_name(init_from):
+        raise ConfigError(f"model.init_from: there is no folder '{init_from}'.{suggest_path(Path(init_from))}")
+    else:
+        found = ENCODERS.get(_plain(init_from))
+    if found is None:
+        return None
+    return dict(family_of(init_from, found).defaults) | dict(found)
+
+
+def read_folder(init_from: str) -> dict[str, Any]:
+    """The config.json of a folder to continue; ConfigError in a sentence where there is none that can be read."""
+    try:
+        return read_config(init_from)
+    except DataError as error:
+        raise ConfigError(f"model.init_from: {error}") from None
+
+
+def vocabulary_size(tokenizer: str) -> int | None:
+    """Ids of the tokenizer of a folder or of a hub model that is known; None where only opening it tells."""
+    file = Path(tokenizer) / "tokenizer.json"
+    if file.is_file():
+        return _count_ids(read_json(file, "It is the tokenizer of the recipe."))
+    known = ENCODERS.get(_plain(tokenizer))
+    if known is not None:
+        return known.get("vocab_size") or BY_MODEL_TYPE[known["model_type"]].defaults["vocab_size"]
+    return DERIVED.get(tokenizer)
+
+
+def _plain(hub_id: str) -> str:
+    for organisation in ORGANISATIONS:
+        hub_id = hub_id.removeprefix(organisation)
+    return hub_id
+
+
+def _count_ids(tokenizer: Mapping[str, Any]) -> int:
+    """One more than the largest id of a `tokenizer.json`, whose vocabulary is a mapping, or a list if it is Unigram."""
+    vocabulary = tokenizer.get("model", {}).get("vocab", {})
+    ids = vocabulary.values() if isinstance(vocabulary, Mapping) else range(len(vocabulary))
+    return 1 + max([*ids, *(added["id"] for added in tokenizer.get("added_tokens", []))], default=-1)
 
 
 def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> tuple[Family, dict[str, Any]]:

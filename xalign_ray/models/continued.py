@@ -13,10 +13,10 @@ from xalign_ray.config.load import COMMAND_LINE, RECIPES, Recipe
 from xalign_ray.config.schema import RUN_OF, RunConfig
 from xalign_ray.config.sources import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.models.backbone import encoder_values, vocabulary_size
 from xalign_ray.models.families import family_of
 from xalign_ray.models.family import Family
 from xalign_ray.models.hub import check_reachable
-from xalign_ray.models.known import encoder_values, vocabulary_size
 from xalign_ray.models.own_tokenizer import check_files, check_vocabulary
 from xalign_ray.models.sentence_modules import check_modules
 from xalign_ray.models.weight_files import WEIGHTS, check_weight_files, weight_names

@@ -1,8 +1,12 @@
-"""Nearest neighbours between two sets of vectors, by cosine and CSLS, and whether they are translations; any device."""
+"""Nearest neighbours of vectors by cosine, CSLS and ratio margin, in blocks of bounded memory; any device.
+
+Ratio margin: Artetxe and Schwenk 2019.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +15,15 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
+
 BLOCK_ROWS = 1024
-NEIGHBOURS = 10
+ROWS, COLUMNS = 2048, 8192  # of a block of cosines: 64 MiB
+NEIGHBOURS = 10  # of CSLS
+MARGIN_NEIGHBOURS = 4  # of Artetxe and Schwenk, and of XTREME's BUCC
 
 Vectors = NDArray[np.float32]
 Indices = NDArray[np.int64]
+Scores = NDArray[np.float64]
 
 
 def unit_rows(vectors: Vectors) -> Vectors:
@@ -113,3 +121,187 @@ def _by_block(rows: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     import torch
 
     return torch.cat([function(part) for part in rows.split(BLOCK_ROWS)])
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The k nearest of each vector on the other side, the nearest first: cosines and places, [N, k] each."""
+
+    cosines: NDArray[np.float32]
+    places: Indices
+
+
+@dataclass(frozen=True, order=True)
+class Mined:
+    """A pair: its score, and the numbers of its two sentences."""
+
+    score: float
+    first: int
+    second: int
+
+
+def nearest_both_ways(
+    first: Vectors, second: Vectors, k: int = MARGIN_NEIGHBOURS, device: str = "cpu"
+) -> tuple[Neighbours, Neighbours]:
+    """The nearest of each vector of either side, from one product of all with all, a block at a time.
+
+    Args:
+        first, second: vectors of length 1, [N, D] and [M, D], perhaps memory-mapped: read a block at a time.
+        k: neighbours; at most M of the first side's and N of the second's.
+    """
+    import torch
+
+    best_first = _Best(len(first), min(k, len(second)))
+    best_second = _Best(len(second), min(k, len(first)))
+    with torch.inference_mode():
+        for rows, left in _blocks(first, ROWS, device):
+            for columns, right in _blocks(second, COLUMNS, device):
+                cosines = left @ right.T
+                best_first.take(rows, cosines, columns.start)
+                best_second.take(columns, cosines.T.contiguous(), rows.start)
+    return best_first.found(), best_second.found()
+
+
+class _Best:
+    """The best so far of each of N vectors, on the host."""
+
+    def __init__(self, count: int, k: int) -> None:
+        import torch
+
+        self._k = k
+        self._cosines = torch.full((count, k), -torch.inf)
+        self._places = torch.zeros((count, k), dtype=torch.int64)
+
+    def take(self, mine: slice, cosines: Tensor, first_other: int) -> None:
+        """Cosines of some of the vectors with others, which are numbered from `first_other` on."""
+        import torch
+
+        values, places = cosines.topk(min(self._k, cosines.shape[1]), dim=1)
+        values = torch.cat([self._cosines[mine], values.cpu()], dim=1)  # the earlier first: ties keep the lower place
+        places = torch.cat([self._places[mine], places.cpu() + first_other], dim=1)
+        order = values.sort(dim=1, descending=True, stable=True).indices[:, : self._k]
+        self._cosines[mine], self._places[mine] = values.gather(1, order), places.gather(1, order)
+
+    def found(self) -> Neighbours:
+        """As arrays."""
+        return Neighbours(self._cosines.numpy(), self._places.numpy())
+
+
+def _blocks(vectors: Vectors, size: int, device: str) -> Iterator[tuple[slice, Tensor]]:
+    import torch
+
+    for begin in range(0, len(vectors), size):
+        part = np.array(vectors[begin : begin + size], dtype=np.float32)
+        yield slice(begin, begin + len(part)), torch.from_numpy(part).to(device)
+
+
+def ratio_margins(first: Neighbours, second: Neighbours) -> tuple[Scores, Scores]:
+    """The score of each vector with each of its neighbours, of the first side and of the second: [N, k] and [M, k].
+
+    The score of x and y is cos(x, y) over the mean of two means: the cosines of x with its k nearest, and of y with
+    its own.
+    """
+    mean_first, mean_second = (one.cosines.astype(np.float64).mean(axis=1) for one in (first, second))
+    forth = first.cosines / ((mean_first[:, None] + mean_second[first.places]) / 2)
+    back = second.cosines / ((mean_second[:, None] + mean_first[second.places]) / 2)
+    return forth, back
+
+
+def nearest_by_margin(first: Neighbours, second: Neighbours) -> tuple[Indices, Indices]:
+    """The neighbour of the highest score of each vector, of the first side and of the second: [N] and [M]."""
+    scores = ratio_margins(first, second)
+    return tuple(  # type: ignore[return-value]
+        one.places[np.arange(len(one.places)), score.argmax(axis=1)]
+        for one, score in zip((first, second), scores, strict=True)
+    )
+
+
+def mine_pairs(first: Neighbours, second: Neighbours) -> list[Mined]:
+    """Pairs by ratio margin, the best first, each sentence in one pair at most.
+
+    Candidates are the neighbour of the highest score of each sentence, of both sides; of those the best are
+    taken in turn (the method `max` of LASER and XTREME).
+    """
+    if not len(first.cosines) or not len(second.cosines):
+        return []
+    forth, back = ratio_margins(first, second)
+    at_forth, at_back = forth.argmax(axis=1), back.argmax(axis=1)
+    rows, columns = np.arange(len(forth)), np.arange(len(back))
+    left = np.concatenate([rows, second.places[columns, at_back]])
+    right = np.concatenate([first.places[rows, at_forth], columns])
+    scores = np.concatenate([forth[rows, at_forth], back[columns, at_back]])
+    free_left, free_right = np.ones(len(forth), bool), np.ones(len(back), bool)
+    mined = []
+    for place in np.argsort(-scores, kind="stable").tolist():
+        one, other = left[place], right[place]
+        if free_left[one] and free_right[other]:
+            free_left[one] = free_right[other] = False
+            mined.append(Mined(float(scores[place]), int(one), int(other)))
+    return mined
+
+
+NEGATIVES_AMONG = 16  # neighbours of a sentence, the nearest of which it may translate
+
+
+def mined_negatives(
+    first: Vectors, second: Vectors, of_first: Indices, of_second: Indices, device: str = "cpu"
+) -> tuple[Indices, Indices]:
+    """The pair whose other sentence is the hardest for each sentence of a pair, of the first and second, [N] each.
+
+    That is the one of the highest ratio margin among its nearest that is in no pair with it, and whose margin is below
+    that of the pair itself: what is nearer than the translation may be another translation. -1 where there is none.
+
+    Args:
+        first, second: of length 1, a vector of each distinct text, [A, D] and [B, D].
+        of_first, of_second: the texts of each pair, [N].
+    """
+    neighbours = nearest_both_ways(first, second, NEGATIVES_AMONG, device)
+    means = [one.cosines.astype(np.float64).mean(axis=1) for one in neighbours]
+    cosines = np.einsum("nd,nd->n", first[of_first], second[of_second], dtype=np.float64)
+    own = cosines / ((means[0][of_first] + means[1][of_second]) / 2)
+    found = []
+    for side, (asked, others) in enumerate(((of_first, of_second), (of_second, of_first))):
+        places, margins = neighbours[side].places[asked], ratio_margins(*neighbours)[side][asked]
+        size = len((second, first)[side])
+        known = np.isin(asked[:, None] * size + places, asked * size + others)
+        margins = np.where(known | (margins >= own[:, None]), -np.inf, margins)
+        best, rows = margins.argmax(axis=1), np.arange(len(asked))
+        pair_of = np.zeros(size, np.int64)
+        pair_of[others[::-1]] = rows[::-1]  # the first pair of each text
+        found.append(np.where(np.isneginf(margins[rows, best]), -1, pair_of[places[rows, best]]))
+    return found[0], found[1]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The least score of a pair that is kept, and what that gives on the dev pairs."""
+
+    score: float
+    precision: float
+    recall: float
+    f1: float
+
+
+def best_threshold(
+    mined: Sequence[Mined], gold: Collection[tuple[int, int]], gold_is_whole: bool = False
+) -> Threshold | None:
+    """The threshold of the highest F1, halfway between two scores; None if no mined pair is of the gold ones.
+
+    Args:
+        mined: the best first.
+        gold: numbers of the sentences of the dev pairs.
+        gold_is_whole: whether sentences outside the gold pairs have no translation, so that precision is of all mined
+            pairs (BUCC); else it is of those that have a sentence of the gold pairs.
+    """
+    gold = set(gold)
+    firsts, seconds = ({pair[side] for pair in gold} for side in (0, 1))
+    judged = [one for one in mined if gold_is_whole or one.first in firsts or one.second in seconds]
+    best, right = None, 0
+    for number, one in enumerate(judged, 1):
+        right += (one.first, one.second) in gold
+        precision, recall = right / number, right / len(gold)
+        f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+        if right and (best is None or f1 > best.f1):
+            following = judged[number].score if number < len(judged) else one.score
+            best = Threshold((one.score + following) / 2, precision, recall, f1)
+    return best

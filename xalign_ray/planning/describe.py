@@ -25,8 +25,8 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import TrimTokenizer
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.backbone import encoder_values
 from xalign_ray.models.families import family_of
-from xalign_ray.models.known import encoder_values
 from xalign_ray.models.sentence_encoder import vector_width
 from xalign_ray.models.sizes import Operations
 from xalign_ray.planning.estimate import GIB, Estimate, estimate, find_rate, operations_of_row, read_prices, read_shape

@@ -13,10 +13,9 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
 from xalign_ray.config.start import needed_recipes
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.models.backbone import check_fits
+from xalign_ray.models.backbone import check_fits, encoder_values, vocabulary_size
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings
 from xalign_ray.models.family import Family, Values
-from xalign_ray.models.known import encoder_values, vocabulary_size
 from xalign_ray.models.sizes import Sizes, count_in
 
 _FILE = Path(__file__).with_name("figures.yaml")

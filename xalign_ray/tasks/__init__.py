@@ -1,7 +1,7 @@
 """Evaluations of an encoder, files by kind. One is registered by its line here, which help reads without torch."""
 
 PROBES = {
-    "tatoeba": "tatoeba:TATOEBA",
+    "tatoeba": "retrieval:TATOEBA",
     "retrieval": "retrieval:RETRIEVAL",
     "flores": "sentence_benchmarks:FLORES",
     "bucc": "sentence_benchmarks:BUCC",
@@ -10,19 +10,19 @@ PROBES = {
     "cloze": "cloze:CLOZE",
 }
 TUNED = {
-    "pos": "tag_benchmarks:POS",
-    "ner": "tag_benchmarks:NER",
-    "xnli": "text_benchmarks:XNLI",
-    "pawsx": "text_benchmarks:PAWSX",
-    "mldoc": "text_benchmarks:MLDOC",
-    "mldoc_h": "text_benchmarks:MLDOC_H",
-    "sib": "text_benchmarks:SIB",
-    "masakhanews": "text_benchmarks:MASAKHANEWS",
-    "afrisenti": "text_benchmarks:AFRISENTI",
-    "mlqa": "qa_benchmarks:MLQA",
-    "xquad": "qa_benchmarks:XQUAD",
-    "tydiqa": "qa_benchmarks:TYDIQA",
-    "squad": "qa_benchmarks:SQUAD",
+    "pos": "token_classification:POS",
+    "ner": "token_classification:NER",
+    "xnli": "text_classification:XNLI",
+    "pawsx": "text_classification:PAWSX",
+    "mldoc": "text_classification:MLDOC",
+    "mldoc_h": "text_classification:MLDOC_H",
+    "sib": "text_classification:SIB",
+    "masakhanews": "text_classification:MASAKHANEWS",
+    "afrisenti": "text_classification:AFRISENTI",
+    "mlqa": "question_answering:MLQA",
+    "xquad": "question_answering:XQUAD",
+    "tydiqa": "question_answering:TYDIQA",
+    "squad": "question_answering:SQUAD",
     "belebele": "multiple_choice:BELEBELE",
     "xcopa": "multiple_choice:XCOPA",
 }

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
+from xalign_ray.tasks.retrieval import TATOEBA, find_pairs, read_pair
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import ENGLISH, Measure, Metric, Task
-from xalign_ray.tasks.tatoeba import TATOEBA, find_pairs, read_pair
 from xalign_ray.tasks.tokenized import Features, Inputs, first_position
 from xalign_ray.vocabulary.tokenizer import tokenize_lines
 from xalign_ray.work.artifacts import hash_file, hash_value

@@ -1,23 +1,290 @@
-"""Retrieval of translations in any pairs of sentences, in both directions, by the vectors that a user gets."""
+"""Retrieval of translations: Tatoeba, and any pairs of sentences, by cosine and CSLS."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xalign_ray.config.language_codes import ENGLISH, name_of_pair
+import numpy as np
+
+from xalign_ray.config.language_codes import ENGLISH, check_language, name_of_pair
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.task import LAST, Measure, Metric, SentenceTask
-from xalign_ray.tasks.tatoeba import find_pairs, read_pair
-from xalign_ray.tasks.translations import TranslatedSentences, layer_accuracies
-from xalign_ray.work.artifacts import hash_value
+from xalign_ray.models.nearest import Indices, Vectors, are_pairs, nearest_cosine, nearest_csls, thin
+from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.tasks.task import COSINE, LAST, Measure, Metric, SentenceTask, Task
+from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
+from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
-    from xalign_ray.models.nearest import Vectors
-    from xalign_ray.tasks.hf_encoder import SentenceVectors
+    from xalign_ray.tasks.hf_encoder import Encoder, SentenceVectors
+
+LAST_LAYERS = 4
+MAX_PAIRS = 10_000  # of two languages: each sentence is compared with all others
+MEAN_OF_LAST = f"mean of the last {LAST_LAYERS} layers, mean pooling; the encoder has no Sentence Transformers files"
+
+
+@dataclass(frozen=True)
+class TranslatedSentences:
+    """Sentences in two languages; sentence i of the first translates sentence i of the second.
+
+    Attributes:
+        languages: codes of the first and the second sentences.
+        first, second: equally many texts.
+        split: name of the file or folder that they are from.
+    """
+
+    languages: tuple[str, str]
+    first: Sequence[str]
+    second: Sequence[str]
+    split: str
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @cached_property
+    def numbers(self) -> tuple[Indices, Indices]:
+        """A number for each distinct text of the first and of the second sentences: `[N]` each."""
+        first, second = (np.unique(np.array(texts, dtype=object), return_inverse=True)[1] for texts in self.texts)
+        return first, second
+
+    @property
+    def duplicates(self) -> int:
+        """Sentences that stand more than once among those of their language."""
+        return sum(len(texts) - len(set(texts)) for texts in self.texts)
+
+    def swapped(self) -> TranslatedSentences:
+        """The same pairs with the languages in the other order."""
+        language, other_language = self.languages
+        return TranslatedSentences((other_language, language), self.second, self.first, self.split)
+
+    def joined(self, other: TranslatedSentences) -> TranslatedSentences:
+        """These pairs and others of the same two languages, perhaps in the other order."""
+        first, second = (other if other.languages == self.languages else other.swapped()).texts
+        split = self.split if other.split == self.split else f"{self.split}, {other.split}"
+        return TranslatedSentences(self.languages, [*self.first, *first], [*self.second, *second], split)
+
+    def thinned(self) -> TranslatedSentences:
+        """At most MAX_PAIRS, evenly spaced."""
+        chosen = thin(len(self), MAX_PAIRS)
+        first, second = ([texts[index] for index in chosen] for texts in self.texts)
+        return TranslatedSentences(self.languages, first, second, self.split)
+
+    @property
+    def texts(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The first and the second sentences."""
+        return self.first, self.second
+
+
+def layer_accuracies(
+    queries: Vectors,
+    candidates: Vectors,
+    *,
+    csls: bool = False,
+    device: str = "cpu",
+    numbers: tuple[Indices, Indices] | None = None,
+) -> list[float]:
+    """Share of queries whose nearest candidate by cosine, or by CSLS, is right, for each layer.
+
+    Args:
+        queries, candidates: `[layers + 1, N, D]` each.
+        numbers: of the texts of the queries and the candidates; then a copy of the right text is right. Only the
+            query's own index is right without them.
+    """
+    own, layers = np.arange(queries.shape[1]), zip(queries, candidates, strict=True)
+    nearest = (
+        nearest_csls(left, right, left, device=device) if csls else nearest_cosine(left, right, device)
+        for left, right in layers
+    )
+    return [float((are_pairs(*numbers, found) if numbers else found == own).mean()) for found in nearest]
+
+
+def headline(values: Sequence[float], last: bool = False) -> float:
+    """The value that stands for an encoder, of those of its layers: that of the last, or the mean of the last 4.
+
+    `values[0]` is the embedding layer's and never counts.
+    """
+    chosen = values[-1:] if last else values[1:][-LAST_LAYERS:]
+    return sum(chosen) / len(chosen)
+
+
+def layer_cosines(queries: Vectors, candidates: Vectors, shift: int) -> list[float]:
+    """Mean cosine of each query and the candidate `shift` places behind its own, for each layer; 0 are translations.
+
+    Both are `[layers + 1, N, D]`.
+    """
+    left, right = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True) for vectors in (queries, candidates))
+    return (left * np.roll(right, -shift, axis=1)).sum(axis=-1).mean(axis=1).tolist()
+
+
+_NAME = re.compile(r"tatoeba\.(?P<other>.+)-(?P<english>eng|en)\.(?P<end>.+)")
+_TATOEBA_TITLE = "Sentence retrieval (Tatoeba)"
+PairPaths = tuple[Path, Path]  # line i of the first translates line i of the second, which is English
+
+
+class TatoebaTask(Task):
+    """Accuracy of retrieving translations, per language and layer, and the mean over languages.
+
+    Vectors are means over real tokens. `tatoeba_accuracy` asks each sentence of language xx and is right if its own
+    English side is the nearest by cosine among the English sides of the same pair of files, as mteb does.
+    `tatoeba_accuracy_from_english` asks the English sentences, as XTREME's code does and so the tables of DICT-MLM.
+    The headline of an encoder with Sentence Transformers files is layer "last", by the pooling that they name; of any
+    other it is layer "last4", the mean accuracy of the last min(4, n) layers (DICT-MLM, Table 1). Chance is
+    1 / number of pairs. `tatoeba_accuracy_csls` is `tatoeba_accuracy` by CSLS; `tatoeba_accuracy_cls` is it by cosine
+    of the first token of each layer but the embedding layer, where all first tokens are equal. Beside them the mean
+    cosine of translations and, as `pair_cosine_random`, of each sentence with the translation of the next one.
+
+    Its data is a folder of `tatoeba.<xx>-eng.<xx>` and `tatoeba.<xx>-eng.eng` (LASER), or the same with 2-letter codes,
+    of any parallel text; scores name the folder as their split.
+    """
+
+    name = "tatoeba"
+    metrics = (
+        Metric("tatoeba_accuracy", _TATOEBA_TITLE, "nearest-neighbour retrieval of the English translation"),
+        Metric(
+            "tatoeba_accuracy_from_english", f"{_TATOEBA_TITLE}, from English",
+            "nearest-neighbour retrieval of the translation of an English sentence, as XTREME",
+        ),
+        Metric("tatoeba_accuracy_csls", f"{_TATOEBA_TITLE}, CSLS", "retrieval of the English translation by CSLS"),
+        Metric(
+            "tatoeba_accuracy_cls", f"{_TATOEBA_TITLE}, first token",
+            "retrieval of the English translation by cosine of the first token of each layer",
+        ),
+        Metric(
+            "pair_cosine", "Mean cosine of translations", "mean cosine of translated sentences, last layers",
+            COSINE, higher_is_better=None,
+        ),
+        Metric(
+            "pair_cosine_random", "Mean cosine of other sentences",
+            "the same of sentences that do not translate each other", COSINE, higher_is_better=None,
+        ),
+    )  # fmt: skip
+
+    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
+        """Reads all pairs of files."""
+        pairs = find_pairs(data, languages)
+        for paths in pairs.values():
+            read_pair(paths)
+        return [ENGLISH, *pairs]
+
+    def evaluate(
+        self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
+    ) -> list[Score]:
+        from xalign_ray.models.sentence_encoder import steps_behind_pooling
+        from xalign_ray.models.sentence_modules import own_pooling
+        from xalign_ray.tasks.hf_encoder import Encoder, apply_steps
+
+        assert data is not None
+        pairs = find_pairs(data, languages)
+        opened = Encoder.open(encoder, device)
+        opened.inputs.check_languages([ENGLISH, *pairs])
+        own = own_pooling(encoder)
+        steps = steps_behind_pooling(encoder, opened.model.device)
+        rule = f"last layer, {own} pooling, as the encoder's own files say" if own else MEAN_OF_LAST
+        say(f"Headline of retrieval: {rule}.")
+        split = data.resolve().name  # several such folders can be scored beside each other
+        scores = [
+            score
+            for language, paths in pairs.items()
+            for score in self._score_pair(
+                opened, paths, language, split, own, lambda vectors: apply_steps(steps, vectors, opened.model.device)
+            )
+        ]
+        return scores + average_languages(scores)
+
+    def _score_pair(
+        self,
+        encoder: Encoder,
+        paths: PairPaths,
+        language: str,
+        split: str,
+        own: str | None,
+        behind: Callable[[Vectors], Vectors],
+    ) -> Iterator[Score]:
+        other, english = read_pair(paths)
+        left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
+        test_set = hash_value([*map(hash_file, paths)])
+        device = str(encoder.model.device)
+        curves = layer_scores(left["mean"], right["mean"], device)
+        headlines = curves
+        if own:
+            headlines = layer_scores(*(behind(side[own][-1])[None] for side in (left, right)), device=device)
+        last = "last" if own else f"last{LAST_LAYERS}"
+        first_token = dict(enumerate(layer_accuracies(left["cls"], right["cls"], device=device)))
+        del first_token[0]
+        found = [(metric, {last: headline(values, bool(own))}, own or "mean") for metric, values in headlines.items()]
+        found += [(metric, dict(enumerate(curves[metric])), "mean") for metric in curves if "cosine" not in metric]
+        found += [("tatoeba_accuracy_cls", first_token, "cls")]
+        for metric, layers, pooling in found:
+            for layer, value in layers.items():
+                measure = Measure(value, None if "cosine" in metric else 1 / len(other), len(other))
+                where = {"layer": layer, "pooling": pooling, "test_set": test_set}
+                yield self.score_of(encoder, split, language, metric, measure, **where)
+
+
+def find_pairs(data: Path, languages: Sequence[str] | None = None) -> dict[str, PairPaths]:
+    """The pairs of files in a folder, by the language that is not English, of these languages or of all that are there.
+
+    Raises:
+        DataError: there are none, or none of a language that was asked for.
+    """
+    names = [_NAME.fullmatch(path.name) for path in sorted(data.glob("tatoeba.*"))]
+    stems = sorted({(name["other"], name["english"]) for name in names if name})
+    if not stems:
+        of_xtreme = any(data.glob("*-en.en"))
+        hint = " XTREME's copies, de-en.de and de-en.en, have their English lines sorted: take LASER's." * of_xtreme
+        raise DataError(
+            f"{data} holds no Tatoeba files; they are called tatoeba.deu-eng.deu and tatoeba.deu-eng.eng.{hint}"
+        )
+    pairs, codes = {}, {other for other, _ in stems}
+    for other, english in stems:
+        stem = data / f"tatoeba.{other}-{english}"
+        language = name_language(other, stem)
+        if len(other) == len(language) and language in codes:
+            language = other  # LASER has kzj beside dtp, into which ISO 639 has merged it since
+        if language in pairs:
+            raise DataError(f"{data} holds {language} twice, also as {stem.name}; keep one.")
+        pairs[language] = Path(f"{stem}.{other}"), Path(f"{stem}.{english}")
+    chosen = choose_languages(pairs, languages, data, lambda code: code if code in pairs else check_language(code))
+    return {language: pairs[language] for language in chosen}
+
+
+def read_pair(paths: PairPaths) -> tuple[list[str], list[str]]:
+    """The sentences of a language and their English translations, equally many.
+
+    Raises:
+        DataError: a side is missing or empty, the sides differ in length, or a line is empty.
+    """
+    other, english = map(read_lines, paths)
+    if len(other) != len(english) or not other:
+        raise DataError(
+            f"{paths[0]} has {len(other)} lines and {paths[1]} has {len(english)}; line i of one must "
+            "translate line i of the other."
+        )
+    for path, lines in zip(paths, (other, english), strict=True):
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                raise DataError(f"{path}, line {number} is empty; remove that line from both sides of the pair.")
+    return other, english
+
+
+def layer_scores(other: Vectors, english: Vectors, device: str) -> dict[str, list[float]]:
+    """What is scored at each layer, by metric; both are `[layers, N, D]`."""
+    return {
+        "tatoeba_accuracy": layer_accuracies(other, english, device=device),
+        "tatoeba_accuracy_from_english": layer_accuracies(english, other, device=device),
+        "tatoeba_accuracy_csls": layer_accuracies(other, english, csls=True, device=device),
+        "pair_cosine": layer_cosines(other, english, shift=0),
+        "pair_cosine_random": layer_cosines(other, english, shift=1),
+    }
+
+
+TATOEBA = TatoebaTask()
+
 
 _TITLE = "Sentence retrieval"
 

@@ -14,16 +14,19 @@ import numpy as np
 
 from xalign_ray.config.language_codes import ENGLISH, check_language, is_language, name_of_pair
 from xalign_ray.errors import DataError
-from xalign_ray.models.margin import (
-    NEIGHBOURS,
+from xalign_ray.models.nearest import (
+    MARGIN_NEIGHBOURS,
+    Indices,
     Mined,
     Neighbours,
+    Vectors,
+    are_pairs,
     best_threshold,
     mine_pairs,
     nearest_both_ways,
     nearest_by_margin,
+    unit_rows,
 )
-from xalign_ray.models.nearest import Indices, Vectors, are_pairs, unit_rows
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.task import COSINE, Measure, Metric, SentenceTask
 from xalign_ray.tasks.task_files import (
@@ -115,7 +118,7 @@ def right_by_margin(
         first, second: of length 1, `[N, D]`; i translates i.
         of_first, of_second: a number for each distinct text, `[N]`.
     """
-    found, back = nearest_by_margin(*nearest_both_ways(first, second, NEIGHBOURS, device))
+    found, back = nearest_by_margin(*nearest_both_ways(first, second, MARGIN_NEIGHBOURS, device))
     return float(are_pairs(of_first, of_second, found).mean()), float(are_pairs(of_second, of_first, back).mean())
 
 
@@ -265,7 +268,7 @@ def mine_set(vectors: SentenceVectors, pairs: MiningSet) -> list[Mined]:
     texts = pairs.sentences()
     say(f"{pairs.split}: mining {len(texts[0]):,} and {len(texts[1]):,} sentences.")
     first, second = (unit_rows(vectors(side, code)) for side, code in zip(texts, pairs.languages, strict=True))
-    return mined_of(nearest_both_ways(first, second, NEIGHBOURS, str(vectors.encoder.model.device)), pairs)
+    return mined_of(nearest_both_ways(first, second, MARGIN_NEIGHBOURS, str(vectors.encoder.model.device)), pairs)
 
 
 def mined_of(neighbours: tuple[Neighbours, Neighbours], pairs: MiningSet) -> list[Mined]:

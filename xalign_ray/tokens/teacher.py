@@ -12,9 +12,8 @@ import numpy as np
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import Teacher
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.models.known import encoder_values
-from xalign_ray.models.margin import mined_negatives
-from xalign_ray.models.nearest import unit_rows
+from xalign_ray.models.backbone import encoder_values
+from xalign_ray.models.nearest import mined_negatives, unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder, folder_of, vector_files, vector_width
 from xalign_ray.shards.rows import Ints, Rows
 from xalign_ray.sources.stage import InputHashes

@@ -1,18 +1,23 @@
-"""A run folder in a tracker that takes scalars: its numbers in order, each step once, and its scores at the end."""
+"""A run folder in TensorBoard or Weights & Biases: its numbers in order, each step once, its scores at the end."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
+
+import yaml
 
 from xalign_ray.config.load import read_saved
 from xalign_ray.track.events import EventReader, Thinning
 from xalign_ray.track.headlines import comparison_metrics, headline_scores, read_headlines
 from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.status_line import say
 
 MAX_SCORES = 1000  # means over languages come first
 _EVENTS_A_PIECE = 4000
+TENSORBOARD = "tensorboard"  # folder of a run
 
 
 class Logger(Protocol):
@@ -76,10 +81,75 @@ class LoggedRun:
 
 
 def _open(tracker: str, folder: Path, recipe: Mapping[str, object], experiment: str) -> Logger:
-    if tracker == "wandb":
-        from xalign_ray.track.wandb_logger import WandbLogger
+    kind = WandbLogger if tracker == "wandb" else TensorboardLogger
+    return kind(folder, recipe, experiment)
 
-        return WandbLogger(folder, recipe, experiment)
-    from xalign_ray.track.tensorboard_logger import TensorboardLogger
 
-    return TensorboardLogger(folder, recipe, experiment)
+class TensorboardLogger:
+    """An event file in RUN/tensorboard, written anew each time it is opened: a resumed run has every point once."""
+
+    def __init__(self, folder: Path, recipe: Mapping[str, object], experiment: str) -> None:
+        from tensorboardX import SummaryWriter
+
+        for old in (folder / TENSORBOARD).glob("events.out.tfevents.*"):
+            old.unlink()
+        self._writer = SummaryWriter(str(folder / TENSORBOARD))
+        text = yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True)
+        self._writer.add_text("recipe", f"{experiment}\n\n```yaml\n{text}```", 0)
+
+    def log(self, metrics: Mapping[str, float], step: int, time: float) -> None:
+        """See `Logger.log`."""
+        for key, value in metrics.items():
+            self._writer.add_scalar(key, value, step, walltime=time)
+        self._writer.flush()
+
+    def finish(self, scores: Mapping[str, tuple[float, int]]) -> None:
+        """See `Logger.finish`; scores are scalars below `scores/`."""
+        for key, (value, step) in scores.items():
+            self._writer.add_scalar(f"scores/{key}", value, step)
+        self._writer.close()
+
+
+class WandbLogger:
+    """Resumes the run of the folder's name. Steps that the server has are not sent again.
+
+    `WANDB_MODE`, `WANDB_API_KEY`, `WANDB_ENTITY` and `WANDB_BASE_URL` mean what they mean to wandb. Offline, each time
+    that the run is opened a folder with all of its points is written; `wandb sync` of the newest one uploads it.
+    """
+
+    def __init__(self, folder: Path, recipe: Mapping[str, object], experiment: str) -> None:
+        import wandb
+
+        os.environ.setdefault("WANDB_MODE", "online" if _has_key() else "offline")
+        if os.environ["WANDB_MODE"] == "offline":
+            say(f"W&B: offline, in {folder / 'wandb'}; `wandb sync` of the folder in it uploads the run.")
+        name = folder.resolve().name
+        settings = wandb.Settings(silent=True, console="off", x_disable_stats=True, reinit="create_new")
+        self._run = wandb.init(
+            project=experiment, id=name, name=name, dir=str(folder), config=dict(recipe), resume="allow",
+            settings=settings,
+        )  # fmt: skip
+        self._sent = self._run.step  # of a resumed run; 0 of a new one
+
+    def log(self, metrics: Mapping[str, float], step: int, time: float) -> None:
+        """See `Logger.log`; wandb keeps the numbers of one step in one row."""
+        if step >= self._sent:
+            self._run.log({**metrics, "time": time}, step=step)
+
+    def finish(self, scores: Mapping[str, tuple[float, int]]) -> None:
+        """See `Logger.finish`; scores stand in the run's summary."""
+        self._run.summary.update({f"scores/{key}": value for key, (value, _) in scores.items()})
+        self._run.finish()
+
+
+def _has_key() -> bool:
+    """Whether wandb would log in without asking."""
+    import wandb
+
+    return bool(os.environ.get("WANDB_API_KEY") or wandb.setup().settings.api_key or _in_netrc())
+
+
+def _in_netrc() -> bool:
+    from requests.utils import get_netrc_auth
+
+    return get_netrc_auth(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")) is not None

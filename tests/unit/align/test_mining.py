@@ -13,7 +13,7 @@ import pytest
 from tests.unit.tasks.conftest import WIDTH, make_bert_in
 from xalign_ray.align.mining import FACTS, mine_files, mining_cost
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.models.margin import COLUMNS, ROWS
+from xalign_ray.models.nearest import COLUMNS, ROWS
 from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
 from xalign_ray.verbs.data import data_mine
 

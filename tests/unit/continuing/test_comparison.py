@@ -16,7 +16,7 @@ from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing import comparison
 from xalign_ray.continuing.comparison import KeptText, compare_with_base, verdict_of, write_comparison
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
-from xalign_ray.tasks.translations import TranslatedSentences
+from xalign_ray.tasks.retrieval import TranslatedSentences
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.run_folder import COMPARISON
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from xalign_ray.demo.facts import Fact, Noun
 from xalign_ray.demo.grammar import load_languages, say
-from xalign_ray.demo.names_and_questions import ANSWER_ROWS, tag_names
-from xalign_ray.tasks.qa_benchmarks import MLQA
-from xalign_ray.tasks.tag_benchmarks import NER
+from xalign_ray.demo.labelled import ANSWER_ROWS, tag_names
+from xalign_ray.tasks.question_answering import MLQA
+from xalign_ray.tasks.token_classification import NER
 
 LANGUAGES = {language.code: language for language in load_languages()}
 FACT = Fact(

@@ -9,9 +9,8 @@ import pytest
 from xalign_ray.derive.changes import Sentence, invert
 from xalign_ray.derive.tasks import derive_task_files
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.tag_benchmarks import NER, POS
-from xalign_ray.tasks.text_benchmarks import XNLI
-from xalign_ray.tasks.token_classification import strict_spans
+from xalign_ray.tasks.text_classification import XNLI
+from xalign_ray.tasks.token_classification import NER, POS, strict_spans
 
 INV = ("inv",)
 

@@ -14,7 +14,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.tag_benchmarks import PosTask
+from xalign_ray.tasks.token_classification import PosTask
 from xalign_ray.work.artifacts import read_manifest
 
 LANGUAGES = ("de", "en", "sw")

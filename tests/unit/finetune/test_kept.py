@@ -14,7 +14,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.scores import Score, read_scores
-from xalign_ray.tasks.tag_benchmarks import POS
+from xalign_ray.tasks.token_classification import POS
 from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work.artifacts import check_files, hash_files
 

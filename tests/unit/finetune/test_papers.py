@@ -14,7 +14,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.settings import FineTuning, read_papers
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.studies.declared import FineTuningConfig, load_study
-from xalign_ray.tasks.tag_benchmarks import PosTask
+from xalign_ray.tasks.token_classification import PosTask
 
 SCRIPTS, ALIGN = "google-research/xtreme, scripts", "princeton-nlp/align-mlm, scripts/alignedmlm_paper_experiments"
 TEXT, SILENT = "its text", "not printed"  # a place that we do not give by number

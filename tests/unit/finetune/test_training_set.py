@@ -16,9 +16,8 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
 from xalign_ray.finetune.tune import tune_task
-from xalign_ray.tasks.tag_benchmarks import POS
-from xalign_ray.tasks.text_benchmarks import MLDOC, SIB, XNLI, XnliTask
-from xalign_ray.tasks.token_classification import Sentence
+from xalign_ray.tasks.text_classification import MLDOC, SIB, XNLI, XnliTask
+from xalign_ray.tasks.token_classification import POS, Sentence
 
 PAIRS, EPOCHS = 10, 2
 LANGUAGES = ("en", "de", "sw")

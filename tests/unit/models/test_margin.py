@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from xalign_ray.models import margin
-from xalign_ray.models.margin import (
+from xalign_ray.models import nearest
+from xalign_ray.models.nearest import (
     NEGATIVES_AMONG,
     Mined,
     best_threshold,
@@ -48,8 +48,8 @@ def slow_pairs(first: np.ndarray, second: np.ndarray, k: int) -> list[tuple[int,
 def test_mined_pairs_are_those_of_the_slow_reference(
     monkeypatch: pytest.MonkeyPatch, rows: int, columns: int, sizes: tuple[int, int], k: int
 ) -> None:
-    monkeypatch.setattr(margin, "ROWS", rows)
-    monkeypatch.setattr(margin, "COLUMNS", columns)
+    monkeypatch.setattr(nearest, "ROWS", rows)
+    monkeypatch.setattr(nearest, "COLUMNS", columns)
     first, second = unit(sizes[0], seed=1), unit(sizes[1], seed=2)
     second[:10] += 2 * first[:1]  # a hub, which margin punishes
     second /= np.linalg.norm(second, axis=1, keepdims=True)
@@ -59,7 +59,7 @@ def test_mined_pairs_are_those_of_the_slow_reference(
 
 
 def test_equal_vectors_keep_the_lower_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(margin, "COLUMNS", 2)
+    monkeypatch.setattr(nearest, "COLUMNS", 2)
     same = np.tile(unit(1), (5, 1))
     one, other = nearest_both_ways(same[:3], same, 2)
     assert one.places.tolist() == [[0, 1]] * 3

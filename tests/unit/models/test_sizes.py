@@ -17,10 +17,9 @@ from transformers import (
 )
 
 from xalign_ray.config.schema import ModelConfig
-from xalign_ray.models.backbone import backbone
+from xalign_ray.models.backbone import ENCODERS, backbone, encoder_values
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
-from xalign_ray.models.known import ENCODERS, encoder_values
 from xalign_ray.models.sizes import Sizes, count_in
 
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 24, "num_attention_heads": 4, "intermediate_size": 40}

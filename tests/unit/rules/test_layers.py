@@ -52,8 +52,8 @@ HOMES = {
     "deepspeed": ["private/deepspeed.py"],
     "mlflow": ["track", "results"],
     "matplotlib": ["results"],
-    "tensorboardX": ["track/tensorboard_logger.py"],
-    "wandb": ["track/wandb_logger.py"],
+    "tensorboardX": ["track/logged_run.py"],
+    "wandb": ["track/logged_run.py"],
 }
 WITHOUT_TORCH = [
     "vocabulary",

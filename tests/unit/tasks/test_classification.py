@@ -23,8 +23,7 @@ from transformers import (
 from xalign_ray.errors import DataError
 from xalign_ray.models.language_modernbert import LanguageModernBertConfig, LanguageModernBertForMaskedLM
 from xalign_ray.tasks.hf_encoder import Encoder, open_model
-from xalign_ray.tasks.text_benchmarks import PAWSX, SIB, XNLI
-from xalign_ray.tasks.text_classification import LabelledText, longest_first, replace_running_words
+from xalign_ray.tasks.text_classification import PAWSX, SIB, XNLI, LabelledText, longest_first, replace_running_words
 from xalign_ray.tasks.tokenized import Inputs
 
 WORDS = [f"w{number}" for number in range(40)]

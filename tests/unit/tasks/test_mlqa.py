@@ -15,8 +15,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training
 from xalign_ray.finetune.tune import tune_task
-from xalign_ray.tasks.qa_benchmarks import MLQA, SQUAD, TYDIQA, XQUAD, MlqaTask
-from xalign_ray.tasks.question_answering import Answer, Question
+from xalign_ray.tasks.question_answering import MLQA, SQUAD, TYDIQA, XQUAD, Answer, MlqaTask, Question
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.task_files import choose_languages
 

@@ -12,8 +12,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.tag_benchmarks import NER
-from xalign_ray.tasks.token_classification import Sentence
+from xalign_ray.tasks.token_classification import NER, Sentence
 
 ROWS = [(("Karl", "B-PER"), ("Ove", "I-PER"), ("#", "O")), (("Oslo", "B-LOC"),)]
 EXPECTED = [

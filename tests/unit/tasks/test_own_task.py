@@ -22,7 +22,7 @@ from xalign_ray.tasks.scores import Score, read_scores, write_scores
 MOOD = """
 import re
 
-from xalign_ray.tasks.tag_benchmarks import POS
+from xalign_ray.tasks.token_classification import POS
 from xalign_ray.tasks.task import Metric, Task
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT
 from xalign_ray.tasks.text_classification import ClassificationTask, Columns

@@ -15,7 +15,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.tasks.scores import Score, read_scores
-from xalign_ray.tasks.tag_benchmarks import POS
+from xalign_ray.tasks.token_classification import POS
 
 ENGLISH = {"the": "DET", "cat": "NOUN", "dog": "NOUN", "sees": "VERB", "hears": "VERB", ".": "PUNCT"}
 GERMAN = {"die": "DET", "katze": "NOUN", "hund": "NOUN", "sieht": "VERB", "hört": "VERB", ".": "PUNCT"}

@@ -14,9 +14,8 @@ from transformers import AutoModel, AutoTokenizer
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.nearest import are_pairs
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
-from xalign_ray.tasks.retrieval import RETRIEVAL, read_translations
+from xalign_ray.tasks.retrieval import RETRIEVAL, TranslatedSentences, read_translations
 from xalign_ray.tasks.scores import Score, read_scores
-from xalign_ray.tasks.translations import TranslatedSentences
 from xalign_ray.verbs.scores import evaluate
 
 WORDS = ["one", "two", "three", "eins", "zwei", "drei", "query", ":"]

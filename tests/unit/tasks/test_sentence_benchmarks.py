@@ -14,8 +14,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.margin import best_threshold, nearest_both_ways
-from xalign_ray.models.nearest import unit_rows
+from xalign_ray.models.nearest import best_threshold, nearest_both_ways, unit_rows
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.tasks.sentence_benchmarks import BUCC, FLORES, STS, MiningSet, measure_mined, mined_of, right_by_margin
 from xalign_ray.verbs.scores import evaluate

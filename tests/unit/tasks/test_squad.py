@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.tasks.qa_benchmarks import MLQA, SQUAD, TYDIQA, XQUAD, pair_languages, read_squad
-from xalign_ray.tasks.question_answering import Answer, Question
+from xalign_ray.tasks.question_answering import MLQA, SQUAD, TYDIQA, XQUAD, Answer, Question, pair_languages, read_squad
 
 CONTEXT = "K\u00e4the sah 1999 den Hund."
 

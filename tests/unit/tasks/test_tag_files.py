@@ -8,7 +8,7 @@ import pytest
 
 from xalign_ray.derive.tasks import read_sentences
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.tag_benchmarks import NER, POS
+from xalign_ray.tasks.token_classification import NER, POS
 
 
 def test_invisible_words_are_words(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.tag_benchmarks import POS
-from xalign_ray.tasks.token_classification import Sentence
+from xalign_ray.tasks.token_classification import POS, Sentence
 
 CONLLU = """# sent_id = 1
 # text = Vámonos al mar

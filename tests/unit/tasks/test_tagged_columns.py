@@ -8,9 +8,8 @@ import pytest
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks import token_classification
-from xalign_ray.tasks.tag_benchmarks import NER, POS
-from xalign_ray.tasks.text_benchmarks import AFRISENTI, MASAKHANEWS
-from xalign_ray.tasks.token_classification import find_columns
+from xalign_ray.tasks.text_classification import AFRISENTI, MASAKHANEWS
+from xalign_ray.tasks.token_classification import NER, POS, find_columns
 
 # The rows of `Karl Ove sees Oslo`, and what a row is called.
 FORMS: dict[str, tuple[str, str]] = {

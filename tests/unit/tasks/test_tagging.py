@@ -8,9 +8,8 @@ from pathlib import Path
 
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tasks.hf_encoder import Encoder
-from xalign_ray.tasks.tag_benchmarks import PosTask
 from xalign_ray.tasks.task import accuracy
-from xalign_ray.tasks.token_classification import Sentence
+from xalign_ray.tasks.token_classification import PosTask, Sentence
 from xalign_ray.tasks.tokenized import Features, Inputs
 
 PIECES = ["the", "cat", "un", "##do", "##ing"]

@@ -12,8 +12,8 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.registry import TUNED_TASKS
-from xalign_ray.tasks.tag_benchmarks import NER, POS
 from xalign_ray.tasks.task_files import plain_language
+from xalign_ray.tasks.token_classification import NER, POS
 
 WORDS = [["Ade", "lọ", "sí", "Èkó"], ["Ó", "dára"]]
 NER_NAMES = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]

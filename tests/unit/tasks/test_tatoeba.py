@@ -13,8 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.sentence_modules import own_pooling
-from xalign_ray.tasks.tatoeba import TATOEBA, find_pairs, read_pair
-from xalign_ray.tasks.translations import headline, layer_accuracies, layer_cosines
+from xalign_ray.tasks.retrieval import TATOEBA, find_pairs, headline, layer_accuracies, layer_cosines, read_pair
 
 WORDS = ["one", "two", "three", "eins", "zwei", "drei"]
 

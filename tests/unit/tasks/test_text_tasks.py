@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.text_benchmarks import MLDOC, MLDOC_H, OFFICIAL_LANGUAGES, PAWSX, SIB, XNLI
-from xalign_ray.tasks.text_classification import LabelledText
+from xalign_ray.tasks.text_classification import MLDOC, MLDOC_H, OFFICIAL_LANGUAGES, PAWSX, SIB, XNLI, LabelledText
 
 OFFICIAL_XNLI = """\
 language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpromptID\tmatch

@@ -11,8 +11,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from xalign_ray.tasks.hf_encoder import Encoder
-from xalign_ray.tasks.qa_benchmarks import MLQA
 from xalign_ray.tasks.question_answering import (
+    MLQA,
     Answer,
     Context,
     Question,

@@ -14,8 +14,7 @@ from tests.unit.tasks.conftest import WIDTH, make_bert_in
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.feed.batches import BatchReader
-from xalign_ray.models.margin import mined_negatives
-from xalign_ray.models.nearest import unit_rows
+from xalign_ray.models.nearest import mined_negatives, unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.streams.attachments import STORED
