@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from xalign_ray.config.derive import TERMS_AT_ONCE
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import HALF, labelled_at
+from xalign_ray.private.torch import rows_vary
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 # Cross-entropy whose gradient takes the place of the logits: one [N, V] array instead of three.
@@ -52,7 +53,7 @@ class SummedCrossEntropy(torch.autograd.Function):
         return chances.mul_(gradient), None
 
 
-@torch.compile(dynamic=True)
+@torch.compile
 def _sum_and_gradient(logits: Tensor, labels: Tensor) -> Tensor:
     """The sum of the losses; its gradient takes the place of the logits, in their precision: two passes over them."""
     wide = logits.float()
@@ -64,17 +65,29 @@ def _sum_and_gradient(logits: Tensor, labels: Tensor) -> Tensor:
     return (log_sum - asked).sum()
 
 
+@torch.compile
+def _scale(gradient: Tensor, factor: Tensor) -> None:
+    gradient.mul_(factor)  # as an operation of its own it would go by way of single numbers: a number has another type
+
+
 class HalfCrossEntropy(torch.autograd.Function):
     """As `SummedCrossEntropy`, of logits in half precision as they are: compiled, there is no copy of them in fp32."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
-        """logits [N, V] as there."""
+        """logits [N, V] as there. V is known to the compiled code, without which its reads are single numbers."""
+        rows_vary(logits, labels)
         total: Any = _sum_and_gradient(logits, labels)
         ctx.save_for_backward(logits)
         return total
 
-    backward = SummedCrossEntropy.backward
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """As there."""
+        (given,) = ctx.saved_tensors
+        _scale(given, gradient)
+        return given, None
 
 
 def summed_cross_entropy(logits: Tensor, labels: Tensor, compiled: bool = False) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo import maybe_mark_dynamic
 from torch.distributed.distributed_c10d import _get_default_store
 from torch.utils._pytree import tree_map
 
@@ -98,6 +99,15 @@ def follow_each(averages: Sequence[Tensor], values: Sequence[Tensor], part: floa
     If it changes: as `scale_all`, with momentum contrast (tests/unit/objectives).
     """
     torch._foreach_lerp_(list(averages), list(values), part)
+
+
+def rows_vary(*tensors: Tensor) -> None:
+    """Tells torch.compile that the first size of these is another from call to call, and the others are not.
+
+    If it changes: an ImportError, or a function that is compiled anew (tests/unit/objectives/test_cross_entropy.py).
+    """
+    for tensor in tensors:
+        maybe_mark_dynamic(tensor, 0)
 
 
 def own_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter | None]]:

@@ -70,7 +70,7 @@ class StepProfile:
 def summarize(events: Any, on_gpu: bool) -> tuple[int, str]:
     """The number of steps among the profiler's events, and lines of milliseconds a step by part and by operation."""
     host, device, calls = Counter[str](), Counter[str](), Counter[str]()
-    alone, communicated = Counter[str](), 0.0
+    alone, communicated, at_work = Counter[str](), 0.0, 0.0
     for event in events:
         if str(event.device_type).endswith("CPU"):
             host[event.name] += event.cpu_time_total
@@ -78,6 +78,8 @@ def summarize(events: Any, on_gpu: bool) -> tuple[int, str]:
             calls[event.name] += 1
             if not event.name.startswith((SPAN, "ProfilerStep")):
                 alone[event.name] += event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        elif not event.name.startswith((SPAN, "ProfilerStep")):
+            at_work += event.time_range.elapsed_us()
         if COMMUNICATION.match(event.name):
             communicated += event.time_range.elapsed_us()
     steps = max(calls[ALL], 1)
@@ -96,6 +98,7 @@ def summarize(events: Any, on_gpu: bool) -> tuple[int, str]:
         line("other", whole - known),
         line("encoder, within forward", host[ENCODER], device[ENCODER]),
         line("communication, within the others", communicated),
+        *([line("the GPU at work", at_work)] if on_gpu else []),
         f"The {LONGEST} operations that take longest by themselves" + (" on the GPU:" if on_gpu else ":"),
         *(line(name[:35], micros) for name, micros in alone.most_common(LONGEST)),
     ]

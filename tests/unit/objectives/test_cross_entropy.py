@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch._dynamo as dynamo
 import torch.nn.functional as F
+from torch._dynamo.utils import counters
 from torch.utils.checkpoint import checkpoint
 
 from xalign_ray.objectives.objective import summed_cross_entropy
@@ -31,7 +33,9 @@ def test_loss_and_gradient_are_torchs(rows: int, scale: float, dtype: torch.dtyp
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 100.0, 1e5])
 def test_compiled_half_precision_is_torchs(scale: float) -> None:
-    for rows in (0, 1, 7, 5):
+    dynamo.reset()
+    counters.clear()
+    for rows in (0, 7, 5, 30, 9, 12):
         logits, labels = drawn(rows, scale, torch.bfloat16)
         loss = summed_cross_entropy(logits * 1.0, labels, compiled=True)
         expected = F.cross_entropy(logits.float(), labels, reduction="sum")
@@ -39,6 +43,7 @@ def test_compiled_half_precision_is_torchs(scale: float) -> None:
         ours, theirs = (torch.autograd.grad(3 * one, logits)[0] for one in (loss, expected))
         assert ours.dtype == torch.bfloat16
         torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-6)
+    assert counters["stats"]["unique_graphs"] == 2  # one for the sum, one for its factor, whatever the rows
 
 
 def test_pieces_past_the_vocabulary_change_nothing_compiled_or_not() -> None:
