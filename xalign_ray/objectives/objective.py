@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -53,7 +53,6 @@ class SummedCrossEntropy(torch.autograd.Function):
         return chances.mul_(gradient), None
 
 
-@torch.compile
 def _sum_and_gradient(logits: Tensor, labels: Tensor) -> Tensor:
     """The sum of the losses; its gradient takes the place of the logits, in their precision: two passes over them."""
     wide = logits.float()
@@ -65,9 +64,14 @@ def _sum_and_gradient(logits: Tensor, labels: Tensor) -> Tensor:
     return (log_sum - asked).sum()
 
 
-@torch.compile
 def _scale(gradient: Tensor, factor: Tensor) -> None:
     gradient.mul_(factor)  # as an operation of its own it would go by way of single numbers: a number has another type
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiled when it is first needed: importing the compiler costs every process a second."""
+    return torch.compile(function)
 
 
 class HalfCrossEntropy(torch.autograd.Function):
@@ -77,7 +81,7 @@ class HalfCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
         """logits [N, V] as there. V is known to the compiled code, without which its reads are single numbers."""
         rows_vary(logits, labels)
-        total: Any = _sum_and_gradient(logits, labels)
+        total: Any = _compiled(_sum_and_gradient)(logits, labels)
         ctx.save_for_backward(logits)
         return total
 
@@ -86,7 +90,7 @@ class HalfCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         """As there."""
         (given,) = ctx.saved_tensors
-        _scale(given, gradient)
+        _compiled(_scale)(given, gradient)
         return given, None
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo import maybe_mark_dynamic
 from torch.distributed.distributed_c10d import _get_default_store
 from torch.utils._pytree import tree_map
 
@@ -106,6 +105,8 @@ def rows_vary(*tensors: Tensor) -> None:
 
     If it changes: an ImportError, or a function that is compiled anew (tests/unit/objectives/test_cross_entropy.py).
     """
+    from torch._dynamo import maybe_mark_dynamic  # here, because it costs whoever imports it a second
+
     for tensor in tensors:
         maybe_mark_dynamic(tensor, 0)
 
