@@ -30,6 +30,7 @@ import numpy as np
 import torch
 import torch._dynamo as dynamo
 import torch.distributed as dist
+from deepspeed.accelerator import get_accelerator
 from method_rows import METHODS, columns
 from records import record
 from step_arms import Arm, MadeRows, examples, packed, recipe
@@ -226,6 +227,10 @@ def _phases(engine: Engine, counts: Counts) -> Iterator[None]:
 
         return called
 
+    def waited(*_: Any) -> None:
+        if counts.phase != HOST:
+            counts.reads[f"{counts.phase}: {_who()}"] += 1
+
     on_host = inside(steps.tensors, HOST)
 
     def moved(*args: Any, **kwargs: Any) -> Any:
@@ -242,6 +247,7 @@ def _phases(engine: Engine, counts: Counts) -> Iterator[None]:
         patch.object(dictionary_alignment, "layout", inside(dictionary_alignment.layout, HOST)),
         patch.object(Lamb, "_count", inside(Lamb._count, HOST)),
         patch.object(Workers, "on_gpu", True),
+        patch.object(type(get_accelerator()), "synchronize", waited),  # by which DeepSpeed waits for a device
     ):
         yield
 

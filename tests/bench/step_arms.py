@@ -43,6 +43,7 @@ from xalign_ray.work.run_folder import RunFolder
 ROW, WIDTH, DEPTH, HEADS = 128, 256, 4, 4
 MASKED, SETTLED = 0.15, 2  # the first steps fill caches and are left out
 NOT_A_LABEL = -100
+TOGETHER = 8
 
 said: dict[str, Any] = {}  # what an arm measured besides seconds
 Examples = list[tuple[np.ndarray, np.ndarray]]  # ids and labels of each
@@ -74,6 +75,11 @@ class Arm:
     train: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     profile: int = 0
+
+
+def together(arm: Arm) -> int:
+    """Steps that are timed together: to time each, a GPU would be waited for."""
+    return TOGETHER if arm.device == "cuda" else 1
 
 
 def examples(arm: Arm) -> Examples:
@@ -162,7 +168,7 @@ def recipe(arm: Arm, rows: int) -> RunConfig:
             },
             "parallel": {"workers": 1, "zero_stage": arm.stage, "gpus_per_worker": int(arm.device == "cuda")},
             "checkpoint": {"save_steps": 1_000_000},
-            "track": {"profile_steps": arm.profile},
+            "track": {"profile_steps": arm.profile, "logging_steps": together(arm)},
         }
     )
 
@@ -204,16 +210,18 @@ def plain(arm: Arm) -> list[float]:
     optimizer = build_optimizer(objectives, config.train.optimizer)
     labels = int((rows["labels"] != NOT_A_LABEL).sum())
     seconds = []
-    for step in range(arm.steps):
+    each = together(arm)
+    for first in range(0, arm.steps, each):
         began = time.perf_counter()
-        with torch.autocast(device.type, torch.bfloat16, enabled=arm.bf16):
-            loss = objectives(tensors(rows, device), (0, 1), step)["masked_lm"] / labels
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(objectives.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        for step in range(first, first + each):
+            with torch.autocast(device.type, torch.bfloat16, enabled=arm.bf16):
+                loss = objectives(tensors(rows, device), (0, 1), step)["masked_lm"] / labels
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(objectives.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
         _finish(device)
-        seconds.append(time.perf_counter() - began)
+        seconds.append((time.perf_counter() - began) / each)
     return seconds
 
 
@@ -242,15 +250,18 @@ def trainer(arm: Arm) -> list[float]:
         )
     )
     seconds: list[float] = []
+    each = together(arm)
 
     class Clock(TrainerCallback):
-        def on_step_begin(self, *_: Any, **__: Any) -> None:
-            _finish(model.device)
-            self.began = time.perf_counter()
+        def on_step_begin(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+            if state.global_step % each == 0:
+                _finish(model.device)
+                self.began = time.perf_counter()
 
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            _finish(model.device)
-            seconds.append(time.perf_counter() - self.began)
+        def on_step_end(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+            if state.global_step % each == 0:
+                _finish(model.device)
+                seconds.append((time.perf_counter() - self.began) / each)
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(

@@ -338,6 +338,7 @@ def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:
         "bf16": {"enabled": config.in_bf16 and config.parallel.zero_stage > 0},  # at stage 0 the engine casts
         "steps_per_print": 2**31,
         "wall_clock_breakdown": False,
+        "timers": {"throughput": {"enabled": False}},  # waits for the GPU twice a step, for a number that nobody sees
     }
     if config.parallel.zero_stage in (1, 2) and not on_gpu:
         # Gloo has no separate stream to overlap with; contiguous copies only cost time.

@@ -329,6 +329,11 @@ class RunConfig(Frozen):
         """Whether its training processes compute in bf16."""
         return self.train.in_bf16(self.parallel.gpus_per_worker > 0)
 
+    @property
+    def logging_steps(self) -> int:
+        """Steps between two step events."""
+        return self.track.logging_steps or (10 if self.parallel.gpus_per_worker else 1)
+
     def _check_stage(self, where: str, stage: StageConfig) -> None:
         own, length = stage.data.max_seq_length, self.data.max_seq_length
         if own and own > length:

@@ -317,8 +317,11 @@ class TrackConfig(Frozen):
         str | None, Field(min_length=1, description="MLflow's registered model that gets the export as a version")
     ] = None
     logging_steps: Annotated[
-        Positive, Field(description="steps between two step events; a GPU is waited for at these only")
-    ] = 1
+        Positive | None,
+        Field(
+            description="steps between two step events, where alone a GPU is waited for; null is 1 on CPUs, 10 on GPUs"
+        ),
+    ] = None
     profile_steps: Annotated[
         Int,
         Field(ge=0, description="steps of which profile/ gets a trace and a summary, from the fourth on; 0 is none"),

@@ -187,7 +187,7 @@ class Loop:
         """What the run's numbers will lack, and why; reported at the start."""
         done = self._found.step if self._found else 0
         known = last_step(log)
-        is_cut = done and (not known or known + self._config.track.logging_steps <= done)
+        is_cut = done and (not known or known + self._config.logging_steps <= done)
         cut = (
             f"{log.name} ends at step {known}, the checkpoint is of step {done}: the log was removed or cut, and the "
             "numbers between are lost. Later ones are added to it."
@@ -210,7 +210,7 @@ class Loop:
         asked, written = bool(self._job.stop_asked()), self._checkpoints.written
         totals = self._stepper.take(step, batch, asked, written, self._problem, waited)
         done, steps = step + 1, self._config.train.max_steps
-        logged = done % self._config.track.logging_steps == 0 or done == steps
+        logged = done % self._config.logging_steps == 0 or done == steps
         scored = self._scoring.is_due(done)
         saved = done % self._config.checkpoint.save_steps == 0 or done == steps or totals.stop_asked
         outcome = self._stepper.fetch() if logged or scored or saved else None  # nothing is saved that is not finite
