@@ -40,7 +40,7 @@ def measurements(tiny: bool) -> list[dict[str, Any]]:
 
     def arm(name: str, row: int, vocab: int, size: str = "base", **more: Any) -> dict[str, Any]:
         rows = more.pop("rows", TOKENS // row // (2 if size == "large" else 1))
-        return {**SIZES[size], "size": size, "row": row, "vocab": vocab, "rows": rows, "steps": 32, "name": name} | more
+        return {**SIZES[size], "size": size, "row": row, "vocab": vocab, "rows": rows, "steps": 16, "name": name} | more
 
     def ours(row: int, vocab: int, size: str = "base", compiled: bool = True, **more: Any) -> dict[str, Any]:
         return arm("ours", row, vocab, size, train={"torch_compile": compiled}, **{"stage": 1} | more)

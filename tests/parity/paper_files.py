@@ -114,7 +114,13 @@ def shrunk(recipe: str, root: Path, encoder: Path) -> list[str]:
     """Settings with which a recipe of the papers runs on these files: sizes are small, all else is as it was."""
     config = load_recipe(recipe).config
     settings = [f"data.root={root}", f"output={root / 'out'}", "track.mlflow=off", "checkpoint.async_save=false"]
-    settings += ["parallel.workers=1", "parallel.gpus_per_worker=0", "train.eval_steps=0", "parallel.zero_stage=1"]
+    settings += [
+        "parallel.workers=1",
+        "parallel.gpus_per_worker=0",
+        "train.eval_steps=0",
+        "parallel.zero_stage=1",
+        "train.torch_compile=false",
+    ]
     if config.model.init_from:
         settings += [f"model.init_from={encoder}"]
     else:

@@ -10,7 +10,8 @@ from xalign_ray.models.backbone import encoder_values, vocabulary_size
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.sizes import count_in
 from xalign_ray.planning.describe import describe
-from xalign_ray.planning.memory import state_of
+from xalign_ray.planning.memory import memory_of, state_of
+from xalign_ray.planning.subject import Subject, subject_of
 
 
 @pytest.mark.parametrize(
@@ -73,3 +74,36 @@ def test_memory_is_said_in_a_unit_that_shows_it() -> None:
     small, large = (describe(load_recipe(name)) for name in ("tiny/mlm", "papers/mbert-mlm"))
     assert " MiB a worker: weights 2." in small
     assert " GiB a worker: weights " in large
+
+
+MODERNBERT = [
+    "model.family=modernbert", "model.num_hidden_layers=22", "model.intermediate_size=1152",
+    "model.hidden_dropout_prob=0", "data.tokenizer.path=answerdotai/ModernBERT-base",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    (
+        "stage",
+        "compiled",
+        "more",
+        "gigabytes",
+    ),  # as an H200 said it, the most that tensors held: benchmarks, On one GPU
+    [
+        (1, False, [], 16.7),
+        (1, True, [], 14.8),
+        (0, False, [], 19.1),
+        (0, True, [], 20.9),
+        (1, True, MODERNBERT, 21.6),
+    ],
+)
+def test_the_memory_that_was_measured_on_a_gpu_was_planned(
+    stage: int, compiled: bool, more: list[str], gigabytes: float
+) -> None:
+    settings = ["parallel.workers=1", "train.global_batch_size=64", "train.per_device_batch_size=64", *more]
+    settings += [f"parallel.zero_stage={stage}", f"train.torch_compile={str(compiled).lower()}"]
+    recipe = load_recipe("papers/mbert-mlm", settings)
+    subject = subject_of(recipe)
+    assert isinstance(subject, Subject)
+    planned = sum(memory_of(recipe.config, subject, on_gpu=True).values()) / 1e9
+    assert 0.99 * gigabytes < planned < 1.16 * gigabytes

@@ -192,7 +192,8 @@ def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool, length: in
     d, heads = values["hidden_size"], values["num_attention_heads"]
     kept = number * (family.kept(values) + family.kept_by_row(values, length) / length) + STATISTICS + FP32 * heads
     if config.in_bf16 and config.parallel.zero_stage == 0:
-        kept += 13 * d  # autocast keeps LayerNorm in fp32, and casts what three layers read three times
+        # Autocast keeps LayerNorm in fp32, and casts what three layers read three times; compiled layers keep more.
+        kept += (17 if config.train.torch_compile else 13) * d
     if _is_dense(config, subject, on_gpu) and on_gpu and not family.dense_only:
         kept += unit * length
     if family.has_dropout(values):
@@ -206,7 +207,10 @@ def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool, length: in
 
 
 def _head(config: RunConfig, subject: Subject) -> float:
-    """Logits in fp32, where they come in bf16 that too; the states of the labels; the gradient of the decoder."""
+    """Logits in fp32, where they come in bf16 that too; the states of the labels; the gradient of the decoder.
+
+    A compiled loss takes logits in bf16 as they are.
+    """
     d, vocabulary = subject.values["hidden_size"], subject.values["vocab_size"]
     labels, tokens = micro_labels(config), _micro_tokens(config)
     matrix = FP32 * config.data.max_seq_length * tokens  # which words are aligned, [B, L, L]
@@ -216,7 +220,8 @@ def _head(config: RunConfig, subject: Subject) -> float:
     if not heads:
         return pointing
     at_once = min(labels, labels_at_once(config) or labels)
-    logits = (FP32 + BF16 if config.in_bf16 else FP32) * vocabulary
+    in_fp32 = not (config.in_bf16 and config.train.torch_compile)
+    logits = (FP32 * in_fp32 + BF16 * config.in_bf16) * vocabulary
     exchange = sum(isinstance(one, WordExchange) for one in config.objectives)
     return (
         at_once * logits
