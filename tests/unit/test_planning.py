@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.schema import ModelConfig
+from xalign_ray.models import backbone
 from xalign_ray.models.backbone import encoder_values, vocabulary_size
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.sizes import count_in
 from xalign_ray.planning.describe import describe
 from xalign_ray.planning.memory import memory_of, state_of
 from xalign_ray.planning.subject import Subject, subject_of
+from xalign_ray.work.artifacts import read_json
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,15 @@ def test_known_encoders_are_as_large_as_they_were_released(name: str, parameters
     assert values is not None
     assert count_in(BY_MODEL_TYPE[values["model_type"]], values, ModelConfig(), 1).total == parameters
     assert vocabulary_size(name) == values["vocab_size"]
+
+
+def test_ids_of_a_tokenizer_are_counted_once_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    read = []
+    monkeypatch.setattr(backbone, "read_json", lambda *given: read.append(given) or read_json(*given))
+    for ids in (3, 4):
+        (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": [["a", 0.0]] * ids}}))
+        assert [vocabulary_size(str(tmp_path)) for _ in range(3)] == [ids] * 3
+    assert len(read) == 2
 
 
 def test_the_parameters_of_every_recipe_are_known_without_a_download() -> None:

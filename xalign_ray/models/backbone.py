@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings, 
 from xalign_ray.models.family import Family, Values
 from xalign_ray.models.hub import in_cache
 from xalign_ray.models.weight_files import read_config
-from xalign_ray.work.artifacts import read_json
+from xalign_ray.work.artifacts import read_json, stamp_of
 from xalign_ray.work.storage import is_folder_name
 
 ORGANISATIONS = ("google-bert/", "FacebookAI/")  # where the hub moved models that are still found without
@@ -121,7 +122,7 @@ def vocabulary_size(tokenizer: str) -> int | None:
     """Ids of the tokenizer of a folder or of a hub model that is known; None where only opening it tells."""
     file = Path(tokenizer) / "tokenizer.json"
     if file.is_file():
-        return _count_ids(read_json(file, "It is the tokenizer of the recipe."))
+        return _count_ids(file, stamp_of(file))
     known = ENCODERS.get(_plain(tokenizer))
     if known is not None:
         return known.get("vocab_size") or BY_MODEL_TYPE[known["model_type"]].defaults["vocab_size"]
@@ -134,8 +135,10 @@ def _plain(hub_id: str) -> str:
     return hub_id
 
 
-def _count_ids(tokenizer: Mapping[str, Any]) -> int:
+@lru_cache(maxsize=16)  # a study asks for each of its recipes, and a large file takes a second
+def _count_ids(file: Path, _: tuple[int, ...]) -> int:
     """One more than the largest id of a `tokenizer.json`, whose vocabulary is a mapping, or a list if it is Unigram."""
+    tokenizer = read_json(file, "It is the tokenizer of the recipe.")
     vocabulary = tokenizer.get("model", {}).get("vocab", {})
     ids = vocabulary.values() if isinstance(vocabulary, Mapping) else range(len(vocabulary))
     return 1 + max([*ids, *(added["id"] for added in tokenizer.get("added_tokens", []))], default=-1)

@@ -233,6 +233,10 @@ class StudyConfig(Frozen):
     encoder: Annotated[
         str, Field(description="folder or hub id for which `{encoder}` stands in models and settings: --encoder")
     ] = ""
+    values: Annotated[
+        dict[str, str | Int | Float],
+        Field(description="what a name in braces stands for in recipes, models and settings: `{queue}`"),
+    ] = Field(default_factory=dict)
     seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of pretraining")] = (0,)
     rates: Annotated[
         RatesConfig | None, Field(description="learning rates to choose from for each recipe; their own if null")
@@ -261,6 +265,9 @@ class StudyConfig(Frozen):
                 f"baseline '{self.baseline}' is no label of an encoder.{suggest(self.baseline, self.labels)} "
                 f"Labels are {', '.join(self.labels)}"
             )
+        texts = [text for one in self.encoders for text in (one.recipe, one.model, *one.settings)]
+        for name in re.findall(r"\{(\w+)\}", " ".join((*texts, *self.settings))):
+            raise ValueError(f"encoders have {{{name}}}, which nothing stands for; `values` may have {name}: VALUE")
         dev = set(self.rates.evaluation.languages) if self.rates else set()
         for one in (*self.evaluations, *self.finetunings) if dev else ():
             if not one.languages or dev & set(one.languages):
@@ -303,8 +310,7 @@ def load_study(name: str, settings: Sequence[str] = (), encoder: str = "") -> St
         ConfigError: there is no such study, or it is not one; names file, key and nearest valid key.
     """
     path = find_study(name)
-    tree = read_mapping(path)
-    origins: dict[str, str] = {}
+    tree, origins = _read_study(path, ())
     for setting in settings:
         if setting.partition("=")[0].split(".")[0] in StudyConfig.model_fields:
             apply_setting(tree, origins, setting, StudyConfig)
@@ -319,16 +325,33 @@ def load_study(name: str, settings: Sequence[str] = (), encoder: str = "") -> St
         folder = Path(encoder.rstrip("/"))
         named = folder.parent.name if folder.name == EXPORT else folder.name
         own["name"] += "-" + re.sub(r"[^\w.-]", "-", named)
-    return parse_study(own | _with_encoder(tree, str(tree.get("encoder", ""))), origins, str(path))
+    values = tree.get("values", {})
+    values = {f"{{{key}}}": str(value) for key, value in values.items()} if isinstance(values, Mapping) else {}
+    return parse_study(own | _filled(tree, values | {"{encoder}": str(tree.get("encoder", ""))}), origins, str(path))
 
 
-def _with_encoder(tree: Any, encoder: str) -> Any:
-    """A tree in whose texts the encoder stands for `{encoder}`."""
+def _read_study(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The keys of a study over those of the study that it extends, and where these come from."""
+    if path in extended_by:
+        raise ConfigError(f"{path} extends itself: {' -> '.join(one.name for one in (*extended_by, path))}.")
+    tree = read_mapping(path)
+    if (extended := tree.pop("extends", None)) is None:
+        return tree, {}
+    below, origins = _read_study(find_study(str(extended)), (*extended_by, path))
+    inherited = {key: str(find_study(str(extended))) for key in below}
+    return below | tree, {key: file for key, file in (inherited | origins).items() if key not in tree}
+
+
+def _filled(tree: Any, values: Mapping[str, str]) -> Any:
+    """A tree in whose texts each value stands for its name in braces."""
     if isinstance(tree, Mapping):
-        return {key: _with_encoder(value, encoder) for key, value in tree.items()}
+        return {key: _filled(value, values) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [_with_encoder(value, encoder) for value in tree]
-    return tree.replace("{encoder}", encoder) if isinstance(tree, str) else tree
+        return [_filled(value, values) for value in tree]
+    if isinstance(tree, str):
+        for name, value in values.items():
+            tree = tree.replace(name, value)
+    return tree
 
 
 def parse_study(tree: dict[str, Any], origins: dict[str, str], source: str) -> StudyConfig:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -191,22 +192,25 @@ def check_task_files(plan: Plan) -> list[str]:
         DataError: files are missing; names them, and where the study says that its data come from.
     """
     said: dict[str, None] = {}
+    read = cache(lambda task, path, languages: TASKS[task].check_data(path, languages))  # once, not for every encoder
     try:
         for encoder in plan.encoders:
-            said |= dict.fromkeys(_check_task_files(plan.study, encoder))
+            said |= dict.fromkeys(_check_task_files(plan.study, encoder, read))
     except DataError as error:
         made_by = plan.study.data_from
         raise DataError(f"{error} Its data come from: {made_by}" if made_by else str(error)) from None
     return list(said)
 
 
-def _check_task_files(study: StudyConfig, encoder: Encoder) -> Iterator[str]:
+def _check_task_files(
+    study: StudyConfig, encoder: Encoder, read: Callable[[str, Path, Sequence[str] | None], Iterable[str]]
+) -> Iterator[str]:
     name, known = encoder.model or encoder.label, encoder.known_languages
     for one in study.evaluations:
         if one.data and not (encoder.root / one.data).exists():
             raise DataError(f"evaluations: {encoder.root / one.data}, data of {one.task}, is missing.")
         if one.data and (languages := _narrow(one.languages, encoder.apart)) is not None:
-            check_languages(name, known, TASKS[one.task].check_data(encoder.root / one.data, languages or None))
+            check_languages(name, known, read(one.task, encoder.root / one.data, languages or None))
     for one in study.finetunings:
         if (languages := _narrow(one.languages, encoder.languages)) is not None:
             folders = [encoder.root / path for path in one.data]

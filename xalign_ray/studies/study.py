@@ -55,7 +55,7 @@ def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = (), 
 
 
 def _show_plan(study: StudyConfig, output: Path) -> str:
-    plan = _plan(study, output)
+    plan = make_plan(study, output)
     shown = describe_plan(open_queue(plan, output / STUDIES / study.name))
     unprepared = (cell.recipe.config for cell in plan.pretrainings if not _is_prepared(cell.recipe))
     checks = [partial(check_task_files, plan), *(partial(check_inputs, config) for config in unprepared)]
@@ -87,17 +87,18 @@ def run_study(
     study = load_study(name, settings, encoder)
     if study.rates:
         trials = trial_study(study)
-        _run_study(trials, output, rehash)
+        run_planned(trials, output, rehash)
         rates = choose_rates(study, output / STUDIES / trials.name)
         say(f"Rates chosen for {study.name}: {', '.join(f'{label} {rate:g}' for label, rate in rates.items())}.")
         study, rehash = with_rates(study, rates), False
-    return _run_study(study, output, rehash)
+    return run_planned(study, output, rehash)
 
 
-def _run_study(study: StudyConfig, output: Path, rehash: bool) -> Path:
+def run_planned(study: StudyConfig, output: Path, rehash: bool = False) -> Path:
+    """Runs the cells of a study whose rates are settled, and reports; see `run_study`."""
     say(f"Study {study.name}: planning its cells; output is {shown_path(output)}.")
     check_named_cluster()
-    plan, folder = _plan(study, output), output / STUDIES / study.name
+    plan, folder = make_plan(study, output), output / STUDIES / study.name
     if rehash:
         pipeline.forget_inputs(output)
     for unread in check_task_files(plan):
@@ -207,7 +208,8 @@ def _output_of(out: Path | None) -> Path:
     return output.absolute()
 
 
-def _plan(study: StudyConfig, output: Path) -> Plan:
+def make_plan(study: StudyConfig, output: Path) -> Plan:
+    """The plan of a study, each recipe checked; starts nothing."""
     plan = plan_study(study, output, _open_model)
     for cell in plan.pretrainings:
         pipeline.check(cell.recipe)

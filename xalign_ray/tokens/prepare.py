@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ from xalign_ray.tokens.part import BAD_ROWS_OF_PART, DROPPED_OF_PART, PREPARE, T
 from xalign_ray.tokens.teacher import facts_of_teacher, teacher_identity
 from xalign_ray.tokens.vocabulary import read_translations, trained_translations, write_lexicon, write_tokenizer
 from xalign_ray.vocabulary.tokenizer_folder import SPECIAL, given_folder, open_tokenizer, vocabulary
-from xalign_ray.work.artifacts import MANIFEST, hash_value, seal, write_atomic
+from xalign_ray.work.artifacts import MANIFEST, hash_value, seal, stamp_of, write_atomic
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch_listed, local_folder, refresh, url_of
 
@@ -394,6 +394,18 @@ def tokenizer_identity(data: DataConfig) -> Any:
 
 
 def _content_of(path: str) -> list[Any]:
+    folder = Path(path)
+    if not folder.is_dir():
+        return _read_content(path)
+    return _read_folder(path, tuple((file.name, *stamp_of(file)) for file in sorted(folder.iterdir())))
+
+
+@lru_cache(maxsize=16)  # a study asks for each of its recipes, and a large tokenizer takes two seconds
+def _read_folder(path: str, _: tuple[Any, ...]) -> list[Any]:
+    return _read_content(path)
+
+
+def _read_content(path: str) -> list[Any]:
     given = open_tokenizer(path)
     special = {name: getattr(given, f"{name}_token") for name in SPECIAL}
     return [identify_tokenizer(given.backend_tokenizer.to_str(), special), FRAME_VERSION]

@@ -188,6 +188,12 @@ def whole_manifest(folder: Path, *keys: str) -> dict[str, Any] | None:
     return whole_json(folder / MANIFEST, *keys)
 
 
+def stamp_of(file: Path) -> tuple[int, ...]:
+    """What changes when a file does: size, mtime and ctime in ns, inode. What was read of it holds until then."""
+    stat = file.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
 def finished_run(folder: Path) -> dict[str, Any] | None:
     """The manifest of a run folder that `pretrain` finished; None if it did not, or where the manifest is damaged."""
     return whole_manifest(folder, "recipe", "fingerprint", "steps")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from xalign_ray.studies.cells import Cell, Evaluation, Trial
 from xalign_ray.studies.declared import RandomSearch, Resources, Settings, StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_task_files, plan_study
 from xalign_ray.studies.study import show_plan
+from xalign_ray.tasks.registry import TASKS
 
 ENCODERS = {"a": "hub/a", "b": "hub/b"}
 POS = {"task": "pos", "data": "pos"}
@@ -276,6 +278,56 @@ def test_an_evaluation_needs_data_that_are_there(tmp_path: Path):
         (Evaluation, "alignment", "hub/a", ()),
         (Evaluation, "alignment", "hub/b", ()),
     ]
+
+
+def test_data_that_encoders_share_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Forty encoders of `align/two-cores` read its dictionaries forty times: three minutes of a plan."""
+    (tmp_path / "pages").mkdir()
+    for end in ("fra", "eng"):
+        (tmp_path / "pages" / f"tatoeba.fra-eng.{end}").write_text("one\n")
+    read, check_data = [], type(TASKS["tatoeba"]).check_data
+
+    def counted(task: Any, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
+        read.append((data.name, languages))
+        return check_data(task, data, languages)
+
+    monkeypatch.setattr(type(TASKS["tatoeba"]), "check_data", counted)
+    asked = [{"task": "tatoeba", "data": "pages"}]
+    encoders = [{"recipe": "tiny/mlm", "label": name, "settings": [f"notes={name}"]} for name in "ab"]
+    check_task_files(planned(tmp_path, encoders=encoders, seeds=[0, 1, 2], evaluations=asked, finetunings=[]))
+    assert read == [("pages", None)]
+
+
+def test_a_study_extends_another_and_names_what_differs(tmp_path: Path):
+    arms = [{"recipe": "tiny/{recipe}", "settings": ["seed={seed}"]}, {"model": "{encoder}"}]
+    whole = write(tmp_path, encoders=arms, encoder="hub/a", values={"recipe": "mlm", "seed": 1}, seeds=[0, 1])
+    (tmp_path / "larger.yaml").write_text(f"extends: {whole}\nvalues: {{recipe: xlm, seed: 2}}\nseeds: [5]\n")
+    own, larger = (load_study(str(path)) for path in (whole, tmp_path / "larger.yaml"))
+    assert [one.shown for one in own.encoders] == ["tiny/mlm seed=1", "hub/a"]
+    assert [one.shown for one in larger.encoders] == ["tiny/xlm seed=2", "hub/a"]
+    assert (larger.name, larger.seeds, larger.finetunings) == ("larger", (5,), own.finetunings)
+
+
+def test_faults_of_a_study_that_extends_another_name_the_file(tmp_path: Path):
+    whole, larger = write(tmp_path, encoders=[{"recipe": "{recipe}"}], seeds="one"), tmp_path / "larger.yaml"
+    larger.write_text(f"extends: {whole}\nvalues: {{recipe: tiny/mlm}}\n")
+    with pytest.raises(ConfigError, match=rf"^{whole}: 'seeds' "):
+        load_study(str(larger))
+    larger.write_text(f"extends: {whole}\nvalues: {{name: tiny/mlm}}\nseeds: [0]\n")
+    with pytest.raises(ConfigError, match=r"encoders have \{recipe\}, which nothing stands for; `values` may have"):
+        load_study(str(larger))
+    larger.write_text(f"extends: {larger}\n")
+    with pytest.raises(ConfigError, match=rf"^{larger} extends itself: larger\.yaml -> larger\.yaml\.$"):
+        load_study(str(larger))
+
+
+def test_the_scales_of_align_have_one_list_of_arms():
+    tiny, *others = (load_study(f"align/{scale}") for scale in ("tiny", "two-cores", "one-h100", "paper"))
+    assert len(tiny.encoders) == 11
+    for study in others:
+        assert [one.shown for one in study.encoders] == [one.shown for one in tiny.encoders]
+        assert {one.recipe for one in study.encoders if one.recipe} == {f"align/{study.scale}"}
+        assert study.encoder == study.encoders[0].model
 
 
 def test_the_root_is_that_of_each_recipe_unless_it_is_given(tmp_path: Path):

@@ -1,0 +1,120 @@
+"""A study on one machine in minutes: `python tests/gpu/study.py STUDY --out FOLDER --encoder E --set KEY=VALUE ...`.
+
+Pretrainings run side by side in processes of their own, as many as the cores allow: under Ray each would hold a whole
+GPU. The study then finds them finished, and scores them in Ray's processes, which go on from cell to cell. Shards that
+are not there are made meanwhile. What has been scored when time is up can be reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import shutil
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import chain
+from pathlib import Path
+
+from xalign_ray import pipeline
+from xalign_ray.config.load import Recipe
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.config.start import settle
+from xalign_ray.errors import XalignError
+from xalign_ray.results.page import report
+from xalign_ray.sources.inputs import data_root, find_sources
+from xalign_ray.sources.stage import InputHashes
+from xalign_ray.studies.declared import StudyConfig, load_study
+from xalign_ray.studies.rates import choose_rates, trial_study, with_rates
+from xalign_ray.studies.study import STUDIES, make_plan, run_planned
+from xalign_ray.tokens.prepare import data_folder, fingerprint_of
+from xalign_ray.train.driver import connect
+from xalign_ray.work.artifacts import MANIFEST, finished_run
+
+BEGAN = time.monotonic()
+
+
+def say(text: str) -> None:
+    """A line with the seconds since the start."""
+    sys.stdout.write(f"{time.monotonic() - BEGAN:6.1f} s  {text}\n")
+    sys.stdout.flush()
+
+
+def train(title: str, recipe: Recipe) -> str:
+    """One pretraining, in this process."""
+    began = time.monotonic()
+    pipeline.pretrain(recipe, local=True)
+    return f"{title}: {time.monotonic() - began:.1f} s"
+
+
+def lend_alignments(recipe: Recipe, output: Path) -> None:
+    """Word alignments of the same pairs from the shards of another recipe: the longest part of preparing them."""
+    config = settle(recipe, recipe.config.model.init_from).config
+    sources = [*chain(*find_sources(config.data, data_root(config)))]
+    folder = data_folder(config, fingerprint_of(config, sources, InputHashes.of_output(output)))
+    given = next(
+        (path for path in (output / "data").glob("*/word_alignment") if (path.parent / MANIFEST).is_file()), None
+    )
+    if given and not (folder / given.name).exists():
+        shutil.copytree(given, folder / given.name)
+
+
+def train_all(study: StudyConfig, output: Path, processes: int) -> None:
+    """Trains what a study pretrains. What fails is said, and tried again by the study itself, under Ray."""
+    cells = make_plan(study, output).pretrainings
+    runs = {cell: pipeline.find_run(cell.recipe) for cell in cells}
+    lacking = [cell for cell in cells if runs[cell] is None]
+    left = [cell for cell in cells if (run := runs[cell]) is not None and finished_run(run) is None]
+    say(f"{study.name}: {len(left)} pretrainings, {processes} at a time; {len(lacking)} more lack their shards")
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(train, str(cell), cell.recipe): cell for cell in left}
+        for cell in lacking:
+            began = time.monotonic()
+            lend_alignments(cell.recipe, output)
+            pipeline.prepare(cell.recipe)
+            say(f"{cell}: prepared in {time.monotonic() - began:.1f} s")
+            running[pool.submit(train, str(cell), cell.recipe)] = cell
+        for future in as_completed(running):
+            error = future.exception()
+            say(f"{running[future]}: {type(error).__name__}: {error}" if error else future.result())
+
+
+def run(study: StudyConfig, output: Path, processes: int) -> None:
+    """Pretrains and scores a study."""
+    train_all(study, output, processes)
+    try:
+        run_planned(study, output)
+    except XalignError as error:
+        say(str(error))
+    say(f"{study.name}: scored")
+
+
+def main() -> None:
+    """Tries the rates, chooses them, runs the study with them, and packs its report."""
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("study")
+    given.add_argument("--out", type=Path, required=True)
+    given.add_argument("--encoder", default="")
+    given.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    given.add_argument("--processes", type=int, default=12, help="pretrainings side by side")
+    given.add_argument("--report-only", action="store_true", help="of what has been scored; the bundle beside it")
+    asked = given.parse_args()
+    output = asked.out.absolute()
+    study = load_study(asked.study, asked.set, asked.encoder)
+    folder = output / STUDIES / study.name
+    if not asked.report_only:
+        connect(ParallelConfig(), os.cpu_count())
+        if study.rates:
+            trials = trial_study(study)
+            run(trials, output, asked.processes)
+            rates = choose_rates(study, output / STUDIES / trials.name)
+            say(f"rates: {rates}")
+            study = with_rates(study, rates)
+        run(study, output, asked.processes)
+    report([str(folder)], bundle=folder / "bundle.zip")
+    say("reported")
+
+
+if __name__ == "__main__":
+    main()
