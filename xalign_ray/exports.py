@@ -137,6 +137,22 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
     return SentenceForm(pooled, others | given, first, own_max_length(start) if start else None)
 
 
+def open_data(run: Path) -> Prepared:
+    """The shards that a run reads.
+
+    Raises:
+        DataError: its event log does not say which.
+    """
+    from xalign_ray.shards.prepared import Prepared
+    from xalign_ray.track.events import read_events
+
+    data = next((event["data"] for event in read_events(RunFolder(run).events) if "data" in event), None)
+    if data is None:
+        raise DataError(f"{RunFolder(run).events} does not say which data the run reads. Restore it from a copy.")
+    fetch(prepared := local_folder(data))
+    return Prepared.open(prepared)
+
+
 def export(
     run: str | Path,
     step: int | None = None,
@@ -154,9 +170,6 @@ def export(
         trust: whether the files of the checkpoint may run code.
         as_: "sentence-transformers" for a folder that Sentence Transformers opens; pooling and prompts are for it.
     """
-    from xalign_ray.shards.prepared import Prepared
-    from xalign_ray.track.events import read_events
-
     run, out = opened(run), local_folder(out) if out else None
     recipe, fingerprint = open_saved(run)
     if as_ not in ("", SENTENCES):
@@ -165,10 +178,7 @@ def export(
         raise ConfigError(f"--pooling and --prompt say how sentence vectors are made: add --as {SENTENCES}.")
     form = sentence_form(recipe.config, pooling, prompts) if as_ else None
     say(f"Exporting {shown_path(run)}: reading {'its newest checkpoint' if step is None else f'step {step}'}.")
-    data = next((event["data"] for event in read_events(RunFolder(run).events) if "data" in event), None)
-    if data is None:
-        raise DataError(f"{RunFolder(run).events} does not say which data the run reads. Restore it from a copy.")
-    fetch(prepared := local_folder(data))
+    prepared = open_data(run)
     if step != 0:
         fetch_checkpoint(run, step)
     from xalign_ray.results.card import write_model_card
@@ -176,4 +186,4 @@ def export(
     with open_job(out or run, "export", with_run=True) as job:
         if out is None and step is None:
             job.finish(card=write_model_card)  # which lies in the export that is replaced
-        return export_run(recipe, Prepared.open(prepared), run, {"fingerprint": fingerprint}, step, out, trust, form)
+        return export_run(recipe, prepared, run, {"fingerprint": fingerprint}, step, out, trust, form)

@@ -19,7 +19,8 @@ from xalign_ray.config.sources import REPLACING
 from xalign_ray.config.start import base_recipe, settle, with_absolute_paths
 from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run, libraries_ahead
-from xalign_ray.track.follower import Track, check_uri, tracks_of
+from xalign_ray.hub import hub_track, make_repository
+from xalign_ray.track.follower import check_uri, tracks_of
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.work.artifacts import finished_run, write_atomic
@@ -30,7 +31,7 @@ from xalign_ray.work.run_folder import RunFolder, check_export
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
-    from xalign_ray.config.schema import ParallelConfig, RunConfig
+    from xalign_ray.config.schema import ParallelConfig
     from xalign_ray.shards.prepared import Prepared
 
 
@@ -97,8 +98,10 @@ def pretrain(
     if not local:
         check_named_cluster()
     recipe, out = with_absolute_paths(recipe), local_folder(out) if out else None
-    for track in _tracks_of(recipe.config):
+    for track in tracks_of(recipe.config.track.model_dump(), recipe.config.output):
         check_uri(track.uri)
+    if recipe.config.track.hub and os.environ.get("RANK", "0") == "0":
+        make_repository(recipe.config.track.hub)
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
     base = base_recipe(recipe)
@@ -123,7 +126,8 @@ def pretrain(
             if not local:
                 _open_cluster(recipe, out)
             _write_config(recipe, folder, facts)
-            job.follow(*_tracks_of(recipe.config))
+            trackers = tracks_of(recipe.config.track.model_dump(), recipe.config.output)
+            job.follow(*trackers, hub_track(recipe.config.track.hub))
             if local:
                 _train_here(recipe, prepared, job)
             else:
@@ -260,10 +264,6 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
         "origin": origin(),
     }
     return folder, facts
-
-
-def _tracks_of(config: RunConfig) -> list[Track]:
-    return tracks_of(config.track.model_dump(), config.output)
 
 
 def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The verbs of scores: `evaluate`, `tune`, `study`, `quickstart`, `report`, `verify`, `word-map`, `track replay`"""
+"""The verbs of scores: `evaluate`, `tune`, `study`, `quickstart`, `report`, `verify`, `word-map`, `track replay`, `hub push`"""
 
 from __future__ import annotations
 
@@ -357,3 +357,17 @@ def track_replay(
     ids = replay(folder, uri, experiment)
     say_next(open_command(uri, runs_page(uri, experiment)))
     return ids
+
+
+def hub_push(
+    run: RunFolder,
+    to: Annotated[
+        str, typer.Option(metavar="ORG/NAME", help="the repository; that of the run's recipe if not given")
+    ] = "",
+) -> list[str]:
+    """Bring a run to the Hugging Face hub: checkpoints as branches, the export as main. Doing it again adds nothing."""
+    from xalign_ray.hub import push
+
+    folder = as_path(run)
+    say(f"Pushing {shown_path(folder)} to the hub.")
+    return [f"{revision}  {commit}" for revision, commit in push(folder, to).items()]

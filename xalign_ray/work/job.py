@@ -117,7 +117,8 @@ class OpenJob(Job):
     def follow(self, *tracks: Track | None) -> None:
         """Shows the job in trackers while it lasts, from its first event on; a thread for each holds up nobody."""
         for track in filter(None, tracks):
-            self._stack.callback(_say_if_any, Follower(self.folder, track.uri, track.experiment).close)
+            follower = Follower(self.folder, track.uri, track.experiment, opens=track.opens)
+            self._stack.callback(_say_if_any, follower.close)
 
     def finish(self, manifest: Mapping[str, Any] | None = None, card: Callable[[Path], None] | None = None) -> None:
         """Says what is written when all else is done: the manifest, and after it the model card, by `card`."""

@@ -35,6 +35,7 @@ LAYERS = [
     {"finetune"},
     {"results", "planning"},
     {"exports", "checks"},
+    {"hub"},
     {"pipeline"},
     {"evaluation"},
     {"continuing"},
