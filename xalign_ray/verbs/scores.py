@@ -1,4 +1,4 @@
-"""The verbs of scores: `evaluate`, `tune`, `study`, `quickstart`, `report`, `verify`, `word-map`, `track replay`, `hub push`"""
+"""The verbs of scores: `evaluate`, `tune`, `study`, `report`, `verify`, `quickstart`, `word-map`, and of trackers"""
 
 from __future__ import annotations
 
