@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.config.load import Recipe, open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.track.events import EventReader
 from xalign_ray.work.artifacts import finished_run
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch, fetch_checkpoint, local_folder, opened
@@ -32,21 +33,23 @@ LOOK_S = 1.0
 
 @contextmanager
 def libraries_ahead(log: Path) -> Iterator[None]:
-    """Inside, as soon as workers train, a thread imports what `export_run` needs: this process only waits for them.
+    """Inside, after the first step of training, a thread imports what `export_run` needs: this process only waits.
 
     Args:
-        log: the event log of their run; before it grows the processor is busy with their start.
+        log: the event log of the run; before it tells of a step the processor is busy with the start of workers.
     """
-    over, size = threading.Event(), _size(log)
+    over, events = threading.Event(), EventReader(log)
+    for _ in events.stream():
+        pass  # of earlier attempts
 
     def load() -> None:
-        while _size(log) == size:
-            if over.wait(LOOK_S):
-                return
-        from xalign_ray.models.export import name_accelerator
-
-        name_accelerator()
         with suppress(Exception):  # of a process that ends meanwhile; if it is another, the export itself meets it
+            while not any(event["event"] == "step" for event in events.read()):
+                if over.wait(LOOK_S):
+                    return
+            from xalign_ray.models.export import name_accelerator
+
+            name_accelerator()
             for name in LIBRARIES:
                 importlib.import_module(name)
 
@@ -55,10 +58,6 @@ def libraries_ahead(log: Path) -> Iterator[None]:
         yield
     finally:
         over.set()
-
-
-def _size(log: Path) -> int:
-    return log.stat().st_size if log.is_file() else 0
 
 
 def export_run(

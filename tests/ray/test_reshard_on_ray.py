@@ -6,6 +6,7 @@ from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
+import ray
 import yaml
 
 from tests.parity.train.pool import Pool
@@ -15,6 +16,7 @@ from tests.unit.results.run_folders import open_folders, report_on
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import StoppedError
 from xalign_ray.feed.batches import open_local
+from xalign_ray.private.ray import local_node
 from xalign_ray.results.charts import RESTARTED, loss_frame, training_chart
 from xalign_ray.results.run import TOTAL
 from xalign_ray.shards.prepared import Prepared
@@ -50,6 +52,15 @@ def rescale(two: Pool, settings: list[str], folder: Path, expected: Curve) -> No
     assert starts(folder) == [0, STOPPED_AT]
     check_rows(folder, expected)
     assert [loss for _, loss in moved] == pytest.approx([loss for _, loss in expected], rel=1e-4)
+    check_processes()
+
+
+def check_processes() -> None:
+    """A training starts no process of Ray's that nothing asks: each takes one or two seconds of a core."""
+    assert set(local_node().all_processes) - {"reaper"} == {"gcs_server", "raylet"}
+    classes = {actor["ActorClassName"] for actor in ray._private.state.actors().values()}
+    rays = {"TrainController", "RayTrainWorker", "SynchronizationActor", "_AutoscalingCoordinatorActor"}
+    assert classes == rays | {"StopRequest", "BlockServer"}
 
 
 def write_config(folder: Path, config: RunConfig) -> None:

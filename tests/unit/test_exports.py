@@ -1,4 +1,4 @@
-"""What an export imports is imported once the run's log grows, and not before."""
+"""What an export imports is imported after the first step of a training, and not before."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from xalign_ray import exports
+from xalign_ray.track.events import EventLog
 
 NAME = "library_of_this_test"
 
@@ -24,7 +26,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(exports, "LIBRARIES", (NAME,))
     monkeypatch.setattr(exports, "LOOK_S", 0.01)
     log = tmp_path / "events.jsonl"
-    log.write_text("an earlier attempt\n", encoding="utf-8")
+    EventLog(log, 1).write("step", 1)
     return log
 
 
@@ -34,9 +36,13 @@ def _joined() -> None:
             thread.join()
 
 
-def test_a_log_that_grows_starts_the_imports(library: Path) -> None:
+def test_the_first_step_of_this_attempt_starts_the_imports(library: Path) -> None:
     with exports.libraries_ahead(library):
-        library.write_text("an earlier attempt\nand this one\n", encoding="utf-8")
+        log = EventLog(library, 2)
+        log.write("start", 1)
+        time.sleep(0.1)
+        assert NAME not in sys.modules
+        log.write("step", 2)
         _joined()
     assert NAME in sys.modules
 
@@ -52,11 +58,12 @@ ENDING = """
 import atexit, sys, time
 from pathlib import Path
 from xalign_ray import exports
+from xalign_ray.track.events import EventLog
 exports.LIBRARIES, exports.LOOK_S = ("slow_library",), 0.01
 atexit.register(time.sleep, 1)  # as Ray does, to end its processes
 log = Path(sys.argv[1])
 with exports.libraries_ahead(log):
-    log.write_text("begun", encoding="utf-8")
+    EventLog(log, 1).write("step", 1)
     while "slow_library" not in sys.modules:
         time.sleep(0.01)
 """

@@ -3,8 +3,8 @@
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
@@ -18,6 +18,61 @@ def disable_sigterm_handler() -> None:
     import ray._private.utils
 
     ray._private.utils.set_sigterm_handler = lambda _: None
+
+
+@contextmanager
+def few_processes() -> Iterator[None]:
+    """Inside, `ray.init` starts a node without the autoscaler's monitor, the log monitor and the dashboard's server.
+
+    Nothing asks them on a cluster of one machine whose driver shows its own progress. They take two seconds of a core,
+    and `ray.init` waits for the last of them. Gauges are not theirs: the node's agent shows them to Prometheus.
+
+    If it changes: a KeyError where a cluster starts, or they are there again (tests/ray/test_reshard_on_ray.py).
+    """
+    import ray._private.node
+
+    starts = ("start_monitor", "start_log_monitor", "start_api_server")
+    with _without(ray._private.node.Node, starts):
+        yield
+
+
+@contextmanager
+def few_actors() -> Iterator[None]:
+    """Inside, Ray Data does without the actor that counts for a dashboard where there is none: two seconds of a core.
+
+    If it changes: a KeyError where data tasks run, or it is there again (tests/ray/test_reshard_on_ray.py).
+    """
+    from ray.data._internal.stats import _StatsManager
+
+    reports = ("register_dataset_to_stats_actor", "update_execution_metrics")
+    with _without(_StatsManager, () if _has_dashboard() else reports):
+        yield
+
+
+def _has_dashboard() -> bool:
+    """Whether the joined cluster has a dashboard's server: one that `few_processes` started has none.
+
+    If it changes: an AttributeError when a training starts.
+    """
+    import ray._private.services
+
+    return ray._private.services.get_webui_url_from_internal_kv() is not None
+
+
+@contextmanager
+def _without(owner: type, methods: Iterable[str]) -> Iterator[None]:
+    """Inside, these methods of a class do nothing.
+
+    If it changes: a KeyError that names the method.
+    """
+    before = {name: vars(owner)[name] for name in methods}
+    for name in before:
+        setattr(owner, name, staticmethod(lambda *_, **__: None))
+    try:
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(owner, name, method)
 
 
 def local_node() -> Any:
@@ -88,17 +143,20 @@ def kill_controller() -> None:
 def new_trainer(*arguments: Any, **options: Any) -> Any:
     """Ray Train's trainer of any framework; the public `ray.train.data_parallel_trainer` is still that of version 1.
 
-    Without Ray Train's own way of data, whose actor takes two seconds of a core a start: rows come from
-    `feed/on_ray.py`.
+    Without actors that take two seconds of a core each at a start: that of Ray Train's own way of data, since rows come
+    from `feed/on_ray.py`; and the one that frees the room of a dead controller, which asks the dashboard whether it is
+    dead, where there is none.
 
-    If it changes: an ImportError when a training starts, or that actor is there again.
+    If it changes: an ImportError when a training starts, or they are there again (tests/ray/test_reshard_on_ray.py).
     """
     from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
+    from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     class Trainer(DataParallelTrainer):
         def _create_default_callbacks(self) -> list[Any]:
-            return [one for one in super()._create_default_callbacks() if not isinstance(one, DatasetsCallback)]
+            not_needed = (DatasetsCallback, *([] if _has_dashboard() else [PlacementGroupCleanerCallback]))
+            return [one for one in super()._create_default_callbacks() if not isinstance(one, not_needed)]
 
     return Trainer(*arguments, **options)
 

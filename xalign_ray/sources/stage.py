@@ -223,6 +223,8 @@ def _run_tasks(
 ) -> None:
     import ray.data
 
+    from xalign_ray.private.ray import few_actors
+
     check_placement(parallel)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
@@ -230,7 +232,7 @@ def _run_tasks(
     gpus = {"num_gpus": GPU_SHARE} if _uses_a_gpu(tasks, parallel) else {}
     do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
     done = []
-    with PartsDone(step.title, dict(enumerate(step.sizes(tasks))), part=step.noun) as shown:
+    with few_actors(), PartsDone(step.title, dict(enumerate(step.sizes(tasks))), part=step.noun) as shown:
         for row in numbers.map(do_one, num_cpus=1, **gpus, **placement(parallel)).iter_rows():
             done.append(row)
             shown.add(row["number"])

@@ -17,10 +17,6 @@ from xalign_ray.errors import ConfigError
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of mallopt, in malloc.h
 
-# In a thread that is not the first, such as Ray Train's, glibc takes what is large from the system each time and gives
-# it back, whatever `keep_freed_memory` says, unless the process began with one arena for all threads.
-ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
-
 
 def keep_freed_memory() -> bool:
     """Makes the C library keep what is freed instead of giving it back to the system.

@@ -15,8 +15,6 @@ from typing import Any
 
 import ray
 import ray.train
-import ray.train.collective
-import torch
 from ray import cloudpickle
 from ray.exceptions import AuthenticationError
 from ray.train import (
@@ -43,20 +41,17 @@ from xalign_ray.errors import (
     first_sentence,
     long_temporary_folder,
 )
-from xalign_ray.feed.on_ray import Feed, describe_feed
 from xalign_ray.private.ray import (
     dead_processes,
     disable_sigterm_handler,
+    few_processes,
     is_without_room,
     kill_controller,
     local_node,
     new_trainer,
 )
-from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.capacity import resources_of, run_on_nodes, wait_for_room
 from xalign_ray.train.cluster_address import check_named_cluster, ensure_token
-from xalign_ray.train.distributed import ONE_ARENA, backend_of, keep_freed_memory, setup_workers
-from xalign_ray.train.loop import train
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
@@ -73,6 +68,9 @@ LOOK_S = 0.05  # how soon a signal is passed on
 ENDS_S = 60  # for Ray to end the workers of a run that has saved its step, and to say so
 PARTING_S = 10  # for the thread that fits to see that what it waits for has ended
 POLL_S = 0.5  # how often the controller looks at its workers; Ray's 2 s lose work after a death
+# In a thread that is not the first, such as Ray Train's, glibc takes what is large from the system each time and gives
+# it back, whatever `keep_freed_memory` says, unless the process began with one arena for all threads.
+ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 
 
 def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
@@ -117,14 +115,16 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
     ensure_token()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends nothing from here, nor starts a process for it
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine's only node away
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # training workers have an environment of their own
     try:
-        ray.init(
-            address="local",
-            num_cpus=cpus or int(parallel.workers * parallel.cpus_per_worker + 0.999) + SPARE_CPUS,
-            resources={parallel.data_resource: 1} if parallel.data_resource else None,
-            include_dashboard=False,
-            **quiet,
-        )
+        with few_processes():
+            ray.init(
+                address="local",
+                num_cpus=cpus or int(parallel.workers * parallel.cpus_per_worker + 0.999) + SPARE_CPUS,
+                resources={parallel.data_resource: 1} if parallel.data_resource else None,
+                include_dashboard=False,
+                **quiet,
+            )
     except Exception as error:  # Ray has no class of its own for this: it raises bare Exceptions too
         if (said := long_temporary_folder(error)) is not None:
             raise ConfigError(said) from error
@@ -155,7 +155,11 @@ def check_machine(parallel: schema.ParallelConfig) -> None:
         ConfigError: it has not.
     """
     asked = parallel.workers * parallel.gpus_per_worker
-    if "RAY_ADDRESS" in os.environ or ray.is_initialized() or asked <= (there := torch.cuda.device_count()):
+    if "RAY_ADDRESS" in os.environ or ray.is_initialized() or not asked:
+        return
+    import torch  # here: a driver of CPUs does without
+
+    if asked <= (there := torch.cuda.device_count()):
         return
     raise ConfigError(
         f"parallel.workers {parallel.workers} x parallel.gpus_per_worker {parallel.gpus_per_worker:g} are {asked:g} "
@@ -233,7 +237,7 @@ def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path
     return new_trainer(
         _work,
         train_loop_config=job,
-        backend_config=ClosedTorchConfig(backend_of(parallel.gpus_per_worker > 0)),
+        backend_config=ClosedTorchConfig(parallel.gpus_per_worker > 0),
         scaling_config=ScalingConfig(
             num_workers=parallel.workers,
             use_gpu=parallel.gpus_per_worker > 0,
@@ -307,6 +311,12 @@ def _last_line(error: Exception) -> str:
 
 def _work(sent: dict[str, Any]) -> XalignError | None:
     """The train function. What the loop raises on all ranks together is returned: a retry would only meet it again."""
+    # A worker's alone: torch and what is built on it would hold the driver up for two seconds.
+    from xalign_ray.feed.on_ray import Feed, describe_feed
+    from xalign_ray.shards.prepared import Prepared
+    from xalign_ray.train.distributed import keep_freed_memory, setup_workers
+    from xalign_ray.train.loop import train
+
     config = schema.RunConfig.model_validate(sent["config"])
     prepared = Prepared.open(Path(sent["prepared_folder"]))
     if config.parallel.gpus_per_worker:
@@ -340,5 +350,7 @@ def _work(sent: dict[str, Any]) -> XalignError | None:
 
 def _from_rank_zero(value: Any) -> Any:
     """Rank 0's value on every rank; Ray's pickle knows actor handles."""
+    import ray.train.collective
+
     sent = cloudpickle.dumps(value)  # pyright: ignore[reportPrivateImportUsage]
     return cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(sent))

@@ -27,7 +27,7 @@ class ClosedTorchConfig(BackendConfig):
     Torch is imported by the workers and not by Ray's controller, which only starts them.
     """
 
-    backend: str
+    on_gpu: bool
     timeout_s: int = 1800
 
     @property
@@ -44,9 +44,11 @@ class _ClosedBackend(Backend):
 
     def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
         assert isinstance(backend_config, ClosedTorchConfig)
-        group = backend_config.backend, backend_config.timeout_s
+        group = backend_config.on_gpu, backend_config.timeout_s
         if len(set(worker_group.execute(_node))) > 1:
-            start_torch_group(worker_group, *group)
+            from xalign_ray.train.distributed import backend_of
+
+            start_torch_group(worker_group, backend_of(backend_config.on_gpu), backend_config.timeout_s)
             return
         port, size = worker_group.execute_single(0, _listen), len(worker_group)
         ray.get([worker_group.execute_single_async(rank, _meet, rank, size, port, *group) for rank in range(size)])
@@ -70,20 +72,21 @@ def _listen() -> int:
     return _listening[0].getsockname()[1]
 
 
-def _meet(rank: int, size: int, port: int, backend: str, timeout_s: int) -> None:
+def _meet(rank: int, size: int, port: int, on_gpu: bool, timeout_s: int) -> None:
     import torch.distributed as dist
 
-    from xalign_ray.train.distributed import keep_to_loopback
+    from xalign_ray.train.distributed import backend_of, keep_to_loopback
 
     set_torch_variables()
     keep_to_loopback()
     os.environ |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(port)}
+    timeout = timedelta(seconds=timeout_s)
     store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage] - documented all the same
         LOOPBACK,
         port,
         size,
         is_master=rank == 0,
-        timeout=timedelta(seconds=timeout_s),
+        timeout=timeout,
         master_listen_fd=_listening.pop().detach() if rank == 0 else None,
     )
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout_s))
+    dist.init_process_group(backend_of(on_gpu), store=store, rank=rank, world_size=size, timeout=timeout)
