@@ -5,7 +5,7 @@ computed: the number of operations does not depend on the width. They take the p
 stand-in of the same shapes. The other ranks are those of torch's fake process group, which sends nothing.
 
 `python tests/bench/kernels.py CASE...` prints a line of JSON for each case: the fields of `Case` as JSON, or with
-`model` the arguments of `count_graphs`.
+`model` the arguments of `count_graphs`, with `vocab` those of `count_bytes`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import traceback
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ from records import record
 from step_arms import Arm, MadeRows, examples, packed, recipe
 from torch import Tensor
 from torch._dynamo.utils import counters
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -252,6 +254,66 @@ def _phases(engine: Engine, counts: Counts) -> Iterator[None]:
         yield
 
 
+class _Bytes(TorchDispatchMode):
+    """Bytes that tensors hold from now on: those of this moment, and the most there have been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[int, int] = {}
+        self.now = self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for storage in {one.untyped_storage() for one in tree_leaves(made) if isinstance(one, Tensor)}:
+            if storage._cdata not in self.held:
+                self.held[storage._cdata] = storage.nbytes()
+                self.now += storage.nbytes()
+                weakref.finalize(storage, self._free, storage._cdata)
+        self.most = max(self.most, self.now)
+        return made
+
+    def _free(self, address: int) -> None:
+        self.now -= self.held.pop(address)
+
+
+TOKENS = 32_768
+BYTES = {  # method, pieces and length of a row, and KB a token at most
+    "mlm": ("mlm", 119_547, 512, 465),
+    "mlm of short rows": ("mlm", 119_547, 128, 465),
+    "mlm, V 30,522": ("mlm", 30_522, 512, 380),
+    "mlm, V 250,002": ("mlm", 250_002, 512, 590),
+    "dict-mlm": ("dict-mlm", 119_547, 128, 465),
+    "align-mlm": ("align-mlm", 119_547, 128, 470),
+}
+
+
+def count_bytes(method: str, vocab: int, row: int, tokens: int = TOKENS) -> dict[str, float]:
+    """Bytes that the tensors of a forward and backward pass hold beside weights, at BERT-base's sizes, in bf16.
+
+    Nothing is computed: the tensors have shapes alone.
+
+    Returns:
+        `kept` for the backward pass, and `most` at any moment, gradients included; both of one token.
+    """
+    arm = Arm("ours", vocab, tokens // row, row=row, width=768, depth=12, heads=12, bf16=True, method=method,
+              train={"attention": "varlen"})  # fmt: skip
+    rows = packed(examples(arm), row)
+    rows |= columns(method, rows)
+    device = torch.device("cpu")
+    batch = steps.tensors(rows, device)
+    with _as_on_a_gpu(), FakeTensorMode(allow_non_fake_inputs=True) as shapes:
+        torch.set_default_dtype(torch.bfloat16)
+        objectives = build_objectives(recipe(arm, arm.rows), MadeRows(vocab), device)  # type: ignore[arg-type]
+        torch.set_default_dtype(torch.float32)
+        objectives.train()
+        batch = {name: shapes.from_tensor(one) if isinstance(one, Tensor) else one for name, one in batch.items()}
+        with _Bytes() as held:
+            loss = torch.stack([*objectives(batch, (0, 1), 0).values()]).sum()
+            kept = held.now
+            loss.backward()
+    return {"kept": kept / tokens, "most": held.most / tokens}
+
+
 GRAPHS: dict[str, tuple[dict[str, Any], int | None]] = {
     **{family: ({"family": family}, None) for family in ("bert", "xlm-r", "roberta", "modernbert", "eurobert")},
     **{f"{one}, languages": ({"family": one, "language_embeddings": True}, None) for one in ("bert", "modernbert")},
@@ -294,6 +356,16 @@ def measure() -> list[dict[str, Any]]:
             for name, one in graphs.items()
             for what, most in (("graphs", 3 if "modernbert" in name else 1), ("breaks", 0))
         ),
+        *(
+            record(
+                f"kernels/bytes_{name}",
+                count_bytes(*asked)["most"] / 1000,
+                most,
+                f"KB a token at most, beside weights: 12 layers of 768, {TOKENS:,} tokens, dropout 0.1, bf16",
+                "lower",
+            )
+            for name, (*asked, most) in BYTES.items()
+        ),
         record("kernels/copies", found["mlm"].copies.total(), 10, f"tensors that go to the device; {how}", "lower"),
         record("kernels/mlm", found["mlm"].learned, 650, f"forward and backward; {how}", "lower"),
         record(
@@ -325,6 +397,8 @@ if __name__ == "__main__":
         asked = json.loads(given)
         if "model" in asked:
             sys.stdout.write(json.dumps({"case": asked} | count_graphs(**asked)) + "\n")
+        elif "vocab" in asked:
+            sys.stdout.write(json.dumps({"case": asked} | count_bytes(**asked)) + "\n")
         else:
             case = Case(**asked)
             sys.stdout.write(_show(case, count(case)) + "\n")

@@ -1,4 +1,4 @@
-"""What a step asks of a GPU, counted without one: few kernels, nothing that the host waits for, gradients sent once."""
+"""What a step asks of a GPU, counted without one: few kernels and bytes, no wait of the host, gradients sent once."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ GRAPHS: dict[str, tuple[dict[str, Any], int | None, int, int]] = {
     "graphs of bert after a layer": ({"family": "bert"}, 2, 1, 0),
     "graphs of modernbert after a layer": ({"family": "modernbert"}, 2, 2, 0),
 }
+# Method, pieces, length of a row, and KB a token that a pass holds at most.
+BYTES: dict[str, tuple[str, int, int, int]] = {
+    "bytes of mlm": ("mlm", 119_547, 512, 465),
+    "bytes of mlm in short rows": ("mlm", 119_547, 128, 465),
+    "bytes of mlm, V 30,522": ("mlm", 30_522, 512, 380),
+    "bytes of mlm, V 250,002": ("mlm", 250_002, 512, 590),
+    "bytes of dict-mlm": ("dict-mlm", 119_547, 128, 465),
+    "bytes of align-mlm": ("align-mlm", 119_547, 128, 470),
+}
 BENCH = Path(__file__).parents[2] / "bench" / "kernels.py"
 LAMB = {"optimizer": {"kind": "lamb", "learning_rate": 1e-3}}
 METHODS = ("mlm", "dict-mlm", "align-mlm", "align-layer", "weam", "ppa", "contrast")
@@ -34,6 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
     "lamb": {"train": LAMB},
     "lamb at stage 0": {"train": LAMB, "stage": 0},
     **{name: {"model": model, "layer": layer} for name, (model, layer, *_) in GRAPHS.items()},
+    **{name: {"method": method, "vocab": vocab, "row": row} for name, (method, vocab, row, _) in BYTES.items()},
 }
 
 
@@ -94,6 +104,13 @@ def test_a_kind_of_layer_is_one_graph_without_breaks(counted: dict[str, dict[str
     found = counted[name]
     assert found["graphs"] <= graphs
     assert found["breaks"] <= breaks
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_a_pass_holds_few_bytes_a_token(counted: dict[str, dict[str, Any]], name: str) -> None:
+    """At BERT-base's true sizes, in bf16 with dropout."""
+    *_, most = BYTES[name]
+    assert most / 2 < counted[name]["most"] / 1000 < most
 
 
 @pytest.mark.parametrize(("name", "most"), [("mlm", 10), ("accumulation", 40), ("ppa", 40), ("align-mlm", 20)])
