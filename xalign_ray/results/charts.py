@@ -59,6 +59,8 @@ _STYLE: dict[Any, Any] = {
     "ytick.major.size": 2.5,
 }
 FORMATS = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}  # without a date
+_LATEX = {ord(letter): rf"\{letter}" for letter in "#$%&_{}"}
+_LATEX |= {ord("~"): r"\textasciitilde{}", ord("^"): r"\textasciicircum{}", ord("\\"): r"\textbackslash{}"}
 _PER_ROW = 3  # panels of a file
 _LEGEND_WIDTH = 110  # letters above one
 _LEFT_OUT = re.compile(r'^.*?(?=<svg)|\s*<metadata>.*?</metadata>|\sxmlns(?::xlink)?="[^"]*"', re.DOTALL)
@@ -147,6 +149,42 @@ def draw_files(chart: Chart) -> dict[str, bytes]:
             figure.savefig(file, format=ending, metadata=metadata)
             found[ending] = file.getvalue()
     return found
+
+
+def as_latex(chart: Chart) -> str:
+    """The figure, of its PDF, and its numbers as a table: two floats for a paper that has graphicx and booktabs."""
+    caption = " ".join([f"{chart.alt}.", *chart.notes])
+    lines = [
+        r"% needs \usepackage{graphicx,booktabs}",
+        r"\begin{figure}",
+        r"\centering",
+        rf"\includegraphics[width=\linewidth]{{{chart.name}.pdf}}",
+        rf"\caption{{{_latex(caption)}}}",
+        rf"\label{{fig:{chart.name}}}",
+        r"\end{figure}",
+    ]
+    if chart.numbers:
+        header, rows = chart.numbers.header, chart.numbers.rows
+        lines += [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{_latex(caption)}}}",
+            rf"\label{{tab:{chart.name}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+            r"\toprule",
+            " & ".join(map(_latex, header)) + r" \\",
+            r"\midrule",
+            *(" & ".join(_latex(str(cell)) for cell in row) + r" \\" for row in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex(text: str) -> str:
+    """Text of users, of which LaTeX takes no letter for a command."""
+    return text.translate(_LATEX)
 
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:

@@ -192,7 +192,7 @@ def write_report(
         draw_svgs=charts.draw_svgs,
         variables=charts.VARIABLES,
         restarted=charts.RESTARTED,
-        formats=list(charts.FORMATS),
+        formats=[*charts.FORMATS, "tex"],
         files=[*_FILES, *files],
     )
     _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
@@ -204,6 +204,7 @@ def write_report(
     for chart in filter(None, [headline, *(chart for section in sections for chart in section.charts)]):
         for ending, content in charts.draw_files(chart).items():
             write_atomic(out / f"{chart.name}.{ending}", content)
+        write_atomic(out / f"{chart.name}.tex", charts.as_latex(chart))
     write_atomic(out / PAGE, page)
     return comparison, papers
 

@@ -116,6 +116,20 @@ def test_the_page_needs_nothing_outside_itself_and_links_to_what_lies_beside_it(
     assert not re.search(r"url\((?!#)|@import|<script|<link|<iframe", page)
 
 
+def test_each_figure_is_there_in_latex_with_its_numbers(files: Path) -> None:
+    for path in files.glob("*.tex"):
+        text = path.read_text()
+        assert rf"\includegraphics[width=\linewidth]{{{path.stem}.pdf}}" in text
+        assert re.findall(r"\\begin\{(\w+)\}", text) == ["figure", *(["table", "tabular"] if "tabular" in text else [])]
+        assert not re.search(r"(?<!\\)[#$^~]|(?<!^)(?<!\\)%", text.partition("\n")[2]), "LaTeX reads it as a command"
+        columns = text.partition(r"\begin{tabular}{")[2].partition("}")[0]
+        rows = [line for line in text.splitlines() if line.endswith(r" \\")]
+        assert all(re.sub(r"\\&", "", row).count("&") in (0, len(columns) - 1) for row in rows)
+    headline = (files / "headline.tex").read_text()
+    assert r"percent, each seed & points above" in headline
+    assert r"95 \% interval \\" in headline
+
+
 def test_every_reference_inside_the_page_has_one_target(page: str) -> None:
     reader = Reader(page)
     inner = {reference.removeprefix("#") for reference in reader.references if reference.startswith("#")}
