@@ -7,7 +7,7 @@ import statistics
 import time
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from vocabularies import KINDS, train_tokenizer
 
 from tests.parity.tokenizer_zoo import hostile_lines
 from xalign_ray.clean.filters import Filters
+from xalign_ray.clean.text_stage import PARSE, TextTask
+from xalign_ray.sources import stage
 from xalign_ray.sources.open import WHOLE
 from xalign_ray.sources.records import Part
-from xalign_ray.tokens.part import Task, open_cached_tokenizer, prepare_part
+from xalign_ray.tokens.part import PREPARE, Task, open_cached_tokenizer, prepare_part
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
 from xalign_ray.vocabulary.tokenizer import LONGEST_WORD
 
@@ -32,6 +34,7 @@ OTHERS_SHARE = 0.4  # of the text, where the rate is not the aimed one
 RAW_TAKES = 4  # the raw tokenizer is timed on every so manyth line: its cost is by the token
 LINES_PER_MEGABYTE = 10_000  # whose ids are compared: a million at full size
 HOSTILE_SHARE = 0.02  # of the lines whose ids are compared
+FORMS = {"a line a document": 1, "documents of ten lines": 10}
 COMPARED_WORDS = 12  # of a line that is compared, at most: what can differ is where pretokens meet and where lines end
 
 
@@ -59,7 +62,39 @@ def measure(material: Material) -> list[dict[str, Any]]:
                 records.append(record(f"data/prepare_ratio_cold/{kind}", found["cold_ratio"], None, how))
         equal, lines = _share_equal(backend, material.sources, int(material.megabytes * LINES_PER_MEGABYTE))
         records.append(record(f"data/ids_equal/{kind}", equal, 1.0, f"share of {lines:,} lines, hostile ones included"))
+    for form, lines in FORMS.items():
+        ratio = _ratio_kept(material.folder / f"kept-{form}", material.word_piece, material.sources, lines)
+        how = f"shards straight from text / by text that is kept, {form}, real text, nothing new to the tokenizer"
+        records.append(record(f"data/prepare_kept_ratio/{form}", ratio, 0.97, how))
     return records
+
+
+def _ratio_kept(folder: Path, backend: Tokenizer, sources: Sequence[Source], lines: int) -> float:
+    """The least CPU time without text that is kept, over the least with it, of interleaved rounds on the same text."""
+    (folder / "tokenizer").mkdir(parents=True)
+    backend.save(str(folder / "tokenizer" / "tokenizer.json"))
+    tasks = []
+    for source in sources:
+        path, code = folder / f"{source.language}.txt", source.language
+        some = source.sentences()
+        documents = ["\n".join(some[at : at + lines]) for at in range(0, len(some), lines)]
+        path.write_text(("\n" if lines == 1 else "\n\n").join(documents) + "\n", encoding="utf-8")
+        part = Part("text", (str(path),), (WHOLE,))
+        tasks.append(Task(str(folder), f"text/{code}/0", f"text/{code}", (code,), part,
+                          tuple(one.language for one in sources), 128, True, 0.02, Filters()))  # fmt: skip
+    taken: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(ROUNDS + 1):  # the first is cold
+        for keep, times in taken.items():
+            began = time.process_time()
+            for task in tasks:
+                if keep:
+                    part = replace(task.part, text=str(folder / "text" / f"{task.languages[0]}.parquet"))
+                    stage._make(PARSE, TextTask(part, task.languages))
+                    stage._make(PREPARE, replace(task, part=part))
+                else:
+                    stage._make(PREPARE, task)
+            times.append(time.process_time() - began)
+    return min(taken[False][1:]) / min(taken[True][1:])
 
 
 def _time_prepare(

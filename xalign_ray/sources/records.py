@@ -12,7 +12,7 @@ from xalign_ray.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, is
 EMPTY_DOCUMENT = "document is empty"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one for each row, and a frozen one takes five times as long to make
 class Document:
     """Monolingual text: its paragraphs or sentences in order. `line` is the first line or the record number, from 1.
 
@@ -28,7 +28,7 @@ class Document:
     near_duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as Document
 class Pair:
     """Two sentences that translate each other; `alignment` is Pharaoh: `i-j` from 0, over words between blanks.
 

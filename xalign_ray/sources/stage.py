@@ -36,6 +36,7 @@ from xalign_ray.work.artifacts import (
     write_atomic,
     write_json,
 )
+from xalign_ray.work.collector import collecting_seldom
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch_listed
 from xalign_ray.work.status_line import PartsDone
@@ -213,7 +214,8 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 
 def _make(step: StageStep[Work], task: Work) -> None:
-    files, facts = step.work(task)
+    with collecting_seldom():
+        files, facts = step.work(task)
     hashes = {file.relative_to(task.folder).as_posix(): hash_file(file) for file in files}
     write_json(step.record(task), seal(facts | {"files": hashes}))
 

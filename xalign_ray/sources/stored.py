@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from itertools import chain, islice, pairwise, repeat
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ SCHEMA = pa.schema(
 )
 TEXTS = "texts.list.element"  # the column of texts as Parquet names it
 _READ = [name for name in SCHEMA.names if name != "languages"]
-_VALUES = ("source", "line", "alignment", "reason", "duplicate", "near_duplicate")  # beside the texts of a record
 _FEW_VALUES = ["languages.list.element", "source", "reason"]
 
 
@@ -103,10 +102,10 @@ def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         raise
 
 
-def _groups(records: Iterator[Record | Skipped | Noted]) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+def _groups(records: Iterator[Record | Skipped | Noted]) -> Iterator[tuple[list[Record], dict[str, Any]]]:
     """Records that make a row group, and what was left out among them; the last group may have no records."""
-    group: list[Any] = []
-    skipped, noted, characters = Counter[str](), Counter[str](), 0
+    group: list[Record] = []
+    skipped, noted, room = Counter[str](), Counter[str](), GROUP_CHARACTERS
     for record in records:
         if isinstance(record, Skipped):
             skipped[record.reason] += record.count
@@ -114,10 +113,10 @@ def _groups(records: Iterator[Record | Skipped | Noted]) -> Iterator[tuple[list[
             noted[record.what] += record.count
         else:
             group.append(record)
-            characters += sum(map(len, _texts(record))) + ROW_CHARACTERS
-        if characters >= GROUP_CHARACTERS:
-            yield group, {"skipped": skipped, "noted": noted}
-            group, skipped, noted, characters = [], Counter(), Counter(), 0
+            room -= sum(map(len, _texts(record))) + ROW_CHARACTERS
+            if room <= 0:
+                yield group, {"skipped": skipped, "noted": noted}
+                group, skipped, noted, room = [], Counter(), Counter(), GROUP_CHARACTERS
     if group or skipped or noted:
         yield group, {"skipped": skipped, "noted": noted}
 
@@ -131,15 +130,23 @@ def _texts(record: Record) -> tuple[str, ...]:
 def _as_table(group: Sequence[Record], languages: Sequence[str]) -> pa.Table:
     texts = [_texts(record) for record in group]
     begins = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    every = np.arange(len(group) + 1, dtype=np.int32) * len(languages)
     columns = {
-        "languages": pa.array([list(languages)] * len(group), pa.list_(pa.string())),
-        "texts": pa.ListArray.from_arrays(begins, pa.array(list(chain.from_iterable(texts)), pa.string())),
+        "languages": pa.ListArray.from_arrays(every, pa.array([*languages] * len(group), pa.string())),
+        "texts": pa.ListArray.from_arrays(begins, pa.array([*chain.from_iterable(texts)], pa.string())),
         "source": pa.array([record.source for record in group], pa.string()),
         "line": pa.array([record.line for record in group], pa.int64()),
-        "alignment": pa.array([getattr(record, "alignment", None) for record in group], pa.string()),
-        "reason": pa.array([getattr(record, "reason", None) for record in group], pa.string()),
+        "alignment": _optional(group, Pair, "alignment"),
+        "reason": _optional(group, BadRow, "reason"),
     }
     return pa.table(columns, SCHEMA)
+
+
+def _optional(group: Sequence[Record], kind: type[Pair] | type[BadRow], name: str) -> pa.Array:
+    """A field that records of one kind have, which most groups lack."""
+    if not any(isinstance(record, kind) for record in group):
+        return pa.nulls(len(group), pa.string())
+    return pa.array([getattr(record, name, None) for record in group], pa.string())
 
 
 def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
@@ -224,22 +231,27 @@ def _records(
 ) -> Iterator[Record]:
     """The records of a row group, each with the next value of every column that stands beside the text."""
     texts, rows = table["texts"].combine_chunks(), len(table)
-    begins, lines = texts.offsets.to_pylist(), texts.values.to_pylist()
-    sources = {source: _moved(source, moved) for source in table["source"].unique().to_pylist()}
-    found = {name: table[name].to_pylist() for name in _READ[1:]}
-    found |= {"duplicate": repeat((), rows), "near_duplicate": repeat(False, rows)}
-    found |= {name: islice(values, rows) for name, values in beside.items()}
-    for (begin, end), source, line, alignment, reason, duplicate, near in zip(
-        pairwise(begins), *(found[name] for name in _VALUES), strict=True
-    ):
-        if reason is not None:
-            yield BadRow(sources[source], line, reason)
-        elif len(languages) == 1:
-            yield Document(languages[0], tuple(lines[begin:end]), sources[source], line, duplicate, near)
-        else:
-            first, second = languages
-            sides = tuple(lines[begin:end])
-            yield Pair((first, second), sides, sources[source], line, alignment, duplicate, near)
+    lines, begins = texts.values.to_pylist(), texts.offsets.to_pylist()
+    sides = (tuple(lines[begin:end]) for begin, end in pairwise(begins))
+    encoded = table["source"].combine_chunks().dictionary_encode()
+    names = [_moved(name, moved) for name in encoded.dictionary.to_pylist()]
+    places = map(names.__getitem__, encoded.indices.to_pylist()), table["line"].to_pylist()
+    values = {
+        "alignment": iter(table["alignment"].to_pylist()),
+        "duplicate": repeat(()),
+        "near_duplicate": repeat(False),
+    }
+    alignment, *marks = (values | {**beside}).values()
+    if len(languages) == 1:
+        records: Iterator[Record] = map(Document, repeat(languages[0], rows), sides, *places, *marks)
+    else:
+        records = map(Pair, repeat(tuple(languages), rows), sides, *places, alignment, *marks)
+    if table["reason"].null_count == rows:
+        return records
+    return (
+        record if reason is None else BadRow(record.source, record.line, reason)
+        for record, reason in zip(records, table["reason"].to_pylist(), strict=True)
+    )
 
 
 def _moved(source: str, moved: Mapping[str, str]) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import chain
@@ -94,7 +92,7 @@ def prepare_part(task: Task) -> Made:
     broken: list[BrokenFile] = []
     dropped: list[DroppedRow] = []
     seen: Counter[str] = Counter()
-    with _rare_collections(), BadRowsFile(task.path(BAD_ROWS_OF_PART)) as bad_rows, trained.writer, held_out.writer:
+    with BadRowsFile(task.path(BAD_ROWS_OF_PART)) as bad_rows, trained.writer, held_out.writer:
         windows = enumerate(_windows(_read(task, bad_rows, skipped, broken)))
         while task.max_pairs is None or trained.examples < task.max_pairs:
             if (numbered := next(windows, None)) is None:
@@ -115,17 +113,6 @@ def prepare_part(task: Task) -> Made:
         "broken_files": [asdict(one) for one in broken],
         "dropped": sorted(seen),  # reasons of which there is a sample
     }
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Lets Python look for cycles less often: walking a window of records again and again cost a third of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(200_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _read(task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]) -> Iterator[Good]:
