@@ -225,7 +225,7 @@ PLUGIN = """
 from typing import Literal
 
 from xalign_ray.config.choices import StreamChoice, Weight
-from xalign_ray.streams.kinds import COLUMNS_OF
+from xalign_ray.streams.masked import masked_text
 
 
 class SecondText(StreamChoice):
@@ -234,7 +234,7 @@ class SecondText(StreamChoice):
 
 
 def second_text(stream, batch):
-    columns = COLUMNS_OF["masked_text"](stream, batch)
+    columns = masked_text(stream, batch)
     return columns | {"segment_ids": columns["segment_ids"] + 1}
 """
 

@@ -31,7 +31,7 @@ class StreamChoice(Frozen):
         segments_per_example: 2 where an example is a pair; its class then has `positions` and `segments`.
         needs_dictionary: whether it replaces words by translations.
         needs_alignment: whether it reads word alignments.
-        computed_by: of a plug-in, `module:function` of its columns; by default the function `<kind>` of its own module.
+        computed_by: `module:function` of its columns; of a plug-in by default the function `<kind>` of its own module.
     """
 
     pools: ClassVar[Literal["text/", "pairs/"]] = TEXT
@@ -62,6 +62,8 @@ def prompt_reserve(pieces: int) -> float:
 class MaskedText(StreamChoice):
     """Monolingual text, masked."""
 
+    computed_by = "xalign_ray.streams.masked:masked_text"
+
     kind: Literal["masked_text"] = "masked_text"
     weight: Weight = 1.0
 
@@ -69,6 +71,7 @@ class MaskedText(StreamChoice):
 class MaskedPairs(StreamChoice):
     """TLM: both sides of a translation in one example, masked together."""
 
+    computed_by = "xalign_ray.streams.masked:masked_pairs"
     pools = PAIRS
     segments_per_example = 2
 
@@ -95,6 +98,7 @@ class MaskedPairs(StreamChoice):
 class MaskedTranslations(StreamChoice):
     """ERNIE-M: masked words of one side of a translation, predicted from the other side alone (its CAMLM)."""
 
+    computed_by = "xalign_ray.streams.masked:masked_translations"
     pools = PAIRS
     segments_per_example = 2
 
@@ -115,6 +119,7 @@ class MaskedTranslations(StreamChoice):
 class CodeSwitchedLabels(StreamChoice):
     """DICT-MLM: with probability t the label of a masked word is a translation of it."""
 
+    computed_by = "xalign_ray.streams.code_switched:code_switched_labels"
     needs_dictionary = True
 
     kind: Literal["code_switched_labels"] = "code_switched_labels"
@@ -147,6 +152,7 @@ class CodeSwitchedLabels(StreamChoice):
 class CodeSwitchedCopy(StreamChoice):
     """DICT-TLM: a sentence and its code-switched copy as a pair; labels are the pieces as they stand."""
 
+    computed_by = "xalign_ray.streams.code_switched:code_switched_copy"
     segments_per_example = 2
     needs_dictionary = True
 
@@ -172,6 +178,7 @@ class CodeSwitchedCopy(StreamChoice):
 class AlignedPairs(StreamChoice):
     """WEAM: masked pairs with the matrix of which positions translate each other."""
 
+    computed_by = "xalign_ray.streams.masked:aligned_pairs"
     pools = PAIRS
     segments_per_example = 2
     needs_alignment = True
@@ -195,6 +202,7 @@ class AlignedPairs(StreamChoice):
 class ContrastedPairs(StreamChoice):
     """PPA: a masked pair, and each of its sentences on its own as a query and its key."""
 
+    computed_by = "xalign_ray.streams.masked:contrasted_pairs"
     pools = PAIRS
     segments_per_example = 2
 

@@ -1,8 +1,7 @@
-"""What a row looks like to the model: one function a kind of stream, from rows and keys to columns."""
+"""What a row looks like to the model: the function that each kind of stream names, from rows and keys to columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pkgutil import resolve_name
 
 import numpy as np
@@ -11,9 +10,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.choices import StreamChoice
 from xalign_ray.shards.counter_random import row_keys
 from xalign_ray.shards.rows import Rows, concatenate, split_rows
-from xalign_ray.streams.code_switched import code_switched_copy, code_switched_labels
 from xalign_ray.streams.collate import Columns
-from xalign_ray.streams.masked import aligned_pairs, contrasted_pairs, masked_pairs, masked_text, masked_translations
 from xalign_ray.streams.prediction import Batch, StreamContext
 
 SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
@@ -37,21 +34,10 @@ def stream_columns(stream: StreamChoice, rows: Rows, positions: NDArray[np.int64
             for begin, part in zip(begins, split_rows(rows, SLICE), strict=True)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    columns = COLUMNS_OF.get(stream.kind) or resolve_name(stream.computed_by or f"{stream.__module__}:{stream.kind}")
+    columns = resolve_name(stream.computed_by or f"{stream.__module__}:{stream.kind}")
     return columns(stream, Batch(rows, positions, row_keys(context.seed, positions), context))
 
 
 def no_rows(stream: StreamChoice, context: StreamContext) -> Columns:
     """The columns of a stream without rows: their names, types and shapes."""
     return stream_columns(stream, concatenate([]), np.zeros(0, np.int64), context)
-
-
-COLUMNS_OF: dict[str, Callable[..., Columns]] = {
-    "masked_text": masked_text,
-    "masked_pairs": masked_pairs,
-    "masked_translations": masked_translations,
-    "code_switched_labels": code_switched_labels,
-    "code_switched_copy": code_switched_copy,
-    "aligned_pairs": aligned_pairs,
-    "contrasted_pairs": contrasted_pairs,
-}

@@ -226,8 +226,6 @@ def pair_arrays(
 
 # Replaces words by translations: language first, uniformly, then a synonym of it, uniformly (DICT, section 2.2).
 
-NO_SYNONYM = -1
-
 
 @dataclass(frozen=True)
 class Lexicon:

@@ -28,7 +28,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from xalign_ray.config.choices import LossWeight, ObjectiveChoice, StreamChoice, Weight
-from xalign_ray.streams.kinds import COLUMNS_OF
+from xalign_ray.streams.masked import masked_text
 
 
 class Calm(ObjectiveChoice):
@@ -53,7 +53,7 @@ class SecondText(StreamChoice):
 
 
 def second_text(stream: SecondText, batch: Any) -> Any:
-    columns = COLUMNS_OF["masked_text"](stream, batch)
+    columns = masked_text(stream, batch)
     return columns | {"segment_ids": columns["segment_ids"] + 1}
 '''
 RECIPE = """
