@@ -22,8 +22,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import explain_no_good_row
 from xalign_ray.sources.inputs import Input
-from xalign_ray.sources.moses import BOTH_EMPTY
-from xalign_ray.sources.records import BadRow, Pair, list_reasons
+from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Pair, list_reasons
 from xalign_ray.sources.stage import TESTS, write_arrays
 from xalign_ray.sources.summary import SourceSummary, file_names
 from xalign_ray.work.artifacts import write_atomic

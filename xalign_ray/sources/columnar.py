@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.config.language_codes import NAMES
 from xalign_ray.errors import DataError
 from xalign_ray.sources.language_id import column_of, is_called
-from xalign_ray.sources.moses import check_texts
 from xalign_ray.sources.open import (
     CHUNK_BYTES,
     DAMAGED,
@@ -29,14 +28,13 @@ from xalign_ray.sources.open import (
     size_of,
 )
 from xalign_ray.sources.records import (
-    EMPTY_DOCUMENT,
     PART_BYTES,
     BadRow,
-    Document,
-    Pair,
     Part,
     Record,
     Skipped,
+    make_document,
+    make_pair,
     spans_between,
 )
 from xalign_ray.sources.stored import TEXTS, is_parsed_text, read_as_source
@@ -51,12 +49,13 @@ if TYPE_CHECKING:
 NOT_JSON = "it is not JSON"
 TEXT = "text"  # the key or column of a document, where the source names no other
 _BETWEEN = re.compile(r"[\s,]*")
+Make = Callable[[Sequence[str | None], int], Record]  # of the texts of a row and its number
 _NAMES = {code: name.lower() for name, code in NAMES.items()}
 
 
 def read_jsonl(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """Documents of a JSON-lines file, under the key that the source names, or under `text`; others are not read."""
-    return _read(part, [part.columns or (TEXT,)], _document(part, languages))
+    return _read(part, [part.columns or (TEXT,)], documents_of(part, languages))
 
 
 def read_json_array(part: Part, languages: Sequence[str]) -> Iterator[Record]:
@@ -65,24 +64,13 @@ def read_json_array(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     Raises:
       BrokenFileError: the rest is no JSON; after the documents before it.
     """
-    return _read_array(part, [part.columns or (TEXT,)], _document(part, languages))
-
-
-def _document(part: Part, languages: Sequence[str]) -> Callable[[Sequence[str], int], Document | str]:
-    (path,), (language,) = part.paths, languages
-    return lambda texts, number: document_of(texts[0], language, path, number)
-
-
-def document_of(text: str, language: str, path: str, number: int) -> Document | str:
-    """A document whose paragraphs are the lines of a text; the reason why it is none, if it has no line."""
-    paragraphs = tuple(stripped for raw in text.split("\n") if (stripped := raw.strip()))
-    return Document(language, paragraphs, path, number) if paragraphs else EMPTY_DOCUMENT
+    return _read_array(part, [part.columns or (TEXT,)], documents_of(part, languages))
 
 
 def read_jsonl_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """Pairs of a JSON-lines file; keys are the source's columns, or the languages: their codes (`zh`) or English names
     (`chinese`), in the object itself or in its `translation`."""
-    return _read(part, _keys_of(part, languages), _pair_of(part, languages))
+    return _read(part, _keys_of(part, languages), pairs_of(part, languages))
 
 
 def read_json_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
@@ -91,17 +79,14 @@ def read_json_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     Raises:
       BrokenFileError: the rest is no JSON; after the pairs before it.
     """
-    return _read_array(part, _keys_of(part, languages), _pair_of(part, languages))
+    return _read_array(part, _keys_of(part, languages), pairs_of(part, languages))
 
 
-def _read_array(
-    part: Part, keys: Sequence[Sequence[str]], make: Callable[[Sequence[str], int], Record | str]
-) -> Iterator[Record]:
+def _read_array(part: Part, keys: Sequence[Sequence[str]], make: Make) -> Iterator[Record]:
     (path,) = part.paths
     for number, value in enumerate(read_array(path), start=1):
         texts, fault = _strings(value, keys)
-        made = fault or make(texts, number)
-        yield BadRow(path, number, made) if isinstance(made, str) else made
+        yield BadRow(path, number, fault) if fault else make(texts, number)
 
 
 def read_array(path: str) -> Iterator[Any]:
@@ -140,12 +125,28 @@ def _between(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _pair_of(part: Part, languages: Sequence[str]) -> Callable[[Sequence[str], int], Pair | str]:
+def documents_of(part: Part, languages: Sequence[str]) -> Make:
+    """Makes a document of the text of a row."""
+    (path,), (language,) = part.paths, languages
+
+    def document(row: Sequence[str | None], number: int) -> Record:
+        (text,) = row
+        return BadRow(path, number, "row has no text") if text is None else make_document(language, text, path, number)
+
+    return document
+
+
+def one_line(text: str) -> str:
+    """The text with every stretch of white space as one blank."""
+    return " ".join(text.split())
+
+
+def pairs_of(part: Part, languages: Sequence[str], text_of: Callable[[str], str] = one_line) -> Make:
+    """Makes a pair of the texts of a row, each on one line."""
     (path,), (first, second) = part.paths, languages
 
-    def pair(texts: Sequence[str], number: int) -> Pair | str:
-        one, other = map(one_line, texts)
-        return check_texts([one, other]) or Pair((first, second), (one, other), path, number)
+    def pair(row: Sequence[str | None], number: int) -> Record:
+        return make_pair((first, second), (text_of(row[0] or ""), text_of(row[1] or "")), path, number)
 
     return pair
 
@@ -154,28 +155,20 @@ def _keys_of(part: Part, languages: Sequence[str]) -> list[tuple[str, ...]]:
     return [(column,) for column in part.columns] if part.columns else list(map(_keys, languages))
 
 
-def one_line(text: str) -> str:
-    """The text with every stretch of white space as one blank."""
-    return " ".join(text.split())
-
-
 def _keys(code: str) -> tuple[str, ...]:
     names = (code, _NAMES[code]) if code in _NAMES else (code,)
     return (*names, *(f"translation.{name}" for name in names))
 
 
-def _read(
-    part: Part, keys: Sequence[Sequence[str]], make: Callable[[Sequence[str], int], Record | str]
-) -> Iterator[Record | Skipped]:
-    """What `make` makes of the strings of each line and its number; a string that it gives is a fault."""
+def _read(part: Part, keys: Sequence[Sequence[str]], make: Make) -> Iterator[Record | Skipped]:
+    """What `make` makes of the strings of each line and its number."""
     (path,) = part.paths
     for line in read_lines(path, part.spans[0], part.first_line, json_lines=True):
         if not line.fault and not line.text.strip():
             yield Skipped("blank line")
             continue
         texts, fault = _texts(line, keys)
-        made = fault or make(texts, line.number)
-        yield BadRow(path, line.number, made) if isinstance(made, str) else made
+        yield BadRow(path, line.number, fault) if fault else make(texts, line.number)
 
 
 def _texts(line: Line, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
@@ -229,7 +222,6 @@ def _is_unicode(text: str) -> bool:
 
 ROWS_AT_ONCE = 256  # read in batches of so many, so that a row group of any size takes little memory
 _FILE_MAGIC = b"ARROW1"
-Make = Callable[[Sequence[str | None], int], Record]  # of the texts of a row and its number
 
 
 def split_parquet(format_: str, paths: Sequence[str]) -> list[Part]:
@@ -279,7 +271,7 @@ def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
       DataError: there is no such column of text.
       BrokenFileError: a page is damaged; after the rows before it.
     """
-    return _read_parquet(part, languages, part.columns or (TEXT,), _document_of_columns(part, languages))
+    return _read_parquet(part, languages, part.columns or (TEXT,), documents_of(part, languages))
 
 
 def read_parquet_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
@@ -287,40 +279,17 @@ def read_parquet_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]
 
     Columns are called `en`, `sentence_eng_Latn` or, within a struct, `translation.en`.
     """
-    return _read_parquet(part, languages, part.columns or languages, _pair_of_columns(part, languages))
+    return _read_parquet(part, languages, part.columns or languages, pairs_of(part, languages))
 
 
 def read_arrow(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Documents of an Arrow file of either kind, as read_parquet."""
-    return _read_arrow(part, part.columns or (TEXT,), _document_of_columns(part, languages))
+    return _read_arrow(part, part.columns or (TEXT,), documents_of(part, languages))
 
 
 def read_arrow_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Pairs of an Arrow file of either kind, as read_parquet_pairs."""
-    return _read_arrow(part, part.columns or languages, _pair_of_columns(part, languages))
-
-
-def _document_of_columns(part: Part, languages: Sequence[str]) -> Make:
-    (path,), (language,) = part.paths, languages
-
-    def document(texts: Sequence[str | None], number: int) -> Record:
-        if texts[0] is None:
-            return BadRow(path, number, "row has no text")
-        made = document_of(texts[0], language, path, number)
-        return BadRow(path, number, made) if isinstance(made, str) else made
-
-    return document
-
-
-def _pair_of_columns(part: Part, languages: Sequence[str]) -> Make:
-    (path,), (first, second) = part.paths, languages
-
-    def pair(row: Sequence[str | None], number: int) -> Record:
-        texts = (one_line(row[0] or ""), one_line(row[1] or ""))
-        fault = check_texts(texts)
-        return BadRow(path, number, fault) if fault else Pair((first, second), texts, path, number)
-
-    return pair
+    return _read_arrow(part, part.columns or languages, pairs_of(part, languages))
 
 
 def _read_parquet(part: Part, languages: Sequence[str], wanted: Sequence[str], make: Make) -> Iterator[Record]:

@@ -27,7 +27,7 @@ from xalign_ray.sources.columnar import (
     split_parquet,
 )
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
-from xalign_ray.sources.moses import ONE_EMPTY, is_zip, pair_documents, read_moses, read_opus
+from xalign_ray.sources.moses import is_zip, pair_documents, read_moses, read_opus
 from xalign_ray.sources.open import (
     BrokenFile,
     BrokenFileError,
@@ -40,6 +40,7 @@ from xalign_ray.sources.open import (
     read_lines,
 )
 from xalign_ray.sources.records import (
+    ONE_EMPTY,
     WHOLE,
     BadRow,
     Document,

@@ -28,11 +28,9 @@ from xalign_ray.sources.open import (
     open_bytes,
     read_lines,
 )
-from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Record, Skipped
+from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Record, Skipped, check_texts
 from xalign_ray.vocabulary.words import BLANKS, split_words
 
-BOTH_EMPTY = "both sides are empty"
-ONE_EMPTY = "one side is empty"
 _PHARAOH = re.compile(r"(\d+-\d+([ \t]+\d+-\d+)*)?")
 
 
@@ -89,12 +87,6 @@ def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Recor
     if fault := check_texts(texts) or check_alignment(alignment, texts):
         return BadRow(source, row[0].number, fault)
     return Pair(languages, texts, source, row[0].number, alignment)
-
-
-def check_texts(texts: Sequence[str]) -> str:
-    """Why two sentences make no pair, or nothing."""
-    empty = [not text.strip() for text in texts]
-    return BOTH_EMPTY if all(empty) else ONE_EMPTY if any(empty) else ""
 
 
 def check_alignment(alignment: str | None, texts: Sequence[str]) -> str:

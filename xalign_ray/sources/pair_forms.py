@@ -25,9 +25,8 @@ from xalign_ray.sources.language_id import (
     languages_of_texts,
     without_region,
 )
-from xalign_ray.sources.moses import BOTH_EMPTY
 from xalign_ray.sources.open import expand
-from xalign_ray.sources.records import BadRow, Pair, list_reasons
+from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Pair, list_reasons
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import absolute_path, is_url
 

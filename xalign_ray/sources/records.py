@@ -10,6 +10,8 @@ from typing import IO
 from xalign_ray.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, is_one_piece, open_bytes, size_of
 
 EMPTY_DOCUMENT = "document is empty"
+BOTH_EMPTY = "both sides are empty"
+ONE_EMPTY = "one side is empty"
 
 
 @dataclass(slots=True)  # not frozen: one for each row, and a frozen one takes five times as long to make
@@ -87,6 +89,24 @@ def list_reasons(counts: Mapping[str, int]) -> str:
 
 
 Record = Document | Pair | Entry | BadRow
+
+
+def make_document(language: str, text: str, source: str, line: int) -> Document | BadRow:
+    """A document whose paragraphs are the lines of a text that are not blank; set aside if it has none."""
+    paragraphs = tuple(stripped for raw in text.split("\n") if (stripped := raw.strip()))
+    return Document(language, paragraphs, source, line) if paragraphs else BadRow(source, line, EMPTY_DOCUMENT)
+
+
+def make_pair(languages: tuple[str, str], texts: tuple[str, str], source: str, line: int) -> Pair | BadRow:
+    """Two texts as a pair; set aside if one or both are empty."""
+    fault = check_texts(texts)
+    return BadRow(source, line, fault) if fault else Pair(languages, texts, source, line)
+
+
+def check_texts(texts: Sequence[str]) -> str:
+    """Why two sentences make no pair, or nothing."""
+    empty = [not text.strip() for text in texts]
+    return BOTH_EMPTY if all(empty) else ONE_EMPTY if any(empty) else ""
 
 
 # Splits a source into parts: units of work that can be read in parallel and together hold every record once.

@@ -6,26 +6,25 @@ import csv
 import zipfile
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources.columnar import TEXT, document_of, one_line
+from xalign_ray.sources.columnar import TEXT, Make, documents_of, one_line, pairs_of
 from xalign_ray.sources.language_id import column_of, language_of_name
-from xalign_ray.sources.moses import check_texts
 from xalign_ray.sources.open import Line, is_one_piece, open_bytes, read_lines, size_of
 from xalign_ray.sources.records import (
     PART_BYTES,
     BadRow,
     Noted,
-    Pair,
     Part,
     Record,
     Skipped,
     find_lines,
+    make_pair,
     one_part_a_file,
     spans_between,
 )
@@ -64,13 +63,7 @@ def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
     Raises:
       DataError: the first record has no such column.
     """
-    (path,), (first, second) = part.paths, languages
-
-    def pair(cells: Sequence[str], number: int) -> Pair | str:
-        one, other = map(cell_text, cells)
-        return check_texts((one, other)) or Pair((first, second), (one, other), path, number)
-
-    return _read(part, (first, second), pair)
+    return _read(part, languages, pairs_of(part, languages, cell_text))
 
 
 def read_csv_text(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
@@ -79,14 +72,11 @@ def read_csv_text(part: Part, languages: Sequence[str]) -> Iterator[Record | Ski
     Raises:
       DataError: the first record has no such column.
     """
-    (path,), (language,) = part.paths, languages
-    return _read(part, (TEXT,), lambda cells, number: document_of(cells[0], language, path, number))
+    return _read(part, (TEXT,), documents_of(part, languages))
 
 
-def _read(
-    part: Part, columns: Sequence[str], make: Callable[[Sequence[str], int], Record | str]
-) -> Iterator[Record | Skipped]:
-    """What `make` makes of the cells of each row in the source's columns and its number; a string is a fault.
+def _read(part: Part, columns: Sequence[str], make: Make) -> Iterator[Record | Skipped]:
+    """What `make` makes of the cells of each row in the source's columns and its number.
 
     Args:
       columns: those that are read where the source names none.
@@ -100,8 +90,8 @@ def _read(
         if not row.fault and not any(row.cells):
             yield Skipped("blank line")
             continue
-        made = row.fault or make([row.cells[place] for place in places], row.number)
-        yield BadRow(path, row.number, made) if isinstance(made, str) else made
+        cells = [row.cells[place] for place in places] if not row.fault else []
+        yield BadRow(path, row.number, row.fault) if row.fault else make(cells, row.number)
 
 
 def cell_text(cell: str) -> str:
@@ -276,10 +266,9 @@ def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, 
     if not line.fault and len(fields) != width:
         fault = "too few columns" if len(fields) < width else "too many columns"
         return BadRow(path, line.number, fault)
-    texts = (fields[columns[0]].strip(), fields[columns[1]].strip()) if not line.fault else ("", "")
-    if fault := line.fault or check_texts(texts):
-        return BadRow(path, line.number, fault)
-    return Pair(languages, texts, path, line.number)
+    if line.fault:
+        return BadRow(path, line.number, line.fault)
+    return make_pair(languages, (fields[columns[0]].strip(), fields[columns[1]].strip()), path, line.number)
 
 
 def _header(path: str) -> list[str]:
@@ -331,8 +320,7 @@ def read_workbook(part: Part, languages: Sequence[str]) -> Iterator[Record | Ski
                 if has_header:
                     continue
             one, other = (cells[place] if place < len(cells) else "" for place in places)
-            fault = check_texts((one, other))
-            yield BadRow(path, number, fault) if fault else Pair((first, second), (one, other), path, number)
+            yield make_pair((first, second), (one, other), path, number)
 
 
 @contextmanager

@@ -15,9 +15,8 @@ from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
 from xalign_ray.sources.columnar import one_line
 from xalign_ray.sources.language_id import fits, language_of_file, language_of_name
-from xalign_ray.sources.moses import check_texts
 from xalign_ray.sources.open import NOT_UTF8, BrokenFile, BrokenFileError, Chunks
-from xalign_ray.sources.records import BadRow, Pair, Part, Record, Skipped
+from xalign_ray.sources.records import Part, Record, Skipped, make_pair
 from xalign_ray.sources.xml import local_name, stream_elements
 
 if TYPE_CHECKING:
@@ -49,9 +48,7 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
             seen.update(texts)
             if first_text is not None and second_text is not None:
                 both = True
-                pair = (first_text, second_text)
-                fault = check_texts(pair)
-                yield BadRow(path, number, fault) if fault else Pair((first, second), pair, path, number)
+                yield make_pair((first, second), (first_text, second_text), path, number)
             else:
                 yield Skipped(OTHER_LANGUAGES if len(texts) > 1 else ONE_LANGUAGE)
     except BrokenFileError as broken:
@@ -146,9 +143,7 @@ def read_xliff(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
             if unit.skipped:
                 yield Skipped(unit.skipped)
                 continue
-            pair = (unit.texts[places[0]], unit.texts[places[1]])
-            fault = check_texts(pair)
-            yield BadRow(path, number, fault) if fault else Pair((first, second), pair, path, number)
+            yield make_pair((first, second), (unit.texts[places[0]], unit.texts[places[1]]), path, number)
     except BrokenFileError as broken:
         raise broken.after("unit", number) from None
     if number and not fits:
@@ -236,10 +231,7 @@ def read_po(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
             yield Skipped(why)
             continue
         texts = po_texts(entry, catalogue.metadata)
-        pair = (texts[places[0]], texts[places[1]])
-        fault = check_texts(pair)
-        line = entry.linenum or 0
-        yield BadRow(path, line, fault) if fault else Pair((first, second), pair, path, line)
+        yield make_pair((first, second), (texts[places[0]], texts[places[1]]), path, entry.linenum or 0)
 
 
 def open_po(path: str) -> POFile:

@@ -21,9 +21,8 @@ from xalign_ray.config.training import pool_at
 from xalign_ray.shards.files import ShardWriter
 from xalign_ray.shards.rows import take
 from xalign_ray.sources.formats import NOTED, read_part
-from xalign_ray.sources.moses import BOTH_EMPTY
 from xalign_ray.sources.open import BrokenFile
-from xalign_ray.sources.records import BadRow, Document, Pair, Part
+from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Document, Pair, Part
 from xalign_ray.sources.stage import Made, StageStep
 from xalign_ray.sources.summary import LEFT_FILES, BadRowsFile, DroppedRow, first_rows, write_sample
 from xalign_ray.tokens.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
