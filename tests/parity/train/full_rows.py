@@ -6,6 +6,7 @@ import gc
 import tempfile
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,16 +19,27 @@ from xalign_ray.train.distributed import Workers
 from xalign_ray.train.loop import train
 from xalign_ray.work.job import Job
 
+
+class AllMeasuredError(Exception):
+    """The steps that are measured are taken."""
+
+
 ZEROS = ("segment_ids", "language_ids", "cross_lingual", "no_room")
 
 
 def peak(workers: Workers, config: RunConfig, vocab_size: int) -> float:
-    """Bytes of torch's tensors at once while steps are taken, by the trace of all allocations; what the checkpoint at
-    the end copies is left out."""
+    """Bytes of torch's tensors at once in all steps but the last, which is not taken, by the trace of allocations."""
     begins: list[int] = []
+
+    def end_at_the_last() -> None:
+        begins.append(time.time_ns())
+        if len(begins) == config.train.max_steps:
+            raise AllMeasuredError
+
     gc.collect()  # what an earlier run has left is not freed in this trace
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as trace:
-        train_on_full_rows(workers, config, vocab_size, lambda: begins.append(time.time_ns()))
+    allocations = profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)
+    with allocations as trace, suppress(AllMeasuredError):
+        train_on_full_rows(workers, config, vocab_size, end_at_the_last)
     events = trace.profiler.kineto_results.events()  # type: ignore[union-attr]
     sizes = sorted((one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]")
     return float(np.cumsum([size for at, size in sizes if at < begins[-1]]).max())
