@@ -34,8 +34,9 @@ unit: .venv/installed ## tests without Ray, about a minute, shuffled anew each t
 
 test: export OMP_NUM_THREADS ?= 1
 test: export PYTHONDONTWRITEBYTECODE :=# a hundred Python processes: each would compile our modules anew
-test: .venv/transformers-4 ## every test, with real local clusters: two test files at a time, each with clusters of its own; but for `make faults`
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(SHUFFLED) -m "not long" --durations=60 tests
+# Three on two cores: what waits for Ray or for a server leaves a third of them to others.
+test: .venv/transformers-4 ## every test, with real local clusters: three test files at a time, each with clusters of its own; but for `make faults`
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(SHUFFLED) -m "not long" --durations=60 tests
 
 faults: .venv/installed ## what breaks around a run: signals, drivers, nodes, a full disk, and over hosts of its own cables, hosts, the head; twenty minutes, as root on Linux
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m long tests/ray

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from tests.parity.train.pool import Pool
     from tests.s3_server import S3Server
 
-LONGEST = ["test_jobs", "test_study", "test_faults_run", "test_documented_commands"]
+LONGEST = [
+    *("test_jobs", "test_study", "test_documented_commands", "test_faults_run"),
+    *("test_studies_of_papers", "test_align_study", "test_train_memory", "test_stock_tools"),
+]
 GIVEN = pytest.StashKey[int]()
 # Tests send these to what they start, which would ignore them where this process does: under nohup, or behind `&`.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -32,17 +35,17 @@ def pytest_keep_order(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """The longest files first, then those that share a cluster, and unit tests last: two processes that take file
-    after file start few clusters and end at the same time.
+    """Files that share a cluster first, then other slow ones, and unit tests last; of each the longest first: processes
+    that take file after file start few clusters and end at the same time.
 
     Only unit tests are shuffled, where that is asked for: the others share what is slow to make.
     """
     yield
 
-    def place(item: pytest.Item) -> tuple[bool, int, bool, int]:
+    def place(item: pytest.Item) -> tuple[bool, bool, int, int]:
         is_unit, name = "unit" in item.path.parts, item.path.stem
         rank = LONGEST.index(name) if name in LONGEST else len(LONGEST)
-        return is_unit, rank, "ray" not in item.path.parts, 0 if is_unit else item.stash[GIVEN]
+        return is_unit, "ray" not in item.path.parts, rank, 0 if is_unit else item.stash[GIVEN]
 
     items.sort(key=place)
 
