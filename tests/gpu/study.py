@@ -12,8 +12,10 @@ import multiprocessing
 import os
 import shutil
 import sys
+import threading
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from itertools import chain
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from xalign_ray.errors import XalignError
 from xalign_ray.results.page import report
 from xalign_ray.sources.inputs import data_root, find_sources
 from xalign_ray.sources.stage import InputHashes
+from xalign_ray.studies.cells import Pretraining
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.rates import choose_rates, trial_study, with_rates
 from xalign_ray.studies.study import STUDIES, make_plan, run_planned
@@ -33,6 +36,7 @@ from xalign_ray.train.driver import connect
 from xalign_ray.work.artifacts import MANIFEST, finished_run
 
 BEGAN = time.monotonic()
+PATIENCE_S = 40  # for shards, once all else is trained
 
 
 def say(text: str) -> None:
@@ -60,34 +64,63 @@ def lend_alignments(recipe: Recipe, output: Path) -> None:
         shutil.copytree(given, folder / given.name)
 
 
-def train_all(study: StudyConfig, output: Path, processes: int) -> None:
-    """Trains what a study pretrains. What fails is said, and tried again by the study itself, under Ray."""
+def prepare_all(cells: Sequence[Pretraining], output: Path, ready: Callable[[Pretraining], None]) -> None:
+    """Makes the shards that are not there, one recipe after the other."""
+    for cell in cells:
+        began = time.monotonic()
+        try:
+            lend_alignments(cell.recipe, output)
+            pipeline.prepare(cell.recipe)
+        except XalignError as error:
+            say(f"{cell}: {error}")
+            return
+        say(f"{cell}: prepared in {time.monotonic() - began:.1f} s")
+        ready(cell)
+
+
+def train_all(study: StudyConfig, output: Path, processes: int) -> StudyConfig:
+    """Trains what a study pretrains, and gives the study without the arms whose shards were not made in time."""
     cells = make_plan(study, output).pretrainings
     runs = {cell: pipeline.find_run(cell.recipe) for cell in cells}
     lacking = [cell for cell in cells if runs[cell] is None]
     left = [cell for cell in cells if (run := runs[cell]) is not None and finished_run(run) is None]
     say(f"{study.name}: {len(left)} pretrainings, {processes} at a time; {len(lacking)} more lack their shards")
+    running: dict[Future[str], Pretraining] = {}
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(train, str(cell), cell.recipe): cell for cell in left}
-        for cell in lacking:
-            began = time.monotonic()
-            lend_alignments(cell.recipe, output)
-            pipeline.prepare(cell.recipe)
-            say(f"{cell}: prepared in {time.monotonic() - began:.1f} s")
-            running[pool.submit(train, str(cell), cell.recipe)] = cell
-        for future in as_completed(running):
+
+        def start(cell: Pretraining) -> None:
+            future = pool.submit(train, str(cell), cell.recipe)
+            running[future] = cell
+            future.add_done_callback(say_end)
+
+        def say_end(future: Future[str]) -> None:
             error = future.exception()
             say(f"{running[future]}: {type(error).__name__}: {error}" if error else future.result())
 
+        for cell in left:
+            start(cell)
+        preparing = threading.Thread(target=prepare_all, args=(lacking, output, start), daemon=True)
+        preparing.start()
+        wait(list(running))
+        preparing.join(PATIENCE_S)
+        wait(list(running))
+    late = {cell.encoder for cell in lacking} - {cell.encoder for cell in running.values()}
+    if late:
+        say(f"left out, without shards: {', '.join(sorted(late))}")
+    return study.model_copy(update={"encoders": tuple(one for one in study.encoders if one.shown not in late)})
 
-def run(study: StudyConfig, output: Path, processes: int) -> None:
-    """Pretrains and scores a study."""
-    train_all(study, output, processes)
-    try:
-        run_planned(study, output)
-    except XalignError as error:
-        say(str(error))
-    say(f"{study.name}: scored")
+
+def run(study: StudyConfig, output: Path, processes: int, last: str = "") -> StudyConfig:
+    """Pretrains and scores a study, one task after all others; gives it with the arms that were there."""
+    study = train_all(study, output, processes)
+    others = tuple(one for one in study.finetunings if one.task != last)
+    for tasks in (others, study.finetunings)[others == study.finetunings :]:
+        try:
+            run_planned(study.model_copy(update={"finetunings": tasks}), output)
+        except XalignError as error:
+            say(str(error))
+        say(f"{study.name}: scored, fine-tuned for {', '.join(one.task for one in tasks) or 'nothing'}")
+    return study
 
 
 def main() -> None:
@@ -98,6 +131,7 @@ def main() -> None:
     given.add_argument("--encoder", default="")
     given.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     given.add_argument("--processes", type=int, default=12, help="pretrainings side by side")
+    given.add_argument("--last", default="", metavar="TASK", help="fine-tuned for when all else has been scored")
     given.add_argument("--report-only", action="store_true", help="of what has been scored; the bundle beside it")
     asked = given.parse_args()
     output = asked.out.absolute()
@@ -107,11 +141,17 @@ def main() -> None:
         connect(ParallelConfig(), os.cpu_count())
         if study.rates:
             trials = trial_study(study)
-            run(trials, output, asked.processes)
+            tried = run(trials, output, asked.processes)
+            arms = tuple(
+                one
+                for one in study.encoders
+                if not one.recipe or any(t.shown.startswith(f"{one.shown} ") for t in tried.encoders)
+            )
+            study = study.model_copy(update={"encoders": arms})
             rates = choose_rates(study, output / STUDIES / trials.name)
             say(f"rates: {rates}")
             study = with_rates(study, rates)
-        run(study, output, asked.processes)
+        run(study, output, asked.processes, asked.last)
     report([str(folder)], bundle=folder / "bundle.zip")
     say("reported")
 
