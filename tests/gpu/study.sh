@@ -15,8 +15,9 @@ PYTHON=${PYTHON:-python3} CORES=${CORES:-$(nproc)} GPUS=${GPUS:-1}
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPATH="$PWD:$BUNDLE/site" OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false MPLBACKEND=Agg
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0 # data tasks see the GPU: the teacher's vectors are made there
+export RAY_worker_niceness=0 # they make shards beside the pretrainings
 [ "$GPUS" = 0 ] && SHARE=0 || SHARE=0.05
-ARGS=("$NAME" --encoder "$ENCODER" --out "$RUNS" --processes "$((CORES > 4 ? CORES - 3 : 1))" --last "${LAST:-xnli}")
+ARGS=("$NAME" --encoder "$ENCODER" --out "$RUNS" --processes "$((CORES > 4 ? CORES - 4 : 1))" --last "${LAST:-xnli}")
 for setting in data.root="$BUNDLE/data" mlflow=off root="$BUNDLE/data" resources.cpus=1 resources.gpus=$SHARE \
   parallel.workers=1 parallel.zero_stage=0 parallel.gpus_per_worker="$GPUS" "${@:4}"; do ARGS+=(--set "$setting"); done
 
