@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A study of a real encoder on a GPU machine without network: `tests/gpu/study.sh OUT SECONDS ENCODER [SETTING...]`, after
-# tests/gpu/study_bundle.py has packed what it needs and that has been unpacked into BUNDLE. OUT gets study-ENCODER.tar.gz
+# tests/gpu/study_bundle.py has packed what it needs here and unpacked it into BUNDLE there. OUT gets study-ENCODER.tar.gz
 # (scores, events, predictions, report, bundle) every half minute, so that a call that is cut off loses little, and the log.
 # CORES=2 GPUS=0 rehearses on a CPU.
 set -uo pipefail

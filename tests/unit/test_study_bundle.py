@@ -1,0 +1,33 @@
+"""What travels to a GPU machine: parts that are joined again, and an encoder that is the same wherever it is unpacked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tests.gpu import study_bundle
+
+
+def test_parts_are_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(study_bundle, "PART_BYTES", 300)
+    weights = {"w": torch.tensor([0.1, -2.0]).half(), "ids": torch.tensor([7])}
+    packed = tmp_path / "here" / "packed-small"
+    packed.mkdir(parents=True)
+    save_file(weights, packed / "model.safetensors")
+    (packed / "config.json").write_text("{}")
+    (tmp_path / "here" / "data").mkdir()
+    (tmp_path / "here" / "data" / "text").write_text("a line\n")
+    study_bundle.write_parts(tmp_path / "here", ["data", "packed-small"], tmp_path / "out")
+    parts = sorted((tmp_path / "out").glob("part*"))
+    assert len(parts) > 1
+    assert all((part / "chunk").stat().st_size <= 300 for part in parts)
+    study_bundle.unpack(parts, tmp_path / "there")
+    assert (tmp_path / "there" / "data" / "text").read_text() == "a line\n"
+    found = load_file(tmp_path / "there" / "small" / "model.safetensors")
+    assert found["w"].dtype == torch.float32
+    assert torch.equal(found["w"], weights["w"].float())
+    assert torch.equal(found["ids"], weights["ids"])
+    with pytest.raises(SystemExit, match="an archive is damaged, or a part is missing"):
+        study_bundle.unpack(parts[:1], tmp_path / "elsewhere")
