@@ -1,4 +1,4 @@
-"""What travels to a GPU machine: parts that are joined again, and an encoder that is the same wherever it is unpacked."""
+"""What travels to a GPU machine: parts are joined again, and an encoder is the same wherever it is unpacked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+
 from tests.gpu import study_bundle
 
 
