@@ -27,11 +27,10 @@ pack() { # what a report needs; no weights
 }
 mkdir -p "$RUNS"
 (while sleep 30; do pack "$3" 2>/dev/null; done) &
-PACKER=$!
+trap 'kill '$! EXIT
 timeout --signal INT --kill-after 10 $((ENDS - SECONDS - 40)) "$PYTHON" tests/gpu/study.py "${ARGS[@]}" >"$LOG" 2>&1
 rc=$?
 [ $rc = 0 ] || timeout 35 "$PYTHON" tests/gpu/study.py "${ARGS[@]}" --report-only >>"$LOG" 2>&1
-kill $PACKER
 pack "$3"
 echo "study: exit $rc after $SECONDS s"
 grep -E '^ *[0-9.]+ s ' "$LOG" | tail -60

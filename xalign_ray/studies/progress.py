@@ -9,15 +9,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import XalignError
-from xalign_ray.studies.cells import FINISHED, Cell, Job, Pretraining
+from xalign_ray.studies.cells import FINISHED, WAITING, Cell, Job, Pretraining
 from xalign_ray.track.follower import publish, replay_one, runs_inside, runs_page
 from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.mirror import url_of
@@ -116,7 +117,26 @@ def describe_plan(queue: Queue) -> str:
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     counts = Counter(queue.ends[job].state for job in queue.jobs)
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return "\n".join([*lines, f"{len(queue.jobs)} cells: {states}"])
+    return "\n".join([*lines, f"{len(queue.jobs)} cells: {states}{_time_left(queue)}"])
+
+
+def _time_left(queue: Queue) -> str:
+    """How long the waiting cells take, by the mean of those of their kind that have ended; empty while none has."""
+    took: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    waiting: list[tuple[str, str]] = []
+    for job, end in queue.ends.items():
+        kind = job.kind, job.recipe.name if isinstance(job, Pretraining) else job.task
+        if end.state == WAITING:
+            waiting.append(kind)
+        elif end.seconds is not None:
+            took[kind].append(end.seconds)
+    known = [fmean(took[kind]) for kind in waiting if kind in took]
+    unknown = len(waiting) - len(known)
+    if not known:
+        return ""
+    time_left = duration(sum(known))
+    shown = f"; {len(known)} waiting cells take about {time_left}, one after the other, by the mean of their kind"
+    return f"{shown}; of {unknown} more none of the kind has ended" if unknown else shown
 
 
 # Process that brings a study and its cells to MLflow, so that its driver spends no time on that.

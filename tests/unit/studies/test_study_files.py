@@ -13,10 +13,12 @@ import yaml
 from xalign_ray.config.load import list_studies
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
-from xalign_ray.studies.cells import Cell, Evaluation, Trial
+from xalign_ray.studies.cells import FINISHED, Cell, Evaluation, Trial
 from xalign_ray.studies.declared import RandomSearch, Resources, Settings, StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_task_files, plan_study
-from xalign_ray.studies.study import show_plan
+from xalign_ray.studies.progress import describe_plan
+from xalign_ray.studies.study import open_queue, show_plan
+from xalign_ray.studies.workers import End
 from xalign_ray.tasks.registry import TASKS
 
 ENCODERS = {"a": "hub/a", "b": "hub/b"}
@@ -328,6 +330,22 @@ def test_the_scales_of_align_have_one_list_of_arms():
         assert [one.shown for one in study.encoders] == [one.shown for one in tiny.encoders]
         assert {one.recipe for one in study.encoders if one.recipe} == {f"align/{study.scale}"}
         assert study.encoder == study.encoders[0].model
+
+
+def test_a_plan_says_how_long_waiting_cells_take(tmp_path: Path):
+    """By the mean of the cells of their kind that have ended, which two fine-tunings are and no evaluation is."""
+    (tmp_path / "pages").mkdir()
+    asked = [{"task": "tatoeba", "data": "pages"}]
+    settings = {"learning_rate": [1e-5, 2e-5, 3e-5]}
+    plan = planned(tmp_path, evaluations=asked, finetunings=[POS | {"settings": settings}])
+    queue = open_queue(plan, tmp_path / "study")
+    assert describe_plan(queue).endswith("8 cells: 8 waiting")
+    trials = [job for job in queue.jobs if isinstance(job, Trial)]
+    queue.ends |= {trials[0]: End(FINISHED, seconds=60.0), trials[1]: End(FINISHED, seconds=120.0)}
+    assert describe_plan(queue).endswith(
+        "6 waiting, 2 finished; 4 waiting cells take about 6m 00s, one after the other, by the mean of their kind; "
+        "of 2 more none of the kind has ended"
+    )
 
 
 def test_the_root_is_that_of_each_recipe_unless_it_is_given(tmp_path: Path):
