@@ -78,7 +78,7 @@ def summarize(events: Any, on_gpu: bool) -> tuple[int, str]:
             calls[event.name] += 1
             if not event.name.startswith((SPAN, "ProfilerStep")):
                 alone[event.name] += event.self_device_time_total if on_gpu else event.self_cpu_time_total
-        elif not event.name.startswith((SPAN, "ProfilerStep")):
+        elif not event.is_user_annotation:
             at_work += event.time_range.elapsed_us()
         if COMMUNICATION.match(event.name):
             communicated += event.time_range.elapsed_us()
