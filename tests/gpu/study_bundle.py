@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 import shutil
 import subprocess
@@ -122,10 +123,15 @@ def write_parts(folder: Path, names: Iterable[str], out: Path) -> None:
     """Archives of some folders, cut into parts."""
     with ThreadPoolExecutor() as threads:
         archives = [*threads.map(lambda name: _archive(folder, name), names)]
-    content = b"".join(len(path.read_bytes()).to_bytes(8, "big") + path.read_bytes() for path in archives)
-    for number, start in enumerate(range(0, len(content), PART_BYTES), 1):
-        (out / f"part{number}").mkdir(parents=True, exist_ok=True)
-        (out / f"part{number}" / "chunk").write_bytes(content[start : start + PART_BYTES])
+    content = b"".join(path.stat().st_size.to_bytes(8, "big") + path.read_bytes() for path in archives)
+    starts = range(0, len(content), PART_BYTES)
+    bundle = hashlib.sha256(content).hexdigest()[:8]
+    for number, start in enumerate(starts, 1):
+        part = out / f"part{number}"
+        part.mkdir(parents=True, exist_ok=True)
+        for old in part.glob("*-of-*"):
+            old.unlink()
+        (part / f"{bundle}-{number:02}-of-{len(starts):02}").write_bytes(content[start : start + PART_BYTES])
 
 
 def _archive(folder: Path, name: str) -> Path:
@@ -137,7 +143,15 @@ def _archive(folder: Path, name: str) -> Path:
 
 def unpack(parts: Sequence[Path], folder: Path) -> None:
     """The folders of all parts, archive by archive side by side, and encoders in fp32."""
-    content = b"".join((part / "chunk").read_bytes() for part in parts)
+    chunks = sorted((chunk for part in parts for chunk in part.glob("*-of-*")), key=lambda chunk: chunk.name)
+    named = chunks[0].name.rpartition("-")[2] if chunks else "0"
+    if len(chunks) != int(named) or len({chunk.name.partition("-")[0] for chunk in chunks}) != 1:
+        there = ", ".join(chunk.name for chunk in chunks) or "none"
+        raise SystemExit(
+            f"These are not all parts of one bundle: {there}. Copy what is missing; a bundle that was packed again is "
+            "another one."
+        )
+    content = b"".join(chunk.read_bytes() for chunk in chunks)
     archives, start = [], 0
     folder.mkdir(parents=True, exist_ok=True)
     while start < len(content):
@@ -149,7 +163,7 @@ def unpack(parts: Sequence[Path], folder: Path) -> None:
     running = [subprocess.Popen([sys.executable, "-c", extract, str(path), str(folder)]) for path in archives]
     codes = [one.wait() for one in running]
     if any(codes):
-        raise SystemExit("an archive is damaged, or a part is missing")
+        raise SystemExit("An archive cannot be unpacked: a part is damaged, or the disk is full.")
     for packed in folder.glob(PACKED.format(name="*")):
         widen(packed, folder / packed.name.removeprefix(PACKED.format(name="")))
     subprocess.run([sys.executable, "-m", "compileall", "-q", "-j", "0", str(folder / "site")], check=False)

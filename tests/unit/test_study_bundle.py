@@ -23,12 +23,19 @@ def test_parts_are_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     study_bundle.write_parts(tmp_path / "here", ["data", "packed-small"], tmp_path / "out")
     parts = sorted((tmp_path / "out").glob("part*"))
     assert len(parts) > 1
-    assert all((part / "chunk").stat().st_size <= 300 for part in parts)
+    assert all(chunk.stat().st_size <= 300 for part in parts for chunk in part.iterdir())
     study_bundle.unpack(parts, tmp_path / "there")
     assert (tmp_path / "there" / "data" / "text").read_text() == "a line\n"
     found = load_file(tmp_path / "there" / "small" / "model.safetensors")
     assert found["w"].dtype == torch.float32
     assert torch.equal(found["w"], weights["w"].float())
     assert torch.equal(found["ids"], weights["ids"])
-    with pytest.raises(SystemExit, match="an archive is damaged, or a part is missing"):
+    with pytest.raises(
+        SystemExit, match=rf"not all parts of one bundle: \w+-01-of-0{len(parts)}\. Copy what is missing"
+    ):
         study_bundle.unpack(parts[:1], tmp_path / "elsewhere")
+    (chunk,) = parts[0].iterdir()
+    chunk.rename(chunk.with_name(f"other{chunk.name[5:]}"))  # of a bundle that was packed again meanwhile
+    with pytest.raises(SystemExit, match="a bundle that was packed again is another one"):
+        study_bundle.unpack(parts, tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()
