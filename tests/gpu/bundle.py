@@ -74,6 +74,9 @@ def main() -> None:
     given.add_argument("--python", default="3.12", help="version of the other machine's Python")
     given.add_argument("--text", type=Path, help="an English text, a sentence a line, for the part `true`")
     asked = given.parse_args()
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if asked.text and own != asked.python:
+        raise SystemExit(f"TEXT: shards depend on Python's Unicode tables, and this is {own}; use {asked.python}")
     shutil.rmtree(OUT, ignore_errors=True)
     (OUT / "wheels").mkdir(parents=True)
     collect(asked.python, OUT / "wheels")
