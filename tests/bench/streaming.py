@@ -8,7 +8,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -68,11 +68,11 @@ def _speed_on_ray(prepared: Prepared, config: RunConfig, begins: set[int]) -> fl
     """On a cluster of its own: Ray Data keeps the CPUs of an executor that was killed from the next for EXPIRE_S."""
     import ray
 
-    from xalign_ray.feed.on_ray import Feed
+    from xalign_ray.feed.on_ray import Feed, start_server
 
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
-        return _speed(Feed(prepared, config, 0, 0, lambda own: own), begins)
+        return _speed(Feed(prepared, config, 0, 0, lambda own: own, start_server(prepared, config)), begins)
     finally:
         ray.shutdown()
 
@@ -112,7 +112,7 @@ def _feed_many(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
     """Steps a second that 64 consumers get who do nothing else, and where the CPU time of the machine goes."""
     import ray
 
-    from xalign_ray.feed.on_ray import Feed
+    from xalign_ray.feed.on_ray import Feed, start_server
 
     config = config.model_copy(
         update={
@@ -121,17 +121,12 @@ def _feed_many(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
         }
     )
     ray.init(address="local", num_cpus=HUNGRY_CPUS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    server: Future[Any] = Future()
+    server = start_server(prepared, config)
     together = threading.Barrier(HUNGRY)
     marks: list[tuple[float, dict[tuple[int, str], float]]] = []
 
-    def share(own: Any) -> Any:
-        if own is not None:
-            server.set_result(own)
-        return server.result()
-
     def consume(rank: int) -> None:
-        stream = Feed(prepared, config, 0, rank, share)
+        stream = Feed(prepared, config, 0, rank, lambda _: server, server if rank == 0 else None)
         for steps in (1, HUNGRY_STEPS - 1):
             assert sum(1 for _ in islice(stream, steps)) == steps
             if together.wait() == 0:

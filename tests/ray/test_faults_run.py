@@ -157,8 +157,8 @@ def test_a_feed_that_nobody_reads_stops_at_its_limit(world: list[str], monkeypat
     config = recipe(world, *batches(256, 128, 12800, saved_every=1000), "parallel.data_cpus=0.5")
     monkeypatch.setattr(feed, "STORE_BYTES", 8 << 20)
     monkeypatch.setattr(derive, "BLOCK_BYTES", 1 << 20)
-    server = feed.BlockServer(str(prepare(config).folder), config.model_dump_json(), 0)
-    (reference,) = server.get(0, 0)
+    server = feed.BlockServer(str(prepare(config).folder), config.model_dump_json())
+    (reference,) = server.get(0, 0, 0)
     columns = BlockAccessor.for_block(ray.get(reference)).to_numpy()
     assert isinstance(columns, dict)
     step, limit = sum(column.nbytes for column in columns.values()), 2 * feed.STORE_BYTES
@@ -170,4 +170,5 @@ def test_a_feed_that_nobody_reads_stops_at_its_limit(world: list[str], monkeypat
         if pids(DATA_TASK):
             quiet_since = time.monotonic()
         time.sleep(0.1)
+    assert server.made is not None
     server.made.close()

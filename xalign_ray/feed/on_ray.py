@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import astuple
 from functools import lru_cache, partial
 from itertools import groupby, islice
@@ -36,29 +36,34 @@ Asked = tuple[Request, Any]  # and the reference of its block
 
 
 class BlockServer:
-    """The actor that runs the executor. Blocks are numbered: a threaded actor does not keep the order of calls."""
+    """The actor that runs the executor. Blocks are numbered: a threaded actor does not keep the order of calls.
 
-    def __init__(self, folder: str, config: str, first_step: int) -> None:
+    It is told the first step when it is asked for blocks: it starts before a rank has looked for checkpoints.
+    """
+
+    def __init__(self, folder: str, config: str) -> None:
         self.folder, self.config = folder, config
         self.run = RunConfig.model_validate_json(config)
         self.workers = self.run.parallel.workers
-        self.reader = reader = BatchReader(Prepared.open(Path(folder)), self.run)
-        ranks = [reader.requests(first_step, rank) for rank in range(self.workers)]
-        self.made = self._blocks(request for turn in zip(*ranks, strict=True) for request in turn)
+        self.reader = BatchReader(Prepared.open(Path(folder)), self.run)
+        self.made: Generator[Any, None, None] | None = None
         self.waiting: dict[int, Any] = {}
         self.count = 0
         self.lock = threading.Lock()
 
-    def get(self, rank: int, number: int) -> list[Any]:
-        """The reference of a rank's block, by its number from the start of this server."""
+    def get(self, first_step: int, rank: int, number: int) -> list[Any]:
+        """The reference of a rank's block, by its number from the first step on, which is every rank's."""
         wanted = number * self.workers + rank
         with self.lock:
+            if self.made is None:
+                ranks = [self.reader.requests(first_step, rank) for rank in range(self.workers)]
+                self.made = self._blocks(request for turn in zip(*ranks, strict=True) for request in turn)
             while wanted not in self.waiting:
                 self.waiting[self.count] = next(self.made)
                 self.count += 1
             return [self.waiting.pop(wanted)]
 
-    def _blocks(self, requests: Iterator[Request]) -> Iterator[Any]:
+    def _blocks(self, requests: Iterator[Request]) -> Generator[Any, None, None]:
         """One block a request, in order. Requests are planned in stretches: a run of years is not one list.
 
         Blocks of one execution have the same columns, so that a stretch ends where a stage does.
@@ -109,20 +114,19 @@ class Feed:
     The first blocks are made from now on, while the ranks set up what will take them; `close` ends the executor.
     """
 
-    def __init__(self, prepared: Prepared, config: RunConfig, first_step: int, rank: int, broadcast: Broadcast) -> None:
-        """Starts the executor, on rank 0.
+    def __init__(
+        self, prepared: Prepared, config: RunConfig, first_step: int, rank: int, broadcast: Broadcast, server: Any
+    ) -> None:
+        """Asks for the first blocks.
 
         Args:
             broadcast: gives every rank what rank 0 passed in (a broadcast of Ray Train's collective).
-
-        Raises:
-            ConfigError: no node may run data tasks.
+            server: what `start_server` gave, on rank 0.
         """
-        self._own = _start_server(prepared, config, first_step) if rank == 0 else None
-        server = broadcast(self._own)
+        self._own, server = server, broadcast(server)
         reader = BatchReader(prepared, config)
         requests = enumerate(reader.requests(first_step, rank))
-        asked = ((request, server.get.remote(rank, number)) for number, request in requests)
+        asked = ((request, server.get.remote(first_step, rank, number)) for number, request in requests)
         self._batches = split_blocks(_blocks(deque(islice(asked, WINDOW)), asked), reader.rows_of_step(rank))
 
     def __iter__(self) -> Iterator[Columns]:
@@ -137,7 +141,12 @@ class Feed:
             ray.kill(self._own)
 
 
-def _start_server(prepared: Prepared, config: RunConfig, first_step: int) -> Any:
+def start_server(prepared: Prepared, config: RunConfig) -> Any:
+    """Starts the executor of a job; whoever has the last handle to it ends it.
+
+    Raises:
+        ConfigError: no node may run data tasks.
+    """
     wait_for_place(config.parallel)
     return (
         ray.remote(BlockServer)
@@ -147,7 +156,7 @@ def _start_server(prepared: Prepared, config: RunConfig, first_step: int) -> Any
             runtime_env={"env_vars": {"RAY_DATA_AUTOSCALING_REQUEST_EXPIRE_TIME_S": str(EXPIRE_S)}},
             **placement(config.parallel),
         )
-        .remote(str(prepared.folder), config.model_dump_json(), first_step)
+        .remote(str(prepared.folder), config.model_dump_json())
     )
 
 

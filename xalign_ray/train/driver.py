@@ -312,13 +312,16 @@ def _last_line(error: Exception) -> str:
 def _work(sent: dict[str, Any]) -> XalignError | None:
     """The train function. What the loop raises on all ranks together is returned: a retry would only meet it again."""
     # A worker's alone: torch and what is built on it would hold the driver up for two seconds.
-    from xalign_ray.feed.on_ray import Feed, describe_feed
+    from xalign_ray.feed.on_ray import Feed, describe_feed, start_server
     from xalign_ray.shards.prepared import Prepared
-    from xalign_ray.train.distributed import keep_freed_memory, setup_workers
-    from xalign_ray.train.loop import train
 
     config = schema.RunConfig.model_validate(sent["config"])
     prepared = Prepared.open(Path(sent["prepared_folder"]))
+    # The executor's process imports its own while this one does.
+    server = start_server(prepared, config) if ray.train.get_context().get_world_rank() == 0 else None
+    from xalign_ray.train.distributed import keep_freed_memory, setup_workers
+    from xalign_ray.train.loop import train
+
     if config.parallel.gpus_per_worker:
         from ray.train.torch import get_device
 
@@ -340,7 +343,7 @@ def _work(sent: dict[str, Any]) -> XalignError | None:
             job,
             config,
             prepared,
-            lambda first_step, rank, _: Feed(prepared, config, first_step, rank, _from_rank_zero),
+            lambda first_step, rank, _: Feed(prepared, config, first_step, rank, _from_rank_zero, server),
             workers,
         )
     except (CheckpointError, LockError, TrainingError) as error:
