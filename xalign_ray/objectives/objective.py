@@ -53,15 +53,14 @@ class SummedCrossEntropy(torch.autograd.Function):
         return chances.mul_(gradient), None
 
 
-def _sum_and_gradient(logits: Tensor, labels: Tensor) -> Tensor:
-    """The sum of the losses; its gradient takes the place of the logits, in their precision: two passes over them."""
+def _sum_of_logs(logits: Tensor, labels: Tensor) -> Tensor:
+    """The sum of log sum exp(row); the loss's gradient takes the place of the logits, in two passes over them."""
     wide = logits.float()
     highest = wide.max(dim=1, keepdim=True).values
     log_sum = highest + (wide - highest).exp().sum(dim=1, keepdim=True).log()
     at_label = torch.arange(logits.shape[1], device=logits.device) == labels[:, None]
-    asked = logits.gather(1, labels[:, None]).float()
     logits.copy_((wide - log_sum).exp() - at_label.float())
-    return (log_sum - asked).sum()
+    return log_sum.sum()
 
 
 def _scale(gradient: Tensor, factor: Tensor) -> None:
@@ -80,8 +79,9 @@ class HalfCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
         """logits [N, V] as there. V is known to the compiled code, without which its reads are single numbers."""
+        asked = logits.gather(1, labels[:, None]).sum(dtype=torch.float32)  # in there torch 2.11 reads it too late
         rows_vary(logits, labels)
-        total: Any = _compiled(_sum_and_gradient)(logits, labels)
+        total: Any = _compiled(_sum_of_logs)(logits, labels) - asked
         ctx.save_for_backward(logits)
         return total
 
