@@ -31,7 +31,7 @@ from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cel
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
 from xalign_ray.results.run import Log, Run, columns_of
 from xalign_ray.results.verdicts import measured
-from xalign_ray.tasks.registry import METRICS, TUNED_TASKS
+from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
 from xalign_ray.tasks.task import Measure, Metric
 from xalign_ray.work.artifacts import hash_value, write_atomic
@@ -345,10 +345,11 @@ def _predictions_beside(bundle: Bundle, name: str) -> dict[str, bytes]:
 
 def _score_again(scores: Sequence[Score], files: Members, name: str, problems: list[str]) -> int:
     """Holds the scores of a cell to its predictions; how many were computed again."""
+    task = scores[0].task
+    if task not in TUNED_TASKS:  # of somebody's own task, which is not imported, there is nothing to hold to
+        return _search_again(scores, files, name, problems) if task in TASKS else 0
     single = [score for score in scores if score.language != ALL_LANGUAGES]
-    if scores[0].task not in TUNED_TASKS:
-        return 0  # a task of somebody's own, which is not imported
-    measures = {language: _measure(scores[0].task, language, lines) for language, lines in files.items()}
+    measures = {language: _measure(task, language, lines) for language, lines in files.items()}
     found = []
     for score in single:
         own = measures.get(score.language, {}).get(score.metric.removesuffix("_supervised"))
@@ -356,6 +357,22 @@ def _score_again(scores: Sequence[Score], files: Members, name: str, problems: l
             problems.append(f"{name}: {_shown(score)} has no predictions")
             return 0
         found.append(replace(score, value=own.value, n=own.n))
+    return _hold(scores, found, name, problems)
+
+
+def _search_again(scores: Sequence[Score], files: Members, name: str, problems: list[str]) -> int:
+    """The same of a cell without training: of what its predictions say, such as the headline of retrieval."""
+    task = TASKS[scores[0].task]
+    rows = {language: [json.loads(line) for line in lines.decode().splitlines()] for language, lines in files.items()}
+    said = {language: {row["key"]: row["prediction"] for row in own} for language, own in rows.items()}
+    measures = [(score, task.measure_again(score, said.get(score.language, {}))) for score in scores]
+    found = [replace(score, value=own.value, n=own.n) for score, own in measures if own is not None]
+    held = {one.averaged_with for one in found}
+    return _hold([score for score in scores if score.averaged_with in held], found, name, problems)
+
+
+def _hold(scores: Sequence[Score], found: Sequence[Score], name: str, problems: list[str]) -> int:
+    """Holds scores, those of all languages too, to what was found in each language; how many they are."""
     means = {(one.averaged_with, one.language): one for one in [*found, *average_languages(found)]}
     for score in scores:
         own = means.get((score.averaged_with, score.language))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from xalign_ray.track.events import EVENT_LOG, EventLog, last_event, run_identit
 from xalign_ray.track.scored_encoder import scoring_identity
 from xalign_ray.work.artifacts import EVALUATION_KIND, hash_file, whole_manifest, write_json
 from xalign_ray.work.job import OpenJob, open_job
+from xalign_ray.work.run_folder import PREDICTIONS
 
 STOP_MARK = "stopped.json"  # of a fine-tuning that was stopped early: it has no manifest, and is not run again
 
@@ -105,8 +107,12 @@ def seconds_of(folder: Path) -> float | None:
 def _score(cell: Cell, study: Path, keep_model: bool, goes_on: GoesOn, job: OpenJob) -> None:
     folder, data = cell.folder(study), [Path(path) for path in cell.data]
     if not isinstance(cell, Trial):
-        write_scores(folder / SCORES, TASKS[cell.task].evaluate(cell.model, data[0] if data else None, cell.languages))
-        files = {SCORES: hash_file(folder / SCORES)}
+        task, predictions = TASKS[cell.task], folder / PREDICTIONS
+        shutil.rmtree(predictions, ignore_errors=True)
+        options: dict[str, Any] = {"predictions": predictions} if task.keeps_predictions else {}
+        write_scores(folder / SCORES, task.evaluate(cell.model, data[0] if data else None, cell.languages, **options))
+        written = [folder / SCORES, *sorted(predictions.glob("*"))]
+        files = {path.relative_to(folder).as_posix(): hash_file(path) for path in written}
         job.finish({"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})
         return
 

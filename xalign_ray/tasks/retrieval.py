@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from xalign_ray.models.nearest import Indices, Vectors, are_pairs, nearest_cosin
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import COSINE, LAST, Measure, Metric, SentenceTask, Task
 from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
-from xalign_ray.work.artifacts import hash_file, hash_value
+from xalign_ray.work.artifacts import hash_file, hash_value, write_atomic
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
@@ -95,12 +96,19 @@ def layer_accuracies(
         numbers: of the texts of the queries and the candidates; then a copy of the right text is right. Only the
             query's own index is right without them.
     """
-    own, layers = np.arange(queries.shape[1]), zip(queries, candidates, strict=True)
-    nearest = (
-        nearest_csls(left, right, left, device=device) if csls else nearest_cosine(left, right, device)
-        for left, right in layers
-    )
+    own = np.arange(queries.shape[1])
+    nearest = layer_neighbours(queries, candidates, csls=csls, device=device)
     return [float((are_pairs(*numbers, found) if numbers else found == own).mean()) for found in nearest]
+
+
+def layer_neighbours(
+    queries: Vectors, candidates: Vectors, *, csls: bool = False, device: str = "cpu"
+) -> list[Indices]:
+    """The nearest candidate of each query by cosine, or by CSLS, for each layer: `[N]` each."""
+    return [
+        nearest_csls(left, right, left, device=device) if csls else nearest_cosine(left, right, device)
+        for left, right in zip(queries, candidates, strict=True)
+    ]
 
 
 def headline(values: Sequence[float], last: bool = False) -> float:
@@ -143,6 +151,7 @@ class TatoebaTask(Task):
     """
 
     name = "tatoeba"
+    keeps_predictions = True
     metrics = (
         Metric("tatoeba_accuracy", _TATOEBA_TITLE, "nearest-neighbour retrieval of the English translation"),
         Metric(
@@ -172,8 +181,14 @@ class TatoebaTask(Task):
         return [ENGLISH, *pairs]
 
     def evaluate(
-        self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
+        self,
+        encoder: str,
+        data: Path | None,
+        languages: Sequence[str] | None = None,
+        device: str = "auto",
+        predictions: Path | None = None,
     ) -> list[Score]:
+        """See `Task.evaluate`; into the folder `predictions` goes what each sentence found, see `measure_again`."""
         from xalign_ray.models.sentence_encoder import steps_behind_pooling
         from xalign_ray.models.sentence_modules import own_pooling
         from xalign_ray.tasks.hf_encoder import Encoder, apply_steps
@@ -191,7 +206,13 @@ class TatoebaTask(Task):
             score
             for language, paths in pairs.items()
             for score in self._score_pair(
-                opened, paths, language, split, own, lambda vectors: apply_steps(steps, vectors, opened.model.device)
+                opened,
+                paths,
+                language,
+                split,
+                own,
+                lambda vectors: apply_steps(steps, vectors, opened.model.device),
+                predictions,
             )
         ]
         return scores + average_languages(scores)
@@ -204,6 +225,7 @@ class TatoebaTask(Task):
         split: str,
         own: str | None,
         behind: Callable[[Vectors], Vectors],
+        predictions: Path | None,
     ) -> Iterator[Score]:
         other, english = read_pair(paths)
         left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
@@ -211,8 +233,16 @@ class TatoebaTask(Task):
         device = str(encoder.model.device)
         curves = layer_scores(left["mean"], right["mean"], device)
         headlines = curves
+        chosen = [side["mean"][1:][-LAST_LAYERS:] for side in (left, right)]
         if own:
-            headlines = layer_scores(*(behind(side[own][-1])[None] for side in (left, right)), device=device)
+            chosen = [behind(side[own][-1])[None] for side in (left, right)]
+            headlines = layer_scores(*chosen, device=device)
+        if predictions:
+            rows = neighbours_by_metric(*chosen, device=device).items()
+            lines = (
+                json.dumps({"key": metric, "prediction": [one.tolist() for one in found]}) for metric, found in rows
+            )
+            write_atomic(predictions / f"{language}.jsonl", "".join(f"{line}\n" for line in lines))
         last = "last" if own else f"last{LAST_LAYERS}"
         first_token = dict(enumerate(layer_accuracies(left["cls"], right["cls"], device=device)))
         del first_token[0]
@@ -224,6 +254,18 @@ class TatoebaTask(Task):
                 measure = Measure(value, None if "cosine" in metric else 1 / len(other), len(other))
                 where = {"layer": layer, "pooling": pooling, "test_set": test_set}
                 yield self.score_of(encoder, split, language, metric, measure, **where)
+
+    def measure_again(self, score: Score, rows: Mapping[str, Sequence[Sequence[int]]]) -> Measure | None:
+        """The headline that neighbours give: of sentence i its own translation is candidate i. None of another layer.
+
+        Args:
+            rows: by metric the candidate that each sentence found, for each layer that the headline is a mean of.
+        """
+        if not str(score.layer).startswith("last") or not (layers := rows.get(score.metric)):
+            return None
+        found = np.array(layers)
+        right = (found == np.arange(found.shape[1])).mean(axis=1).tolist()
+        return Measure(sum(right) / len(right), 1 / found.shape[1], found.shape[1])
 
 
 def find_pairs(data: Path, languages: Sequence[str] | None = None) -> dict[str, PairPaths]:
@@ -270,6 +312,15 @@ def read_pair(paths: PairPaths) -> tuple[list[str], list[str]]:
             if not line.strip():
                 raise DataError(f"{path}, line {number} is empty; remove that line from both sides of the pair.")
     return other, english
+
+
+def neighbours_by_metric(other: Vectors, english: Vectors, device: str) -> dict[str, list[Indices]]:
+    """What each sentence finds at each layer, by the metric that counts it; both are `[layers, N, D]`."""
+    return {
+        "tatoeba_accuracy": layer_neighbours(other, english, device=device),
+        "tatoeba_accuracy_from_english": layer_neighbours(english, other, device=device),
+        "tatoeba_accuracy_csls": layer_neighbours(other, english, csls=True, device=device),
+    }
 
 
 def layer_scores(other: Vectors, english: Vectors, device: str) -> dict[str, list[float]]:

@@ -56,6 +56,7 @@ class Task(ABC):
     metrics: ClassVar[tuple[Metric, ...]]
     needs_data: ClassVar[bool] = True
     takes_prompt: ClassVar[bool] = False  # whether `evaluate` takes a text to put before each sentence
+    keeps_predictions: ClassVar[bool] = False  # whether `evaluate` takes a folder for what `measure_again` reads
 
     @abstractmethod
     def evaluate(
@@ -83,6 +84,10 @@ class Task(ABC):
             DataError: files are missing or malformed.
         """
         return ()
+
+    def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:  # noqa: ARG002
+        """A score from the predictions of its language, by their key; None where they do not say it."""
+        return None
 
     def score_of(
         self, encoder: Encoder, split: str, language: str, metric: str, measure: Measure, **where: Any

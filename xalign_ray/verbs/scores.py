@@ -298,8 +298,8 @@ def verify(
 ) -> str:
     """Compute again every score, mean, interval and verdict of a bundle, and name what differs.
 
-    Needs neither the runs nor a GPU. Scores are computed again from the predictions of fine-tuned models. Where none
-    are kept, as of retrieval, they are held to their hashes alone.
+    Needs neither the runs nor a GPU. Scores are computed again from the predictions of fine-tuned models, and from
+    what sentences found in retrieval. Others, such as single layers and words, are held to their hashes alone.
 
     Returns:
         What was computed again, as text.

@@ -101,6 +101,58 @@ def write_whole_study(tmp_path: Path) -> Path:
     return folder
 
 
+def found_by(right: int, layers: int) -> dict[str, list[list[int]]]:
+    """Of ten sentences `right` find their own translation at the first layer, one more at each layer above."""
+    return {"tatoeba_accuracy": [[*range(right + layer), *[0] * (10 - right - layer)] for layer in range(layers)]}
+
+
+def retrieval_study(tmp_path: Path) -> Path:
+    """One encoder, retrieval in three languages: a headline of two layers, and a layer without neighbours."""
+    name, folder = "tiny-mlm-0", tmp_path / "runs/studies/mine"
+    run = write_run(tmp_path / "runs" / name, seed=0)
+    cell = folder / "cells" / "tatoeba-mlm"
+    (cell / "predictions").mkdir(parents=True)
+    scores = []
+    for number, language in enumerate(LANGUAGES):
+        rows = found_by(5 + number, 2).items()
+        lines = [json.dumps({"key": key, "prediction": found}) for key, found in rows]
+        (cell / "predictions" / f"{language}.jsonl").write_text("\n".join(lines) + "\n")
+        for layer, value in (("last4", 0.55 + number / 10), (0, 0.1)):
+            scores.append(replace(score(value=value, language=language, run=name), layer=layer, n=10))
+    cells: list[dict[str, Any]] = [
+        {"kind": "pretraining", "label": "mlm", "name": name, "folder": str(run), "seed": 0},
+        {"kind": "evaluation", "label": "mlm", "seed": 0, "task": "tatoeba", "name": "tatoeba-mlm"}
+        | {"scores": [*scores, *average_languages(scores)]},
+    ]
+    write_study(folder, cells, [])
+    report([str(folder)], folder / "page", bundle=folder / "mine.zip")
+    return folder / "mine.zip"
+
+
+def test_the_headline_of_retrieval_is_computed_again(tmp_path: Path) -> None:
+    bundle = retrieval_study(tmp_path)
+    found = verify_bundle(bundle)
+    assert found.problems == []
+    headline = len(LANGUAGES) + 1
+    assert (
+        f"{headline} of {2 * headline} scores computed again from {len(LANGUAGES)} files of predictions." in found.facts
+    )
+
+    def change(members: Members) -> None:
+        (name,) = (name for name in members if name.endswith(f"predictions/{LANGUAGES[0]}.jsonl"))
+        (row,) = (json.loads(line) for line in members[name].decode().splitlines())
+        row["prediction"][0][0] = 9
+        members[name] = json.dumps(row).encode()
+
+    said = "tatoeba_accuracy in de of tiny-mlm-0, seed 0 is 0.55 of 10; its predictions give 0.5 of 10"
+    assert any(said in one for one in forge(bundle, change))
+
+    def drop(members: Members) -> None:
+        del members[next(name for name in members if name.endswith(f"predictions/{LANGUAGES[0]}.jsonl"))]
+
+    assert any("seed 0 is 0.55 of 10; its predictions give nothing" in one for one in forge(bundle, drop))
+
+
 def forge(bundle: Path, change: Callable[[Members], None]) -> list[str]:
     """The problems of a bundle of which files were changed and all hashes written anew."""
     with zipfile.ZipFile(bundle) as archive:

@@ -13,7 +13,11 @@ from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.sentence_modules import own_pooling
+from xalign_ray.studies.cells import Encoder, Evaluation
+from xalign_ray.studies.declared import Resources
+from xalign_ray.studies.workers import run_cell
 from xalign_ray.tasks.retrieval import TATOEBA, find_pairs, headline, layer_accuracies, layer_cosines, read_pair
+from xalign_ray.work.artifacts import read_json
 
 WORDS = ["one", "two", "three", "eins", "zwei", "drei"]
 
@@ -197,6 +201,48 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
     assert cosines["pair_cosine", "de"] == pytest.approx(1.0)
     assert cosines["pair_cosine_random", "fr"] == pytest.approx(1.0), "English moved by one, moved back"
     assert cosines["pair_cosine", "fr"] == pytest.approx(cosines["pair_cosine_random", "de"], abs=0.2)
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["last4", "last"])
+def test_predictions_give_the_headline_again(tmp_path: Path, make_bert: Callable[..., Path], pooled: bool):
+    """Exactly, in each language, and of no other layer."""
+    folder, data = make_bert(WORDS), tmp_path / "data"
+    if pooled:
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+        modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+        told = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in modules]
+        (folder / "modules.json").write_text(json.dumps(told))
+    german = [f"{first} {second}" for first in WORDS[3:] for second in WORDS[3:]]
+    english = [f"{first} {second} {first}" for second in WORDS[:3] for first in WORDS[:3]]
+    data.mkdir()
+    for language, lines in (("de", german), ("fr", german[::-1])):
+        write(data, f"tatoeba.{language}-en", (language, "en"), ("\n".join(lines), "\n".join(english)))
+    scores = TATOEBA.evaluate(str(folder), data, predictions=tmp_path / "predictions")
+    again = 0
+    for language in ("de", "fr"):
+        lines = (tmp_path / "predictions" / f"{language}.jsonl").read_text().splitlines()
+        said = {row["key"]: row["prediction"] for row in map(json.loads, lines)}
+        for one in (score for score in scores if score.language == language):
+            if (measure := TATOEBA.measure_again(one, said)) is None:
+                assert isinstance(one.layer, int) or "cosine" in one.metric
+                continue
+            assert (measure.value, measure.chance, measure.n) == (one.value, one.chance, one.n)
+            again += 1
+    assert again == 2 * 3
+
+
+def test_a_cell_of_a_study_keeps_what_its_sentences_found(tmp_path: Path, make_bert: Callable[..., Path]):
+    folder, data = make_bert(WORDS), tmp_path / "data"
+    data.mkdir()
+    write(data, "tatoeba.de-en", ("de", "en"), ("\n".join(WORDS[3:]), "\n".join(WORDS[:3])))
+    encoder = Encoder("mine", tmp_path, model=str(folder))
+    cell = Evaluation(source=encoder, label="mine", resources=Resources(), task="tatoeba", data=(str(data),))
+    run_cell(cell, tmp_path / "study", False)
+    kept = cell.folder(tmp_path / "study")
+    assert sorted(read_json(kept / "manifest.json", "")["files"]) == ["predictions/de.jsonl", "scores.json"]
+    keys = [json.loads(line)["key"] for line in (kept / "predictions" / "de.jsonl").read_text().splitlines()]
+    assert keys == ["tatoeba_accuracy", "tatoeba_accuracy_from_english", "tatoeba_accuracy_csls"]
 
 
 @torch.no_grad()
