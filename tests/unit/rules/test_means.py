@@ -19,6 +19,7 @@ OTHERS = {
     "results/tables.py": "seconds of cells",
     "results/printed.py": "printed numbers that another printed number follows from",
     "continuing/comparison.py": "sentences of one language",
+    "studies/progress.py": "seconds of cells",
 }
 
 
