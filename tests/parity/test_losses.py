@@ -22,6 +22,8 @@ HEADS = 2
 class TableEncoder(nn.Module):
     """An encoder whose embeddings and logits are given, so that a loss can be worked out on paper."""
 
+    compiled = False
+
     def __init__(self, table, logits=None):
         super().__init__()
         self.words = nn.Embedding.from_pretrained(torch.tensor(table), freeze=False)

@@ -44,7 +44,7 @@ def run_report(out: Path, *arguments: str) -> dict[str, str]:
     return {
         path.name: path.read_text(encoding="utf-8")
         for path in out.iterdir()
-        if path.suffix not in (".png", ".pdf", ".svg")
+        if path.suffix not in (".png", ".pdf", ".svg", ".tex")
     }
 
 

@@ -154,7 +154,7 @@ def stored() -> float:
 def test_a_feed_that_nobody_reads_stops_at_its_limit(world: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow rank's blocks wait in the store: as many as the limit allows, however long the run is."""
     before = stored()
-    config = recipe(world, *batches(256, 128, 12800, saved_every=1000), "parallel.data_cpus=0.5")
+    config = recipe(world, *batches(256, 128, 12800, saved_every=1000), "parallel.data_cpus=1")
     monkeypatch.setattr(feed, "STORE_BYTES", 8 << 20)
     monkeypatch.setattr(derive, "BLOCK_BYTES", 1 << 20)
     server = feed.BlockServer(str(prepare(config).folder), config.model_dump_json())

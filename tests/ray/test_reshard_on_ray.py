@@ -47,18 +47,19 @@ def stopped(workers: Workers, config: RunConfig, folder: Path, prepared_folder: 
 def rescale(two: Pool, settings: list[str], folder: Path, expected: Curve) -> None:
     """Two workers until they are asked to stop, then one, on Ray: the same rows and losses as the calm run's."""
     config = recipe(settings, "parallel.workers=2")
+    before = set(ray._private.state.actors())  # other files' tests share the cluster
     two.call(stopped, config, folder, prepare(config).folder)
     moved = on_ray(recipe(settings, "parallel.workers=1"), folder)
     assert starts(folder) == [0, STOPPED_AT]
     check_rows(folder, expected)
     assert [loss for _, loss in moved] == pytest.approx([loss for _, loss in expected], rel=1e-4)
-    check_processes()
+    check_processes(before)
 
 
-def check_processes() -> None:
+def check_processes(before: set[str]) -> None:
     """A training starts no process of Ray's that nothing asks: each takes one or two seconds of a core."""
     assert set(local_node().all_processes) - {"reaper"} == {"gcs_server", "raylet"}
-    classes = {actor["ActorClassName"] for actor in ray._private.state.actors().values()}
+    classes = {actor["ActorClassName"] for name, actor in ray._private.state.actors().items() if name not in before}
     rays = {"TrainController", "RayTrainWorker", "SynchronizationActor", "_AutoscalingCoordinatorActor"}
     assert classes == rays | {"StopRequest", "BlockServer"}
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,8 +110,8 @@ def _score(cell: Cell, study: Path, keep_model: bool, goes_on: GoesOn, job: Open
     if not isinstance(cell, Trial):
         task, predictions = TASKS[cell.task], folder / PREDICTIONS
         shutil.rmtree(predictions, ignore_errors=True)
-        options: dict[str, Any] = {"predictions": predictions} if task.keeps_predictions else {}
-        write_scores(folder / SCORES, task.evaluate(cell.model, data[0] if data else None, cell.languages, **options))
+        evaluate = partial(task.evaluate, predictions=predictions) if task.keeps_predictions else task.evaluate
+        write_scores(folder / SCORES, evaluate(cell.model, data[0] if data else None, cell.languages))
         written = [folder / SCORES, *sorted(predictions.glob("*"))]
         files = {path.relative_to(folder).as_posix(): hash_file(path) for path in written}
         job.finish({"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})
