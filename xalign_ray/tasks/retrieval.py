@@ -151,7 +151,6 @@ class TatoebaTask(Task):
     """
 
     name = "tatoeba"
-    keeps_predictions = True
     metrics = (
         Metric("tatoeba_accuracy", _TATOEBA_TITLE, "nearest-neighbour retrieval of the English translation"),
         Metric(

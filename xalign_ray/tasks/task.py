@@ -56,7 +56,6 @@ class Task(ABC):
     metrics: ClassVar[tuple[Metric, ...]]
     needs_data: ClassVar[bool] = True
     takes_prompt: ClassVar[bool] = False  # whether `evaluate` takes a text to put before each sentence
-    keeps_predictions: ClassVar[bool] = False  # whether `evaluate` takes a folder for what `measure_again` reads
 
     @abstractmethod
     def evaluate(
