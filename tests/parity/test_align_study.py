@@ -18,7 +18,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.results.bundle import verify_bundle
 from xalign_ray.results.page import report
 from xalign_ray.studies.declared import StudyConfig, load_study
-from xalign_ray.studies.rates import trial_study, with_rates
+from xalign_ray.studies.rates import read_rates, trial_study, with_rates
 from xalign_ray.studies.study import run_study, show_plan
 from xalign_ray.tasks.scores import SCORES, read_scores
 
@@ -116,7 +116,24 @@ def test_rates_are_chosen_in_the_development_language_alone_and_their_runs_are_k
 
 def test_its_bundle_is_verified_elsewhere(page: Path, tmp_path: Path) -> None:
     report([str(page.parents[1])], bundle=tmp_path / "align.zip")
-    assert verify_bundle(tmp_path / "align.zip").problems == []
+    found = verify_bundle(tmp_path / "align.zip")
+    assert found.problems == []
+    assert "10 learning rates follow from the development scores of those that were tried." in found.facts
+    assert "Learning rates tried by align-tiny-small-bert" in page.read_text()
+
+
+def test_a_seed_that_runs_apart_takes_the_rates_that_were_chosen(page: Path) -> None:
+    chosen = page.parents[1] / "rates.json"
+    apart = ["seeds=[2]", f"rates.chosen={chosen}"]
+    said = show_plan("align/tiny", Path("apart"), [*SETTINGS, *apart], str(Path("small-bert").absolute()))
+    assert "Rates, tried first" not in said
+    assert len(re.findall(r"^\S.* \(seed 2\) +pretraining", said, re.MULTILINE)) == 10
+    rates = json.loads(chosen.read_text())["chosen"]
+    study = load_study("align/tiny", [*SETTINGS, *apart])
+    assert read_rates(study, chosen) == rates
+    chosen.with_name("other.json").write_text(json.dumps({"chosen": {"mlm": 1e-4}, "tried": []}))
+    with pytest.raises(ConfigError, match=r"rates\.chosen: \S+other\.json has no rate of xlm, dict-mlm-50, .*distill"):
+        read_rates(study, chosen.with_name("other.json"))
 
 
 def test_the_plan_shows_the_trials_of_rates_first(page: Path) -> None:

@@ -1,8 +1,10 @@
-"""TensorBoard and W&B as followers of the event log: what their own readers find in what was written."""
+"""TensorBoard, W&B and trackio as followers of the event log: what their own readers find in what was written."""
 
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -69,7 +71,31 @@ def parse_wandb(path: Path) -> list[Any]:
     return [wandb_internal_pb2.Record.FromString(data) for data in wandb_records(path.read_bytes())]
 
 
-READERS: Mapping[str, Callable[[Path], Series]] = {"tensorboard": read_tensorboard, "wandb": read_wandb}
+def read_trackio(folder: Path) -> Series:
+    """The rows of its database."""
+    with sqlite3.connect(Path(os.environ["TRACKIO_DIR"]) / "mine.db") as database:
+        rows = database.execute("select step, metrics from metrics where run_name = ? order by id", [folder.name])
+        series = dict[str, dict[int, float]]()
+        for step, metrics in rows:
+            for key, value in json.loads(metrics).items():
+                assert step not in series.setdefault(key, {})  # each point once
+                series[key][step] = value
+    return series
+
+
+READERS: Mapping[str, Callable[[Path], Series]] = {
+    "tensorboard": read_tensorboard,
+    "wandb": read_wandb,
+    "trackio": read_trackio,
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _trackio_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """trackio reads the variable once, when it is imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRACKIO_DIR", str(tmp_path_factory.mktemp("trackio")))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +147,18 @@ def test_replay_writes_the_same_points_again(tracker: str, tmp_path: Path) -> No
     assert len([*folder.glob("tensorboard/*")]) == (tracker == "tensorboard")
 
 
+def test_a_space_is_not_followed_and_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRACKIO_SPACE_ID", "me/space")
+    write_log(tmp_path / "run", 1, 1, 3, 3, ends=True)
+    replay(tmp_path / "run", "trackio", "mine")
+    said = capsys.readouterr()
+    assert f"trackio: TRACKIO_SPACE_ID is not followed; the run is in {os.environ['TRACKIO_DIR']}, for" in said.err
+    assert said.out == ""
+    assert sorted(read_trackio(tmp_path / "run")["train/loss"]) == [1, 2, 3]
+
+
 def test_a_long_run_is_thinned_and_keeps_its_last_step(tmp_path: Path) -> None:
     write_log(tmp_path / "run", 1, 1, 4001, 4001, ends=True)
     replay(tmp_path / "run", "tensorboard", "mine")
@@ -130,9 +168,9 @@ def test_a_long_run_is_thinned_and_keeps_its_last_step(tmp_path: Path) -> None:
 
 
 def test_the_recipe_names_trackers_beside_mlflow() -> None:
-    config = load_recipe("tiny/mlm", ["track.report_to=[tensorboard, wandb]", "output=/runs"]).config
+    config = load_recipe("tiny/mlm", ["track.report_to=[tensorboard, wandb, trackio]", "output=/runs"]).config
     named = [track.uri for track in tracks_of(config.track.model_dump(), config.output)]
-    assert named == ["sqlite:////runs/mlflow.db", "tensorboard", "wandb"]
+    assert named == ["sqlite:////runs/mlflow.db", "tensorboard", "wandb", "trackio"]
     assert [one.uri for one in tracks_of({"mlflow": "off", "experiment": "x"}, "/runs")] == []  # of an older version
     with pytest.raises(ConfigError, match=r"'track\.report_to\.0'"):
         load_recipe("tiny/mlm", ["track.report_to=[aim]"])

@@ -301,8 +301,8 @@ class TrackConfig(Frozen):
     ] = "sqlite"
     experiment: Annotated[str, Field(description="name of the MLflow experiment, W&B's project")] = "xalign"
     report_to: Annotated[
-        tuple[Literal["tensorboard", "wandb"], ...],
-        Field(description="further trackers of the same numbers: tensorboard (in RUN/tensorboard), wandb"),
+        tuple[Literal["tensorboard", "wandb", "trackio"], ...],
+        Field(description="further trackers of the same numbers: tensorboard (in RUN/tensorboard), wandb, trackio"),
     ] = ()
 
     @field_validator("mlflow")

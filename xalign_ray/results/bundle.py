@@ -38,13 +38,14 @@ from xalign_ray.work.artifacts import hash_value, write_atomic
 from xalign_ray.work.run_folder import PREDICTIONS, SCORES
 from xalign_ray.work.storage import shown_path
 
-FORMAT = 1
+FORMAT = 2
 INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
 REPORT, SCORED, RECIPES = "report", "scores", "recipes"  # folders in it
 _SEAL = 64  # hexadecimal digits of the comment
 _DATE = (1980, 1, 1, 0, 0, 0)  # of every file, so that equal runs are equal bytes
 _PACKAGES = ("xalign-ray", "torch", "transformers", "tokenizers", "deepspeed", "ray", "numpy", "pandas", "scipy")
 _SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study or run: of cells and evaluations
+_OF_LOG = ("starts", "end", "last_step", "started", "seconds", "memory", "waiting")  # all but its curves
 _TOLERANCE = 1e-6  # of a mean or an end of an interval: far below what is printed, above what versions of scipy change
 _EXACT = 1e-12  # of a score, which is counted
 _ANY = "any"  # origin of a score, in place of a run or encoder
@@ -99,18 +100,20 @@ class Bundle:
 
     def _run(self, one: Mapping[str, Any], studies: Mapping[str, Any]) -> Run:
         config = parse_yaml(self.members[one["recipe"]].decode()) if one["recipe"] else {}
-        log = Log(end={"event": "end"} if one["ended"] else None, last_step=one["steps"], started=one["started"])
+        if one["on_demo"]:
+            config["data"]["root"] = "demo"  # where it lay there, it does not lie here
+        log = Log(**one["log"] | {"starts": tuple(one["log"]["starts"])})
         scores = tuple(Score(**score) for score in one["scores"])
         study = studies[one["study"]] if one["study"] else None
         return Run(Path(one["name"]), config, log, scores, one["data"], one["label"], study, one["seed"])
 
 
-def write_bundle(path: Path, runs: Sequence[Run], folders: Sequence[Path], options: Options) -> None:
+def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], options: Options) -> None:
     """Writes the bundle of a report; equal runs, options and versions give equal bytes.
 
     Args:
         runs: labelled, as the report shows them.
-        folders: of the runs and studies, in which the predictions lie.
+        sources: folders of the runs and studies, in which the predictions lie, and bundles.
     """
     known = _keys(_key(score, run.label) for run in runs for score in run.scores)
     studies = {run.study["name"]: run.study for run in runs if run.study}
@@ -120,7 +123,13 @@ def write_bundle(path: Path, runs: Sequence[Run], folders: Sequence[Path], optio
             _recipe_name(*one): yaml.safe_dump(dict(one[1].config)).encode() for one in enumerate(runs) if one[1].config
         },
         RUNS_FILE: _json([_describe(*one) for one in enumerate(runs)]),
-        **{name: content for at, folder in enumerate(folders) for name, content in _scored_files(at, folder, known)},
+        **{
+            f"{SCORED}/{at}-{source.resolve().name}/{name}": content
+            for at, source in enumerate(sources)
+            for scores, files in _scored_files(source)
+            if scores and all(_holds(known, _key(score)) for score in scores)
+            for name, content in files.items()
+        },
         **{f"{REPORT}/{name}": _as_csv(frame).encode() for name, frame in tables_of(runs, options).items()},
     }
     scored = (name for name in members if name.endswith(f"/{SCORES}"))
@@ -150,6 +159,11 @@ def seal_archive(members: Members) -> bytes:
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)
     body = out.getvalue()[:-_SEAL]
     return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a name of a report is of a bundle, whole or damaged."""
+    return path.is_file() and (path.suffix == ".zip" or zipfile.is_zipfile(path))
 
 
 def read_bundle(path: Path) -> Bundle:
@@ -202,6 +216,7 @@ def verify_bundle(path: Path) -> Bundle:
     try:
         _check_scores(bundle)
         _check_seeds(bundle)
+        _check_rates(bundle)
         _check_tables(bundle)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         # Whatever a forged or torn file makes of the parts that are read: named, not thrown at the reader.
@@ -249,10 +264,8 @@ def _describe(number: int, run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "recipe": _recipe_name(number, run) if run.config else None,
         "data": run.data,
-        "started": run.log.started,
-        "ended": run.log.end is not None,
-        "steps": run.log.last_step,
-        "seconds": run.log.seconds,
+        "on_demo": run.on_demo,
+        "log": {name: getattr(run.log, name) for name in _OF_LOG},
         "study": run.study["name"] if run.study else None,
         "scores": [asdict(score) for score in run.scores],
     }
@@ -262,16 +275,18 @@ def _recipe_name(number: int, run: Run) -> str:
     return f"{RECIPES}/{number:03}-{run.name}.yaml"
 
 
-def _scored_files(number: int, folder: Path, known: set[Key]) -> Iterator[tuple[str, bytes]]:
-    """Each scores.json whose scores the report has, and the predictions beside it."""
-    found = sorted({path for pattern in _SCORE_FILES for path in folder.glob(pattern)})
-    for path in found:
-        scores = read_scores(path)
-        if scores and all(_holds(known, _key(score)) for score in scores):
-            own = path.parent.relative_to(folder).as_posix()
-            for file in (path, *sorted(path.parent.glob(f"{PREDICTIONS}/*.jsonl"))):
-                name = f"{SCORED}/{number}-{folder.resolve().name}/{own}/{file.relative_to(path.parent).as_posix()}"
-                yield name.replace("/./", "/"), file.read_bytes()
+def _scored_files(source: Path) -> Iterator[tuple[Sequence[Score], Members]]:
+    """Each scores.json of a folder or a bundle: its scores, and by name it and the predictions beside it."""
+    if is_bundle(source):
+        members = read_bundle(source).members
+        for name in (one for one in members if one.endswith(f"/{SCORES}")):
+            beside = _beside(name)
+            files = {one: content for one, content in members.items() if one == name or one.startswith(beside)}
+            yield [Score(**record) for record in json.loads(members[name])["scores"]], files
+        return
+    for path in sorted({path for pattern in _SCORE_FILES for path in source.glob(pattern)}):
+        found = (path, *sorted(path.parent.glob(f"{PREDICTIONS}/*.jsonl")))
+        yield read_scores(path), {file.relative_to(source).as_posix(): file.read_bytes() for file in found}
 
 
 def _key(score: Score, label: str = "") -> Key:
@@ -339,8 +354,13 @@ def _misplaced(bundle: Bundle, name: str, scores: Sequence[Score]) -> Iterator[s
 
 def _predictions_beside(bundle: Bundle, name: str) -> dict[str, bytes]:
     """The predictions of a file of scores, by language."""
-    start = f"{name.removesuffix(SCORES)}{PREDICTIONS}/"
+    start = _beside(name)
     return {Path(one).stem: content for one, content in bundle.members.items() if one.startswith(start)}
+
+
+def _beside(name: str) -> str:
+    """Where the predictions of a file of scores lie."""
+    return f"{name.removesuffix(SCORES)}{PREDICTIONS}/"
 
 
 def _score_again(scores: Sequence[Score], files: Members, name: str, problems: list[str]) -> int:
@@ -418,6 +438,29 @@ def _check_seeds(bundle: Bundle) -> None:
                     ]
     if declared:
         bundle.facts.append(f"{declared} declared seeds of pretraining looked for.")
+
+
+def _check_rates(bundle: Bundle) -> None:
+    """Each recipe of a study that chooses rates was trained at the one whose development score is highest."""
+    checked = 0
+    for study in {run.study["name"]: run.study for run in bundle.runs if run.study and "rates" in run.study}.values():
+        for label, chosen in study["rates"]["chosen"].items():
+            tried = [
+                (one["score"], -one["learning_rate"]) for one in study["rates"]["tried"] if one["encoder"] == label
+            ]
+            trained = {
+                run.config["train"]["optimizer"]["learning_rate"]
+                for run in bundle.runs
+                if run.study and run.study["name"] == study["name"] and run.label == label and run.config
+            }
+            if {-max(tried)[1], *trained} != {chosen}:
+                bundle.problems.append(
+                    f"study {study['name']}: the rate {chosen:g} of {label} is not the best of those tried, "
+                    f"{-max(tried)[1]:g}, or not that of its recipes"
+                )
+            checked += 1
+    if checked:
+        bundle.facts.append(f"{checked} learning rates follow from the development scores of those that were tried.")
 
 
 def _is_of(shown: str, label: str, study: Mapping[str, Any]) -> bool:

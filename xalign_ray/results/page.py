@@ -93,7 +93,7 @@ def report(
     """One page on a run or study (inside its folder) or on several compared.
 
     Args:
-        names: folders of runs or studies, `mlflow:EXPERIMENT`, `mlflow:RUN_ID`.
+        names: folders of runs or studies, bundles, CSV files, `mlflow:EXPERIMENT`, `mlflow:RUN_ID`.
         out: folder of the report.
         by: groupings, the first one for the terminal; all that are possible if none are given.
         sizes: a CSV file with the size of each language's Wikipedia.

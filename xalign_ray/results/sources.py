@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from xalign_ray.config.explain import check_folder
 from xalign_ray.config.load import read_saved
 from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
+from xalign_ray.results.bundle import is_bundle, read_bundle
 from xalign_ray.results.foreign import is_foreign, read_foreign
 from xalign_ray.results.run import Log, Run, columns_of, read_run
 from xalign_ray.tasks.scores import Score
@@ -20,10 +21,11 @@ from xalign_ray.track.follower import quiet_mlflow, reason_of
 from xalign_ray.work.artifacts import MANIFEST, check_files, read_json, read_manifest
 from xalign_ray.work.credentials import with_credentials
 from xalign_ray.work.mirror import local_folder, opened
-from xalign_ray.work.run_folder import CHOICES, CONFIG, DATA, EVALUATION, EVENT_LOG, EXPORT, SCORES, STUDY
+from xalign_ray.work.run_folder import CHOICES, CONFIG, DATA, EVALUATION, EVENT_LOG, EXPORT, RATES, SCORES, STUDY
 
 _FOLDERS = (EVALUATION, DATA)
 _FILES = frozenset({CONFIG, MANIFEST, f"{DATA}/{MANIFEST}", CHOICES, EVENT_LOG})
+_ANOTHER_MACHINE = 0.005  # of a score
 _PAGE = 1000  # runs a search: MLflow's own limit
 
 
@@ -123,7 +125,8 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
     The scores of trials are joined to the runs that they began from.
 
     Args:
-        names: folders of runs and of studies, `mlflow:EXPERIMENT` and `mlflow:RUN_ID`, CSV files and mteb's results.
+        names: folders of runs and of studies, `mlflow:EXPERIMENT` and `mlflow:RUN_ID`, bundles, CSV files and mteb's
+            results.
         tracking_uri: as `follower.resolve_uri` returns it.
 
     Raises:
@@ -132,16 +135,19 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
         TrackingError: MLflow cannot be reached, has no such run or experiment, or no scores of it.
     """
     check_names(names)
-    runs, foreign = list[Run](), list[Run]()
-    for name in dict.fromkeys(names):
+    runs, foreign = dict[str, list[Run]](), list[Run]()
+    for name in names:
         if name.startswith(MLFLOW):
-            runs += _from_mlflow(name.removeprefix(MLFLOW), tracking_uri)
-        elif is_foreign(folder := local_folder(name)):
-            foreign += read_foreign(folder)
+            runs[name] = _from_mlflow(name.removeprefix(MLFLOW), tracking_uri)
+        elif is_bundle(folder := local_folder(name)):
+            runs[name] = _from_bundle(folder)
+        elif is_foreign(folder):
+            foreign += [] if name in runs else read_foreign(folder)
+            runs[name] = []
         else:
             is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
-            runs += _from_study(folder) if is_study else [read_run(folder)]
-    return join_trials(_with_distinct_labels(runs)) + foreign
+            runs[name] = _from_study(folder) if is_study else [read_run(folder)]
+    return join_trials(_with_distinct_labels(join_studies(runs))) + foreign
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -197,12 +203,101 @@ def _as_run(
     return _with(Run(folder, config, Log(), (), label=label, study=study), scores)
 
 
+def _from_bundle(path: Path) -> list[Run]:
+    bundle = read_bundle(path)
+    if bundle.problems:
+        raise DataError(f"{path} was changed: {bundle.problems[0]}. `xalign verify {path}` names all that differs.")
+    return bundle.runs
+
+
+def join_studies(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
+    """The runs of all sources; what several say of one study, such as seeds that ran on machines of their own, is one.
+
+    An encoder that the study was given, and a seed with equal scores, count once, as the first source has them.
+
+    Raises:
+        DataError: sources of one study differ in its cells or in a recipe, or have one seed with other scores.
+    """
+    studies: dict[str, Mapping[str, Any]] = {}
+    known: dict[tuple[str, str], list[tuple[str, Run]]] = defaultdict(list)
+    joined: list[Run] = []
+    for source, runs in sources.items():
+        earlier, again = {column: list(own) for column, own in known.items()}, set[str]()
+        for run in runs:
+            column = ((run.study or {}).get("name", ""), run.label)
+            others = earlier.get(column, []) if run.study else []
+            if others:
+                _check_recipes(source, run, *others[0])
+            same = [one for one in others if one[1].seed == run.seed]
+            if same:
+                _check_scores(source, run, *same[0])
+                again |= {run.label} if run.seed is None else set()
+            else:
+                known[column].append((source, run))
+                joined.append(run)
+        for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
+            studies[name] = _join_declarations(source, study, again, studies[name]) if name in studies else study
+    return [replace(run, study=studies[run.study["name"]]) if run.study else run for run in joined]
+
+
+def _check_recipes(source: str, run: Run, other: str, known: Run) -> None:
+    """Paths may differ, which machines have of their own; an encoder that was given has no recipe."""
+    one, two = run.settings, known.settings
+    differing = [
+        key for key in one | two if one.get(key) != two.get(key) and not _are_paths(one.get(key), two.get(key))
+    ]
+    if differing and run.config and known.config:
+        key = differing[0]
+        raise DataError(
+            f"{other} and {source} are of one study, and its {run.label} has {key} {two.get(key)} in the first and "
+            f"{one.get(key)} in the second. Give one of them."
+        )
+
+
+def _are_paths(*values: Any) -> bool:
+    return all(isinstance(value, str) and Path(value).is_absolute() for value in values)
+
+
+def _check_scores(source: str, run: Run, other: str, known: Run) -> None:
+    """Machines differ in the last digits; an encoder that was given may so differ by a sentence or two."""
+    tolerance = _ANOTHER_MACHINE if run.seed is None else 0.0
+    values = [
+        {(one.averaged_with, one.language, one.test_set): one.value for one in each.scores} for each in (known, run)
+    ]
+    if values[0].keys() != values[1].keys() or any(
+        abs(values[0][key] - values[1][key]) > tolerance for key in values[0]
+    ):
+        what = run.label if run.seed is None else f"seed {run.seed} of {run.label}"
+        raise DataError(f"{other} and {source} both have {what}, with other scores. Give one of them.")
+
+
+def _join_declarations(
+    source: str, study: Mapping[str, Any], again: Collection[str], first: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """What study.json would say had all ran together; `again` are labels that the first has already."""
+    for key in ("evaluations", "finetunings"):
+        if study.get("study", {}).get(key) != first.get("study", {}).get(key):
+            raise DataError(f"{source}: its study {study['name']} declares other {key} than the sources before it.")
+    named = {cell["name"] for cell in first["cells"]}
+    cells = [one for one in study["cells"] if one["label"] not in again and one["name"] not in named]
+    seeds = [one.get("seeds", {}) for one in (first, study)]
+    return {
+        **first,
+        "labels": list(dict.fromkeys([*first["labels"], *study["labels"]])),
+        "seeds": {label: sorted({*seeds[0].get(label, ()), *seeds[1].get(label, ())}) for label in seeds[0] | seeds[1]},
+        "cells": [*first["cells"], *cells],
+        "choices": [*first["choices"], *(one for one in study["choices"] if one["label"] not in again)],
+    }
+
+
 def _from_study(folder: Path) -> list[Run]:
     check_files(folder, (read_manifest(folder) or {}).get("files", {}), _HINT)
     study = read_json(folder / STUDY, _HINT, "name", "baseline", "labels", "cells")
     if not all(isinstance(cell, dict) and cell.keys() >= _CELL for cell in study["cells"]):
         raise DataError(f"{folder / STUDY} is damaged: a cell lacks one of {', '.join(sorted(_CELL))}. {_HINT}")
     study["choices"] = _read_choices(folder)
+    if (folder / RATES).is_file():
+        study["rates"] = read_json(folder / RATES, _HINT, "metric", "languages", "tried", "chosen")
     left_out, found = _left_out(study["choices"]), []
     rows = _rows_without_english(study["cells"])
     for cell in study["cells"]:

@@ -257,6 +257,8 @@ def study_tables(runs: Sequence[Run]) -> list[Table]:
     for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
         tried = [row for choice in study["choices"] if len(choice["candidates"]) > 1 for row in _choice_rows(choice)]
         header = ("fine-tuning", "task", "setting", "development score of each cell", "chosen")
+        if "rates" in study:
+            tables.append(_rates_table(name, study["rates"]))
         note = "The highest mean development score decides, before a test score is looked at."
         tables.append(Table(f"Settings tried by {name}", header, tried, note if tried else "", names=3))
         late = [cell for cell in study["cells"] if cell["state"] not in _ENDED]
@@ -338,6 +340,21 @@ def _span(cells: Sequence[Record], name: str, show: Callable[..., str]) -> str:
     """The values that the cells of a row have: one, or from the lowest to the highest."""
     ends = list(dict.fromkeys(map(show, sorted({cell[name] for cell in cells if cell[name] is not None}))))
     return " to ".join(ends if len(ends) < 2 else (ends[0], ends[-1]))
+
+
+def _rates_table(name: str, rates: Mapping[str, Any]) -> Table:
+    """The learning rates that were tried for each encoder of a study."""
+    rows: list[Row] = [
+        (
+            one["encoder"],
+            f"{one['learning_rate']:g}",
+            percent(rates["metric"], one["score"]),
+            Entry("chosen", mark="best") if rates["chosen"][one["encoder"]] == one["learning_rate"] else "",
+        )
+        for one in rates["tried"]
+    ]
+    note = f"{METRICS[rates['metric']].title} in {', '.join(rates['languages'])}, which nothing else here is scored in."
+    return Table(f"Learning rates tried by {name}", ("encoder", "learning rate", "score", "chosen"), rows, note)
 
 
 def _choice_rows(choice: Mapping[str, Any]) -> list[Row]:

@@ -209,6 +209,9 @@ class RatesConfig(Frozen):
     evaluation: Annotated[EvaluationConfig, Field(description="in development languages, which nothing else scores")]
     metric: Annotated[str, Field(description="of the evaluation, whose mean over these languages decides")]
     seed: Annotated[Int, Field(description="of pretraining, with which rates are tried")] = 0
+    chosen: Annotated[
+        str, Field(description="rates.json of this study on another machine: its rates are taken, none are tried")
+    ] = ""
 
     @model_validator(mode="after")
     def _is_apart(self) -> RatesConfig:

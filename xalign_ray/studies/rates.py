@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from xalign_ray.errors import TrainingError
+from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.studies.declared import EncoderConfig, StudyConfig
-from xalign_ray.work.artifacts import write_json
-
-CHOSEN = "rates.json"
+from xalign_ray.work.artifacts import read_json, write_json
+from xalign_ray.work.run_folder import RATES
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,21 @@ def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
     scores = [{"encoder": one.encoder, "learning_rate": one.rate, "score": one.score} for one in tried]
     languages = list(study.rates.evaluation.languages)
     write_json(
-        folder / CHOSEN, {"metric": study.rates.metric, "languages": languages, "tried": scores, "chosen": chosen}
+        folder / RATES, {"metric": study.rates.metric, "languages": languages, "tried": scores, "chosen": chosen}
     )
+    return chosen
+
+
+def read_rates(study: StudyConfig, path: Path) -> dict[str, float]:
+    """The rate of each recipe that a study chose on another machine.
+
+    Raises:
+        ConfigError: it chose none for a recipe.
+        DataError: there is no such file, or it holds no rates.
+    """
+    chosen = read_json(path, "A study that chooses rates writes it into its folder.", "chosen", "tried")["chosen"]
+    if lacking := [one.shown for one in study.encoders if one.recipe and one.shown not in chosen]:
+        raise ConfigError(f"rates.chosen: {path} has no rate of {', '.join(lacking)}.")
     return chosen
 
 

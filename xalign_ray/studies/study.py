@@ -20,15 +20,15 @@ from xalign_ray.studies.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluat
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
 from xalign_ray.studies.progress import Progress, describe_plan, publishing
-from xalign_ray.studies.rates import choose_rates, trial_study, with_rates
+from xalign_ray.studies.rates import choose_rates, read_rates, trial_study, with_rates
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.events import EVENT_LOG
 from xalign_ray.track.follower import check_uri, open_command, resolve_uri
 from xalign_ray.train.cluster_address import check_named_cluster
-from xalign_ray.work.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value
+from xalign_ray.work.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value, write_atomic
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import check_lasting, local_folder, url_of
-from xalign_ray.work.run_folder import CHOICES, RUNS, STUDY, RunFolder
+from xalign_ray.work.run_folder import CHOICES, RATES, RUNS, STUDY, RunFolder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import shown_path
 
@@ -48,6 +48,8 @@ def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = (), 
     study = load_study(name, settings, encoder)
     if not study.rates:
         return _show_plan(study, output)
+    if study.rates.chosen:
+        return _show_plan(with_rates(study, read_rates(study, Path(study.rates.chosen))), output)
     lowest = dict.fromkeys((one.shown for one in study.encoders if one.recipe), min(study.rates.learning_rate))
     trials = _show_plan(trial_study(study), output)
     own = _show_plan(with_rates(study, lowest), output)
@@ -86,11 +88,16 @@ def run_study(
     output = _output_of(out)
     study = load_study(name, settings, encoder)
     if study.rates:
-        trials = trial_study(study)
-        run_planned(trials, output, rehash)
-        rates = choose_rates(study, output / STUDIES / trials.name)
+        written = Path(study.rates.chosen)
+        if not study.rates.chosen:
+            trials = trial_study(study)
+            run_planned(trials, output, rehash)
+            choose_rates(study, output / STUDIES / trials.name)
+            written, rehash = output / STUDIES / trials.name / RATES, False
+        rates = read_rates(study, written)
         say(f"Rates chosen for {study.name}: {', '.join(f'{label} {rate:g}' for label, rate in rates.items())}.")
-        study, rehash = with_rates(study, rates), False
+        write_atomic(output / STUDIES / study.name / RATES, written.read_bytes())
+        study = with_rates(study, rates)
     return run_planned(study, output, rehash)
 
 
@@ -126,9 +133,8 @@ def run_planned(study: StudyConfig, output: Path, rehash: bool = False) -> Path:
 
         page = report([str(folder)])
         inner = sorted(path for name in (EVENT_LOG, SCORES, MANIFEST) for path in folder.glob(f"*/*/{name}"))
-        files = {
-            path.relative_to(folder).as_posix(): hash_file(path) for path in (folder / STUDY, folder / CHOICES, *inner)
-        }
+        own = (path for name in (STUDY, CHOICES, RATES) if (path := folder / name).is_file())
+        files = {path.relative_to(folder).as_posix(): hash_file(path) for path in (*own, *inner)}
         job.finish({"kind": STUDY_KIND, "name": study.name, "files": files})
     say(f"Report: {shown_path(page)}")
     if publisher:

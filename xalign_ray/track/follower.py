@@ -26,7 +26,16 @@ from xalign_ray.work.run_folder import EVENT_LOG
 
 _log = logging.getLogger(__name__)
 # Trackers beside MLflow, as `track.report_to` names them, and the packages that each needs.
-LOGGERS: Mapping[str, Sequence[str]] = {"tensorboard": ("tensorboardX",), "wandb": ("wandb",)}
+LOGGERS: Mapping[str, Sequence[str]] = {
+    "tensorboard": ("tensorboardX",),
+    "wandb": ("wandb",),
+    "trackio": ("trackio",),
+}
+_OPENED_BY = {
+    "tensorboard": "tensorboard --logdir RUNS",
+    "wandb": "wandb sync RUN/wandb/*",
+    "trackio": "trackio show",
+}
 HUB = "the Hugging Face hub"
 _PORT = 5000
 _RETRY_S = 1.0  # pause between attempts while a run is being closed
@@ -75,7 +84,7 @@ def open_command(tracking_uri: str, page: str = "") -> str:
     if tracking_uri.startswith(("http://", "https://")):
         return tracking_uri.rstrip("/") + page
     if tracking_uri in LOGGERS:
-        return {"tensorboard": "tensorboard --logdir RUNS", "wandb": "wandb sync RUN/wandb/*"}[tracking_uri]
+        return _OPENED_BY[tracking_uri]
     command = f"mlflow server --backend-store-uri {shlex.quote(tracking_uri)} --workers 1 --port {_PORT}"
     return f"{command}, then http://127.0.0.1:{_PORT}{page}"
 

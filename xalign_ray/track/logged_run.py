@@ -1,9 +1,11 @@
-"""A run folder in TensorBoard or Weights & Biases: its numbers in order, each step once, its scores at the end."""
+"""A run folder in TensorBoard, W&B or trackio: its numbers in order, each step once, its scores at the end."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -81,8 +83,8 @@ class LoggedRun:
 
 
 def _open(tracker: str, folder: Path, recipe: Mapping[str, object], experiment: str) -> Logger:
-    kind = WandbLogger if tracker == "wandb" else TensorboardLogger
-    return kind(folder, recipe, experiment)
+    kinds = {"tensorboard": TensorboardLogger, "wandb": WandbLogger, "trackio": TrackioLogger}
+    return kinds[tracker](folder, recipe, experiment)
 
 
 class TensorboardLogger:
@@ -140,6 +142,42 @@ class WandbLogger:
         """See `Logger.finish`; scores stand in the run's summary."""
         self._run.summary.update({f"scores/{key}": value for key, (value, _) in scores.items()})
         self._run.finish()
+
+
+class TrackioLogger:
+    """A run in trackio's own folder (`TRACKIO_DIR`), written anew each time it is opened, as that of TensorBoard.
+
+    `trackio sync` brings it to a Space or a server: there, points that it has could not be told from others.
+    """
+
+    def __init__(self, folder: Path, recipe: Mapping[str, object], experiment: str) -> None:
+        import trackio
+        from trackio.utils import TRACKIO_DIR
+
+        for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):
+            if os.environ.pop(name, ""):
+                say(f"trackio: {name} is not followed; the run is in {TRACKIO_DIR}, for `trackio sync`.")
+        name = folder.resolve().name
+        with redirect_stdout(sys.stderr):  # where it says that it began
+            with suppress(ValueError):  # no run of the project was there
+                for old in [run for run in trackio.Api().runs(experiment) if run.name == name]:
+                    old.delete()
+            self._run = trackio.init(
+                experiment, name=name, config=dict(recipe), embed=False, auto_log_gpu=False, auto_log_cpu=False
+            )
+
+    def log(self, metrics: Mapping[str, float], step: int, time: float) -> None:  # noqa: ARG002 - trackio has its own
+        """See `Logger.log`."""
+        self._run.log(dict(metrics), step=step)
+
+    def finish(self, scores: Mapping[str, tuple[float, int]]) -> None:
+        """See `Logger.finish`; scores are numbers below `scores/`."""
+        import trackio
+
+        for key, (value, step) in scores.items():
+            self._run.log({f"scores/{key}": value}, step=step)
+        with redirect_stdout(sys.stderr):
+            trackio.finish()
 
 
 def _has_key() -> bool:

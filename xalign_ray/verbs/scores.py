@@ -342,7 +342,7 @@ def word_map(
 
 def track_replay(
     run: RunFolder,
-    to: Annotated[str, typer.Option(metavar="URI", help="a tracking URI, tensorboard or wandb")],
+    to: Annotated[str, typer.Option(metavar="URI", help="a tracking URI, tensorboard, wandb or trackio")],
     experiment: Annotated[str, typer.Option(metavar="NAME", help="of MLflow's experiment")] = "xalign",
 ) -> list[str]:
     """Bring MLflow or another tracker up to date with a run folder. Doing it again adds nothing."""

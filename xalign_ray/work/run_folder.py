@@ -22,6 +22,7 @@ REPORT = "report"
 DATA = "data"  # in what MLflow holds of a run: the manifest of its prepared data
 COMPARISON = "comparison.json"  # of a continued run with the encoder that it began from
 STUDY, CHOICES = "study.json", "choices.json"  # in the folder of a study
+RATES = "rates.json"  # there: the learning rates that were tried, and those chosen
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,16 @@ import json
 import random
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.unit.results.run_folders import choice, score, write_run, write_study
+from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.bundle import INDEX, RUNS_FILE, STUDIES_FILE, read_bundle, seal_archive, verify_bundle
 from xalign_ray.results.page import report
@@ -69,14 +71,24 @@ def bundle(bundled: Path, tmp_path: Path) -> Path:
     return shutil.copy(bundled, tmp_path / "mine.zip")
 
 
-def write_whole_study(tmp_path: Path) -> Path:
-    """Two encoders with three seeds: retrieval, and POS with predictions and a setting that was not chosen."""
+def write_whole_study(
+    tmp_path: Path, seeds: Sequence[int] = SEEDS, base: float | None = None, settings: Sequence[str] = ()
+) -> Path:
+    """Two encoders with seeds: retrieval, and POS with predictions and a setting that was not chosen.
+
+    `base` is the retrieval of an encoder that was given, which lies somewhere else on every machine.
+    """
     cells: list[dict[str, Any]] = []
     folder = tmp_path / "runs/studies/mine"
+    if base is not None:
+        own = {"run": None, "encoder": str(tmp_path / "e5-small"), "seed": None, "step": None}
+        found = [score(value=base, language=language, **own) for language in LANGUAGES]
+        what = {"label": "base", "seed": None, "task": "tatoeba", "kind": "evaluation"}
+        cells.append({**what, "name": f"tatoeba-base-{tmp_path.name}", "scores": found})
     for label, right in (("mlm", 0.3), ("dict-mlm-50", 0.6)):
-        for seed in SEEDS:
+        for seed in seeds:
             name = f"tiny-{label}-{seed}"
-            run = write_run(tmp_path / "runs" / name, seed=seed)
+            run = write_run(tmp_path / "runs" / name, seed=seed, settings=settings)
             cells.append({"kind": "pretraining", "label": label, "name": name, "folder": str(run), "seed": seed})
             found = [
                 score(value=right / 2 + seed / 50 + n / 20, language=language, run=name, seed=seed)
@@ -90,14 +102,23 @@ def write_whole_study(tmp_path: Path) -> Path:
                 tuned = {"label": label, "task": "pos", "kind": "finetuning", "name": cell, "train_language": "en"}
                 cells.append({**tuned, "scores": own, "training": "english", "seed": 0})
     chosen = [
-        choice(label, 1, *({f"pos-{label}-{seed}-{n}": 0.5 for seed in SEEDS} for n in (0, 1)))
+        choice(label, 1, *({f"pos-{label}-{seed}-{n}": 0.5 for seed in seeds} for n in (0, 1)))
         for label in ("mlm", "dict-mlm-50")
     ]
     write_study(folder, cells, chosen)
     told = json.loads((folder / "study.json").read_text())
-    told |= {"seeds": {"mlm": SEEDS, "dict-mlm-50": SEEDS}}
+    told |= {"seeds": {"mlm": seeds, "dict-mlm-50": seeds}}
     told |= {"study": {"finetunings": [{"task": "pos", "train_language": "en", "seeds": [0]}]}}
     write_json(folder / "study.json", told)
+    rate = load_recipe("tiny/mlm").config.train.optimizer.learning_rate
+    tried = [
+        {"encoder": label, "learning_rate": one, "score": better}
+        for label in ("mlm", "dict-mlm-50")
+        for one, better in ((rate / 5, 0.1), (rate, 0.2))
+    ]
+    chosen_rates = {"mlm": rate, "dict-mlm-50": rate}
+    how = {"metric": "tatoeba_accuracy", "languages": ["tr"]}
+    write_json(folder / "rates.json", how | {"tried": tried, "chosen": chosen_rates})
     return folder
 
 
@@ -176,6 +197,7 @@ def test_a_bundle_holds_without_its_runs(bundle: Path) -> None:
     assert "72 of 90 scores computed again from 18 files of predictions." in said
     assert "18 scores have no predictions: they are held to their hashes alone." in said
     assert "6 declared seeds of pretraining looked for." in said
+    assert "2 learning rates follow from the development scores of those that were tried." in said
     assert "claims.csv" in said
     assert verify_bundle(bundle).problems == []
 
@@ -227,6 +249,16 @@ def forge_score_everywhere(members: Members) -> None:
     change_json(members, name, change)
 
 
+def forge_rate(members: Members) -> None:
+    """The scores of the rates are other ones than those that chose."""
+
+    def change(studies: Any) -> None:
+        for study in studies.values():
+            study["rates"]["tried"][0]["score"] = 0.9
+
+    change_json(members, STUDIES_FILE, change)
+
+
 def forge_prediction(members: Members) -> None:
     (name,) = (name for name in members if "pos-mlm-0-1/predictions/de.jsonl" in name)
     rows = [json.loads(line) for line in members[name].decode().splitlines()]
@@ -266,9 +298,75 @@ def forge_text(name: str, old: str, new: str) -> Callable[[Members], None]:
     return change
 
 
+def bundle_of(folder: Path, **study: Any) -> Path:
+    """A bundle whose runs are gone, as another machine sends it."""
+    written = write_whole_study(folder, **study)
+    report([str(written)], folder / "page", bundle=folder / "mine.zip")
+    shutil.rmtree(folder / "runs")
+    return folder / "mine.zip"
+
+
+def test_seeds_of_a_study_that_ran_apart_are_one_study(tmp_path: Path) -> None:
+    """Two nights, the second of which still lies on the disk, give the report and bundle of one that ran at once."""
+    whole = write_whole_study(tmp_path / "whole", base=0.501)
+    report([str(whole)], tmp_path / "one")
+    first = bundle_of(tmp_path / "first", seeds=(0, 2), base=0.501)
+    second = write_whole_study(tmp_path / "second", seeds=(1,), base=0.5)
+    joined = tmp_path / "joined.zip"
+    report([str(first), str(second)], tmp_path / "two", bundle=joined)
+    one, two = (pd.read_csv(tmp_path / name / "comparison.csv") for name in ("one", "two"))
+    rows = ["by", "metric", "group", "label", "split"]
+    one, two = (table.sort_values(rows, ignore_index=True) for table in (one, two))
+    pd.testing.assert_frame_equal(one, two)  # the base once, as the first source has it
+    shutil.rmtree(tmp_path / "second/runs")
+    found = verify_bundle(joined)
+    assert (found.problems, found.index["format"]) == ([], 2)
+    assert "6 declared seeds of pretraining looked for." in found.facts
+    report([str(joined)], tmp_path / "three", bundle=tmp_path / "again.zip")
+    assert verify_bundle(tmp_path / "again.zip").problems == []
+    page = (tmp_path / "three/index.html").read_text()
+    assert "What it cost" in page
+    assert "Time of mine" in page
+    assert "embedded world" in page  # the demo, which lay on the other machine
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        ({"settings": ["train.max_steps=7"]}, r"its mlm has train\.max_steps 900 in the first and 7 in the second"),
+        ({"seeds": (1, 2)}, ""),
+        ({"base": 0.6}, r"a/mine\.zip and .*b/mine\.zip both have base, with other scores\. Give one of them"),
+    ],
+)
+def test_what_is_not_of_one_study_is_not_joined(other: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    names = [str(bundle_of(tmp_path / "a", seeds=(0, 1), base=0.5))]
+    names.append(str(bundle_of(tmp_path / "b", **{"seeds": (2,), "base": 0.5} | other)))
+    if problem:
+        with pytest.raises(DataError, match=problem):
+            report(names, tmp_path / "page")
+    else:  # seed 1 is in both, with equal scores, and counts once
+        report(names, tmp_path / "page")
+        assert set(pd.read_csv(tmp_path / "page/scores.csv").query("label == 'mlm'").seed) == {0, 1, 2}
+
+
+def test_a_seed_with_other_scores_and_a_changed_bundle_are_refused(tmp_path: Path) -> None:
+    first, second = bundle_of(tmp_path / "a", seeds=(0, 1)), bundle_of(tmp_path / "b", seeds=(1, 2))
+    with zipfile.ZipFile(second) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    forge_score(members)
+    second.write_bytes(seal_archive(members))
+    with pytest.raises(DataError, match=r"b/mine\.zip was changed: runs\.json: its bytes are not those that were"):
+        report([str(first), str(second)], tmp_path / "page")
+    forge(second, forge_score)  # with hashes of its own
+    second = second.with_name("forged.zip")
+    with pytest.raises(DataError, match=r"both have seed 1 of mlm, with other scores\. Give one of them"):
+        report([str(first), str(second)], tmp_path / "page")
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
+        (forge_rate, "study mine: the rate 0.003 of mlm is not the best of those tried, 0.0006, or not that of its"),
         (forge_score, "runs.json: pos_accuracy in de of tiny-mlm-0, seed 0, "),
         (forge_score_everywhere, "its predictions give "),
         (forge_prediction, "pos-mlm-0-1/scores.json: pos_accuracy in de of tiny-mlm-0, seed 0 is "),
@@ -312,7 +410,7 @@ def of_a_later_zip() -> bytes:
         (b"", "is no bundle, or it is damaged: it is not a zip archive"),
         (of_a_later_zip(), "is no bundle, or it is damaged: it is not a zip archive"),
         (seal_archive({"other.txt": b"x"}), "is no whole bundle: bundle.json is missing or damaged"),
-        (seal_archive({INDEX: b'{"format": 99, "files": {}}'}), "is a bundle of format 99; this xalign reads format 1"),
+        (seal_archive({INDEX: b'{"format": 99, "files": {}}'}), "is a bundle of format 99; this xalign reads format 2"),
     ],
 )
 def test_what_is_no_bundle_is_refused(content: bytes, problem: str, tmp_path: Path) -> None:
