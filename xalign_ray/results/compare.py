@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -26,11 +27,13 @@ from xalign_ray.tasks.task import SHARE
 
 EVERY = "all languages"
 UNKNOWN_SIZE = "size not known"
+UNTRAINED = "in no training data"
 WITH, SOME, WITHOUT, PIVOT = "dictionary", "dictionary in some runs only", "no dictionary", "English itself"
 _PIVOT = "en"
 _NEEDS = {
     "size": "give --sizes, a CSV file with language,megabytes.",
     "dictionary": "no compared run had a dictionary.",
+    "training": "of no compared run the prepared data are known.",
 }
 
 Place = tuple[float, str]  # where a group stands in a table, and its name
@@ -59,6 +62,8 @@ def known_groupings(runs: Sequence[Run], sizes: Mapping[str, float]) -> Grouping
         known["size"] = partial(_size_group, sizes)
     if any(covered):
         known["dictionary"] = partial(_coverage, [languages for languages in covered if languages])
+    if trained := _training_tokens(runs):
+        known["training"] = partial(_training_group, trained)
     return known
 
 
@@ -116,6 +121,29 @@ def _coverage(dictionaries: Sequence[frozenset[str]], language: str) -> Place:
         return 3, PIVOT  # the language that dictionaries have in common says nothing about what they are worth
     covered = [set(languages) <= known for known in dictionaries]
     return (0, WITH) if all(covered) else (1, SOME) if any(covered) else (2, WITHOUT)
+
+
+def _training_tokens(runs: Sequence[Run]) -> Mapping[str, float]:
+    """Tokens of each language in the data of the run that has the most of it; half of those of a pair."""
+    found: dict[str, float] = {}
+    for run in runs:
+        own: Counter[str] = Counter()
+        for name, pool in (run.data or {}).get("pools", {}).items():
+            languages = languages_of(name.partition("/")[2])
+            own.update({one: pool.get("tokens", 0) / len(languages) for one in languages})
+        found |= {one: max(tokens, found.get(one, 0)) for one, tokens in own.items()}
+    return found
+
+
+def _training_group(tokens: Mapping[str, float], language: str) -> Place:
+    """By the power of ten of the tokens; of two languages the one with fewer decides."""
+    languages = other_languages(language)
+    if languages == (_PIVOT,):
+        return math.inf, PIVOT
+    if not (fewest := min(tokens.get(one, 0) for one in languages)):
+        return 0, UNTRAINED
+    power = math.floor(math.log10(fewest))
+    return 1 + power, f"{10**power:,} to {10 ** (power + 1):,} tokens"
 
 
 def other_languages(language: str) -> tuple[str, ...]:

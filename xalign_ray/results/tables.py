@@ -30,6 +30,7 @@ SUBJECTS = {
     "family": "Families",
     "size": "Wikipedia sizes",
     "dictionary": "Dictionaries",
+    "training": "Training data",
 }
 _TITLES = {
     "task": "Scores, mean over languages",
@@ -37,10 +38,12 @@ _TITLES = {
     "family": "Scores by language family",
     "size": "Scores by size of the language's Wikipedia",
     "dictionary": "Scores of languages with and without a dictionary",
+    "training": "Scores by how much of a language the training data hold",
 }
 _NOTES = {
     "size": "Groups are round(log2(size in MB)).",
     "dictionary": "A language has a dictionary where the recipe names one that it is a side of.",
+    "training": "Tokens in the data of the encoder that has most of the language; of a pair's tokens half count for each.",
 }
 _CELL = ("name", "label", "kind", "state", "reason")
 _ENDED = ("finished", "not chosen")

@@ -274,6 +274,6 @@ def test_a_report_has_the_groupings_that_say_more_than_the_mean(tmp_path: Path) 
     one = write_run(tmp_path / "one", "tiny/align-mlm", scores={"tatoeba": scores({"qgr": 0.1, "qdv": 0.2})})
     two = write_run(tmp_path / "two", "tiny/align-mlm", scores={"tatoeba": scores({"qgr": 0.1, "de": 0.2})})
     assert groupings([one]) == ["task", "language"]
-    assert groupings([two]) == ["task", "language", "family", "dictionary"]
-    assert groupings([two], sizes={"de": 9000.0}) == ["task", "language", "family", "size", "dictionary"]
+    assert groupings([two]) == ["task", "language", "family", "dictionary", "training"]
+    assert groupings([two], sizes={"de": 9000.0}) == ["task", "language", "family", "size", "dictionary", "training"]
     assert groupings([one], by=["dictionary"]) == ["dictionary"]

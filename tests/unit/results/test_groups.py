@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,24 @@ def test_dictionaries_count_where_a_run_has_any_and_english_stands_alone() -> No
     }
 
 
+def test_languages_are_told_apart_by_the_tokens_that_training_saw() -> None:
+    """The run that has the most of a language counts, and of a pair the language that has fewer tokens."""
+    pools = {"text/de": {"tokens": 900_000}, "pairs/de-en": {"tokens": 400_000}, "text/hi": {"tokens": 99_999}}
+    runs = [
+        replace(run_with_dictionaries("plain"), data={"pools": {"text/de": {"tokens": 5}, "text/es": {"tokens": 7}}}),
+        replace(run_with_dictionaries("more"), data={"pools": pools}),
+        run_with_dictionaries("gone"),
+    ]
+    known = known_groupings(runs, {})
+    assert grouped("training", ["ru", "en-ru", "hi", "de", "en-de", "de-hi", "de-ru", "es", "en"], known) == {
+        "in no training data": ["de-ru", "en-ru", "ru"],
+        "1 to 10 tokens": ["es"],
+        "10,000 to 100,000 tokens": ["de-hi", "hi"],
+        "1,000,000 to 10,000,000 tokens": ["de", "en-de"],
+        "English itself": ["en"],
+    }
+
+
 def test_only_what_is_known_is_a_grouping() -> None:
     assert list(known_groupings([], {})) == ["task", "language", "family"]
     known = known_groupings([run_with_dictionaries("a", "de")], {"de": 1.0})
@@ -115,6 +134,7 @@ def test_only_what_is_known_is_a_grouping() -> None:
         ("famly", r"There is no grouping 'famly'\. Did you mean 'family'\? Known: task, language, family, size, dict"),
         ("size", r"Scores cannot be grouped by size: give --sizes, a CSV file with language,megabytes"),
         ("dictionary", r"Scores cannot be grouped by dictionary: no compared run had a dictionary"),
+        ("training", r"Scores cannot be grouped by training: of no compared run the prepared data are known"),
     ],
 )
 def test_a_grouping_that_cannot_be_made_is_refused(by: str, message: str) -> None:
