@@ -17,7 +17,7 @@ from xalign_ray.verbs.continue_encoder import continue_encoder, show_end
 from xalign_ray.verbs.recipes import export, plan, prepare, pretrain
 from xalign_ray.verbs.scores import evaluate, hub_push, quickstart, report, study, track_replay, tune, verify, word_map
 from xalign_ray.verbs.submit import submit_for
-from xalign_ray.work import collector, stops
+from xalign_ray.work import process
 
 
 def _group(help_text: str) -> typer.Typer:
@@ -75,16 +75,16 @@ def main(verb: str | None = None) -> None:
     Args:
         verb: the verb that the arguments are for; without it the first of them names it.
     """
-    collector.spare_imports()
+    process.spare_imports()
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # read when ray.data is imported: progress is ours to show
     code = _run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign"))
-    if stops.asked():
-        stops.ending()
+    if process.asked():
+        process.ending()
     sys.exit(code)
 
 
 def _run(command: Callable[[], None]) -> int:
-    with stops.listened():
+    with process.listened():
         try:
             command()
         except XalignError as error:
@@ -97,13 +97,13 @@ def _run(command: Callable[[], None]) -> int:
             sys.stderr.write(f"xalign: {said}\n")
             return 1
         except SystemExit as left:  # by this click also leaves when it was interrupted
-            if not stops.was_interrupted():
+            if not process.was_interrupted():
                 return int(left.code or 0)
         except KeyboardInterrupt:
             pass
         else:
             return 0
-        name = stops.asked() or "SIGINT"
+        name = process.asked() or "SIGINT"
         if os.environ.get("RANK", "0") == "0":
             sys.stderr.write(f"xalign: Interrupted ({name}). Give the same command again to go on.\n")
-        return stops.exit_code(name)
+        return process.exit_code(name)

@@ -20,17 +20,16 @@ from itertools import chain
 from pathlib import Path
 
 from xalign_ray import pipeline
+from xalign_ray.config.derive import settle
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.config.start import settle
 from xalign_ray.errors import XalignError
 from xalign_ray.results.page import report
 from xalign_ray.sources.inputs import data_root, find_sources
 from xalign_ray.sources.stage import InputHashes
 from xalign_ray.studies.cells import Pretraining
 from xalign_ray.studies.declared import StudyConfig, load_study
-from xalign_ray.studies.rates import choose_rates, trial_study, with_rates
-from xalign_ray.studies.study import STUDIES, make_plan, run_planned
+from xalign_ray.studies.study import STUDIES, choose_rates, make_plan, run_planned, trial_study, with_rates
 from xalign_ray.tokens.prepare import data_folder, fingerprint_of
 from xalign_ray.train.driver import connect
 from xalign_ray.work.artifacts import MANIFEST, finished_run

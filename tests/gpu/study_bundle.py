@@ -109,8 +109,7 @@ def prepare(encoder: Path, data: Path, runs: Path) -> None:
 
     from xalign_ray import pipeline
     from xalign_ray.studies.declared import load_study
-    from xalign_ray.studies.rates import trial_study
-    from xalign_ray.studies.study import make_plan
+    from xalign_ray.studies.study import make_plan, trial_study
 
     study = load_study(STUDY, [f"data.root={data}", "mlflow=off"], str(encoder))
     for cell in make_plan(trial_study(study), runs).pretrainings:

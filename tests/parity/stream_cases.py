@@ -11,8 +11,7 @@ from tests.parity.slow_streams import Dictionary, Example, Group, Row, Segment, 
 from xalign_ray.config.choices import Stream
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.streams.collate import Columns, Vocabulary
-from xalign_ray.streams.kinds import stream_columns
-from xalign_ray.streams.prediction import StreamContext
+from xalign_ray.streams.prediction import StreamContext, stream_columns
 
 ROW_TOKENS = 40
 ENTRIES = 20

@@ -13,8 +13,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from tests.unit.conftest import prepare_here
 from xalign_ray.cli import main
+from xalign_ray.config.derive import settle, with_absolute_paths
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.start import settle, with_absolute_paths
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
 from xalign_ray.tokens.prepare import find_prepared

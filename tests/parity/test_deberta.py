@@ -12,9 +12,9 @@ from transformers import AutoModel, AutoTokenizer, DebertaV2Config, DebertaV2For
 
 from tests.parity.test_continue import write_encoder, write_pairs
 from tests.unit.conftest import prepare_here
+from xalign_ray.config.derive import settle, with_absolute_paths
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ModelConfig
-from xalign_ray.config.start import settle, with_absolute_paths
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
 from xalign_ray.models.encoder import build_encoder

@@ -15,7 +15,7 @@ from tests.unit.conftest import prepare_here
 from xalign_ray import exports, pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, TrackingError
-from xalign_ray.hub import push
+from xalign_ray.exports import push
 from xalign_ray.verbs.scores import hub_push
 
 

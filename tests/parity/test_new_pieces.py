@@ -11,9 +11,9 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from tests.parity.english_base import FACTS, SMALL, write_english_base
 from tests.unit.conftest import make_config, prepare_here
+from xalign_ray.config.derive import settle
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.start import settle
 from xalign_ray.errors import ConfigError
 from xalign_ray.feed.batches import open_local
 from xalign_ray.models.export import export

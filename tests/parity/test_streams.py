@@ -30,8 +30,7 @@ from xalign_ray.config.choices import (
 )
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.shards.counter_random import splitmix64
-from xalign_ray.streams.kinds import no_rows, stream_columns
-from xalign_ray.streams.prediction import StreamContext
+from xalign_ray.streams.prediction import StreamContext, no_rows, stream_columns
 
 RATES = (0.15, 0.5)
 

@@ -25,7 +25,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.streams.kinds import stream_columns
+from xalign_ray.streams.prediction import stream_columns
 from xalign_ray.train.step import tensors
 
 

@@ -20,7 +20,7 @@ from tests.parity.stream_cases import (
     view_one,
 )
 from xalign_ray.config.choices import AlignedPairs, ContrastedPairs, MaskedTranslations
-from xalign_ray.streams.kinds import stream_columns
+from xalign_ray.streams.prediction import stream_columns
 
 WHOLE_WORD = pytest.mark.parametrize("whole_word", [True, False])
 

@@ -9,7 +9,7 @@ from tests.parity.slow_streams import Group, Row, Segment, Word, as_rows
 from tests.parity.slow_switched import SlowSwitched
 from tests.parity.stream_cases import ALWAYS_KEEP, ALWAYS_MASK, assert_equal, make_rows, make_settings, view_one
 from xalign_ray.config.choices import CodeSwitchedCopy, CodeSwitchedLabels
-from xalign_ray.streams.kinds import stream_columns
+from xalign_ray.streams.prediction import stream_columns
 
 WHOLE_WORD = pytest.mark.parametrize("whole_word", [True, False])
 

@@ -17,7 +17,7 @@ import pytest
 from tests.ray.runs import PATIENCE_S, TRAIN_WORKER, is_alive, pids, reached
 from tests.ray.small import batches, recipe, write_world
 from tests.unit.conftest import prepare_here
-from xalign_ray.work.stops import SAME_STOP_S
+from xalign_ray.work.process import SAME_STOP_S
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

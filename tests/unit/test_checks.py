@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.whole_words import write_encoder
-from xalign_ray.checks import check, open_named
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import XalignError
+from xalign_ray.pipeline import check, open_named
 from xalign_ray.verbs.recipes import config_check
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}

@@ -5,19 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from xalign_ray.work.collector import USUAL
+from xalign_ray.work.process import USUAL
 
 PROCESS = """
 import atexit, gc
-from xalign_ray.work import collector
+from xalign_ray.work import process
 atexit.register(lambda: print(gc.get_freeze_count() > 0))  # runs last: it was the first to be registered
-collector.spare_imports()
+process.spare_imports()
 print(gc.get_threshold()[0])
-collector.collect_as_usual()
+process.collect_as_usual()
 print(gc.get_threshold())
 made = [[] for _ in range(10_000)]
 made.append(made)
-collector.keep_what_lives()
+process.keep_what_lives()
 print(len(gc.get_objects()) < 1_000)
 cycle = []
 cycle.append(cycle)

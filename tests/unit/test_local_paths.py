@@ -10,8 +10,8 @@ import pytest
 import xalign_ray as xa
 from tests.unit.test_cli import Run, run  # noqa: F401 - a fixture
 from xalign_ray import evaluation, exports
+from xalign_ray.config.derive import with_absolute_paths
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.start import with_absolute_paths
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.open import expand
 from xalign_ray.tasks.registry import TASKS

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.work.stops import SAME_STOP_S
+from xalign_ray.work.process import SAME_STOP_S
 
 PATIENCE_S = 60
 # Works through a step that lasts until its standard input ends, as the training loop does.
 STEP = """
 import sys
-from xalign_ray.work import stops
-with stops.listened():
+from xalign_ray.work import process
+with process.listened():
     try:
-        with stops.heeded():
+        with process.heeded():
             print("in a step", flush=True)
             sys.stdin.read()
-            print("saved, told by", stops.asked() or "nobody", flush=True)
+            print("saved, told by", process.asked() or "nobody", flush=True)
     except KeyboardInterrupt:
-        print("interrupted by", stops.asked(), flush=True)
-        sys.exit(stops.exit_code(stops.asked()))
+        print("interrupted by", process.asked(), flush=True)
+        sys.exit(process.exit_code(process.asked()))
 """
 VERB = """
 import atexit, sys, time
@@ -44,10 +44,10 @@ cli.main()
 # Starts something that must not be broken off, as a cluster; its processes are not to get the hang-up of a terminal.
 KEPT = """
 import signal, subprocess, sys
-from xalign_ray.work import stops
-with stops.listened():
+from xalign_ray.work import process
+with process.listened():
     try:
-        with stops.kept():
+        with process.kept():
             print("in a step", flush=True)
             sys.stdin.read()
             blocked = "import signal; print(*(one.name for one in signal.pthread_sigmask(signal.SIG_BLOCK, ())))"
@@ -57,15 +57,15 @@ with stops.listened():
         sys.stdin.read()
         signal.raise_signal(signal.SIGTERM)
     except KeyboardInterrupt:
-        print("interrupted by", stops.asked(), flush=True)
-        sys.exit(stops.exit_code(stops.asked()))
+        print("interrupted by", process.asked(), flush=True)
+        sys.exit(process.exit_code(process.asked()))
 """
 # A study of three cells, one at a time: the second is told to stop.
 STUDY = """
 import sys, time
 from pathlib import Path
 from xalign_ray import cli, pipeline
-from xalign_ray.work import stops
+from xalign_ray.work import process
 from xalign_ray.errors import StoppedError
 from xalign_ray.studies import queue
 from xalign_ray.train import driver
@@ -75,7 +75,7 @@ def pretrain(recipe, title):
     assert len(begun) < 3
     if len(begun) == 2:
         print("at work", flush=True)
-        while not stops.asked():
+        while not process.asked():
             time.sleep(0.01)
         raise StoppedError("Told to stop (SIGTERM): step 3 of 6 is saved.", 143)
     return Path(recipe.config.output)

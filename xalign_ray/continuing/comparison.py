@@ -25,7 +25,7 @@ from xalign_ray.evaluation import publish_scores
 from xalign_ray.models.nearest import find_translations, thin, unit_rows
 from xalign_ray.planning.estimate import read_prices
 from xalign_ray.results.continued import comparison_text, read_continued
-from xalign_ray.results.intervals import Interval, accuracy_interval, mean_interval, ratio_interval
+from xalign_ray.results.difference import Interval, accuracy_interval, mean_interval, ratio_interval
 from xalign_ray.results.page import PAGE, report
 from xalign_ray.results.run import RETRIEVAL, read_log
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences

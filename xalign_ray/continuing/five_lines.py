@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -34,6 +34,8 @@ def _as_settings(given: Any) -> Any:
 
 Paths = Annotated[tuple[LocalPath, ...], BeforeValidator(_listed)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Method = Literal["auto", "contrast", "contrast-tlm", "distill", "align", "weam", "ppa", "mlm"]
+METHODS = get_args(Method)
 
 
 class FiveLines(Frozen):
@@ -42,10 +44,7 @@ class FiveLines(Frozen):
     model: Annotated[LocalPath, Field(description="folder or hub id of the encoder, with @REVISION for one of the hub")]
     pairs: Annotated[Paths, Field(description="files of sentence pairs that are trained on")] = ()
     test: Annotated[Paths, Field(description="files of sentence pairs that are scored and never trained on")] = ()
-    method: Annotated[
-        Literal["auto", "contrast", "contrast-tlm", "distill", "align", "weam", "ppa", "mlm"],
-        Field(description="how it is trained; auto takes what the data allow"),
-    ] = "auto"
+    method: Annotated[Method, Field(description="how it is trained; auto takes what the data allow")] = "auto"
     teacher: Annotated[
         LocalPath | None, Field(description="folder or hub id of the encoder whose sentence vectors distill learns")
     ] = None

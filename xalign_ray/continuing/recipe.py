@@ -28,8 +28,18 @@ from xalign_ray.config.language_codes import ENGLISH, check_language, name_of_pa
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
 from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
-from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
-from xalign_ray.continuing.methods import LARGE, Choice, Encoder, Given, check_replay, choose, look_at_encoder
+from xalign_ray.continuing.methods import (
+    LARGE,
+    Choice,
+    Encoder,
+    Given,
+    check_replay,
+    choose,
+    look_at_encoder,
+    steps_of_pairs,
+    steps_of_text,
+    steps_of_time,
+)
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.hub import hub_file
 from xalign_ray.models.sentence_modules import is_normalized, own_prompt

@@ -16,7 +16,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.shards.order import Places, Request
 from xalign_ray.shards.prepared import Prepared, StageOrder
 from xalign_ray.streams.collate import IGNORED, Columns
-from xalign_ray.streams.kinds import no_rows, stream_columns
+from xalign_ray.streams.prediction import no_rows, stream_columns
 
 GROUP = 8  # requests of a data task: Ray Data looks for ended tasks every tenth of a second, and many short ones idle
 FETCHED_AHEAD = 3  # requests: a store answers late while rows are made, and a shard's first read takes three answers

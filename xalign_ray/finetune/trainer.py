@@ -17,15 +17,14 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from xalign_ray.errors import TrainingError
-from xalign_ray.finetune.features import SwitchedWords
-from xalign_ray.finetune.length_pools import LengthPools
+from xalign_ray.finetune.features import LengthPools, SwitchedWords
 from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.models.export import name_accelerator
 from xalign_ray.models.open_folder import quiet_transformers
 from xalign_ray.private.transformers import forget_processes, keep_to_one_gpu
 from xalign_ray.results.aggregate import over_languages
 from xalign_ray.streams.collate import IGNORED
-from xalign_ray.work import collector
+from xalign_ray.work import process
 
 _LAUNCHERS = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "ACCELERATE_", "FSDP_", "OMPI_COMM_", "PMI_", "MV2_COMM_")
 _AS_GIVEN = (
@@ -94,7 +93,7 @@ def train(
         trainer = _Trainer(model, arguments, collate, rows, callbacks=[epochs])
         trainer.batches = batches
         trainer.remove_callback(PrinterCallback)
-        collector.collect_as_usual()
+        process.collect_as_usual()
         trainer.train()
     model.eval()
     kept = epochs.best if settings.load_best_model_at_end else [len(epochs.scores)] * len(epochs.scores[0])

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.finetune.before_training import dev_files_of, head_pooling, spoken_languages
-from xalign_ray.finetune.length_pools import LengthPools
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.training_set import Training, TrainingSet
+from xalign_ray.finetune.training_set import Training, TrainingSet, dev_files_of, head_pooling, spoken_languages
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
 from xalign_ray.models.open_folder import quiet_transformers
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
@@ -163,7 +161,7 @@ def _train(
     cache: Path,
 ) -> Trained:
     """Trains the model, and chooses an epoch by each of the development files."""
-    from xalign_ray.finetune.features import SwitchedWords, column, tokenize_once
+    from xalign_ray.finetune.features import LengthPools, SwitchedWords, column, tokenize_once
     from xalign_ray.finetune.trainer import train
 
     task, inputs, classes = training_set.task, tuned.inputs, tuned.classes

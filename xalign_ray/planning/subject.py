@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 from xalign_ray.config.choices import PAIRS, DenoisingAlignment, MaskedLm, MomentumContrast, WordExchange
+from xalign_ray.config.derive import needed_recipes
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
-from xalign_ray.config.start import needed_recipes
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.models.backbone import check_fits, encoder_values, vocabulary_size
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings

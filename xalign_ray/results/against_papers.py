@@ -12,7 +12,7 @@ import rich.table
 from rich.text import Text
 
 from xalign_ray.results.aggregate import Average
-from xalign_ray.results.intervals import spearman
+from xalign_ray.results.difference import spearman
 from xalign_ray.results.printed import (
     PAPERS,
     ZERO_SHOT,

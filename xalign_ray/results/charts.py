@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 
 from xalign_ray.results.aggregate import KEY, aggregate, seed_values
 from xalign_ray.results.compare import Comparison, Record
-from xalign_ray.results.intervals import share_interval
+from xalign_ray.results.difference import share_interval
 from xalign_ray.results.run import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, Run, columns_of, is_loss, thin_points
 from xalign_ray.results.tables import NONE, Entry, Row, Table, percent, points
 from xalign_ray.tasks.registry import METRICS

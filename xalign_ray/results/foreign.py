@@ -14,8 +14,7 @@ import pandas as pd
 from xalign_ray.config.language_codes import check_language, languages_of
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.run import Log, Run
-from xalign_ray.tasks.mteb_task import PREFIX, language_of_part
-from xalign_ray.tasks.registry import METRICS, load_task
+from xalign_ray.tasks.registry import METRICS, PREFIX, language_of_part, load_task
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import Metric
 from xalign_ray.work.status_line import say

@@ -38,10 +38,9 @@ from xalign_ray.results.compare import (
     score_frame,
 )
 from xalign_ray.results.continued import Continued, of_comparison, origin_sentence, read_continued, sentence
-from xalign_ray.results.foreign import is_foreign
 from xalign_ray.results.run import Run, columns_of, label_runs
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, find, how_to_read, origins, repetitions
-from xalign_ray.results.sources import MLFLOW, check_names, find_runs
+from xalign_ray.results.sources import MLFLOW, check_names, find_runs, is_foreign
 from xalign_ray.results.tables import Table, time_tables
 from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
 from xalign_ray.results.verdicts import Measured, measured

@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.charts import PAPER, Chart, Styles, dot_styles
 from xalign_ray.results.compare import Place
-from xalign_ray.results.difference import FEWEST
-from xalign_ray.results.intervals import spearman
+from xalign_ray.results.difference import FEWEST, spearman
 from xalign_ray.results.printed import Correlation, Quantity, printed_points, read_claims
 from xalign_ray.results.tables import PLUS_MINUS, Entry, Row, Table, show_average
 from xalign_ray.results.verdicts import Measured

@@ -21,8 +21,16 @@ from xalign_ray.results.aggregate import (
     without_layers,
 )
 from xalign_ray.results.compare import WITH, WITHOUT, known_groupings, other_languages
-from xalign_ray.results.difference import TOO_FEW, TOO_FEW_LANGUAGES, TOO_FEW_SEEDS, difference, reason
-from xalign_ray.results.intervals import Interval, correlation_interval, spearman
+from xalign_ray.results.difference import (
+    TOO_FEW,
+    TOO_FEW_LANGUAGES,
+    TOO_FEW_SEEDS,
+    Interval,
+    correlation_interval,
+    difference,
+    reason,
+    spearman,
+)
 from xalign_ray.results.printed import ZERO_SHOT, Claim, Correlation, Coverage, Near, OrderClaim, Quantity, read_claims
 from xalign_ray.results.run import Run, columns_of
 

@@ -22,7 +22,7 @@ from xalign_ray.config.training import pool_at
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.shards.files import SHARD_GROUPS, Shard, Shards, fetch_groups, open_shard_table, read_group
 from xalign_ray.shards.order import ROW_GROUP, Order, Places, Pool, Start, StreamPools, language_shares
-from xalign_ray.shards.rows import Rows, concatenate, starts, take
+from xalign_ray.shards.rows import Rows, VectorShape, concatenate, starts, take
 from xalign_ray.sources.stage import (
     EXCHANGE,
     HINT,
@@ -33,10 +33,8 @@ from xalign_ray.sources.stage import (
     check_files,
     check_once,
 )
-from xalign_ray.streams.attachments import VectorShape
 from xalign_ray.streams.collate import Columns, Vocabulary
-from xalign_ray.streams.kinds import stream_columns
-from xalign_ray.streams.prediction import StreamContext
+from xalign_ray.streams.prediction import StreamContext, stream_columns
 from xalign_ray.vocabulary.dictionary import DictionaryPairs, Lexicon
 from xalign_ray.vocabulary.exchange import StartRows
 from xalign_ray.work.artifacts import MANIFEST, is_sealed, read_json, read_manifest, whole_manifest

@@ -18,7 +18,6 @@ from xalign_ray.config.sources import PairFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.columnar import column_texts, find_key, open_arrow, open_parquet, read_array, text_columns
 from xalign_ray.sources.language_id import find_pair, language_of_file, language_of_name, without_region
-from xalign_ray.sources.moses import member_names
 from xalign_ray.sources.open import (
     NOT_UTF8,
     NUL,
@@ -32,6 +31,7 @@ from xalign_ray.sources.open import (
     read_lines,
 )
 from xalign_ray.sources.table_pairs import DELIMITERS, cell_text, csv_rows, first_cells, read_head
+from xalign_ray.sources.text import member_names
 from xalign_ray.sources.translation_files import SOURCE, is_po, open_po, po_languages, po_texts, read_units, unit_texts
 from xalign_ray.sources.xml import stream_elements
 from xalign_ray.work.file_checks import HEAD_BYTES

@@ -27,7 +27,6 @@ from xalign_ray.sources.columnar import (
     split_parquet,
 )
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
-from xalign_ray.sources.moses import is_zip, pair_documents, read_moses, read_opus
 from xalign_ray.sources.open import (
     BrokenFile,
     BrokenFileError,
@@ -69,7 +68,16 @@ from xalign_ray.sources.terms import (
     read_xlsx_terms,
     split_panlex,
 )
-from xalign_ray.sources.text import read_conllu, read_text, split_conllu, split_text
+from xalign_ray.sources.text import (
+    is_zip,
+    pair_documents,
+    read_conllu,
+    read_moses,
+    read_opus,
+    read_text,
+    split_conllu,
+    split_text,
+)
 from xalign_ray.sources.translation_files import read_po, read_tmx, read_xliff
 from xalign_ray.sources.wikipedia import read_wikipedia, split_dumps
 from xalign_ray.work.file_checks import check_plain

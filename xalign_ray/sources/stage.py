@@ -36,9 +36,9 @@ from xalign_ray.work.artifacts import (
     write_atomic,
     write_json,
 )
-from xalign_ray.work.collector import collecting_seldom
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch_listed
+from xalign_ray.work.process import collecting_seldom
 from xalign_ray.work.status_line import PartsDone
 
 # Where data tasks run: on the nodes that have the recipe's custom Ray resource, or on any.

@@ -19,10 +19,10 @@ from xalign_ray.config.sources import DictionaryFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.first_rows import decoded, is_text, is_workbook, table_suffix
 from xalign_ray.sources.language_id import fits, language_of_name, without_region
-from xalign_ray.sources.moses import is_zip, member_names, open_member, unpack
 from xalign_ray.sources.open import BrokenFileError, Chunks, Line, held_back, number_lines
 from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
 from xalign_ray.sources.table_pairs import OTHER_SHEETS, csv_rows, find_columns, find_delimiter, open_rows
+from xalign_ray.sources.text import is_zip, member_names, open_member, unpack
 from xalign_ray.sources.translation_files import written_code
 from xalign_ray.sources.xml import local_name, stream_elements
 from xalign_ray.vocabulary.dictionary import trim_punctuation

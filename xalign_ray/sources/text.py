@@ -1,12 +1,49 @@
-"""Reads running text: plain lines, where a blank one ends a document, and the sentences of CoNLL-U."""
+"""Reads files of lines: plain text, CoNLL-U's sentences, and Moses pairs, two files whose line i translate each other.
+
+A blank line ends a document of text. Moses pairs are read in zip and tar too, as OPUS publishes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+import io
+import lzma
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import islice, zip_longest
+from typing import IO, BinaryIO, NamedTuple, cast
 
-from xalign_ray.sources.open import BrokenFileError, Line, held_back, read_lines
-from xalign_ray.sources.records import BadRow, Document, Part, Record, split_at_blank_lines
+from xalign_ray.config.language_codes import check_language, is_language
+from xalign_ray.errors import DataError
+from xalign_ray.sources.language_id import fits
+from xalign_ray.sources.open import (
+    CHECKSUM,
+    CHUNK_BYTES,
+    DAMAGED,
+    TRUNCATED,
+    BrokenFile,
+    BrokenFileError,
+    Line,
+    held_back,
+    number_lines,
+    open_bytes,
+    read_lines,
+)
+from xalign_ray.sources.records import (
+    BadRow,
+    Document,
+    Noted,
+    Pair,
+    Part,
+    Record,
+    Skipped,
+    check_texts,
+    split_at_blank_lines,
+)
+from xalign_ray.vocabulary.words import BLANKS, split_words
 
 MAX_DOCUMENT_LINES = 10_000
 
@@ -145,3 +182,195 @@ def _words(block: Sequence[Line]) -> Iterator[str]:
             continue
         inside = int(last or 0)
         yield fields[1] + ("" if "SpaceAfter=No" in fields[9].split("|") else " ")
+
+
+_PHARAOH = re.compile(r"(\d+-\d+([ \t]+\d+-\d+)*)?")
+
+
+def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Pairs of sentences; `part.paths` are first side, second side and, if there is one, the Pharaoh alignment.
+
+    The alignment counts words between U+0020 and TAB, as fast_align and eflomal do: a no-break space parts no words.
+
+    Raises:
+      DataError: the files have different numbers of lines, so that no line can be trusted to match its partner.
+      BrokenFileError: one of them cannot be read on; after the pairs before it.
+    """
+    readers = [read_lines(path, span, part.first_line) for path, span in zip(part.paths, part.spans, strict=True)]
+    return pair_lines(readers, part.paths, languages)
+
+
+def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], languages: Sequence[str]) -> Iterator[Record]:
+    """As read_moses, of lines however they were come by; `names` says in messages and records where each is from."""
+    first, second = languages
+    for row in zip_longest(*readers):
+        broken = [(name, line) for name, line in zip(names, row, strict=True) if line and line.fault]
+        if broken:
+            name, line = broken[0]
+            yield BadRow(name, line.number, line.fault)
+            continue
+        if None in row:
+            raise DataError(_explain_lengths(names, row, readers))
+        yield _pair(row, (first, second), names[0])
+
+
+def pair_documents(
+    readers: Sequence[Iterable[Record | Skipped | Noted]], names: Sequence[str], languages: Sequence[str]
+) -> Iterator[Record]:
+    """Pairs of documents that have the same number in two files, each on one line; as read_moses."""
+    first, second = languages
+    rows = zip_longest(*((one for one in reader if not isinstance(one, Skipped | Noted)) for reader in readers))
+    for left, right in rows:
+        if left is None or right is None or left.line != right.line:
+            number = min(one.line for one in (left, right) if one)
+            raise DataError(
+                f"{names[0]} and {names[1]} do not have the same rows (from row {number} on), so that no row can be "
+                "trusted to translate the other."
+            )
+        if isinstance(left, Document) and isinstance(right, Document):
+            texts = " ".join(left.paragraphs), " ".join(right.paragraphs)
+            yield Pair((first, second), texts, names[0], left.line)
+        else:
+            yield next(one for one in (left, right) if isinstance(one, BadRow))
+
+
+def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:
+    texts = row[0].text.strip(BLANKS), row[1].text.strip(BLANKS)
+    alignment = " ".join(row[2].text.split()) if len(row) > 2 else None
+    if fault := check_texts(texts) or check_alignment(alignment, texts):
+        return BadRow(source, row[0].number, fault)
+    return Pair(languages, texts, source, row[0].number, alignment)
+
+
+def check_alignment(alignment: str | None, texts: Sequence[str]) -> str:
+    """Why an alignment does not fit its sentences, or nothing."""
+    if not alignment:
+        return ""
+    if not _PHARAOH.fullmatch(alignment):
+        return "alignment is not of the form i-j i-j"
+    lengths = [len(split_words(text)) for text in texts]
+    links = [link.split("-") for link in alignment.split()]
+    beyond = any(int(i) >= lengths[0] or int(j) >= lengths[1] for i, j in links)
+    return "alignment points beyond the sentence" if beyond else ""
+
+
+def _explain_lengths(names: Sequence[str], row: Sequence[Line | None], readers: Sequence[Iterator[Line]]) -> str:
+    """Reads the longer files to their ends, for the message to give all counts."""
+    before = next(line.number for line in row if line) - 1
+    counts = [before + (line is not None) + sum(1 for _ in reader) for line, reader in zip(row, readers, strict=True)]
+    listed = ", ".join(f"{name} has {count:,} lines" for name, count in zip(names, counts, strict=True))
+    return f"Moses files must have the same number of lines, but {listed}. Fetch or extract these files together again."
+
+
+# Reads zip and tar archives of Moses pairs, as OPUS publishes them next to their licence and notes.
+
+_ZIP = b"PK\x03\x04"
+_FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.ReadError)  # OSError: a wrong CRC
+
+
+class Member(NamedTuple):
+    """A file within an archive, and its size unpacked."""
+
+    file: IO[bytes]
+    size: int
+
+
+def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """Pairs of the two members whose names end in the languages, as `Tanzil.en-sw.sw` does; `source` is archive:member.
+
+    Raises:
+      DataError: the archive is not whole, is encrypted, or has not one member for each language.
+      BrokenFileError: a member cannot be read on; after the pairs before it.
+    """
+    (path,) = part.paths
+    found = member_names(path)
+    members = [_find_member(path, found, code) for code in languages]
+    names = [f"{path}:{member}" for member in members]
+    with ExitStack() as stack:
+        unpacked = [unpack(open_member(path, member, stack), name) for member, name in zip(members, names, strict=True)]
+        yield from pair_lines(list(map(number_lines, unpacked, names)), names, languages)
+
+
+def is_zip(path: str) -> bool:
+    """Whether a file is a zip archive, by its first bytes."""
+    with open_bytes(path) as file:
+        return file.read(len(_ZIP)) == _ZIP
+
+
+def member_names(path: str) -> list[str]:
+    """The files in an archive, but for those that Apple's programs add: `._x.en` and `__MACOSX/`.
+
+    Raises:
+      DataError: it is no zip or tar archive, or is not whole.
+    """
+    with open_bytes(path) as file:
+        packed_by_zip = is_zip(path)
+        try:
+            if packed_by_zip:
+                with zipfile.ZipFile(file) as archive:
+                    names = [info.filename for info in archive.infolist() if not info.is_dir()]
+            else:
+                with _tar(file) as archive:
+                    names = [member.name for member in archive if member.isfile()]
+        except _FAULTS as error:
+            kind = "zip" if packed_by_zip else "tar"
+            raise DataError(f"{path} is no {kind} file, or is cut short ({error}). Fetch it again.") from None
+    return [name for name in names if not any(part == "__MACOSX" or part.startswith("._") for part in name.split("/"))]
+
+
+def _tar(file: BinaryIO) -> tarfile.TarFile:
+    return tarfile.open(fileobj=file, mode="r:*")
+
+
+def _find_member(path: str, names: Sequence[str], language: str) -> str:
+    """`zh` takes .zh, and .zh_CN if that is the only Chinese there."""
+    written = {name: name.rpartition(".")[2].replace("_", "-") for name in names if "." in name}
+    codes = {name: check_language(code) for name, code in written.items() if is_language(code)}
+    exact = [name for name, code in codes.items() if code == language]
+    found = exact or [name for name, code in codes.items() if fits(code, language)]
+    if len(found) != 1:
+        listed = ", ".join(found or names) or "nothing"
+        count = f"{len(found)} members" if found else "no member"
+        raise DataError(f"{path} has {count} whose name ends in .{language}; it holds {listed}.")
+    return found[0]
+
+
+def open_member(path: str, name: str, stack: ExitStack) -> Member:
+    """A member by a handle of its own: two that are read side by side in a packed tar would each turn it back."""
+    file = stack.enter_context(open_bytes(path))
+    if not is_zip(path):
+        archive = stack.enter_context(_tar(file))
+        info = archive.getmember(name)
+        return Member(cast("IO[bytes]", archive.extractfile(info)), info.size)
+    archive = stack.enter_context(zipfile.ZipFile(file))
+    try:
+        return Member(archive.open(name), archive.getinfo(name).file_size)
+    except RuntimeError as error:  # for a password or a packing that zipfile does not know
+        raise DataError(f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses.") from None
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
+
+
+def unpack(member: Member, name: str) -> Iterator[bytes]:
+    """The bytes of a member in pieces; `name` is archive:member, for messages.
+
+    Raises:
+      BrokenFileError: it cannot be read on; after the pieces before it.
+    """
+    file, size = member
+    read = (
+        file.read1 if isinstance(file, io.BufferedIOBase) else file.read
+    )  # what one step gave, not lost with the next
+    at = 0
+    while True:
+        try:
+            chunk = read(CHUNK_BYTES)
+        except _FAULTS as error:
+            reason = TRUNCATED if isinstance(error, EOFError | tarfile.ReadError) else DAMAGED
+            reason = CHECKSUM if "CRC" in str(error) else reason
+            share = 1 - at / size if size else 1.0
+            raise BrokenFileError(BrokenFile(name, reason, at, size, share)) from error
+        if not chunk:
+            return
+        yield chunk
+        at += len(chunk)

@@ -9,8 +9,18 @@ from numpy.typing import NDArray
 
 from xalign_ray.config.choices import AlignedPairs, ContrastedPairs, MaskedPairs, MaskedText, MaskedTranslations
 from xalign_ray.shards.counter_random import splitmix64
-from xalign_ray.shards.rows import NO_ENTRY, Index, Ints, Rows, run_index, starts, sum_runs, take_segments
-from xalign_ray.streams.attachments import negatives_of, teacher_vectors
+from xalign_ray.shards.rows import (
+    NO_ENTRY,
+    Index,
+    Ints,
+    Rows,
+    negatives_of,
+    run_index,
+    starts,
+    sum_runs,
+    take_segments,
+    teacher_vectors,
+)
 from xalign_ray.streams.collate import IGNORED, Columns, Layout, Marked, collate_rows, hash_rows
 from xalign_ray.streams.prediction import (
     Batch,

@@ -1,14 +1,19 @@
-"""What streams share: the words of a batch, which of them are predicted, and what is shown in their place."""
+"""What streams share: the words of a batch, which of them are predicted, and what is shown in their place.
+
+`stream_columns`, at the end, calls the function that a kind of stream names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pkgutil import resolve_name
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xalign_ray.config.choices import StreamChoice
 from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.shards.counter_random import (
@@ -19,10 +24,23 @@ from xalign_ray.shards.counter_random import (
     Bits,
     integers,
     random_bits,
+    row_keys,
     uniform,
 )
-from xalign_ray.shards.rows import NO_ENTRY, Index, Ints, Rows, reorder_segments, run_index, spans, starts, sum_runs
-from xalign_ray.streams.attachments import VectorShape
+from xalign_ray.shards.rows import (
+    NO_ENTRY,
+    Index,
+    Ints,
+    Rows,
+    VectorShape,
+    concatenate,
+    reorder_segments,
+    run_index,
+    spans,
+    split_rows,
+    starts,
+    sum_runs,
+)
 from xalign_ray.streams.collate import NOTHING, Columns, Layout, Marked, Vocabulary, collate_rows, hash_rows
 from xalign_ray.vocabulary.dictionary import Lexicon
 
@@ -365,3 +383,33 @@ def _expand(rows: Rows, expand: Expand) -> tuple[Ints, Ints, Ints]:
         for word, segment, step in zip(words, (source_segment, source_segment ^ 1), across, strict=True)
     ]
     return sum_runs(count, rows.segment_links).astype(np.int32), ends[0].astype(np.int32), ends[1].astype(np.int32)
+
+
+SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
+
+
+def stream_columns(stream: StreamChoice, rows: Rows, positions: NDArray[np.int64], context: StreamContext) -> Columns:
+    """The columns of a batch of rows of one stream: a pure function of (seed, position, row).
+
+    Args:
+        positions: [N] the rows' positions in the order.
+
+    Returns:
+        TOKEN_COLUMNS [N, max_seq_length] int32, and [N]: `position` int64, `row_hash` uint64, `cross_lingual` int32
+        (labels that cross languages: a translation is asked for, or shown), `no_room` int32 (synonyms dropped
+        because they did not fit). Some streams have columns of their own; their functions say which.
+    """
+    if len(rows) > SLICE:
+        begins = range(0, len(rows), SLICE)
+        parts = [
+            stream_columns(stream, part, positions[begin : begin + SLICE], context)
+            for begin, part in zip(begins, split_rows(rows, SLICE), strict=True)
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    columns = resolve_name(stream.computed_by or f"{stream.__module__}:{stream.kind}")
+    return columns(stream, Batch(rows, positions, row_keys(context.seed, positions), context))
+
+
+def no_rows(stream: StreamChoice, context: StreamContext) -> Columns:
+    """The columns of a stream without rows: their names, types and shapes."""
+    return stream_columns(stream, concatenate([]), np.zeros(0, np.int64), context)

@@ -9,14 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.derive import FEED_CPUS, source_hashes
+from xalign_ray.config.derive import FEED_CPUS, needed_recipes, source_hashes
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.start import needed_recipes
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.finetune.before_training import check_contents as check_contents_of
-from xalign_ray.finetune.before_training import check_files
 from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.training_set import check_contents as check_contents_of
+from xalign_ray.finetune.training_set import check_files
 from xalign_ray.sources.inputs import open_root
 from xalign_ray.studies.cells import Cell, Encoder, Evaluation, Job, Pretraining, Trial, without_english
 from xalign_ray.studies.declared import (

@@ -36,7 +36,7 @@ from xalign_ray.studies.cells import (
 from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.workers import CellRunner, End, failure_reason, read_end, seconds_of
 from xalign_ray.train.ray_gauges import CellGauges
-from xalign_ray.work import stops
+from xalign_ray.work import process
 from xalign_ray.work.artifacts import MANIFEST, whole_manifest
 from xalign_ray.work.run_folder import RunFolder
 
@@ -128,7 +128,7 @@ class Queue:
         self._check_resources()
         self._ended = ended
         with (
-            stops.heeded(),
+            process.heeded(),
             closing(CellGauges(self.plan.study.name)) as gauges,
             CellRunner(self.plan, self.folder) as self._runner,
         ):
@@ -151,7 +151,7 @@ class Queue:
         return choose(trials, {name: score for name, score in scores.items() if score is not None})
 
     def _start_what_fits(self) -> None:
-        while self._ready and not stops.asked() and self._has_room(job := self.jobs[self._ready[0]]):
+        while self._ready and not process.asked() and self._has_room(job := self.jobs[self._ready[0]]):
             heapq.heappop(self._ready)
             try:
                 if isinstance(job, Cell):
@@ -173,7 +173,7 @@ class Queue:
             self._runner.end(job, error)
             if error is None:
                 self._finish(job, running)
-            elif stops.asked():
+            elif process.asked():
                 self._stopped += [f"{job}: {error}"] if isinstance(error, StoppedError) else []
             elif not isinstance(error, XalignError | RayError):
                 raise error
@@ -181,10 +181,10 @@ class Queue:
                 self._start(job)
             else:
                 self._end(job, End(FAILED), failure_reason(error))
-        if stops.asked() and not any(isinstance(job, Pretraining) for job in self._running):
+        if process.asked() and not any(isinstance(job, Pretraining) for job in self._running):
             if self._stopped:
-                raise StoppedError("\n".join(self._stopped), stops.exit_code(stops.asked()))
-            stops.interrupt()
+                raise StoppedError("\n".join(self._stopped), process.exit_code(process.asked()))
+            process.interrupt()
 
     def _finish(self, job: Job, running: Future[Any]) -> None:
         if isinstance(job, Cell):

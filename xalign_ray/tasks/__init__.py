@@ -28,4 +28,4 @@ TUNED = {
 }
 TUNED_TASK_NAMES = tuple(TUNED)
 TASK_NAMES = (*PROBES, *TUNED)
-"""The tasks by name: what `xalign evaluate --task` and `xalign tune` may be given; of mteb's, see `mteb_task`."""
+"""The tasks by name: what `xalign evaluate --task` and `xalign tune` may be given; for mteb's, see `registry`."""

@@ -1,18 +1,201 @@
-"""The tasks by name, and the metrics of them all: what scores, reports and documents read.
+"""The tasks by name, those of the package `mteb` among them, and the metrics of them all.
 
 A task of a user's own is a module with one object of `Task`; its name is the module's, with a dot in it.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from xalign_ray.config.language_codes import check_language, name_of_pair
 from xalign_ray.config.plugins import import_plugin
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.models.weight_files import read_config
 from xalign_ray.tasks import PROBES, TUNED
-from xalign_ray.tasks.mteb_task import PREFIX, MtebTask
+from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import Metric, Task, TunedTask
+from xalign_ray.tasks.task_files import plain_language
+from xalign_ray.work.artifacts import hash_value
+from xalign_ray.work.status_line import say
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+PREFIX = "mteb:"
+_SCRIPTS = {"Hira": "Jpan", "Hang": "Kore"}  # mteb's names of a part for the whole that is usual
+_GIVEN = "given"  # name of the prompt of the command line
+
+
+class MtebTask(Task):
+    """The main score of a task of mteb in each language, and their mean; mteb reads the data and runs the encoder.
+
+    Sentence Transformers opens the encoder, with the prompts and modules of its folder; a plain folder is pooled by the
+    mean. Data are those of mteb's own data set in the cache of Hugging Face, or of a copy in the folder that is given.
+    """
+
+    needs_data = False
+    takes_prompt = True
+
+    def __init__(self, name: str) -> None:
+        """Opens nothing: the package is not asked before a score is.
+
+        Args:
+            name: with the prefix, such as mteb:STS17.
+        """
+        self.name = name  # type: ignore[misc]
+        title = name.removeprefix(PREFIX)
+        meaning = f"main score of mteb's task {title}"
+        self.metrics = (Metric(name, f"{title} (mteb)", meaning),)  # type: ignore[misc]
+
+    def evaluate(
+        self,
+        encoder: str,
+        data: Path | None,
+        languages: Sequence[str] | None = None,
+        device: str = "auto",
+        prompt: str | None = None,
+    ) -> list[Score]:
+        """See `Task.evaluate`; `prompt` is put before each text for which mteb names no other.
+
+        Raises:
+            ConfigError: the package is missing, or has no such task.
+        """
+        mteb = _import_mteb()
+        task = self._task(mteb, languages)
+        if data is not None:
+            of_folder = {**task.metadata.dataset, "path": str(data.absolute())}
+            task.metadata = task.metadata.model_copy(update={"dataset": of_folder})
+        self._load(task, data, languages)
+        model = _open(encoder, device, prompt)
+        say(f"mteb {mteb.__version__} runs {task.metadata.name}: {len(task.hf_subsets)} parts.")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False)
+        (result,) = found.task_results
+        origin = _origin(encoder)
+        scores = [
+            Score(
+                **origin,
+                task=self.name,
+                split=split,
+                language=language_of_part(row["languages"], row["hf_subset"]),
+                metric=self.name,
+                value=float(row["main_score"]),
+                chance=None,
+                n=_count(task.dataset, row["hf_subset"], split),
+                layer="last",
+                pooling=None,
+                test_set=hash_value([dict(task.metadata.dataset), row["hf_subset"]]),
+            )
+            for split, rows in result.scores.items()
+            for row in rows
+        ]
+        return scores + average_languages(scores)
+
+    def _task(self, mteb: Any, languages: Sequence[str] | None) -> Any:
+        try:
+            task = mteb.get_task(self.name.removeprefix(PREFIX))
+        except KeyError as error:
+            raise ConfigError(f"--task {self.name}: mteb has no such task. {error.args[0]}") from None
+        if languages:
+            parts = task.metadata.hf_subsets_to_langscripts
+            wanted = {check_language(code) for code in languages}
+            task.hf_subsets = [part for part in task.hf_subsets if wanted & {*map(_code, parts[part])}]
+        if not task.hf_subsets:
+            raise ConfigError(f"--languages {','.join(languages or ())}: {task.metadata.name} has none of them.")
+        if "text" not in task.metadata.modalities or len(task.metadata.modalities) > 1:
+            raise ConfigError(f"--task {self.name}: it is not of text alone ({', '.join(task.metadata.modalities)}).")
+        return task
+
+    def _load(self, task: Any, data: Path | None, languages: Sequence[str] | None) -> None:
+        """Reads the data; of a folder that holds some languages, those alone."""
+        path = task.metadata.dataset["path"]
+        try:
+            task.load_data()
+        except Exception as error:
+            # What datasets and huggingface_hub raise has no common class: a missing file, no network, a bad table.
+            hint = (
+                f"{data} is not a copy of it"
+                if data
+                else f"it is not in the cache of Hugging Face. Where there is a network: hf download {path} "
+                "--repo-type dataset --local-dir DIR, then --data DIR"
+            )
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise DataError(
+                f"The data of {self.name} cannot be read ({type(error).__name__}: {first}); {hint}."
+            ) from None
+        there = [name for name in task.hf_subsets if name in task.dataset] if isinstance(task.dataset, Mapping) else []
+        if there and len(there) < len(task.hf_subsets) and (data or languages):
+            say(f"{path} holds {len(there)} of {len(task.hf_subsets)} parts of {task.metadata.name}; these are scored.")
+            task.hf_subsets = there
+
+
+def _import_mteb() -> Any:
+    try:
+        import mteb
+    except ImportError:
+        raise ConfigError("Tasks of mteb need its package: pip install 'xalign-ray[mteb]'.") from None
+    return mteb
+
+
+def _open(encoder: str, device: str, prompt: str | None) -> SentenceTransformer:
+    """The encoder as Sentence Transformers opens it."""
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_ray.tasks.hf_encoder import pick_device
+
+    if Path(encoder).is_dir() and read_config(encoder).get("xalign_languages"):
+        raise DataError(f"{encoder} has language embeddings, and mteb's texts come without a language.")
+    model = SentenceTransformer(encoder, device=str(pick_device(device)), trust_remote_code=False)
+    if prompt is not None:
+        model.prompts = {**model.prompts, _GIVEN: prompt}
+        model.default_prompt_name = _GIVEN
+    return model
+
+
+def _origin(encoder: str) -> dict[str, Any]:
+    """Run, encoder, objective, seed and step, as our exports say in config.json."""
+    values: Mapping[str, Any] = {}
+    with suppress(DataError, OSError):
+        values = read_config(encoder)
+    recipe, fingerprint = values.get("xalign_recipe"), values.get("xalign_fingerprint")
+    return {
+        "run": f"{recipe.replace('/', '-')}-{fingerprint[:8]}" if recipe and fingerprint else None,
+        "encoder": encoder,
+        "objective": values.get("xalign_objective"),
+        "seed": values.get("xalign_seed"),
+        "step": values.get("xalign_step"),
+    }
+
+
+def language_of_part(names: Collection[str], subset: str) -> str:
+    """What a score of these languages is named by; of more than two, mteb's own name of the part."""
+    codes = list(dict.fromkeys(map(_code, names)))
+    if len(codes) > 2:
+        return subset
+    return name_of_pair(codes[0], codes[1]) if len(codes) > 1 else codes[0]
+
+
+def _code(name: str) -> str:
+    """Our code of a language as mteb names it: deu-Latn is de, jpn-Hira ja."""
+    language, _, script = name.partition("-")
+    return plain_language(f"{language}_{_SCRIPTS.get(script, script)}") or name
+
+
+def _count(dataset: Any, subset: str, split: str) -> int:
+    """Rows of a part of the data; 0 where mteb keeps it in another form."""
+    with suppress(KeyError, TypeError, AttributeError):
+        rows = dataset.get(subset, dataset)[split]
+        return int(rows.num_rows)
+    return 0
+
 
 TUNED_TASKS: dict[str, TunedTask[Any]] = {name: resolve_name(f"{__package__}.{place}") for name, place in TUNED.items()}
 TASKS: dict[str, Task] = {name: resolve_name(f"{__package__}.{place}") for name, place in PROBES.items()}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xalign_ray.config.derive import base_recipe, settle
 from xalign_ray.config.load import CONFIG, Recipe, load_recipe, open_saved
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.errors import DataError
 from xalign_ray.shards.order import Request
 from xalign_ray.shards.planned import count_steps, expected_rows

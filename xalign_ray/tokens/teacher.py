@@ -15,9 +15,8 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.backbone import encoder_values
 from xalign_ray.models.nearest import mined_negatives, unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder, folder_of, vector_files, vector_width
-from xalign_ray.shards.rows import Ints, Rows
+from xalign_ray.shards.rows import PER_INT, Ints, Rows, as_ints, with_negatives
 from xalign_ray.sources.stage import InputHashes
-from xalign_ray.streams.attachments import PER_INT, as_ints, with_negatives
 
 NEGATIVES_VERSION = "hard negatives 1"  # the same, of mined negatives
 TEACHER_VERSION = 1  # raise it when the same teacher and text would give other numbers in shards

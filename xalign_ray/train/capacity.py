@@ -19,7 +19,7 @@ from xalign_ray.private.ray import draining_nodes, free_resources, nodes_of_work
 from xalign_ray.sources.stage import check_placement, placement
 from xalign_ray.track.events import EventReader
 from xalign_ray.train.stop_request import open_stop_request
-from xalign_ray.work import stops
+from xalign_ray.work import process
 from xalign_ray.work.status_line import say
 
 GIB = 1 << 30
@@ -215,7 +215,7 @@ def run_on_nodes(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
             with _watched(parallel, now.workers, log, stop) as why:
                 return attempt(now, stop)
         except StoppedError:
-            if not why or stops.asked():
+            if not why or process.asked():
                 raise
             say(f"the workers start again: {why[0]}")
         except NotPlacedError:

@@ -56,7 +56,7 @@ from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
 from xalign_ray.train.stop_request import HEARD_S, hear_stop
-from xalign_ray.work import stops
+from xalign_ray.work import process
 from xalign_ray.work.job import Job
 from xalign_ray.work.mirror import CACHE, cache_folder, url_of
 from xalign_ray.work.run_folder import RunFolder
@@ -91,7 +91,7 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
     else:
         say("Starting Ray on this machine.")
     disable_sigterm_handler()
-    with stops.kept():
+    with process.kept():
         _connect(parallel, cpus)
 
 
@@ -271,16 +271,16 @@ def _wait_for(trainer: Any, stop: Any) -> None:
     thread = threading.Thread(target=fit, name="fit", daemon=True)
     asked_at, patience = -math.inf, HEARD_S
     try:
-        with stops.heeded():
+        with process.heeded():
             thread.start()
             while thread.is_alive():
                 thread.join(LOOK_S)
-                if stops.asked() and time.monotonic() > asked_at + HEARD_S:
-                    silent_s: float = ray.get(stop.ask.remote(stops.asked()))
+                if process.asked() and time.monotonic() > asked_at + HEARD_S:
+                    silent_s: float = ray.get(stop.ask.remote(process.asked()))
                     if silent_s > patience:  # no step is in progress
                         if threading.current_thread() is threading.main_thread():
-                            stops.interrupt()
-                        raise StoppedError(f"Stopped ({stops.asked()}); no step was in progress.")
+                            process.interrupt()
+                        raise StoppedError(f"Stopped ({process.asked()}); no step was in progress.")
                     asked_at, patience = time.monotonic(), ENDS_S
             if (error := outcome.result()) is not None:
                 raise error

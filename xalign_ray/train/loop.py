@@ -5,6 +5,7 @@ It knows neither Ray nor where its rows come from: the same loop runs under Ray 
 
 from __future__ import annotations
 
+import gc
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +33,7 @@ from xalign_ray.train.profile import StepProfile
 from xalign_ray.train.scoring import Scoring
 from xalign_ray.train.step import RankBatch, Stepper, raise_on_all_ranks
 from xalign_ray.train.watch import COMPUTES, ENOUGH_STEPS, WAITS, StallWatch, slow_worker
-from xalign_ray.work import collector, stops
+from xalign_ray.work import process
 from xalign_ray.work.job import Job
 from xalign_ray.work.run_folder import RunFolder
 
@@ -72,7 +73,7 @@ def train(job: Job, config: RunConfig, prepared: Prepared, open_batches: OpenBat
         )
     fingerprint = job.identity["fingerprint"]
     saved = Checkpoints(job.folder, fingerprint, config, workers, job.trust)
-    with stops.heeded(), closing(saved) as checkpoints:
+    with process.heeded(), closing(saved) as checkpoints:
         found, notes = checkpoints.choose()
         first = found.step if found else 0
         # Opened first: batches are made while the model is set up.
@@ -160,8 +161,8 @@ class Loop:
         began, before = time.monotonic(), self._tokens
         if not first:
             self._scoring.score(0, self._log_event)
-        collector.collect_as_usual()
-        collector.keep_what_lives()
+        process.collect_as_usual()
+        process.keep_what_lives()
         if first < steps:
             limit = self._config.parallel.step_timeout_s
             stalled = StallWatch(workers, limit, lambda text: self._log_event("stalled", self._done, text=text))
@@ -238,7 +239,7 @@ class Loop:
             self._log_event("stopped", done, signal=name)
             raise StoppedError(
                 f"Told to stop ({name}): step {done} of {steps} is saved. Give the same command again to go on.",
-                stops.exit_code(name),
+                process.exit_code(name),
             )
 
     def _log_data(self, step: int) -> None:
@@ -260,7 +261,7 @@ class Loop:
         with record_function("step/checkpoint"):
             self._checkpoints.begin(self._engine, step, {"tokens": self._tokens})
         self._saving = metrics
-        collector.collect_now()
+        gc.collect()  # where all ranks stop anyway: one that collects between two steps holds the others up
         if not self._config.checkpoint.async_save:
             self._publish()
 

@@ -14,7 +14,7 @@ from ray.exceptions import GetTimeoutError
 from ray.train.backend import Backend, BackendConfig
 
 from xalign_ray.private.ray import leave_torch_group, set_torch_variables, start_torch_group, torch_framework
-from xalign_ray.work import collector
+from xalign_ray.work import process
 
 LOOPBACK = "127.0.0.1"
 PARTING_S = 30  # for leaving the group: a worker that has died keeps the others waiting
@@ -59,7 +59,7 @@ class _ClosedBackend(Backend):
 
 
 def _node() -> str:
-    collector.spare_imports()  # a worker's first words: torch is imported next
+    process.spare_imports()  # a worker's first words: torch is imported next
     return ray.get_runtime_context().get_node_id()
 
 

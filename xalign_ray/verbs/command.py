@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo, ParameterInfo
 
 from xalign_ray.errors import StoppedError
-from xalign_ray.work import stops
+from xalign_ray.work import process
 from xalign_ray.work.status_line import next_said_last
 
 P = ParamSpec("P")
@@ -140,13 +140,13 @@ def _stoppable() -> Iterator[None]:
     Ctrl-C is KeyboardInterrupt, with what is saved if a step was. SIGTERM and SIGHUP leave by SystemExit with the
     command line's exit codes, so that the interpreter ends in order. A lost lock interrupts where Ctrl-C is ignored.
     """
-    with stops.listened():
+    with process.listened():
         try:
             yield
         except (KeyboardInterrupt, StoppedError) as stopped:
-            name = stops.asked() or "SIGINT"
+            name = process.asked() or "SIGINT"
             said = str(stopped) or f"Interrupted ({name}). The same call goes on."
             if name == "SIGINT":
                 raise KeyboardInterrupt(said) from None
             sys.stderr.write(f"{said}\n")
-            raise SystemExit(stops.exit_code(name)) from None
+            raise SystemExit(process.exit_code(name)) from None

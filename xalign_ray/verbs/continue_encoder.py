@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from xalign_ray.continuing.five_lines import FiveLines, read_five_lines
-from xalign_ray.continuing.methods import METHODS
+from xalign_ray.continuing.five_lines import METHODS, FiveLines, read_five_lines
 from xalign_ray.errors import ConfigError
 from xalign_ray.verbs.arguments import Out, PathLike, Rehash, Trust, as_model, as_path, codes, one_of, set_keys
 from xalign_ray.verbs.command import keep_memory

@@ -167,10 +167,10 @@ def data_align(
     """
     from pydantic import ValidationError
 
+    from xalign_ray.config.derive import absolute_aligner
     from xalign_ray.config.explain import sentence_on
     from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
     from xalign_ray.config.sources import WordAlignment
-    from xalign_ray.config.start import absolute_aligner
     from xalign_ray.work.mirror import check_lasting
 
     folder = as_path(out)

@@ -60,7 +60,7 @@ def config_show(recipe: RecipeName, *settings: Settings) -> str:
 
 def config_check(recipe: RecipeName, *settings: Settings) -> list[str]:
     """Whether a recipe can be run here: its keys, and the files that it names; starts nothing."""
-    from xalign_ray.checks import check, open_named
+    from xalign_ray.pipeline import check, open_named
 
     loaded = as_recipe(recipe, settings)
     check(loaded)
@@ -119,7 +119,7 @@ def plan(
     loaded = as_recipe(recipe, settings)
     if not on and (rate or prices):
         raise ConfigError("--rate and --price are of a cluster: name one or more, as in --on 8xH100.")
-    from xalign_ray.checks import check
+    from xalign_ray.pipeline import check
     from xalign_ray.planning.describe import compare, describe
     from xalign_ray.work.mirror import local_folder
 

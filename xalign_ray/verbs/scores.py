@@ -133,7 +133,7 @@ def tune(
     if not folders:
         raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
     from xalign_ray import evaluation
-    from xalign_ray.finetune.before_training import note_pooling
+    from xalign_ray.finetune.training_set import note_pooling
     from xalign_ray.studies.declared import check_options, parse_study
     from xalign_ray.studies.plan import check_task_files, plan_study
     from xalign_ray.studies.progress import Progress
@@ -366,7 +366,7 @@ def hub_push(
     ] = "",
 ) -> list[str]:
     """Bring a run to the Hugging Face hub: checkpoints as branches, the export as main. Doing it again adds nothing."""
-    from xalign_ray.hub import push
+    from xalign_ray.exports import push
 
     folder = as_path(run)
     say(f"Pushing {shown_path(folder)} to the hub.")

@@ -30,7 +30,7 @@ from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ClusterError, ConfigError
 from xalign_ray.verbs.arguments import one_of
 from xalign_ray.verbs.continue_encoder import check_submitted
-from xalign_ray.work import stops
+from xalign_ray.work import process
 from xalign_ray.work.credentials import hint_for, strip_credentials
 from xalign_ray.work.mirror import check_lasting
 
@@ -232,7 +232,7 @@ GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leave
 POLL_S = 1.0
 LOST_S = 60.0  # without an answer, after which a job is given up; a head that is only busy answers within seconds
 LAST_WORDS_S = 10.0  # for the log to come to its end when the job has
-STOPPED = stops.exit_code("SIGTERM")  # the signal that Ray stops a job with; it keeps no exit code of such a job
+STOPPED = process.exit_code("SIGTERM")  # the signal that Ray stops a job with; it keeps no exit code of such a job
 
 
 def submit_for(app: typer.Typer) -> Callable[..., int]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from xalign_ray.errors import LockError
 from xalign_ray.track.events import Event, EventLog, EventReader, last_attempt
 from xalign_ray.track.follower import Follower, Track
-from xalign_ray.work import stops
+from xalign_ray.work import process
 from xalign_ray.work.artifacts import MANIFEST, write_manifest
 from xalign_ray.work.locks import hold, holds, is_held, lost_sentence
 from xalign_ray.work.mirror import publish_file, published
@@ -50,7 +50,7 @@ class Job:
     identity: Mapping[str, Any] = field(default_factory=dict)
     token: str = ""
     trust: bool = False
-    stop_asked: Callable[[], str] = stops.asked
+    stop_asked: Callable[[], str] = process.asked
     on_checkpoint: Callable[[int, dict[str, float]], None] | None = None
 
     @property

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from xalign_ray.errors import LockError, written_in
-from xalign_ray.work import stops
+from xalign_ray.work import process
 from xalign_ray.work.artifacts import HOST, LOCK, MACHINE, process_start, remove_unfinished, unfinished
 from xalign_ray.work.storage import find_system, said_of
 
@@ -84,7 +84,7 @@ class Lock:
             except OSError:  # the disk does not answer; nobody else can take the lock meanwhile either
                 continue
             if self.lost:
-                stops.interrupt_now()
+                process.interrupt_now()
                 return
 
     def release(self) -> None:
@@ -399,7 +399,7 @@ class StoredLock:
         with self._writing:
             if not self.lost and not self._write():
                 self.lost = True
-                stops.interrupt_now()
+                process.interrupt_now()
 
     def _write(self) -> bool:
         """Whether the lock is ours now: written where there was none, or in place of the version that was seen."""

@@ -31,10 +31,9 @@ from tests.parity.train.test_train_contrast import (
 from tests.parity.train.test_train_steps import TIGHT
 from tests.unit.conftest import prepare_here
 from xalign_ray import pipeline
-from xalign_ray.config.derive import derive_batch
+from xalign_ray.config.derive import derive_batch, settle
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.start import settle
 from xalign_ray.feed import batches
 from xalign_ray.shards.prepared import Prepared
 

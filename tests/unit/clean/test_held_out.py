@@ -12,8 +12,7 @@ from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.shards.prepared import HELD_OUT_ROWS, Prepared
 from xalign_ray.shards.rows import take
-from xalign_ray.streams.kinds import stream_columns
-from xalign_ray.streams.prediction import StreamContext
+from xalign_ray.streams.prediction import StreamContext, stream_columns
 
 
 def one_language_at_a_time(prepared: Prepared) -> dict[str, dict[int, bytes]]:

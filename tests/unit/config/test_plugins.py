@@ -19,7 +19,7 @@ from xalign_ray.config.derive import method_of, run_fingerprint
 from xalign_ray.config.load import check_identity, earlier_runs, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.streams.kinds import stream_columns
+from xalign_ray.streams.prediction import stream_columns
 from xalign_ray.track.events import METRICS, gauge_of, is_known
 
 PLUGIN = '''

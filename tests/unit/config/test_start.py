@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.derive import base_recipe, run_fingerprint, settle
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.sources import BpeTokenizer, FolderTokenizer
-from xalign_ray.config.start import base_recipe, settle
 from xalign_ray.errors import ConfigError
 from xalign_ray.planning.describe import describe
 

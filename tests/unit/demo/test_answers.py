@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from xalign_ray.demo.facts import Fact, Noun
-from xalign_ray.demo.grammar import load_languages, say
-from xalign_ray.demo.labelled import ANSWER_ROWS, tag_names
+from xalign_ray.demo.world import Fact, Noun, load_languages, say
+from xalign_ray.demo.writer import ANSWER_ROWS, tag_names
 from xalign_ray.tasks.question_answering import MLQA
 from xalign_ray.tasks.token_classification import NER
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from xalign_ray.demo.facts import Fact, Noun, build_facts, load_concepts
-from xalign_ray.demo.grammar import align, load_languages, say
+from xalign_ray.demo.world import Fact, Noun, align, build_facts, load_concepts, load_languages, say
 
 LANGUAGES = {language.code: language for language in load_languages()}
 FACT = Fact(Noun("bakers", "old"), "bake", (Noun("loaves", "fresh"),), None, "in", Noun("kitchens"), 1987)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.demo.grammar import load_languages
+from xalign_ray.demo.world import load_languages
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.text_classification import LabelledText
 from xalign_ray.work.artifacts import read_manifest

@@ -11,8 +11,7 @@ import pytest
 
 from tests.unit.demo.conftest import SIZES
 from xalign_ray.demo import write_demo
-from xalign_ray.demo.facts import load_concepts
-from xalign_ray.demo.grammar import load_languages
+from xalign_ray.demo.world import load_concepts, load_languages
 from xalign_ray.demo.writer import NOISE_SHARE
 from xalign_ray.derive.changes import fit_word_order
 from xalign_ray.derive.tasks import derive_task_files, read_treebank

@@ -9,8 +9,8 @@ import pytest
 from transformers import ModernBertConfig, ModernBertForMaskedLM
 
 from tests.unit.tasks.conftest import make_bert_in, make_tokenizer
-from xalign_ray.finetune.before_training import note_pooling
 from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.training_set import note_pooling
 from xalign_ray.finetune.tune import MODEL, tune_task
 from xalign_ray.tasks.text_classification import SIB
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xalign_ray.finetune.length_pools import LengthPools
+from xalign_ray.finetune.features import LengthPools
 
 LENGTHS = [5, 1, 3, 2, 4, 6, 2, 1, 3, 5]
 

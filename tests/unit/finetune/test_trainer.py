@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.errors import TrainingError
-from xalign_ray.finetune.length_pools import LengthPools
+from xalign_ray.finetune.features import LengthPools
 from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.finetune.trainer import repeatable, train
 

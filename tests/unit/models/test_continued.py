@@ -12,11 +12,11 @@ import torch
 from transformers import BertModel, DebertaV2Config, DebertaV2Model
 
 from tests.whole_words import write_encoder
-from xalign_ray.checks import check
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.continued import inherited_from_scratch
 from xalign_ray.models.encoder import build_encoder, check_opens
+from xalign_ray.pipeline import check
 from xalign_ray.planning.describe import describe
 
 WORDS = [f"w{number}" for number in range(55)]

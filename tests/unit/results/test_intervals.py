@@ -15,12 +15,13 @@ from xalign_ray.results.difference import (
     TOO_FEW,
     TOO_FEW_LANGUAGES,
     TOO_FEW_SEEDS,
+    correlation_interval,
     critical,
     difference,
     paired_uncertainty,
     reason,
+    spearman,
 )
-from xalign_ray.results.intervals import correlation_interval, spearman
 
 CASES = list(product(SHAPES, SOURCES))
 

@@ -13,7 +13,7 @@ from tests.unit.results.run_folders import open_folders, report_on, score, write
 from tests.unit.results.test_page import Reader
 from xalign_ray.results.against_papers import against_papers, terminal_tables
 from xalign_ray.results.compare import score_frame
-from xalign_ray.results.intervals import spearman
+from xalign_ray.results.difference import spearman
 from xalign_ray.results.printed import Correlation, printed_points, read_claims
 from xalign_ray.results.verdicts import measured
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.intervals import spearman
+from xalign_ray.results.difference import spearman
 from xalign_ray.results.printed import PAPERS, PrintedCell, PrintedTable, cells, read_paper
 from xalign_ray.tasks.registry import METRICS
 

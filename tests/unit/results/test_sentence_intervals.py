@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from xalign_ray.results.intervals import accuracy_interval, mean_interval, ratio_interval
+from xalign_ray.results.difference import accuracy_interval, mean_interval, ratio_interval
 
 EXPERIMENTS = 2000
 

@@ -15,7 +15,7 @@ LAYERS = [
     {"work/credentials", "private"},
     {"errors", "work/status_line"},
     {"work/file_checks"},
-    {"work/artifacts", "work/collector", "work/stops", "work/storage"},
+    {"work/artifacts", "work/process", "work/storage"},
     {"work/locks", "work/run_folder"},
     {"work/mirror"},
     {"config"},
@@ -34,8 +34,7 @@ LAYERS = [
     {"tasks"},
     {"finetune"},
     {"results", "planning"},
-    {"exports", "checks"},
-    {"hub"},
+    {"exports"},
     {"pipeline"},
     {"evaluation"},
     {"continuing"},
@@ -72,7 +71,7 @@ WITHOUT_TORCH = [
     "work/run_folder.py",
     "work/storage.py",
     "work/mirror.py",
-    "work/stops.py",
+    "work/process.py",
 ]
 WITHOUT_TORCH += [
     "models/sizes.py",
@@ -105,7 +104,7 @@ WITHOUT_RAY += [
     "planning",
 ]
 WITHOUT_RAY += [f"sources/{path.name}" for path in python_files(PACKAGE / "sources") if path.name != "stage.py"]
-WITHOUT_RAY += ["exports.py", "checks.py", "pipeline.py", "__init__.py"]
+WITHOUT_RAY += ["exports.py", "pipeline.py", "__init__.py"]
 WITHOUT_RAY += [f"verbs/{path.name}" for path in python_files(PACKAGE / "verbs") if path.name != "submit.py"]
 
 

@@ -12,8 +12,7 @@ ROOMS = [PACKAGE / name for name in ("results", "studies", "finetune", "track", 
 # What is averaged there is no score of an encoder in a language.
 OTHERS = {
     "results/aggregate.py": "the one mean",
-    "results/difference.py": "variances of an interval",
-    "results/intervals.py": "ranks, and sentences of one language",
+    "results/difference.py": "variances of an interval; ranks, and sentences of one language",
     "results/run.py": "losses in a bin of steps, waiting time",
     "results/charts.py": "neighbouring points of a curve",
     "results/tables.py": "seconds of cells",

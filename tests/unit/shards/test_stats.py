@@ -24,7 +24,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.shards.order import Request
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.shards.rows import NO_ENTRY
-from xalign_ray.streams.kinds import stream_columns
+from xalign_ray.streams.prediction import stream_columns
 from xalign_ray.tokens.stats import as_tables, measure
 from xalign_ray.track.events import EventLog
 

@@ -13,8 +13,7 @@ from xalign_ray.config.choices import CodeSwitchedCopy, CodeSwitchedLabels, Mask
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.shards.rows import NO_ENTRY, Rows
 from xalign_ray.streams.collate import IGNORED
-from xalign_ray.streams.kinds import stream_columns
-from xalign_ray.streams.prediction import StreamContext
+from xalign_ray.streams.prediction import StreamContext, stream_columns
 
 ROWS = 1500
 COVERAGE = 0.3415  # Wikipedia's tokens with a synonym, as DICT-MLM counts them

@@ -10,7 +10,7 @@ from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.derive import BatchSizes
 from xalign_ray.shards.rows import take
 from xalign_ray.streams.collate import Columns, Layout, collate_rows, hash_rows
-from xalign_ray.streams.kinds import stream_columns
+from xalign_ray.streams.prediction import stream_columns
 
 
 def make_columns() -> Columns:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xalign_ray.shards.rows import Rows, reorder_segments
-from xalign_ray.streams.attachments import negatives_of, with_negatives
+from xalign_ray.shards.rows import Rows, negatives_of, reorder_segments, with_negatives
 
 SENTENCES = [[10, 11, 12], [20, 21], [30], [40, 41, 42, 43], [50, 51], [60, 61, 62]]  # of three pairs, in turn
 

@@ -14,8 +14,7 @@ from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.shards.rows import NO_ENTRY, Rows, starts
 from xalign_ray.streams.collate import Vocabulary
-from xalign_ray.streams.kinds import stream_columns
-from xalign_ray.streams.prediction import StreamContext
+from xalign_ray.streams.prediction import StreamContext, stream_columns
 from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, TokenizedLines, tokenize_lines, train_bpe
 
 TEXTS = {

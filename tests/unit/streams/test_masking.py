@@ -11,8 +11,7 @@ from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits, row_keys
 from xalign_ray.shards.rows import run_index, starts, sum_runs
 from xalign_ray.streams.collate import IGNORED
-from xalign_ray.streams.kinds import stream_columns
-from xalign_ray.streams.prediction import budgets, choose_words
+from xalign_ray.streams.prediction import budgets, choose_words, stream_columns
 
 ROWS = 1500
 

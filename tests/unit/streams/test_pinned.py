@@ -16,8 +16,7 @@ from xalign_ray.shards.order import Pool
 from xalign_ray.shards.rows import Rows
 from xalign_ray.streams import prediction
 from xalign_ray.streams.collate import IGNORED, Vocabulary
-from xalign_ray.streams.kinds import stream_columns
-from xalign_ray.streams.prediction import StreamContext
+from xalign_ray.streams.prediction import StreamContext, stream_columns
 from xalign_ray.vocabulary.dictionary import Lexicon
 
 SEED = 12345

@@ -21,8 +21,7 @@ from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.shards.counter_random import row_keys
 from xalign_ray.shards.rows import Rows, take
 from xalign_ray.streams.collate import IGNORED, TOKEN_COLUMNS
-from xalign_ray.streams.kinds import SLICE, stream_columns
-from xalign_ray.streams.prediction import StreamContext
+from xalign_ray.streams.prediction import SLICE, StreamContext, stream_columns
 from xalign_ray.vocabulary.dictionary import Lexicon, pick_synonyms, within_room
 
 ROWS = 1500

@@ -17,7 +17,7 @@ from xalign_ray.feed.batches import BatchReader
 from xalign_ray.models.nearest import mined_negatives, unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder
 from xalign_ray.shards.prepared import Prepared
-from xalign_ray.streams.attachments import STORED
+from xalign_ray.shards.rows import STORED
 from xalign_ray.tokens.teacher import check_teacher
 
 DISTILL = [
