@@ -43,7 +43,7 @@ _TITLES = {
 _NOTES = {
     "size": "Groups are round(log2(size in MB)).",
     "dictionary": "A language has a dictionary where the recipe names one that it is a side of.",
-    "training": "Tokens in the data of the encoder that has most of the language; a pair's tokens count half for each.",
+    "training": "Tokens in the data of the encoder that has most of a language; half of a pair's count for each.",
 }
 _CELL = ("name", "label", "kind", "state", "reason")
 _ENDED = ("finished", "not chosen")

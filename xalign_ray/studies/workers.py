@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,6 @@ from xalign_ray.studies.cells import FINISHED, STOPPED, TOKENIZED, WAITING, Cell
 from xalign_ray.studies.declared import AshaSearch, Resources
 from xalign_ray.studies.plan import Plan
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
-from xalign_ray.tasks.retrieval import TatoebaTask
 from xalign_ray.tasks.scores import SCORES, are_whole, write_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_event, run_identity
 from xalign_ray.track.scored_encoder import scoring_identity
@@ -111,8 +109,8 @@ def _score(cell: Cell, study: Path, keep_model: bool, goes_on: GoesOn, job: Open
     if not isinstance(cell, Trial):
         task, predictions = TASKS[cell.task], folder / PREDICTIONS
         shutil.rmtree(predictions, ignore_errors=True)
-        evaluate = partial(task.evaluate, predictions=predictions) if isinstance(task, TatoebaTask) else task.evaluate
-        write_scores(folder / SCORES, evaluate(cell.model, data[0] if data else None, cell.languages))
+        kept: dict[str, Any] = {"predictions": predictions} if task.keeps_predictions else {}
+        write_scores(folder / SCORES, task.evaluate(cell.model, data[0] if data else None, cell.languages, **kept))
         written = [folder / SCORES, *sorted(predictions.glob("*"))]
         files = {path.relative_to(folder).as_posix(): hash_file(path) for path in written}
         job.finish({"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})

@@ -18,7 +18,7 @@ from xalign_ray.sources.language_id import codes_in_name
 from xalign_ray.sources.records import BadRow, Entry, list_reasons
 from xalign_ray.sources.terms import muse_words
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
-from xalign_ray.tasks.task import COSINE, Measure, Metric, Task
+from xalign_ray.tasks.task import COSINE, Measure, Metric, Task, right_key, right_ones, write_rows
 from xalign_ray.tasks.task_files import choose_languages, read_lines
 from xalign_ray.vocabulary.dictionary import look_up_form, trim_punctuation
 from xalign_ray.work.artifacts import hash_value
@@ -207,6 +207,7 @@ class AlignmentTask(Task):
 
     name = "alignment"
     needs_data = False
+    keeps_predictions = True
     metrics = (
         *(
             Metric(
@@ -233,8 +234,14 @@ class AlignmentTask(Task):
         return {code for pair in pairs if pair.target_language in chosen for code in pair.languages}
 
     def evaluate(
-        self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
+        self,
+        encoder: str,
+        data: Path | None,
+        languages: Sequence[str] | None = None,
+        device: str = "auto",
+        predictions: Path | None = None,
     ) -> list[Score]:
+        """See `Task.evaluate`; into the folder `predictions` goes which words found a translation."""
         from xalign_ray.tasks.hf_encoder import Encoder
 
         opened, exported = Encoder.open(encoder, device), Path(encoder) / DICTIONARY_PAIRS
@@ -245,13 +252,13 @@ class AlignmentTask(Task):
         asked = {code for pair in pairs if pair.target_language in chosen for code in pair.languages}
         opened.inputs.check_languages(asked)
         split = "dictionary" if data is None or find_export(data) else data.stem
-        scores = list(self._score_pairs(opened, pairs, chosen, split))
+        scores = list(self._score_pairs(opened, pairs, chosen, split, predictions))
         collapse = Measure(mean_cosine_random(opened), None, RANDOM_PAIRS)
         monitor = self.score_of(opened, "vocabulary", ALL_LANGUAGES, "mean_cosine_random", collapse, layer=LAYER)
         return [*scores, *average_languages(scores), monitor]
 
     def _score_pairs(
-        self, encoder: Encoder, pairs: Sequence[WordPair], chosen: Sequence[str], split: str
+        self, encoder: Encoder, pairs: Sequence[WordPair], chosen: Sequence[str], split: str, predictions: Path | None
     ) -> Iterator[Score]:
         shared = {(pair.languages, pair.source) for pair in pairs if pair.source.casefold() == pair.target.casefold()}
         golds: dict[tuple[str, str], dict[str, dict[str, set[str]]]] = defaultdict(lambda: defaultdict(dict))
@@ -260,35 +267,42 @@ class AlignmentTask(Task):
                 for part in (pair.part, ALL):
                     golds[pair.languages][part].setdefault(pair.source, set()).add(pair.target)
         lexicons = {code: _lexicon(encoder, pairs, code) for code in {code for names in golds for code in names}}
+        kept: dict[str, dict[str, str]] = defaultdict(dict)
         for source, target in sorted(golds):
+            pair = f"{source}-{target}"
             for part in _PARTS:
                 if asked := golds[source, target].get(part):
                     of = lexicons[source], lexicons[target]
                     questions = hash_value({word: sorted(golds) for word, golds in asked.items()})
-                    values, chance = translation_precision(asked, *of, str(encoder.model.device))
-                    for suffix, value in values.items():
-                        name, measure = f"alignment_{part}{suffix}", Measure(value, chance, len(asked))
-                        pair = f"{source}-{target}"
+                    found, chance = found_translations(asked, *of, str(encoder.model.device))
+                    for suffix, right in found.items():
+                        name = f"alignment_{part}{suffix}"
+                        measure = Measure(sum(right) / len(right), chance, len(right))
+                        kept[pair][right_key(name, LAYER)] = right_ones(right)
                         where = {"layer": LAYER, "pooling": "mean", "test_set": questions}
                         yield self.score_of(encoder, split, pair, name, measure, **where)
+        if predictions:
+            for pair, rows in kept.items():
+                write_rows(predictions / f"{pair}.jsonl", rows)
 
 
-def translation_precision(
+def found_translations(
     golds: Mapping[str, set[str]], source: Lexicon, target: Lexicon, device: str = "cpu"
-) -> tuple[dict[str, float], float]:
-    """Share of source words whose nearest target word is one of their translations, by metric suffix; and chance."""
+) -> tuple[dict[str, list[bool]], float]:
+    """Of each source word, in order, whether its nearest target word is a translation, by metric suffix; and chance."""
     words, candidates = sorted(golds.keys() & source.row.keys()), list(target.row)
     if not words or not candidates:
-        return {"": 0.0, "_csls": 0.0}, 0.0
+        return dict.fromkeys(("", "_csls"), [False] * len(golds)), 0.0
     queries = source.vectors[[source.row[word] for word in words]]
     found = {
         "": nearest_cosine(queries, target.vectors, device),
         "_csls": nearest_csls(queries, target.vectors, source.vectors, device=device),
     }
     right = sum(len(golds[word] & target.row.keys()) for word in words)
+    nearest = {suffix: dict(zip(words, rows, strict=True)) for suffix, rows in found.items()}
     return {
-        suffix: sum(candidates[row] in golds[word] for word, row in zip(words, rows, strict=True)) / len(golds)
-        for suffix, rows in found.items()
+        suffix: [word in own and candidates[own[word]] in golds[word] for word in sorted(golds)]
+        for suffix, own in nearest.items()
     }, right / len(candidates) / len(golds)
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xalign_ray.config.language_codes import ENGLISH, check_language, name_of_pair
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import Indices, Vectors, are_pairs, nearest_cosine, nearest_csls, thin
 from xalign_ray.tasks.scores import Score, average_languages
-from xalign_ray.tasks.task import COSINE, LAST, Measure, Metric, SentenceTask, Task
+from xalign_ray.tasks.task import COSINE, LAST, Measure, Metric, SentenceTask, Task, right_key, right_ones, write_rows
 from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
-from xalign_ray.work.artifacts import hash_file, hash_value, write_atomic
+from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
@@ -96,9 +96,13 @@ def layer_accuracies(
         numbers: of the texts of the queries and the candidates; then a copy of the right text is right. Only the
             query's own index is right without them.
     """
-    own = np.arange(queries.shape[1])
     nearest = layer_neighbours(queries, candidates, csls=csls, device=device)
-    return [float((are_pairs(*numbers, found) if numbers else found == own).mean()) for found in nearest]
+    return [float((are_pairs(*numbers, found) if numbers else are_own(found)).mean()) for found in nearest]
+
+
+def are_own(found: Indices) -> NDArray[np.bool_]:
+    """Whether each sentence found its own translation, which has its index: `[N]`."""
+    return found == np.arange(len(found))
 
 
 def layer_neighbours(
@@ -130,6 +134,11 @@ def layer_cosines(queries: Vectors, candidates: Vectors, shift: int) -> list[flo
 
 
 _NAME = re.compile(r"tatoeba\.(?P<other>.+)-(?P<english>eng|en)\.(?P<end>.+)")
+_COSINES = {
+    "pair_cosine": 0,
+    "pair_cosine_random": 1,
+}  # of each sentence with the translation so many places behind its own
+_POOLING = {"tatoeba_accuracy_cls": "cls"}  # of the layers of a metric, where it is not the mean
 _TATOEBA_TITLE = "Sentence retrieval (Tatoeba)"
 PairPaths = tuple[Path, Path]  # line i of the first translates line i of the second, which is English
 
@@ -151,6 +160,7 @@ class TatoebaTask(Task):
     """
 
     name = "tatoeba"
+    keeps_predictions = True
     metrics = (
         Metric("tatoeba_accuracy", _TATOEBA_TITLE, "nearest-neighbour retrieval of the English translation"),
         Metric(
@@ -230,38 +240,43 @@ class TatoebaTask(Task):
         left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
         test_set = hash_value([*map(hash_file, paths)])
         device = str(encoder.model.device)
-        curves = layer_scores(left["mean"], right["mean"], device)
-        headlines = curves
-        chosen = [side["mean"][1:][-LAST_LAYERS:] for side in (left, right)]
+        vectors = left["mean"], right["mean"]
+        every = counted = neighbours_by_metric(*vectors, device)
+        of_last = {metric: layers[1:][-LAST_LAYERS:] for metric, layers in every.items()}
         if own:
-            chosen = [behind(side[own][-1])[None] for side in (left, right)]
-            headlines = layer_scores(*chosen, device=device)
+            vectors = behind(left[own][-1])[None], behind(right[own][-1])[None]
+            counted = of_last = neighbours_by_metric(*vectors, device)
+        right_at = {metric: dict(enumerate(map(are_own, layers))) for metric, layers in every.items()}
+        first_token = layer_neighbours(left["cls"], right["cls"], device=device)
+        right_at["tatoeba_accuracy_cls"] = dict(enumerate(map(are_own, first_token[1:]), start=1))
         if predictions:
-            rows = neighbours_by_metric(*chosen, device=device).items()
-            lines = (
-                json.dumps({"key": metric, "prediction": [one.tolist() for one in found]}) for metric, found in rows
-            )
-            write_atomic(predictions / f"{language}.jsonl", "".join(f"{line}\n" for line in lines))
+            rows: dict[str, object] = {metric: [one.tolist() for one in layers] for metric, layers in of_last.items()}
+            for metric, layers in right_at.items():
+                rows |= {right_key(metric, layer): right_ones(hits) for layer, hits in layers.items()}
+            write_rows(predictions / f"{language}.jsonl", rows)
+        curves = {metric: [float(are_own(one).mean()) for one in layers] for metric, layers in counted.items()}
+        curves |= {name: layer_cosines(*vectors, shift) for name, shift in _COSINES.items()}
         last = "last" if own else f"last{LAST_LAYERS}"
-        first_token = dict(enumerate(layer_accuracies(left["cls"], right["cls"], device=device)))
-        del first_token[0]
-        found = [(metric, {last: headline(values, bool(own))}, own or "mean") for metric, values in headlines.items()]
-        found += [(metric, dict(enumerate(curves[metric])), "mean") for metric in curves if "cosine" not in metric]
-        found += [("tatoeba_accuracy_cls", first_token, "cls")]
+        found = [(metric, {last: headline(values, bool(own))}, own or "mean") for metric, values in curves.items()]
+        found += [
+            (metric, {layer: float(hits.mean()) for layer, hits in layers.items()}, _POOLING.get(metric, "mean"))
+            for metric, layers in right_at.items()
+        ]
         for metric, layers, pooling in found:
             for layer, value in layers.items():
                 measure = Measure(value, None if "cosine" in metric else 1 / len(other), len(other))
                 where = {"layer": layer, "pooling": pooling, "test_set": test_set}
                 yield self.score_of(encoder, split, language, metric, measure, **where)
 
-    def measure_again(self, score: Score, rows: Mapping[str, Sequence[Sequence[int]]]) -> Measure | None:
-        """The headline that neighbours give: of sentence i its own translation is candidate i. None of another layer.
+    def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:
+        """The headline that neighbours give: of sentence i its own translation is candidate i.
 
         Args:
-            rows: by metric the candidate that each sentence found, for each layer that the headline is a mean of.
+            rows: by metric the candidate that each sentence found, for each layer that the headline is a mean of; and
+                of single layers which sentences found their own.
         """
         if not str(score.layer).startswith("last") or not (layers := rows.get(score.metric)):
-            return None
+            return super().measure_again(score, rows)
         found = np.array(layers)
         right = (found == np.arange(found.shape[1])).mean(axis=1).tolist()
         return Measure(sum(right) / len(right), 1 / found.shape[1], found.shape[1])
@@ -319,17 +334,6 @@ def neighbours_by_metric(other: Vectors, english: Vectors, device: str) -> dict[
         "tatoeba_accuracy": layer_neighbours(other, english, device=device),
         "tatoeba_accuracy_from_english": layer_neighbours(english, other, device=device),
         "tatoeba_accuracy_csls": layer_neighbours(other, english, csls=True, device=device),
-    }
-
-
-def layer_scores(other: Vectors, english: Vectors, device: str) -> dict[str, list[float]]:
-    """What is scored at each layer, by metric; both are `[layers, N, D]`."""
-    return {
-        "tatoeba_accuracy": layer_accuracies(other, english, device=device),
-        "tatoeba_accuracy_from_english": layer_accuracies(english, other, device=device),
-        "tatoeba_accuracy_csls": layer_accuracies(other, english, csls=True, device=device),
-        "pair_cosine": layer_cosines(other, english, shift=0),
-        "pair_cosine_random": layer_cosines(other, english, shift=1),
     }
 
 

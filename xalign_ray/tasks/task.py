@@ -49,6 +49,22 @@ class Metric:
     of_tuned_head: bool = False  # `<name>_supervised` where the head was tuned on the tested language
 
 
+def right_key(metric: str, layer: object) -> str:
+    """The key of a score's `right_ones` among the predictions of its language."""
+    return f"{metric} {layer}"
+
+
+def right_ones(right: Iterable[bool]) -> str:
+    """Which things came out right, a digit each, as a file of predictions has it."""
+    return "".join("01"[bool(one)] for one in right)
+
+
+def write_rows(path: Path, rows: Mapping[str, Any]) -> None:
+    """Predictions by key, a JSON object a line."""
+    lines = (json.dumps({"key": key, "prediction": prediction}) for key, prediction in rows.items())
+    write_atomic(path, "".join(f"{line}\n" for line in lines))
+
+
 class Task(ABC):
     """An evaluation; one object a task, listed in the registry. Its metrics have names of their own."""
 
@@ -56,6 +72,7 @@ class Task(ABC):
     metrics: ClassVar[tuple[Metric, ...]]
     needs_data: ClassVar[bool] = True
     takes_prompt: ClassVar[bool] = False  # whether `evaluate` takes a text to put before each sentence
+    keeps_predictions: ClassVar[bool] = False  # whether `evaluate` takes a folder for them
 
     @abstractmethod
     def evaluate(
@@ -84,9 +101,13 @@ class Task(ABC):
         """
         return ()
 
-    def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:  # noqa: ARG002
-        """A score from the predictions of its language, by their key; None where they do not say it."""
-        return None
+    def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:
+        """A score from the predictions of its language, by their key; None where they do not say it.
+
+        Here from which of the things that it counts came out right: `right_ones` below the key of the score.
+        """
+        right = rows.get(right_key(score.metric, score.layer))
+        return Measure(right.count("1") / len(right), score.chance, len(right)) if isinstance(right, str) else None
 
     def score_of(
         self, encoder: Encoder, split: str, language: str, metric: str, measure: Measure, **where: Any

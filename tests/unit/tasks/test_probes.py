@@ -52,6 +52,27 @@ def test_a_word_is_right_when_any_translation_is_nearest_among_all_words_of_the_
     assert {score.split for score in found.values()} == {"dictionary"}
 
 
+def test_the_words_that_found_a_translation_give_the_scores_again(make_bert: Callable[..., Path], tmp_path: Path):
+    folder = make_bert(list(VECTORS), vectors=VECTORS)
+    write_pairs(folder, {**PAIRS, "held_out": [*PAIRS["held_out"], ["en", "dog", "nl", "hund"]]})
+    scores = ALIGNMENT.evaluate(str(folder), None, predictions=tmp_path / "predictions")
+    said = {
+        path.stem: {row["key"]: row["prediction"] for row in map(json.loads, path.read_text().splitlines())}
+        for path in (tmp_path / "predictions").iterdir()
+    }
+    # ghost (no known piece), station and sun, in the order of the alphabet
+    assert said["en-de"]["alignment_heldout embedding_table"] == "010"
+    counted = [score for score in scores if score.language in said]
+    assert {score.language for score in counted} == {"en-de", "en-nl"}
+    assert len({score.metric for score in counted}) == 6
+    for score in counted:
+        measure = ALIGNMENT.measure_again(score, said[score.language])
+        assert measure
+        assert (measure.value, measure.chance, measure.n) == (score.value, score.chance, score.n)
+    monitor = next(score for score in scores if score.metric == "mean_cosine_random")
+    assert ALIGNMENT.measure_again(monitor, said["en-de"]) is None
+
+
 def test_csls_is_scored_beside_cosine(make_bert: Callable[..., Path]):
     # "hund" lies near every English word; CSLS takes its mean cosine with them off, so that "ball" goes to "kugel".
     vectors = {
