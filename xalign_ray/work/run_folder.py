@@ -12,7 +12,9 @@ from xalign_ray.work.artifacts import MANIFEST, TRIAL_KIND, check_files, read_ma
 CONFIG = "config.yaml"
 EVENT_LOG = "events.jsonl"  # a study, a trial and an evaluation have one too
 SCORES = "scores.json"
-PREDICTIONS = "predictions"  # beside the scores of a fine-tuned model, or in a study of Tatoeba and of words: a file a language
+PREDICTIONS = (
+    "predictions"  # beside the scores of a fine-tuned model, and in a study of Tatoeba and words: a file a language
+)
 EXPORT = "export"
 CARD = "README.md"  # in the export: the model card
 RUNS = Path("runs")  # of studies, and of scores of models that are no runs
