@@ -10,29 +10,23 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
-from itertools import chain
 from pathlib import Path
 
 from xalign_ray import pipeline
-from xalign_ray.config.derive import settle
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import XalignError
 from xalign_ray.results.page import report
-from xalign_ray.sources.inputs import data_root, find_sources
-from xalign_ray.sources.stage import InputHashes
 from xalign_ray.studies.cells import Pretraining
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.study import STUDIES, choose_rates, make_plan, run_planned, trial_study, with_rates
-from xalign_ray.tokens.prepare import data_folder, fingerprint_of
 from xalign_ray.train.driver import connect
-from xalign_ray.work.artifacts import MANIFEST, finished_run
+from xalign_ray.work.artifacts import finished_run
 
 BEGAN = time.monotonic()
 PATIENCE_S = 40  # for shards, once all else is trained
@@ -51,24 +45,11 @@ def train(title: str, recipe: Recipe) -> str:
     return f"{title}: {time.monotonic() - began:.1f} s"
 
 
-def lend_alignments(recipe: Recipe, output: Path) -> None:
-    """Word alignments of the same pairs from the shards of another recipe: the longest part of preparing them."""
-    config = settle(recipe, recipe.config.model.init_from).config
-    sources = [*chain(*find_sources(config.data, data_root(config)))]
-    folder = data_folder(config, fingerprint_of(config, sources, InputHashes.of_output(output)))
-    given = next(
-        (path for path in (output / "data").glob("*/word_alignment") if (path.parent / MANIFEST).is_file()), None
-    )
-    if given and not (folder / given.name).exists():
-        shutil.copytree(given, folder / given.name)
-
-
-def prepare_all(cells: Sequence[Pretraining], output: Path, ready: Callable[[Pretraining], None]) -> None:
+def prepare_all(cells: Sequence[Pretraining], ready: Callable[[Pretraining], None]) -> None:
     """Makes the shards that are not there, one recipe after the other."""
     for cell in cells:
         began = time.monotonic()
         try:
-            lend_alignments(cell.recipe, output)
             pipeline.prepare(cell.recipe)
         except XalignError as error:
             say(f"{cell}: {error}")
@@ -98,7 +79,7 @@ def train_all(study: StudyConfig, output: Path, processes: int) -> StudyConfig:
 
         for cell in left:
             start(cell)
-        preparing = threading.Thread(target=prepare_all, args=(lacking, output, start), daemon=True)
+        preparing = threading.Thread(target=prepare_all, args=(lacking, start), daemon=True)
         preparing.start()
         wait(list(running))
         preparing.join(PATIENCE_S)

@@ -28,7 +28,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import check_languages, explain_empty, find_source, parts, read
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import Pair, Part, Record
-from xalign_ray.sources.stage import InputHashes, Made, StageStep, run, write_arrays
+from xalign_ray.sources.stage import InputHashes, Made, StageStep, hash_files, make_lacking, run, write_arrays
 from xalign_ray.sources.stored import read_column, write_column
 from xalign_ray.sources.summary import merge_counts
 from xalign_ray.vocabulary.dictionary import look_up_form, trim_punctuation
@@ -36,6 +36,7 @@ from xalign_ray.vocabulary.words import split_words
 from xalign_ray.work.artifacts import (
     hash_value,
     is_sealed,
+    read_manifest,
     seal,
     unfinished,
     whole_json,
@@ -98,8 +99,14 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
 
 FILES_VERSION = 4  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
+WORD_ALIGNMENTS = "word_alignments"  # below the output folder
 ALIGNMENT = "alignment.txt"
 COLUMN = ".parquet"
+
+
+def part_name(number: int) -> str:
+    """What the files of a part are called."""
+    return f"part-{number:05d}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,7 @@ class AlignTask:
 
     def path(self, suffix: str) -> Path:
         """A file of the part."""
-        return Path(self.folder, "parts", f"part-{self.number:05d}{suffix}")
+        return Path(self.folder, "parts", f"{part_name(self.number)}{suffix}")
 
     def read(self) -> Iterator[Record]:
         """Its records."""
@@ -197,13 +204,7 @@ def align_parts(
         The corpus with the alignment as a column beside its text.
     """
     check_method(kind, settings.join or kind.default_method)
-    identity = {
-        "version": FILES_VERSION,
-        "inputs": corpus.hashes,
-        "languages": corpus.languages,
-        "words": words.identity(),
-        **alignment_identity(kind, settings),
-    }
+    identity = _identity(corpus, words, kind, settings)
     folder = out.absolute()
     job = Job(str(folder), hash_value(identity), corpus, words, kind, settings)
     _claim(folder, identity)
@@ -232,6 +233,48 @@ def align_parts(
         if joined:
             _write_pharaoh(columns, joined)
         write_manifest(folder, manifest)
+    return _with_links(corpus, columns)
+
+
+def align_once(
+    corpus: Input,
+    output: Path,
+    words: WordSplitter,
+    kind: AlignerKind,
+    settings: WordAlignment,
+    parallel: ParallelConfig,
+) -> Input:
+    """As `align_parts`, once for all recipes of an output folder that have the same pairs, tokenizer and settings.
+
+    Args:
+        corpus: whose text `make_text` has written.
+    """
+    text = [Path(part.text).parts[-2:] for part in corpus.parts]
+    identity = hash_value([_identity(corpus, words, kind, settings), text])
+    folder = output.absolute() / WORD_ALIGNMENTS / identity[:12]
+    columns = [folder / "parts" / f"{part_name(number)}{COLUMN}" for number in range(len(corpus.parts))]
+
+    def align(folders: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+        align_parts(corpus, folder, words, kind, settings, parallel)
+        files = hash_files(folder, [column.relative_to(folder).as_posix() for column in columns])
+        return {one: {**(read_manifest(one) or {}), "files": files} for one in folders}
+
+    make_lacking([folder], align)
+    return _with_links(corpus, columns)
+
+
+def _identity(corpus: Input, words: WordSplitter, kind: AlignerKind, settings: WordAlignment) -> dict[str, Any]:
+    return {
+        "version": FILES_VERSION,
+        "inputs": corpus.hashes,
+        "languages": corpus.languages,
+        "words": words.identity(),
+        **alignment_identity(kind, settings),
+    }
+
+
+def _with_links(corpus: Input, columns: Sequence[Path]) -> Input:
+    """The corpus with the alignment as a column beside its text."""
     beside = zip(corpus.parts, columns, strict=True)
     return replace(corpus, parts=tuple(replace(part, beside=(*part.beside, str(column))) for part, column in beside))
 

@@ -275,7 +275,7 @@ OPENED = (
     "pairs_held_out.npz", "pair_words.json", "shards.arrow",
 )  # fmt: skip
 NOT_OPENED = ("bad_rows.jsonl", "dropped.jsonl", "dictionary_bad_rows.jsonl", TOKENIZER_FILES)
-BY_PREPARE = ("parts", "word_alignment")
+PARTS = "parts"
 
 _checked: set[tuple[str, int, int, int, int, str]] = set()
 
@@ -319,8 +319,7 @@ def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 def list_files(folder: Path) -> dict[str, str]:
     """The manifest's `files`: all that readers of a folder open, besides shards. Writes RECORDS for the others."""
-    others = [name for place in BY_PREPARE for name in _below(folder, place)]
-    write_json(folder / RECORDS, hash_files(folder, [*NOT_OPENED, *others]))
+    write_json(folder / RECORDS, hash_files(folder, [*NOT_OPENED, *_below(folder, PARTS)]))
     return hash_files(folder, [*OPENED, RECORDS, *_below(folder, TOKENIZER), *_below(folder, TESTS)])
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import tokenizers
 
-from xalign_ray.align.corpus import FILES_VERSION, align_parts
+from xalign_ray.align.corpus import FILES_VERSION, align_once
 from xalign_ray.align.kinds import alignment_identity, named_aligner
 from xalign_ray.align.links import TokenizerSplitter
 from xalign_ray.clean.duplicates import mark_duplicates
@@ -181,9 +181,9 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Inpu
     settings, aligned = config.data.word_alignment, list(texts)
     for number, corpus in enumerate(config.data.parallel):
         if corpus.align:
-            place, out = len(config.data.corpora) + number, folder / "word_alignment" / str(number)
+            place, output = len(config.data.corpora) + number, local_folder(config.output)
             kind = named_aligner(corpus.align, corpus.languages, settings)
-            aligned[place] = align_parts(texts[place], out, words, kind, settings, config.parallel)
+            aligned[place] = align_once(texts[place], output, words, kind, settings, config.parallel)
     return aligned
 
 

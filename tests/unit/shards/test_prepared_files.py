@@ -75,7 +75,7 @@ def hashes(folder: Path) -> dict[str, str]:
 def test_every_kind_of_file_is_there(whole: Prepared) -> None:
     names = hashes(whole.folder)
     assert set(READ_BY_TRAINING) <= set(names)
-    wanted = {"parts", "shards", "held_out", "word_alignment/0/model", "word_alignment/0/parts"}
+    wanted = {"parts", "shards", "held_out"}
     assert wanted <= {str(parent) for name in names for parent in Path(name).parents}
 
 

@@ -26,6 +26,7 @@ from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tokens import prepare as preparation
 from xalign_ray.tokens.part import Task
 from xalign_ray.vocabulary.tokenizer import train_bpe
+from xalign_ray.work.artifacts import hash_file
 
 EVERY = 1 << 60  # rows
 
@@ -279,17 +280,31 @@ def test_a_corpus_that_asks_for_it_is_aligned_on_the_tokenizers_words(tmp_path: 
         path = tmp_path / f"pairs.{code}"
         path.write_text(path.read_text().replace(" ", "."))
     aligned = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: hmm}]"
-    config = make_config(tmp_path, aligned, "streams=[{kind: aligned_pairs}]", "data.max_seq_length=48")
-    prepared = prepare_here(config)
+    settings = (aligned, "streams=[{kind: aligned_pairs}]", "data.max_seq_length=48")
+    prepared = prepare_here(make_config(tmp_path, *settings))
     rows = prepared.first_rows("pairs/de-en", EVERY)
     owned = int(rows.segment_words[::2].sum())
     exact = int((rows.link_from == rows.link_to).sum())
     assert exact > 0.9 * owned, "word k of a line translates word k, stops included"
     assert prepared.manifest["counts"]["links"] == len(rows.link_from)
-    assert (
-        json.loads((prepared.folder / "word_alignment" / "0" / "manifest.json").read_text())["counts"]["pairs"] == 250
-    )
+    (alignment,) = (tmp_path / "out" / "word_alignments").iterdir()
+    assert json.loads((alignment / "manifest.json").read_text())["counts"]["pairs"] == 250
     assert prepared.fingerprint != prepare_here(make_config(tmp_path, "data.max_seq_length=48")).fingerprint
+
+    def written() -> dict[str, tuple[int, str]]:
+        files = [path for path in alignment.rglob("*") if path.is_file()]
+        return {path.relative_to(alignment).as_posix(): (path.stat().st_mtime_ns, hash_file(path)) for path in files}
+
+    before = written()
+    again = prepare_here(make_config(tmp_path, *settings, "data.max_pairs=90"))
+    assert again.fingerprint != prepared.fingerprint
+    assert written() == before, "another recipe with the same pairs and tokenizer aligns nothing again"
+    column = alignment / "parts" / "part-00000.parquet"
+    column.write_bytes(column.read_bytes()[:-9])
+    prepare_here(make_config(tmp_path, *settings, "data.max_pairs=80"))
+    assert {name: digest for name, (_, digest) in written().items()} == {
+        name: digest for name, (_, digest) in before.items()
+    }, "what was damaged is made again"
 
 
 def test_alignments_reach_the_shards_and_bad_ones_the_bad_rows(tmp_path: Path) -> None:
