@@ -88,12 +88,11 @@ def varlen_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: None,  # noqa: ARG001
+    attention_mask: int | None,
     cu_seq_lens_q: Tensor,
     max_length_q: int,
     dropout: float = 0.0,
     scaling: float | None = None,
-    sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention within each of n examples: [1, H, T, D] each, perhaps fewer heads of keys and values -> [1, T, H, D].
@@ -101,15 +100,16 @@ def varlen_attention(
     On a GPU in half precision by torch's flash attention. On a CPU example by example.
 
     Args:
+        attention_mask: the tokens that are seen to either side; None is all. A number that layers are given, unlike
+            transformers' `sliding_window`, which is a constant of each: layers with and without are one graph.
         cu_seq_lens_q: where examples begin among the T tokens, and T: int32 [n + 1].
-        sliding_window: one more than the tokens that are seen to either side; None is all.
     """
     q, k, v = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))  # [0] would copy the gradients
     offsets, longest = cu_seq_lens_q, max_length_q
     if q.device.type in FLASH_ON and q.dtype in HALF:
-        seen = flash_attention(q, k, v, offsets, longest, dropout, scaling, sliding_window)
+        seen = flash_attention(q, k, v, offsets, longest, dropout, scaling, attention_mask)
     else:
-        seen = attention_by_example(q, k, v, offsets, dropout, scaling, sliding_window)
+        seen = attention_by_example(q, k, v, offsets, dropout, scaling, attention_mask)
     assert isinstance(seen, Tensor)
     return seen[None], None
 
@@ -122,14 +122,13 @@ def flash_attention(
     longest: int,
     dropout: float,
     scaling: float | None,
-    sliding_window: int | None,
+    window: int | None,
 ) -> Tensor:
     """By the operation behind torch's flash attention, which takes dropout and windows: [T, H, D] each -> [T, H, D].
 
     Heads are padded to a multiple of 8, which it asks for: zeros change no product.
     The way there over nested tensors takes seven to fourteen times as long with dropout (H200).
     """
-    window = None if sliding_window is None else sliding_window - 1
     width = q.shape[-1]
     scaling = width**-0.5 if scaling is None else scaling
     if extra := -width % 8:
@@ -144,24 +143,24 @@ def attention_by_example(
     offsets: Tensor,
     dropout: float,
     scaling: float | None,
-    sliding_window: int | None,
+    window: int | None,
 ) -> Tensor:
     """One call an example, which on a CPU costs less than what any mask wastes: as `flash_attention`."""
     lengths = offsets.diff().tolist()
     examples = zip(*(one.transpose(0, 1)[None].split(lengths, dim=2) for one in (q, k, v)), strict=True)
     seen = [
         F.scaled_dot_product_attention(
-            q, k, v, _near(q, sliding_window), dropout, scale=scaling, enable_gqa=k.shape[1] < q.shape[1]
+            q, k, v, _near(q, window), dropout, scale=scaling, enable_gqa=k.shape[1] < q.shape[1]
         )
         for q, k, v in examples
     ]
     return torch.cat(seen, dim=2)[0].transpose(0, 1)
 
 
-def _near(example: Tensor, sliding_window: int | None) -> Tensor | None:
+def _near(example: Tensor, window: int | None) -> Tensor | None:
     """Which tokens are close enough to see each other; None where all are."""
     length = example.shape[2]
-    if sliding_window is None or length <= sliding_window:
+    if window is None or length - 1 <= window:
         return None
     places = torch.arange(length, device=example.device)
-    return (places[:, None] - places).abs() < sliding_window
+    return (places[:, None] - places).abs() <= window

@@ -70,9 +70,11 @@ class AlignedEncoder(nn.Module):
         real_at, offsets = laid["real_at"], laid["offsets"]
         if not len(real_at):  # of nothing but padding the modules are called too
             real_at, offsets = real_at.new_zeros(1), torch.arange(2, device=ids.device)
-        seen = attention.by_example(offsets, ids.shape[1])
+        longest = ids.shape[1]
+        seen = attention.by_example(offsets, longest)
         given = {key: batch[key].flatten()[real_at][None] for key in READ}
-        hidden = self._encode(given, layer, attention_mask=None, **seen)
+        reach = self.family.reach(self.hf.config, longest)
+        hidden = self._encode(given, layer, attention_mask=reach, **seen)
         return hidden.new_zeros(ids.numel(), self.hidden_size).index_put((real_at,), hidden[0]).unflatten(0, ids.shape)
 
     def _encode(self, batch: Mapping[str, Tensor], layer: int | None, attention_mask: Any, **seen: Any) -> Tensor:

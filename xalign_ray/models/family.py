@@ -192,12 +192,17 @@ class Family(ABC):
         """Its `attention_mask`, of which tokens are of one example: bool [B, 1, L, L]."""
         return same_example
 
+    def reach(self, config: Any, longest: int) -> Any:  # noqa: ARG002
+        """Its `attention_mask` over tokens without padding: how far each sees to either side, None is everywhere."""
+        return None
+
     def run(self, model: Any, vectors: Tensor, attention_mask: Any, layer: int | None, **given: Any) -> Tensor:
         """Hidden states [B, L, d] of the last layer of its encoder, or after `layer` of them.
 
         Args:
             vectors: of the words, [B, L, d].
-            attention_mask: what `mask` gives; None where an attention over tokens without padding is told by `given`.
+            attention_mask: what `mask` gives, or `reach` where an attention over tokens without padding is told by
+                `given`.
             given: what `arguments` gives.
         """
         with self._cut(model, layer):

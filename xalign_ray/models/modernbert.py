@@ -116,6 +116,10 @@ class ModernBert(Family):
         near = (places[:, None] - places[None, :]).abs() <= config.sliding_window
         return {"full_attention": same_example, "sliding_attention": same_example & near}
 
+    def reach(self, config: Any, longest: int) -> dict[str, int]:
+        """As `mask`. Global layers see as far as an example is long: they compile to the same graph as local ones."""
+        return {"full_attention": longest, "sliding_attention": config.sliding_window}
+
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:
         """Head and decoder stand apart."""
         return hf.decoder(hf.head(hidden))

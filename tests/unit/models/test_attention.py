@@ -36,8 +36,7 @@ def by_formula(tokens: list[torch.Tensor], seen: int | None) -> torch.Tensor:
 def test_each_example_is_as_the_formula_says(seen: int | None) -> None:
     tokens = drawn()
     given = [one.transpose(0, 1)[None] for one in tokens]
-    window = None if seen is None else seen + 1
-    out, _ = varlen_attention(None, *given, None, offsets(), max(LENGTHS), scaling=SCALE, sliding_window=window)
+    out, _ = varlen_attention(None, *given, seen, offsets(), max(LENGTHS), scaling=SCALE)
     expected = by_formula(tokens, seen)
     torch.testing.assert_close(out[0].double(), expected, atol=1e-6, rtol=1e-5)
     way = torch.linspace(-1, 1, out.numel()).view_as(expected)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-# Model, layer, graphs and breaks. ModernBERT has layers of three kinds: the first has no norm, others a window or none.
+# Model, layer, graphs and breaks. ModernBERT has layers of two kinds: the first has no norm before its attention.
 GRAPHS: dict[str, tuple[dict[str, Any], int | None, int, int]] = {
     **{f"graphs of {one}": ({"family": one}, None, 1, 0) for one in ("bert", "xlm-r", "roberta", "eurobert")},
     "graphs of bert with languages": ({"family": "bert", "language_embeddings": True}, None, 1, 0),
-    "graphs of modernbert": ({"family": "modernbert"}, None, 3, 0),
-    "graphs of modernbert with languages": ({"family": "modernbert", "language_embeddings": True}, None, 3, 0),
+    "graphs of modernbert": ({"family": "modernbert"}, None, 2, 0),
+    "graphs of modernbert with languages": ({"family": "modernbert", "language_embeddings": True}, None, 2, 0),
     "graphs of bert after a layer": ({"family": "bert"}, 2, 1, 0),
     "graphs of modernbert after a layer": ({"family": "modernbert"}, 2, 2, 0),
 }
