@@ -33,6 +33,7 @@ import torch
 import torch._dynamo as dynamo
 import torch.distributed as dist
 from deepspeed.accelerator import get_accelerator
+from kernel_bars import BYTES, GRAPHS
 from method_rows import METHODS, columns
 from records import record
 from step_arms import Arm, MadeRows, examples, packed, recipe
@@ -57,6 +58,10 @@ LAYER = {"kind": "dictionary_alignment", "layer": 6, "pairs_per_step": 64}
 METHODS |= {
     "align-layer": {"objectives": [{"kind": "masked_lm"}, LAYER], "streams": [{"kind": "masked_text"}]},
     "contrast": {"objectives": [{"kind": "sentence_contrast"}], "streams": [{"kind": "contrasted_pairs"}]},
+}
+# Tensors without numbers cannot say which labels have a partner. Of the rows that are made here all have.
+OF_ALL_LABELS = METHODS["weam"] | {
+    "objectives": [{"kind": "masked_lm"}, {"kind": "word_exchange", "unaligned": "literal"}]
 }
 RANKS, ROWS = 4, 4  # rows of a micro-step
 SETTLED = 2  # steps before the one that is counted
@@ -278,15 +283,16 @@ class _Bytes(TorchDispatchMode):
         self.now -= self.held.pop(address)
 
 
+def _in_fp32(module: torch.nn.Module) -> torch.nn.Module:
+    """As torch's `float`, with new weights in place of the old ones; tied ones stay tied."""
+    made: dict[Tensor, torch.nn.Parameter] = {}
+    for one in module.modules():
+        for name, weight in list(one.named_parameters(recurse=False, remove_duplicate=False)):
+            setattr(one, name, made.setdefault(weight, torch.nn.Parameter(weight.float())))
+    return module
+
+
 TOKENS = 32_768
-BYTES = {  # method, pieces and length of a row, and KB a token at most
-    "mlm": ("mlm", 119_547, 512, 465),
-    "mlm of short rows": ("mlm", 119_547, 128, 465),
-    "mlm, V 30,522": ("mlm", 30_522, 512, 380),
-    "mlm, V 250,002": ("mlm", 250_002, 512, 590),
-    "dict-mlm": ("dict-mlm", 119_547, 128, 465),
-    "align-mlm": ("align-mlm", 119_547, 128, 470),
-}
 
 
 def count_bytes(method: str, vocab: int, row: int, tokens: int = TOKENS) -> dict[str, float]:
@@ -300,12 +306,17 @@ def count_bytes(method: str, vocab: int, row: int, tokens: int = TOKENS) -> dict
     arm = Arm("ours", vocab, tokens // row, row=row, width=768, depth=12, heads=12, bf16=True, method=method,
               train={"attention": "varlen"})  # fmt: skip
     rows = packed(examples(arm), row)
-    rows |= columns(method, rows)
+    further = columns(method, rows)
     device = torch.device("cpu")
-    batch = steps.tensors(rows, device)
-    with _as_on_a_gpu(), FakeTensorMode(allow_non_fake_inputs=True) as shapes:
+    batch = steps.tensors(rows | further, device, [*further])
+    # A copy of a weight would copy the mode, and Python crashes; `float` cannot exchange the weights of such a copy.
+    itself = patch.object(FakeTensorMode, "__deepcopy__", lambda mode, _: mode, create=True)
+    in_fp32 = patch.object(torch.nn.Module, "float", _in_fp32)
+    with _as_on_a_gpu(), itself, in_fp32, FakeTensorMode(allow_non_fake_inputs=True) as shapes:
         torch.set_default_dtype(torch.bfloat16)
-        objectives = build_objectives(recipe(arm, arm.rows), MadeRows(vocab), device)  # type: ignore[arg-type]
+        with patch.dict(METHODS, {"weam": OF_ALL_LABELS}):
+            config = recipe(arm, arm.rows)
+        objectives = build_objectives(config, MadeRows(vocab), device)  # type: ignore[arg-type]
         torch.set_default_dtype(torch.float32)
         objectives.train()
         batch = {name: shapes.from_tensor(one) if isinstance(one, Tensor) else one for name, one in batch.items()}
@@ -314,13 +325,6 @@ def count_bytes(method: str, vocab: int, row: int, tokens: int = TOKENS) -> dict
             kept = held.now
             loss.backward()
     return {"kept": kept / tokens, "most": held.most / tokens}
-
-
-GRAPHS: dict[str, tuple[dict[str, Any], int | None]] = {
-    **{family: ({"family": family}, None) for family in ("bert", "xlm-r", "roberta", "modernbert", "eurobert")},
-    **{f"{one}, languages": ({"family": one, "language_embeddings": True}, None) for one in ("bert", "modernbert")},
-    "bert, after a layer": ({"family": "bert"}, 2),
-}
 
 
 def count_graphs(model: Mapping[str, Any], layer: int | None) -> dict[str, int]:
@@ -351,22 +355,22 @@ def measure() -> list[dict[str, Any]]:
     often = {stage: count(Case(stage=stage, accumulation=4)) for stage in (0, 1, 2)}
     at = f"12 layers, V 119,547, bf16, {RANKS} ranks, dropout 0.1; operations of the paths of a GPU"
     how = f"ZeRO 1, {at}"
-    graphs = {name: count_graphs(*one) for name, one in GRAPHS.items()}
+    graphs = {name: count_graphs(model, layer) for name, (model, layer, _) in GRAPHS.items()}
     return [
         *(
             record(f"compile/{what}_{name}", one[what], most, "compiled by layer, batches of five sizes", "lower")
             for name, one in graphs.items()
-            for what, most in (("graphs", 2 if "modernbert" in name else 1), ("breaks", 0))
+            for what, most in (("graphs", GRAPHS[name][-1]), ("breaks", 0))
         ),
         *(
             record(
                 f"kernels/bytes_{name}",
-                count_bytes(*asked)["most"] / 1000,
+                count_bytes(method, vocab, row)["most"] / 1000,
                 most,
                 f"KB a token at most, beside weights: 12 layers of 768, {TOKENS:,} tokens, dropout 0.1, bf16",
                 "lower",
             )
-            for name, (*asked, most) in BYTES.items()
+            for name, (method, vocab, row, most) in BYTES.items()
         ),
         record("kernels/copies", found["mlm"].copies.total(), 10, f"tensors that go to the device; {how}", "lower"),
         record("kernels/mlm", found["mlm"].learned, 650, f"forward and backward; {how}", "lower"),

@@ -1,0 +1,27 @@
+"""What the topic `kernels` measures against and `tests/unit/train/test_kernels.py` asserts: graphs and bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Model, the layer whose states are asked for, and graphs at most. ModernBERT's first layer has no norm before its
+# attention: it is a graph of its own.
+GRAPHS: dict[str, tuple[dict[str, Any], int | None, int]] = {
+    **{family: ({"family": family}, None, 1) for family in ("bert", "xlm-r", "roberta", "eurobert")},
+    "bert, languages": ({"family": "bert", "language_embeddings": True}, None, 1),
+    "bert, after a layer": ({"family": "bert"}, 2, 1),
+    "modernbert": ({"family": "modernbert"}, None, 2),
+    "modernbert, languages": ({"family": "modernbert", "language_embeddings": True}, None, 2),
+    "modernbert, after a layer": ({"family": "modernbert"}, 2, 2),
+}
+# Method, pieces, length of a row, and KB a token that a pass holds at most beside weights.
+BYTES: dict[str, tuple[str, int, int, int]] = {
+    "mlm": ("mlm", 119_547, 512, 465),
+    "mlm of short rows": ("mlm", 119_547, 128, 465),
+    "mlm, V 30,522": ("mlm", 30_522, 512, 380),
+    "mlm, V 250,002": ("mlm", 250_002, 512, 590),
+    "dict-mlm": ("dict-mlm", 119_547, 128, 465),
+    "align-mlm": ("align-mlm", 119_547, 128, 470),
+    "weam": ("weam", 119_547, 128, 550),
+    "ppa": ("ppa", 119_547, 128, 800),
+}
