@@ -1,6 +1,7 @@
 """One arm of the step's bench in a process of its own: `python step_arms.py JSON` trains on made rows, says how long.
 
-`python step_arms.py -` reads one arm a line from standard input and answers each: imports cost seconds once.
+`python step_arms.py -` reads one arm a line from standard input and answers each: imports cost seconds once. Under
+torchrun each process is a worker of the arm, and the first says how long.
 
 Arms: `trainer` (transformers' Trainer, BertForMaskedLM, logits of all positions), `plain` (a plain torch loop around
 our losses) and `ours` (the loop as `pretrain` runs it, with its event log). All see the same examples; ours packs them.
@@ -59,6 +60,7 @@ class Arm:
         fill: part of a row that an example takes. device: `cuda` puts everything on one GPU, in bf16 if `bf16`.
         method: of `ours`, a name of METHODS. train, model: further settings of the recipe's blocks for it.
         profile: steps of `ours` that are profiled; the summary is part of the answer.
+        workers: of `ours`, the processes that torchrun started; each has `rows`.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Arm:
     train: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     profile: int = 0
+    workers: int = 1
 
 
 def together(arm: Arm) -> int:
@@ -162,13 +165,17 @@ def recipe(arm: Arm, rows: int) -> RunConfig:
             },
             "train": {
                 "max_steps": arm.steps,
-                "global_batch_size": rows,
+                "global_batch_size": rows * arm.workers,
                 "per_device_batch_size": rows,
                 "eval_steps": 0,
                 "bf16": arm.bf16,
                 **arm.train,
             },
-            "parallel": {"workers": 1, "zero_stage": arm.stage, "gpus_per_worker": int(arm.device == "cuda")},
+            "parallel": {
+                "workers": arm.workers,
+                "zero_stage": arm.stage,
+                "gpus_per_worker": int(arm.device == "cuda"),
+            },
             "checkpoint": {"save_steps": 1_000_000},
             "track": {"profile_steps": arm.profile, "logging_steps": together(arm)},
         }
@@ -182,21 +189,23 @@ def ours(arm: Arm) -> list[float]:
     count = len(batch["input_ids"])
     config = recipe(arm, count)
 
-    def open_batches(first: int, _rank: int, _workers: int) -> Iterator[dict[str, np.ndarray]]:
+    def open_batches(first: int, rank: int, workers: int) -> Iterator[dict[str, np.ndarray]]:
         for step in range(first, arm.steps):
-            position = step * count + np.arange(count)
+            position = (step * workers + rank) * count + np.arange(count)
             yield batch | {"position": position, "row_hash": position.astype(np.uint64)}
 
     with tempfile.TemporaryDirectory() as folder:
         facts = {"recipe": "made", "fingerprint": "f" * 64}
         workers = setup_workers(config.parallel)
         kept = ExitStack()
-        if workers.on_gpu:
-            kept.enter_context(patch.object(Loop, "_save"))  # gigabytes, after the last step
+        if workers.on_gpu or workers.size > 1:
+            kept.enter_context(patch.object(Loop, "_save"))  # gigabytes, after the last step; of one folder for all
         else:
             keep_freed_memory()  # as `pretrain` does
         with kept:
             train(Job(Path(folder), facts), config, MadeRows(arm.vocab), open_batches, workers)  # type: ignore[arg-type]
+        if workers.rank:
+            return [0.0]
         events = read_events(Path(folder) / EVENT_LOG)
         steps = [event["metrics"] for event in events if event["event"] == "step"]
         if arm.profile:
@@ -365,4 +374,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "-":
         answer_each()
     else:
-        sys.stdout.write(json.dumps(measure(sys.argv[1])) + "\n")
+        answer = json.dumps(measure(sys.argv[1]))
+        if os.environ.get("RANK", "0") == "0":
+            sys.stdout.write(answer + "\n")

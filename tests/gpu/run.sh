@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The first hour on a GPU in calls of some minutes: `tests/gpu/run.sh OUT MINUTES [PART...]`, by default all parts.
 # Parts: install (offline, from the bundle), ops (single operations), right (tests), fast (bench), true (a study on prepared
-# shards). Each part gets what is left of the minutes. OUT gets gpu.json, gpu.md, ops.md, junit.xml and logs.tar.gz with the rest.
+# shards), and where it is asked for, two (two GPUs against one, two.md). Each part gets what is left of the minutes. OUT gets gpu.json, gpu.md, ops.md, junit.xml and logs.tar.gz with the rest.
 # REHEARSE=1 does the same on a CPU, with models of no size.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -32,6 +32,7 @@ right() { # one GPU holds six small trainings at a time
   "$PYTHON" -m pytest -q -m gpu -n "${JOBS:-6}" --dist load --durations=10 -o cache_dir="$LOGS/cache" --junitxml "$OUT/junit.xml" ${TESTS:-tests/gpu}
 }
 fast() { "$PYTHON" tests/gpu/bench.py "$OUT" --seconds $((LEFT - 15)) $TINY; }
+two() { "$PYTHON" tests/gpu/two.py "$OUT" $TINY; }
 true_() { # mlm against align-mlm on English and the language derived from it, at ALIGN-MLM's own size
   local recipe xalign="$PYTHON -m xalign_ray"
   cd "$BUNDLE" || return
@@ -49,7 +50,7 @@ for part in ${PARTS:-install ops right fast true}; do
   LEFT=$((ENDS - SECONDS))
   [ $LEFT -gt 20 ] || { echo "$part: no time left"; failed=1; continue; }
   call=$part; [ "$part" = true ] && call=true_
-  export -f install ops right fast true_; export OUT LOGS BUNDLE SITE PYTHON TINY GPUS MODEL LEFT
+  export -f install ops right fast two true_; export OUT LOGS BUNDLE SITE PYTHON TINY GPUS MODEL LEFT
   began=$SECONDS
   timeout --signal INT --kill-after 10 "$LEFT" bash -c "$call" >"$LOGS/$part.log" 2>&1
   rc=$?
