@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 SENTENCES = "sentence-transformers"
-LIBRARIES = ("transformers.modeling_utils", "deepspeed", "xalign_ray.models.export", "xalign_ray.results.card")
+LIBRARIES = ("transformers.modeling_utils", "xalign_ray.models.export", "xalign_ray.results.card")
 LOOK_S = 1.0
 
 
@@ -56,17 +56,23 @@ def libraries_ahead(log: Path) -> Iterator[None]:
             while not any(event["event"] == "step" for event in events.read()):
                 if over.wait(LOOK_S):
                     return
-            from xalign_ray.models.export import name_accelerator
+            import torch
 
-            name_accelerator()
+            from xalign_ray.private.deepspeed import load_deepspeed
+
+            load_deepspeed(torch.cuda.is_available())  # without MLflow, which transformers would bring in with it
             for name in LIBRARIES:
+                if over.is_set():
+                    return
                 importlib.import_module(name)
 
-    threading.Thread(target=load, name="libraries", daemon=True).start()
+    thread = threading.Thread(target=load, name="libraries", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         over.set()
+        thread.join()  # who imports the same at once, or ends the process, meets modules that are half there
 
 
 def export_run(

@@ -47,6 +47,16 @@ def test_the_first_step_of_this_attempt_starts_the_imports(library: Path) -> Non
     assert NAME in sys.modules
 
 
+def test_an_export_waits_for_imports_that_have_begun(library: Path, tmp_path: Path) -> None:
+    """Two threads that import the same libraries meet modules that are half there."""
+    (tmp_path / f"{NAME}.py").write_text("import time\ntime.sleep(0.5)\nWHOLE = True\n", encoding="utf-8")
+    with exports.libraries_ahead(library):
+        EventLog(library, 2).write("step", 2)
+        while NAME not in sys.modules:
+            time.sleep(0.01)
+    assert sys.modules[NAME].WHOLE
+
+
 def test_a_run_that_never_starts_imports_nothing(library: Path) -> None:
     with exports.libraries_ahead(library):
         pass
@@ -56,16 +66,18 @@ def test_a_run_that_never_starts_imports_nothing(library: Path) -> None:
 
 ENDING = """
 import atexit, sys, time
+from contextlib import suppress
 from pathlib import Path
 from xalign_ray import exports
 from xalign_ray.track.events import EventLog
 exports.LIBRARIES, exports.LOOK_S = ("slow_library",), 0.01
 atexit.register(time.sleep, 1)  # as Ray does, to end its processes
 log = Path(sys.argv[1])
-with exports.libraries_ahead(log):
+with suppress(KeyboardInterrupt), exports.libraries_ahead(log):
     EventLog(log, 1).write("step", 1)
     while "slow_library" not in sys.modules:
         time.sleep(0.01)
+    raise KeyboardInterrupt
 """
 
 
