@@ -79,7 +79,7 @@ def test_a_driver_that_cannot_end_a_step_ends_at_once_with_a_sentence_and_leaves
     assert starting.end() == (143, interrupted("SIGTERM"))
 
     unheard = Driver(settings, out)
-    unheard.wait(lambda: unheard.pids("ray::StopRequest"))
+    unheard.wait(lambda: unheard.pids("ray::SynchronizationActor"))
     unheard.send(signal.SIGHUP)
     assert unheard.end() == (1, interrupted("SIGHUP"))
 

@@ -1,42 +1,68 @@
-"""The word to stop between the driver and rank 0: who has died does not listen, who ends a step still does."""
+"""The word to stop between the driver and rank 0: whether a rank that takes steps has heard it."""
 
 from __future__ import annotations
 
-import math
+import os
+import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import ray
 
-from xalign_ray.train.stop_request import HEARD_S, POLL_S, hear_stop, open_stop_request
+from xalign_ray.train import stop_request
+from xalign_ray.train.stop_request import StopRequest, hear_stop
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 
-def test_a_rank_that_asks_no_more_does_not_listen() -> None:
-    request = open_stop_request()
-    assert ray.get(request.ask.remote("SIGTERM")) == math.inf
-    assert ray.get(request.wait.remote()) == "SIGTERM"  # its last question
-    silent = ray.get(request.ask.remote("SIGTERM"))
-    time.sleep(1)
-    assert 1 <= ray.get(request.ask.remote("SIGTERM")) - silent < 2
+class Rank:
+    """A worker that calls functions beside what it trains, as Ray Train's does."""
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def call(self, function: Callable[..., Any], *given: Any) -> Any:
+        return function(*given)
+
+    def train(self) -> None:
+        self.heard = hear_stop()
+
+    def said(self) -> str:
+        return self.heard()
 
 
-def test_a_rank_hears_the_signal_once_and_listens_until_it_ends() -> None:
-    request = open_stop_request()
-    heard = hear_stop(request)
-    time.sleep(POLL_S + 1)  # longer than one question waits
-    assert heard() == ""
-    assert ray.get(request.ask.remote("SIGTERM")) < HEARD_S
-    until = time.monotonic() + 30
-    while not heard():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    assert heard() == "SIGTERM"
-    time.sleep(2 * POLL_S)
-    assert ray.get(request.ask.remote("SIGTERM")) < HEARD_S
-    ray.kill(request)  # as when the driver ends
-    (listening,) = (thread for thread in threading.enumerate() if thread.name == "stop-request")
-    listening.join(30)
-    assert not listening.is_alive()
+@pytest.fixture
+def rank() -> Iterator[Any]:
+    actor: Any = ray.remote(Rank).options(num_cpus=0).remote()
+    yield actor
+    ray.kill(actor)
+
+
+def test_a_rank_that_takes_steps_hears_the_first_signal_and_says_so(rank: Any) -> None:
+    request = StopRequest()
+    assert not request.ask("SIGTERM"), "there are no workers yet"
+    request.rank_zero = rank.call.remote
+    assert not request.ask("SIGTERM"), "it does not take steps yet"
+    ray.get(rank.train.remote())
+    assert ray.get(rank.said.remote()) == "", "what was said before is another attempt's"
+    assert request.ask("SIGTERM")
+    assert request.ask("SIGHUP"), "it listens until it ends"
+    assert ray.get(rank.said.remote()) == "SIGTERM"
+
+
+def test_a_rank_that_hangs_or_has_died_does_not_listen(rank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_request, "ANSWER_S", 1.0)
+    request = StopRequest()
+    request.rank_zero = rank.call.remote
+    ray.get(rank.train.remote())
+    pid: Any = ray.get(rank.pid.remote())
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(5, os.kill, (pid, signal.SIGCONT)).start()
+    began = time.monotonic()
+    assert not request.ask("SIGTERM")
+    assert time.monotonic() - began < 4
+    ray.kill(rank)
+    assert not request.ask("SIGTERM")

@@ -238,7 +238,10 @@ class ParallelConfig(Frozen):
         Float,
         Field(ge=0, description="how long to wait for nodes that an autoscaler brings; 0 refuses at once"),
     ] = 0
-    data_cpus: Annotated[Float, Field(gt=0, description="CPUs of one streaming task")] = 1.0
+    data_cpus: Annotated[
+        Float | None,
+        Field(gt=0, description="CPUs of one streaming task; null is 1, and no tasks for a run that needs few rows"),
+    ] = None
     data_resource: Annotated[
         str | None,
         Field(

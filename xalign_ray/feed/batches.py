@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from xalign_ray.config.derive import block_shape, derive_batch
+from xalign_ray.config.derive import BLOCK_BYTES, block_shape, derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.shards.order import Places, Request
 from xalign_ray.shards.prepared import Prepared, StageOrder
@@ -19,6 +19,7 @@ from xalign_ray.streams.collate import IGNORED, Columns
 from xalign_ray.streams.prediction import no_rows, stream_columns
 
 GROUP = 8  # requests of a data task: Ray Data looks for ended tasks every tenth of a second, and many short ones idle
+FEW_BYTES = 4 * BLOCK_BYTES  # a rank's rows of a whole run: a second of its core, and five for data tasks to start
 FETCHED_AHEAD = 3  # requests: a store answers late while rows are made, and a shard's first read takes three answers
 
 
@@ -158,6 +159,17 @@ def split_blocks(
             continue
         for begin in range(0, len(columns["position"]), rows):
             yield {name: values[begin : begin + rows] for name, values in columns.items()}
+
+
+def needs_few_rows(prepared: Prepared, config: RunConfig) -> bool:
+    """Whether each rank makes its rows itself, under Ray too: a whole run's rows cost less than to start data tasks.
+
+    A recipe that says what data tasks take, or where they run, has them.
+    """
+    if config.parallel.data_cpus or config.parallel.data_resource:
+        return False
+    parts = BatchReader(prepared, config).parts
+    return sum((part.last - part.first) * part.rows_of(0) * part.row_bytes for part in parts) <= FEW_BYTES
 
 
 def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int) -> Generator[Columns, None, None]:

@@ -87,7 +87,7 @@ class BlockServer:
             make_blocks,
             batch_size=1,
             batch_format="pyarrow",
-            num_cpus=self.run.parallel.data_cpus,
+            num_cpus=self.run.parallel.data_cpus or 1.0,
             **placement(self.run.parallel),
         )
         blocks.context.target_max_block_size = target_bytes

@@ -3,8 +3,11 @@
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partialmethod
 from typing import Any
 
 import ray
@@ -25,14 +28,19 @@ def few_processes() -> Iterator[None]:
     """Inside, `ray.init` starts a node without the autoscaler's monitor, the log monitor and the dashboard's server.
 
     Nothing asks them on a cluster of one machine whose driver shows its own progress. They take two seconds of a core,
-    and `ray.init` waits for the last of them. Gauges are not theirs: the node's agent shows them to Prometheus.
+    and `ray.init` waits for the last of them. Gauges are not theirs: the node's agent shows them to Prometheus. That
+    listens to a dashboard on any free port: for Ray's own it would wait seconds where another cluster has it.
 
-    If it changes: a KeyError where a cluster starts, or they are there again (tests/ray/test_reshard_on_ray.py).
+    If it changes: a KeyError or TypeError where a cluster starts, or they are there again, or the port is Ray's
+    (tests/ray/test_reshard_on_ray.py).
     """
     import ray._private.node
+    import ray._private.parameter
 
     starts = ("start_monitor", "start_log_monitor", "start_api_server")
-    with _without(ray._private.node.Node, starts):
+    parameters = ray._private.parameter.RayParams
+    any_port = partialmethod(parameters.__init__, dashboard_agent_listen_port=0)
+    with _without(ray._private.node.Node, starts), _with(parameters, {"__init__": any_port}):
         yield
 
 
@@ -59,15 +67,20 @@ def _has_dashboard() -> bool:
     return ray._private.services.get_webui_url_from_internal_kv() is not None
 
 
+def _without(owner: type, methods: Iterable[str]) -> AbstractContextManager[None]:
+    """Inside, these methods of a class do nothing. If it changes: as `_with`."""
+    return _with(owner, dict.fromkeys(methods, staticmethod(lambda *_, **__: None)))
+
+
 @contextmanager
-def _without(owner: type, methods: Iterable[str]) -> Iterator[None]:
-    """Inside, these methods of a class do nothing.
+def _with(owner: type, methods: Mapping[str, Any]) -> Iterator[None]:
+    """Inside, these stand for methods of a class.
 
     If it changes: a KeyError that names the method.
     """
     before = {name: vars(owner)[name] for name in methods}
-    for name in before:
-        setattr(owner, name, staticmethod(lambda *_, **__: None))
+    for name, method in methods.items():
+        setattr(owner, name, method)
     try:
         yield
     finally:
@@ -127,38 +140,110 @@ def address_of_auto() -> str:
     return canonicalize_bootstrap_address("auto") or ""
 
 
-def kill_controller() -> None:
-    """Kills the actor that `trainer.fit` of this process waits for; Ray Train keeps its handle to itself.
-
-    If it changes: a second Ctrl-C waits until the workers have ended by themselves (tests/ray/test_signals.py).
-    """
-    with suppress(Exception):  # the cluster may be what has died
-        job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
-        for name, actor in ray._private.state.actors(job_id=job).items():
-            if actor["ActorClassName"] == "TrainController":
-                worker = ray._private.worker.global_worker
-                worker.core_worker.kill_actor(ray.ActorID.from_hex(name), True)
-
-
-def new_trainer(*arguments: Any, **options: Any) -> Any:
+def new_trainer(*arguments: Any, shares_cpus: bool, **options: Any) -> Any:
     """Ray Train's trainer of any framework; the public `ray.train.data_parallel_trainer` is still that of version 1.
 
+    Its controller works in the thread that calls `fit`, not in an actor, for which workers would wait three seconds.
     Without actors that take two seconds of a core each at a start: that of Ray Train's own way of data, since rows come
-    from `feed/on_ray.py`; and the one that frees the room of a dead controller, which asks the dashboard whether it is
-    dead, where there is none.
+    from `feed/on_ray.py`; the one that frees the room of a dead controller, which dies with its driver, as its workers
+    do; and, unless the job shares CPUs with data tasks, the one that keeps them from taking the workers'.
 
-    If it changes: an ImportError when a training starts, or they are there again (tests/ray/test_reshard_on_ray.py).
+    Beside `fit` it has, for other threads, `rank_zero(function, *arguments)`: the reference of what a function returns
+    in that worker, None while there is none; and `end()`, after which `fit` raises CancelledError and no worker lives.
+
+    If it changes: an ImportError or TypeError when a training starts, or actors are there again
+    (tests/ray/test_reshard_on_ray.py), or a second Ctrl-C hangs (tests/ray/test_signals.py).
     """
     from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
     from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+    from ray.train.v2._internal.callbacks.state_manager import StateManagerCallback
+    from ray.train.v2._internal.execution.controller import TrainController
+    from ray.train.v2._internal.execution.scaling_policy import FixedScalingPolicy
+    from ray.train.v2._internal.execution.worker_group import WorkerGroup
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
+    class Policy(FixedScalingPolicy):
+        def after_controller_start(self, train_run_context: Any) -> None:
+            if shares_cpus:
+                super().after_controller_start(train_run_context)
+
+        def _maybe_send_resource_request(self) -> None:
+            if shares_cpus:
+                super()._maybe_send_resource_request()
+
+    class Group(WorkerGroup):
+        def _create_placement_group(self, *given: Any) -> Any:
+            trainer.reserved = super()._create_placement_group(*given)
+            return trainer.reserved
+
+        def _init_train_context_on_workers(self, workers: Any, sync_actor: Any, train_context_args: Any) -> None:
+            """As Ray Train's, which here would fail: it wants an actor for the controller, which no worker asks."""
+            common = {
+                "train_run_context": self._train_run_context,
+                "synchronization_actor": sync_actor,
+                "storage_context": self._storage_context,
+                "worker_callbacks": self._worker_callbacks_to_propagate,
+                "controller_actor": None,
+            }
+            own = [{name: of_all[at] for name, of_all in train_context_args.items()} for at in range(len(workers))]
+            started = [
+                worker.actor.init_train_context.remote(
+                    distributed_context=worker.distributed_context, **common, **given
+                )
+                for worker, given in zip(workers, own, strict=True)
+            ]
+            ray.get(started)
+
+    class Controller(TrainController):
+        worker_group_cls = Group
+
+        async def _run_control_loop_iteration(self) -> None:
+            if trainer.ended:
+                raise asyncio.CancelledError
+            await super()._run_control_loop_iteration()
+
     class Trainer(DataParallelTrainer):
+        controller: Any = None
+        reserved: Any = None
+        ended = False
+
+        def rank_zero(self, function: Any, *given: Any) -> Any:
+            group = self.controller and self.controller.get_worker_group()
+            with suppress(Exception):  # it is just ending
+                return group and group.execute_single_async(0, function, *given)
+
+        def end(self) -> None:
+            self.ended = True
+            if self.reserved:
+                with suppress(Exception):  # the cluster may be what has died
+                    self.reserved.shutdown()
+
         def _create_default_callbacks(self) -> list[Any]:
-            not_needed = (DatasetsCallback, *([] if _has_dashboard() else [PlacementGroupCleanerCallback]))
+            not_needed = (DatasetsCallback, PlacementGroupCleanerCallback, StateManagerCallback)
             return [one for one in super()._create_default_callbacks() if not isinstance(one, not_needed)]
 
-    return Trainer(*arguments, **options)
+        def _initialize_and_run_controller(self, **given: Any) -> Any:
+            _log_to_session()
+            given["scaling_policy"] = Policy(self.scaling_config)
+            self.controller = Controller(**given)
+            asyncio.run(self.controller.run())
+            return self.controller.get_result()
+
+    trainer = Trainer(*arguments, **options)
+    return trainer
+
+
+def _log_to_session() -> None:
+    """Ray Train's own messages go into a file of the session and not into the user's terminal.
+
+    If it changes: an ImportError when a training starts.
+    """
+    from ray.train.v2._internal.logging.logging import SessionFileHandler
+
+    logger = logging.getLogger("ray.train")
+    if logger.propagate:
+        logger.propagate = False
+        logger.addHandler(SessionFileHandler("xalign-controller.log"))
 
 
 def is_without_room(failure: Exception) -> bool:
@@ -189,23 +274,3 @@ def start_torch_group(worker_group: Any, backend: str, timeout_s: int) -> None:
     from ray.train.torch.config import TorchConfig, _TorchBackend
 
     _TorchBackend().on_start(worker_group, TorchConfig(backend=backend, timeout_s=timeout_s))
-
-
-def set_torch_variables() -> None:
-    """Sets RANK, LOCAL_RANK, WORLD_SIZE and their kin of a training worker, as Ray Train's own backend does.
-
-    If it changes: an ImportError when a training starts; else workers lack their local rank (tests/gpu).
-    """
-    from ray.train.torch.config import _set_torch_distributed_env_vars
-
-    _set_torch_distributed_env_vars()
-
-
-def leave_torch_group(destroy: bool) -> None:
-    """Ends a worker's part in the process group and frees its devices, as Ray Train's own backend does.
-
-    If it changes: an ImportError when a training ends.
-    """
-    from ray.train.torch.config import _shutdown_torch
-
-    _shutdown_torch(destroy_process_group=destroy)

@@ -18,7 +18,7 @@ from xalign_ray.errors import ConfigError, NotPlacedError, StoppedError, Workers
 from xalign_ray.private.ray import draining_nodes, free_resources, nodes_of_workers
 from xalign_ray.sources.stage import check_placement, placement
 from xalign_ray.track.events import EventReader
-from xalign_ray.train.stop_request import open_stop_request
+from xalign_ray.train.stop_request import StopRequest
 from xalign_ray.work import process
 from xalign_ray.work.status_line import say
 
@@ -184,7 +184,7 @@ LOOK_S = 2.0  # how often the nodes are counted
 STEADY_S = 10.0  # how long there has been room before it is used: a node may come and go
 GROWS, MOVES = "room for more workers", "a node is drained"  # why the job stops, where a signal's name would be
 
-Attempt = Callable[[ParallelConfig, Any], None]
+Attempt = Callable[[ParallelConfig, StopRequest], None]
 
 
 def run_on_nodes(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
@@ -207,7 +207,7 @@ def run_on_nodes(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
     is_elastic = parallel.min_workers is not None
     deaths, placed = 0, True
     while True:
-        now, stop = wait_for_room(parallel), open_stop_request()
+        now, stop = wait_for_room(parallel), StopRequest()
         now, placed = now if placed else fit_free(now), True
         if now.workers < parallel.workers:
             say(f"training with {now.workers} of {parallel.workers} workers (parallel.min_workers)")
@@ -231,7 +231,7 @@ def run_on_nodes(parallel: ParallelConfig, log: Path, attempt: Attempt) -> None:
 
 
 @contextmanager
-def _watched(parallel: ParallelConfig, workers: int, log: Path, stop: Any) -> Iterator[list[str]]:
+def _watched(parallel: ParallelConfig, workers: int, log: Path, stop: StopRequest) -> Iterator[list[str]]:
     """Inside, a thread asks the attempt to stop for another one, and adds why to the list.
 
     For a larger one not before the attempt has saved something: nodes that come and go must not keep a run from going
@@ -256,8 +256,7 @@ def _watched(parallel: ParallelConfig, workers: int, log: Path, stop: Any) -> It
                     has_said = True
             elif has_saved and steady >= STEADY_S:
                 why.append(GROWS)
-            if why:
-                ray.get(stop.ask.remote(why[0]))
+            if why and stop.ask(why[0]):
                 return
 
     def watch() -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import ray
 import ray.train
-from ray import cloudpickle
 from ray.exceptions import AuthenticationError
 from ray.train import (
     ControllerError,
@@ -29,33 +28,32 @@ from ray.train import (
 
 from xalign_ray.config import schema
 from xalign_ray.errors import (
-    CheckpointError,
     ClusterError,
     ConfigError,
-    LockError,
     NotPlacedError,
     StoppedError,
-    TrainingError,
     WorkersDiedError,
     XalignError,
     first_sentence,
     long_temporary_folder,
 )
+from xalign_ray.feed.batches import needs_few_rows
 from xalign_ray.private.ray import (
     dead_processes,
     disable_sigterm_handler,
     few_processes,
     is_without_room,
-    kill_controller,
     local_node,
     new_trainer,
 )
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.capacity import resources_of, run_on_nodes, wait_for_room
 from xalign_ray.train.cluster_address import check_named_cluster, ensure_token
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
-from xalign_ray.train.stop_request import HEARD_S, hear_stop
+from xalign_ray.train.stop_request import StopRequest
+from xalign_ray.train.worker import work
 from xalign_ray.work import process
 from xalign_ray.work.job import Job
 from xalign_ray.work.mirror import CACHE, cache_folder, url_of
@@ -65,9 +63,10 @@ from xalign_ray.work.status_line import say
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
 VITAL = ("raylet", "gcs_server")  # processes of Ray's without which a driver ends
 LOOK_S = 0.05  # how soon a signal is passed on
+ASK_S = 5.0  # between two questions whether somebody still ends a step
 ENDS_S = 60  # for Ray to end the workers of a run that has saved its step, and to say so
 PARTING_S = 10  # for the thread that fits to see that what it waits for has ended
-POLL_S = 0.5  # how often the controller looks at its workers; Ray's 2 s lose work after a death
+POLL_S = 0.5  # how often Ray Train looks at its workers; Ray's 2 s lose work after a death
 # In a thread that is not the first, such as Ray Train's, glibc takes what is large from the system each time and gives
 # it back, whatever `keep_freed_memory` says, unless the process began with one arena for all threads.
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
@@ -205,18 +204,22 @@ def run_on_ray(
     wait_for_room(parallel)
     check_mirror(job.folder, sum(node["Alive"] for node in ray.nodes()))
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
+    os.environ.setdefault("RAY_TRAIN_ENABLE_CONTROLLER_STRUCTURED_LOGGING", "0")  # it takes over this process's logging
     storage = RunFolder(job.folder.resolve()).ray
     sent = {
         "job": {"folder": str(job.folder.resolve()), "identity": dict(job.identity), "token": job.token},
         "trust": job.trust,
         "prepared_folder": str(prepared_folder.resolve()),
     }
+    prepared = Prepared.open(prepared_folder)
 
-    def attempt(now: schema.ParallelConfig, stop: Any) -> None:
+    def attempt(now: schema.ParallelConfig, stop: StopRequest) -> None:
         many = f"{now.workers} training {'process' if now.workers == 1 else 'processes'}"
-        say(f"{title}{': ' if title else ''}Starting {many}, which takes some 20 s.")
-        given = sent | {"config": config.model_copy(update={"parallel": now}).model_dump(mode="json"), "stop": stop}
-        _wait_for(_trainer(now, given, storage), stop)
+        say(f"{title}{': ' if title else ''}Starting {many}, which takes some 10 s.")
+        own = config.model_copy(update={"parallel": now})
+        few = needs_few_rows(prepared, own)
+        given = sent | {"config": own.model_dump(mode="json"), "few_rows": few}
+        _wait_for(_trainer(now, given, storage, shares_cpus=not few), stop)
 
     try:
         line = Progress(config.train.max_steps, sys.stderr, title)
@@ -230,12 +233,13 @@ def run_on_ray(
         shutil.rmtree(storage, ignore_errors=True)
 
 
-def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path) -> Any:
+def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path, shares_cpus: bool) -> Any:
     # Of an elastic run this process starts the workers anew, and as many as there is room for.
     elastic = FailureConfig(0, controller_failure_limit=0)
     failures = FailureConfig(parallel.max_failures) if parallel.min_workers is None else elastic
     return new_trainer(
-        _work,
+        work,
+        shares_cpus=shares_cpus,
         train_loop_config=job,
         backend_config=ClosedTorchConfig(parallel.gpus_per_worker > 0),
         scaling_config=ScalingConfig(
@@ -258,8 +262,9 @@ def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path
     )
 
 
-def _wait_for(trainer: Any, stop: Any) -> None:
-    """Fits in a thread, for in the main one Ray takes Ctrl-C for itself; meanwhile passes on the word to stop."""
+def _wait_for(trainer: Any, stop: StopRequest) -> None:
+    """Fits in a thread, and meanwhile passes on the word to stop."""
+    stop.rank_zero = trainer.rank_zero
     outcome: Future[XalignError | None] = Future()
 
     def fit() -> None:
@@ -269,25 +274,26 @@ def _wait_for(trainer: Any, stop: Any) -> None:
             outcome.set_exception(error)
 
     thread = threading.Thread(target=fit, name="fit", daemon=True)
-    asked_at, patience = -math.inf, HEARD_S
+    asked_at = heard_at = -math.inf
     try:
         with process.heeded():
             thread.start()
             while thread.is_alive():
                 thread.join(LOOK_S)
-                if process.asked() and time.monotonic() > asked_at + HEARD_S:
-                    silent_s: float = ray.get(stop.ask.remote(process.asked()))
-                    if silent_s > patience:  # no step is in progress
+                if process.asked() and (now := time.monotonic()) > asked_at + ASK_S:
+                    asked_at = now
+                    if stop.ask(process.asked()):
+                        heard_at = now
+                    elif now > heard_at + ENDS_S:  # no step is in progress
                         if threading.current_thread() is threading.main_thread():
                             process.interrupt()
                         raise StoppedError(f"Stopped ({process.asked()}); no step was in progress.")
-                    asked_at, patience = time.monotonic(), ENDS_S
             if (error := outcome.result()) is not None:
                 raise error
-    except KeyboardInterrupt:
-        kill_controller()
-        thread.join(PARTING_S)
-        raise
+    finally:
+        if thread.is_alive():
+            trainer.end()
+            thread.join(PARTING_S)
 
 
 def _fit(trainer: Any) -> XalignError | None:
@@ -307,53 +313,3 @@ def _fit(trainer: Any) -> XalignError | None:
 def _last_line(error: Exception) -> str:
     """The sentence below a traceback."""
     return str(error).strip().rpartition("\n")[2]
-
-
-def _work(sent: dict[str, Any]) -> XalignError | None:
-    """The train function. What the loop raises on all ranks together is returned: a retry would only meet it again."""
-    # A worker's alone: torch and what is built on it would hold the driver up for two seconds.
-    from xalign_ray.feed.on_ray import Feed, describe_feed, start_server
-    from xalign_ray.shards.prepared import Prepared
-
-    config = schema.RunConfig.model_validate(sent["config"])
-    prepared = Prepared.open(Path(sent["prepared_folder"]))
-    # The executor's process imports its own while this one does.
-    server = start_server(prepared, config) if ray.train.get_context().get_world_rank() == 0 else None
-    from xalign_ray.train.distributed import keep_freed_memory, setup_workers
-    from xalign_ray.train.loop import train
-
-    if config.parallel.gpus_per_worker:
-        from ray.train.torch import get_device
-
-        os.environ["LOCAL_RANK"] = str(get_device().index)  # which of those that it sees is its own
-    workers = setup_workers(config.parallel)
-    if not workers.on_gpu:
-        keep_freed_memory()
-
-    job = Job(
-        Path(sent["job"]["folder"]),
-        sent["job"]["identity"] | {"feed": describe_feed(prepared, config)},
-        sent["job"]["token"],
-        trust=sent["trust"],
-        stop_asked=hear_stop(sent["stop"]) if workers.rank == 0 else lambda: "",
-        on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
-    )
-    try:
-        train(
-            job,
-            config,
-            prepared,
-            lambda first_step, rank, _: Feed(prepared, config, first_step, rank, _from_rank_zero, server),
-            workers,
-        )
-    except (CheckpointError, LockError, TrainingError) as error:
-        return error
-    return None
-
-
-def _from_rank_zero(value: Any) -> Any:
-    """Rank 0's value on every rank; Ray's pickle knows actor handles."""
-    import ray.train.collective
-
-    sent = cloudpickle.dumps(value)  # pyright: ignore[reportPrivateImportUsage]
-    return cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(sent))

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import GetTimeoutError
 from ray.train.backend import Backend, BackendConfig
 
-from xalign_ray.private.ray import leave_torch_group, set_torch_variables, start_torch_group, torch_framework
+from xalign_ray.private.ray import start_torch_group, torch_framework
 from xalign_ray.work import process
 
 LOOPBACK = "127.0.0.1"
@@ -55,7 +55,7 @@ class _ClosedBackend(Backend):
 
     def on_shutdown(self, worker_group: Any, backend_config: BackendConfig) -> None:  # noqa: ARG002 - Ray's signature
         with suppress(GetTimeoutError):
-            ray.get(worker_group.execute_async(leave_torch_group, len(worker_group) > 1), timeout=PARTING_S)
+            ray.get(worker_group.execute_async(_leave), timeout=PARTING_S)
 
 
 def _node() -> str:
@@ -77,8 +77,9 @@ def _meet(rank: int, size: int, port: int, on_gpu: bool, timeout_s: int) -> None
 
     from xalign_ray.train.distributed import backend_of, keep_to_loopback
 
-    set_torch_variables()
     keep_to_loopback()
+    here = {"LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size, "NODE_RANK": 0, "RANK": rank, "WORLD_SIZE": size}
+    os.environ |= {name: str(value) for name, value in here.items()}
     os.environ |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(port)}
     timeout = timedelta(seconds=timeout_s)
     store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage] - documented all the same
@@ -90,3 +91,10 @@ def _meet(rank: int, size: int, port: int, on_gpu: bool, timeout_s: int) -> None
         master_listen_fd=_listening.pop().detach() if rank == 0 else None,
     )
     dist.init_process_group(backend_of(on_gpu), store=store, rank=rank, world_size=size, timeout=timeout)
+
+
+def _leave() -> None:
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -2,62 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
-import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-POLL_S = 2.0  # how long rank 0 waits for an answer before it asks again, which says that it lives
-HEARD_S = 3 * POLL_S  # without a question, after which nobody listens
+ANSWER_S = 6.0  # for rank 0 to answer, after which it does not listen
 
 
 class StopRequest:
-    """An actor on the driver's node: the driver asks, rank 0 waits for it. It ends with its driver."""
+    """The driver's side: asks rank 0 of the workers that train just then.
+
+    Attributes:
+        rank_zero: calls a function in rank 0, as the trainer's method does; gives no reference while there is none.
+    """
+
+    rank_zero: Callable[..., Any]
 
     def __init__(self) -> None:
-        self._name = ""
-        self._asked = asyncio.Event()
-        self._heard_at = -math.inf
+        self.rank_zero = lambda *_: None
 
-    async def ask(self, name: str) -> float:
-        """Says that a signal asked the job to stop; for how many seconds nobody has listened."""
-        self._name = name
-        self._asked.set()
-        return time.monotonic() - self._heard_at
-
-    async def wait(self) -> str:
-        """The signal's name, empty if there was none for a while."""
-        self._heard_at = time.monotonic()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._asked.wait(), POLL_S)
-        self._heard_at = time.monotonic()
-        return self._name
+    def ask(self, name: str) -> bool:
+        """Says that a signal asked the job to stop; whether a rank that takes steps has heard it."""
+        if (answer := self.rank_zero(_hear, name)) is None:
+            return False
+        try:
+            return ray.get(answer, timeout=ANSWER_S)
+        except RayError:
+            return False
 
 
-def open_stop_request() -> Any:
-    """A request that nobody has made yet."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    return ray.remote(StopRequest).options(num_cpus=0, scheduling_strategy=here).remote()
+_heard: list[str] = []
+_listening = False
 
 
-def hear_stop(request: Any) -> Callable[[], str]:
-    """Waits in a thread, so that to look costs a step nothing; gives the signal's name, empty while there is none."""
-    heard: list[str] = []
+def hear_stop() -> Callable[[], str]:
+    """Listens from now on in this process, rank 0's; gives the signal's name, empty while there is none."""
+    global _listening
+    _listening = True
+    return lambda: _heard[0] if _heard else ""
 
-    def wait() -> None:
-        with suppress(RayError):  # the driver is gone, and this worker is about to follow
-            while True:  # also when it has heard: the driver asks whether somebody ends a step
-                name: str = ray.get(request.wait.remote())
-                if name:
-                    heard.append(name)
-                    time.sleep(POLL_S)
 
-    threading.Thread(target=wait, name="stop-request", daemon=True).start()
-    return lambda: heard[0] if heard else ""
+def _hear(name: str) -> bool:
+    if _listening:
+        _heard.append(name)
+    return _listening

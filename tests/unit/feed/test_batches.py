@@ -13,7 +13,16 @@ from tests.unit.streams.test_masking import assert_chance
 from xalign_ray.config import derive
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.feed.batches import FETCHED_AHEAD, GROUP, BatchReader, group_requests, open_local, split_blocks
+from xalign_ray.feed.batches import (
+    FETCHED_AHEAD,
+    FEW_BYTES,
+    GROUP,
+    BatchReader,
+    group_requests,
+    needs_few_rows,
+    open_local,
+    split_blocks,
+)
 from xalign_ray.shards.order import Request, language_shares
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.streams.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
@@ -243,3 +252,16 @@ def test_another_seed_sees_other_rows_and_other_masks(prepared: Prepared, config
     one = next(open_local(prepared, config, 0, 0))
     other = next(open_local(prepared, make_config(inputs, "seed=1"), 0, 0))
     assert not (one["row_hash"] == other["row_hash"]).any()
+
+
+def test_data_tasks_are_for_runs_of_many_rows_and_for_recipes_that_ask(prepared: Prepared, config: RunConfig) -> None:
+    def takes(steps: int, **parallel: object) -> bool:
+        train = config.train.model_copy(update={"max_steps": steps})
+        own = config.parallel.model_copy(update={"workers": 2} | parallel)
+        return not needs_few_rows(prepared, config.model_copy(update={"train": train, "parallel": own}))
+
+    (part,) = BatchReader(prepared, with_workers(config, 2)).parts
+    few = FEW_BYTES // (part.rows_of(0) * part.row_bytes)
+    assert [takes(few), takes(few + 1), takes(few + 1, workers=4)] == [False, True, False]
+    assert takes(1, data_cpus=1.0)
+    assert takes(1, data_resource="reader")

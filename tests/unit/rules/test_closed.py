@@ -52,7 +52,7 @@ def test_pickles_are_read_in_one_place() -> None:
         loads |= {path.name} if "torch.load(" in text else set()
         pickles |= {path.name} if "pickle.load" in text else set()
     assert loads == {"checkpoint.py", "engine.py"}
-    assert pickles == {"driver.py"}  # Ray's, between the workers of one cluster
+    assert pickles == {"worker.py"}  # Ray's, between the workers of one cluster
 
 
 def test_nobody_sets_rays_authentication() -> None:

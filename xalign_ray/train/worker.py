@@ -1,0 +1,75 @@
+"""What each training worker of a Ray Train job runs: it opens its rows, joins the others, and runs the loop."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray.train
+from ray import cloudpickle
+
+from xalign_ray.config.schema import RunConfig
+from xalign_ray.errors import CheckpointError, LockError, TrainingError, XalignError
+from xalign_ray.feed.batches import open_local
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.train.stop_request import hear_stop
+from xalign_ray.work.job import Job
+
+if TYPE_CHECKING:
+    from xalign_ray.train.loop import OpenBatches
+
+
+def work(sent: dict[str, Any]) -> XalignError | None:
+    """The train function. What the loop raises on all ranks together is returned: a retry would only meet it again."""
+    config = RunConfig.model_validate(sent["config"])
+    prepared = Prepared.open(Path(sent["prepared_folder"]))
+    open_rows, said = _feed(prepared, config, sent["few_rows"])
+    # A worker's alone: torch and what is built on it would hold the driver up for two seconds.
+    from xalign_ray.train.distributed import keep_freed_memory, setup_workers
+    from xalign_ray.train.loop import train
+
+    if config.parallel.gpus_per_worker:
+        from ray.train.torch import get_device
+
+        os.environ["LOCAL_RANK"] = str(get_device().index)  # which of those that it sees is its own
+    workers = setup_workers(config.parallel)
+    if not workers.on_gpu:
+        keep_freed_memory()
+
+    job = Job(
+        Path(sent["job"]["folder"]),
+        sent["job"]["identity"] | said,
+        sent["job"]["token"],
+        trust=sent["trust"],
+        stop_asked=hear_stop() if workers.rank == 0 else lambda: "",
+        on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
+    )
+    try:
+        train(job, config, prepared, open_rows, workers)
+    except (CheckpointError, LockError, TrainingError) as error:
+        return error
+    return None
+
+
+def _feed(prepared: Prepared, config: RunConfig, few_rows: bool) -> tuple[OpenBatches, dict[str, Any]]:
+    """What opens a rank's rows, and what a start event says of it."""
+    if few_rows:
+        return lambda first_step, rank, _: open_local(prepared, config, first_step, rank), {}
+    from xalign_ray.feed.on_ray import Feed, describe_feed, start_server
+
+    # The executor's process imports its own while this one imports torch.
+    server = start_server(prepared, config) if ray.train.get_context().get_world_rank() == 0 else None
+
+    def open_rows(first_step: int, rank: int, _: int) -> Feed:
+        return Feed(prepared, config, first_step, rank, _from_rank_zero, server)
+
+    return open_rows, {"feed": describe_feed(prepared, config)}
+
+
+def _from_rank_zero(value: Any) -> Any:
+    """Rank 0's value on every rank; Ray's pickle knows actor handles."""
+    import ray.train.collective
+
+    sent = cloudpickle.dumps(value)  # pyright: ignore[reportPrivateImportUsage]
+    return cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(sent))
