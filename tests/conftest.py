@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,14 @@ GIVEN = pytest.StashKey[int]()
 # Tests send these to what they start, which would ignore them where this process does: under nohup, or behind `&`.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the folder of embedded worlds, before there are processes that take test files one after the other."""
+    if "TESTS_WORLDS" not in os.environ:
+        worlds = TemporaryDirectory(prefix="worlds-")
+        os.environ["TESTS_WORLDS"] = worlds.name
+        config.add_cleanup(worlds.cleanup)
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from filelock import FileLock
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
@@ -22,15 +24,19 @@ CUSTOM = "reader"  # a resource of the node of the tests' cluster
 WRITTEN = TemporaryDirectory(prefix="worlds-")
 
 
-@cache
 def _write_once(sentences: int, parallel: int) -> Path:
-    folder = Path(WRITTEN.name) / f"{sentences}-{parallel}"
-    write_demo(folder, sentences=sentences, parallel_sentences=parallel, retrieval_pairs=20)
+    """In a folder that the processes of a test run share."""
+    folder = Path(os.environ.get("TESTS_WORLDS", WRITTEN.name), f"{sentences}-{parallel}")
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            begun = folder.with_suffix(".begun")
+            write_demo(begun, sentences=sentences, parallel_sentences=parallel, retrieval_pairs=20)
+            begun.rename(folder)
     return folder
 
 
 def copy_demo(folder: Path, sentences: int = 600, parallel: int = 100) -> None:
-    """The embedded world in small, whose texts take longer to make than to copy; made once a process."""
+    """The embedded world in small, whose texts take longer to make than to copy; made once a test run."""
     shutil.copytree(_write_once(sentences, parallel), folder, dirs_exist_ok=True)
 
 
