@@ -16,6 +16,7 @@ import pytest
 from tests.pages import ROOT, command, commands, text_of, write_files
 from tests.ray.tagging_world import write_encoder
 from tests.unit.conftest import prepare_here
+from xalign_ray import cli
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import read_events
 
@@ -161,7 +162,9 @@ def test_a_label_that_the_new_task_lacks_is_refused_in_the_words_of_the_page(
     assert re.findall(r"^exit (\d)$", tuned.stdout, re.M)[2:] == ["1"], tuned.stdout
 
 
-def said_on(page: str, recipe: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def said_on(
+    page: str, recipe: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
     """What the short commands of a page say in the files that it writes, once its recipe is prepared."""
     write_files(page, folder)
     assert run(folder, "make_files.py").returncode == 0
@@ -174,21 +177,28 @@ def said_on(page: str, recipe: str, folder: Path, monkeypatch: pytest.MonkeyPatc
             and line.split()[1] not in ("prepare", "report")
             and line != "xalign study study.yaml"
         ):
-            done = run(folder, "-m", "xalign_ray", *shlex.split(line)[1:], code=ROOT)
-            assert done.returncode == 0, done.stderr
-            said += done.stdout[-2000:] + done.stderr
+            monkeypatch.setattr(sys, "argv", shlex.split(line))
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+            printed = capsys.readouterr()
+            assert not ended.value.code, printed.err
+            said += printed.out[-2000:] + printed.err
     return said
 
 
-def test_own_languages_are_prepared_and_their_study_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = said_on("your_languages.md", "mlm.yaml", tmp_path, monkeypatch)
+def test_own_languages_are_prepared_and_their_study_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = said_on("your_languages.md", "mlm.yaml", tmp_path, monkeypatch, capsys)
     assert "mlm.yaml is valid." in said
     assert "words_of_one_piece" in said
     assert "8 cells: 8 waiting" in said
 
 
-def test_twenty_languages_are_read_planned_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = said_on("twenty_languages.md", "twenty.yaml", tmp_path, monkeypatch)
+def test_twenty_languages_are_read_planned_and_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = said_on("twenty_languages.md", "twenty.yaml", tmp_path, monkeypatch, capsys)
     assert "12 documents\n" in said
     assert "60 pairs\n" in said
     counted = re.search(r"The last ends with `(.+?)`", text_of("twenty_languages.md"))
