@@ -93,6 +93,11 @@ NOT_RUN = {
     "xalign pretrain small/align-mlm --set data.root=DATA": "data",
     "xalign study derived --set data.root=derived": "hours",
     "xalign study align-mlm --scale tiny": "hours",
+    "xalign study align --scale two-cores --encoder MODEL --set data.root=DATA --set 'seeds=[0]'": "hours",
+    "xalign study align --scale two-cores --encoder MODEL --set data.root=DATA --set 'seeds=[1]' --set "
+    "rates.chosen=rates.json": "hours",
+    "xalign report runs/studies/align-two-cores-MODEL --bundle seed0.zip": "like",
+    "xalign report seed0.zip runs/studies/align-two-cores-MODEL --bundle align.zip": "like",
     "xalign report scores.csv results --baseline intfloat/multilingual-e5-base": "like",
     "xalign study align --scale two-cores --encoder MODEL --set data.root=DATA": "hours",
     "xalign data fetch papers/weam-de --out DATA": "network",
