@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 
-# Reads JSON, lines or an array of objects: each holds a document under `text`, or a pair by its languages.
-
 NOT_JSON = "it is not JSON"
 TEXT = "text"  # the key or column of a document, where the source names no other
 _BETWEEN = re.compile(r"[\s,]*")
@@ -54,36 +52,27 @@ _NAMES = {code: name.lower() for name, code in NAMES.items()}
 
 
 def read_jsonl(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Documents of a JSON-lines file, under the key that the source names, or under `text`; others are not read."""
-    return _read(part, [part.columns or (TEXT,)], documents_of(part, languages))
+    """Documents or pairs of a JSON-lines file, under the keys that the source names; others are not read.
+
+    Without these a document is under `text`, and a pair under its languages: their codes (`zh`) or English names
+    (`chinese`), in the object itself or in its `translation`.
+    """
+    (path,), keys, make = part.paths, _keys_of(part, languages), records_of(part, languages)
+    for line in read_lines(path, part.spans[0], part.first_line, json_lines=True):
+        if not line.fault and not line.text.strip():
+            yield Skipped("blank line")
+            continue
+        texts, fault = _texts(line, keys)
+        yield BadRow(path, line.number, fault) if fault else make(texts, line.number)
 
 
 def read_json_array(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """As read_jsonl, of a JSON file that is an array of objects; `line` counts the objects.
 
     Raises:
-      BrokenFileError: the rest is no JSON; after the documents before it.
+      BrokenFileError: the rest is no JSON; after the records before it.
     """
-    return _read_array(part, [part.columns or (TEXT,)], documents_of(part, languages))
-
-
-def read_jsonl_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Pairs of a JSON-lines file; keys are the source's columns, or the languages: their codes (`zh`) or English names
-    (`chinese`), in the object itself or in its `translation`."""
-    return _read(part, _keys_of(part, languages), pairs_of(part, languages))
-
-
-def read_json_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
-    """Pairs of a JSON file that is an array of objects, with keys as read_jsonl_pairs; `line` counts the objects.
-
-    Raises:
-      BrokenFileError: the rest is no JSON; after the pairs before it.
-    """
-    return _read_array(part, _keys_of(part, languages), pairs_of(part, languages))
-
-
-def _read_array(part: Part, keys: Sequence[Sequence[str]], make: Make) -> Iterator[Record]:
-    (path,) = part.paths
+    (path,), keys, make = part.paths, _keys_of(part, languages), records_of(part, languages)
     for number, value in enumerate(read_array(path), start=1):
         texts, fault = _strings(value, keys)
         yield BadRow(path, number, fault) if fault else make(texts, number)
@@ -125,50 +114,41 @@ def _between(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def documents_of(part: Part, languages: Sequence[str]) -> Make:
-    """Makes a document of the text of a row."""
-    (path,), (language,) = part.paths, languages
-
-    def document(row: Sequence[str | None], number: int) -> Record:
-        (text,) = row
-        return BadRow(path, number, "row has no text") if text is None else make_document(language, text, path, number)
-
-    return document
-
-
 def one_line(text: str) -> str:
     """The text with every stretch of white space as one blank."""
     return " ".join(text.split())
 
 
-def pairs_of(part: Part, languages: Sequence[str], text_of: Callable[[str], str] = one_line) -> Make:
-    """Makes a pair of the texts of a row, each on one line."""
-    (path,), (first, second) = part.paths, languages
+def records_of(part: Part, languages: Sequence[str], text_of: Callable[[str], str] = one_line) -> Make:
+    """Makes a document of the text of a row, or a pair of its two, each on one line, by the number of languages."""
+    (path,) = part.paths
+
+    def document(row: Sequence[str | None], number: int) -> Record:
+        (text,) = row
+        if text is None:
+            return BadRow(path, number, "row has no text")
+        return make_document(languages[0], text, path, number)
 
     def pair(row: Sequence[str | None], number: int) -> Record:
-        return make_pair((first, second), (text_of(row[0] or ""), text_of(row[1] or "")), path, number)
+        texts = text_of(row[0] or ""), text_of(row[1] or "")
+        return make_pair((languages[0], languages[1]), texts, path, number)
 
-    return pair
+    return document if len(languages) == 1 else pair
+
+
+def wanted_columns(part: Part, languages: Sequence[str]) -> Sequence[str]:
+    """The columns that the source names, else `text` of a document, or those called by the languages of a pair."""
+    return part.columns or (languages if len(languages) > 1 else (TEXT,))
 
 
 def _keys_of(part: Part, languages: Sequence[str]) -> list[tuple[str, ...]]:
-    return [(column,) for column in part.columns] if part.columns else list(map(_keys, languages))
+    named = part.columns or len(languages) == 1
+    return [(column,) for column in wanted_columns(part, languages)] if named else list(map(_keys, languages))
 
 
 def _keys(code: str) -> tuple[str, ...]:
     names = (code, _NAMES[code]) if code in _NAMES else (code,)
     return (*names, *(f"translation.{name}" for name in names))
-
-
-def _read(part: Part, keys: Sequence[Sequence[str]], make: Make) -> Iterator[Record | Skipped]:
-    """What `make` makes of the strings of each line and its number."""
-    (path,) = part.paths
-    for line in read_lines(path, part.spans[0], part.first_line, json_lines=True):
-        if not line.fault and not line.text.strip():
-            yield Skipped("blank line")
-            continue
-        texts, fault = _texts(line, keys)
-        yield BadRow(path, line.number, fault) if fault else make(texts, line.number)
 
 
 def _texts(line: Line, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
@@ -265,48 +245,27 @@ def check_columns(format_: str, path: str, columns: Sequence[str]) -> None:
 
 
 def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
-    """Documents of some row groups, in the column that the source names, or in `text`; `line` is the number of the row.
+    """Documents or pairs of some row groups, in the columns that the source names; `line` is the number of the row.
+
+    Without these documents are in `text`, and pairs in columns that are called by the languages: `en`,
+    `sentence_eng_Latn` or, within a struct, `translation.en`.
 
     Raises:
       DataError: there is no such column of text.
       BrokenFileError: a page is damaged; after the rows before it.
     """
-    return _read_parquet(part, languages, part.columns or (TEXT,), documents_of(part, languages))
-
-
-def read_parquet_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
-    """As read_parquet, pairs in two columns: those that the source names, or that are called by the languages.
-
-    Columns are called `en`, `sentence_eng_Latn` or, within a struct, `translation.en`.
-    """
-    return _read_parquet(part, languages, part.columns or languages, pairs_of(part, languages))
-
-
-def read_arrow(part: Part, languages: Sequence[str]) -> Iterator[Record]:
-    """Documents of an Arrow file of either kind, as read_parquet."""
-    return _read_arrow(part, part.columns or (TEXT,), documents_of(part, languages))
-
-
-def read_arrow_pairs(part: Part, languages: Sequence[str]) -> Iterator[Record]:
-    """Pairs of an Arrow file of either kind, as read_parquet_pairs."""
-    return _read_arrow(part, part.columns or languages, pairs_of(part, languages))
-
-
-def _read_parquet(part: Part, languages: Sequence[str], wanted: Sequence[str], make: Make) -> Iterator[Record]:
-    (path,), (span,) = part.paths, part.spans
+    (path,), (span,), make = part.paths, part.spans, records_of(part, languages)
     number = part.first_line - 1
     with open_parquet(path) as file:
         is_parsed = is_parsed_text(file)
-        names = [TEXTS] if is_parsed else find_text_columns(path, file.schema_arrow, wanted)
-        there = file.schema_arrow.names
-        whole = list(dict.fromkeys(name if name in there else name.split(".")[0] for name in names))
+        names = [TEXTS] if is_parsed else find_text_columns(path, file.schema_arrow, wanted_columns(part, languages))
         for group in _groups_of(file, span):
             try:
                 if is_parsed:
                     yield from read_as_source(file, group, path, languages)
                     continue
-                for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=whole):
-                    for row in zip(*(column_texts(batch, name) for name in names), strict=True):
+                for batch in text_batches(file, names, ROWS_AT_ONCE, [group]):
+                    for row in rows_of(batch, names):
                         number += 1
                         yield make(row, number)
             except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
@@ -314,17 +273,20 @@ def _read_parquet(part: Part, languages: Sequence[str], wanted: Sequence[str], m
                 raise BrokenFileError(broken).after("row", number) from error
 
 
-def _read_arrow(part: Part, wanted: Sequence[str], make: Make) -> Iterator[Record]:
-    """Raises BrokenFileError for a damaged batch, after the rows before it; where in the file is not known."""
-    (path,) = part.paths
+def read_arrow(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """As read_parquet, of an Arrow file of either kind.
+
+    Raises:
+      BrokenFileError: a batch is damaged, where in the file is not known; after the rows before it.
+    """
+    (path,), make = part.paths, records_of(part, languages)
     number = 0
     with open_arrow(path) as (schema, batches):
-        names = find_text_columns(path, schema, wanted)
+        names = find_text_columns(path, schema, wanted_columns(part, languages))
         try:
             for batch in batches:
                 for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
-                    cut = batch.slice(begin, ROWS_AT_ONCE)
-                    for row in zip(*(column_texts(cut, name) for name in names), strict=True):
+                    for row in rows_of(batch.slice(begin, ROWS_AT_ONCE), names):
                         number += 1
                         yield make(row, number)
         except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
@@ -355,7 +317,21 @@ def _leaf(file: ParquetFile, name: str) -> int | None:
     return leaves.index(name) if name in leaves else None
 
 
-def column_texts(batch: RecordBatch, name: str) -> list[str | None]:
+def text_batches(
+    file: ParquetFile, names: Sequence[str], size: int, groups: Sequence[int] | None = None
+) -> Iterator[RecordBatch]:
+    """Batches of the columns that hold these columns of text, which may be fields of structs; of all groups if None."""
+    there = file.schema_arrow.names
+    whole = list(dict.fromkeys(name if name in there else name.split(".")[0] for name in names))
+    return file.iter_batches(size, row_groups=groups, columns=whole)
+
+
+def rows_of(batch: RecordBatch, names: Sequence[str]) -> Iterator[tuple[str | None, ...]]:
+    """The texts of each row in these columns."""
+    return zip(*(_column_texts(batch, name) for name in names), strict=True)
+
+
+def _column_texts(batch: RecordBatch, name: str) -> list[str | None]:
     """The texts of a column, or of a field of a struct by its dotted name."""
     if name in batch.schema.names:
         return batch.column(name).to_pylist()

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.sources import PairFormat
 from xalign_ray.errors import DataError
-from xalign_ray.sources.columnar import column_texts, find_key, open_arrow, open_parquet, read_array, text_columns
+from xalign_ray.sources.columnar import (
+    find_key,
+    open_arrow,
+    open_parquet,
+    read_array,
+    rows_of,
+    text_batches,
+    text_columns,
+)
 from xalign_ray.sources.language_id import find_pair, language_of_file, language_of_name, without_region
 from xalign_ray.sources.open import (
     NOT_UTF8,
@@ -132,9 +140,7 @@ def _table(
 def _parquet(path: str) -> FirstRows:
     with open_parquet(path) as file:
         names = _text_columns(path, file.schema_arrow)
-        above = list(dict.fromkeys(name if name in file.schema_arrow.names else name.split(".")[0] for name in names))
-        batches = file.iter_batches(ROWS, columns=above)
-        rows = (row for batch in batches for row in zip(*(column_texts(batch, name) for name in names), strict=True))
+        rows = (row for batch in text_batches(file, names, ROWS) for row in rows_of(batch, names))
         return _table([path], "parquet_pairs", "Parquet", names, rows)
 
 
@@ -149,8 +155,7 @@ def look_at_arrow(paths: Sequence[str], form: str) -> FirstRows:
     """The first rows of Arrow files that have the same columns."""
     with open_arrow(paths[0]) as (schema, batches):
         names = _text_columns(paths[0], schema)
-        cut = (batch.slice(0, ROWS + 1) for batch in batches)
-        rows = (row for batch in cut for row in zip(*(column_texts(batch, name) for name in names), strict=True))
+        rows = (row for batch in batches for row in rows_of(batch.slice(0, ROWS + 1), names))
         return _table(paths, "arrow_pairs", form, names, rows)
 
 

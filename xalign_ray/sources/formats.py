@@ -17,13 +17,9 @@ from xalign_ray.sources.columnar import (
     TEXT,
     check_columns,
     read_arrow,
-    read_arrow_pairs,
     read_json_array,
-    read_json_pairs,
     read_jsonl,
-    read_jsonl_pairs,
     read_parquet,
-    read_parquet_pairs,
     split_parquet,
 )
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
@@ -55,7 +51,7 @@ from xalign_ray.sources.records import (
     split_in_parallel,
 )
 from xalign_ray.sources.stored import read_stored
-from xalign_ray.sources.table_pairs import read_csv, read_csv_text, read_tsv, read_workbook, split_csv
+from xalign_ray.sources.table_pairs import read_csv, read_tsv, read_workbook, split_csv
 from xalign_ray.sources.terms import (
     read_csv_terms,
     read_dix,
@@ -102,17 +98,17 @@ FORMATS: dict[str, Format] = {
     "text": Format(read_text, split_text, "documents", (1,), content="sentences"),
     "jsonl": Format(read_jsonl, split_at_lines, "documents", (1,), content="json"),
     "json": Format(read_json_array, one_part_a_file, "documents", (1,), content="other"),
-    "csv_text": Format(read_csv_text, split_csv, "documents", (1,)),
+    "csv_text": Format(read_csv, split_csv, "documents", (1,)),
     "parquet": Format(read_parquet, split_parquet, "documents", (1,), content="other"),
     "arrow": Format(read_arrow, one_part_a_file, "documents", (1,), content="other"),
     "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
     "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3), content="sentences"),
     "tsv": Format(read_tsv, split_at_lines, "pairs", (0, 2)),
-    "jsonl_pairs": Format(read_jsonl_pairs, split_at_lines, "pairs", (2,), content="json"),
+    "jsonl_pairs": Format(read_jsonl, split_at_lines, "pairs", (2,), content="json"),
     "csv": Format(read_csv, split_csv, "pairs", (2,)),
-    "json_pairs": Format(read_json_pairs, one_part_a_file, "pairs", (2,), content="other"),
-    "parquet_pairs": Format(read_parquet_pairs, split_parquet, "pairs", (2,), content="other"),
-    "arrow_pairs": Format(read_arrow_pairs, one_part_a_file, "pairs", (2,), content="other"),
+    "json_pairs": Format(read_json_array, one_part_a_file, "pairs", (2,), content="other"),
+    "parquet_pairs": Format(read_parquet, split_parquet, "pairs", (2,), content="other"),
+    "arrow_pairs": Format(read_arrow, one_part_a_file, "pairs", (2,), content="other"),
     "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,), content="other"),
     "xliff": Format(read_xliff, one_part_a_file, "pairs", (2,), content="other"),
     "po": Format(read_po, one_part_a_file, "pairs", (2,), content="other"),

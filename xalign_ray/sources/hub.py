@@ -41,13 +41,7 @@ def is_hub_id(name: str) -> bool:
     return bool(_HUB_ID.fullmatch(name))
 
 
-def find_split(
-    name: str,
-    languages: Sequence[str] = (),
-    config: str | None = None,
-    split: str = "train",
-    revision: str | None = None,
-) -> FoundFiles:
+def find_split(name: str, languages: Sequence[str], config: str | None, split: str, revision: str | None) -> FoundFiles:
     """The files of a data set's split.
 
     Args:
@@ -75,9 +69,7 @@ def find_split(
     return FoundFiles(kind, by_split[choose_split(name, list(by_split), split)])
 
 
-def find_split_of_each(
-    name: str, languages: Sequence[str], split: str = "train", revision: str | None = None
-) -> list[FoundFiles]:
+def find_split_of_each(name: str, languages: Sequence[str], split: str, revision: str | None) -> list[FoundFiles]:
     """The files of a split of each language, where it has a configuration of its own and the languages together have
     none, as FLORES+ has (`eng_Latn`, `yor_Latn`); else nothing.
 

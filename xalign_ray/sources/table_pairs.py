@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources.columnar import TEXT, Make, documents_of, one_line, pairs_of
+from xalign_ray.sources.columnar import one_line, records_of, wanted_columns
 from xalign_ray.sources.language_id import column_of, language_of_name
 from xalign_ray.sources.open import Line, is_one_piece, open_bytes, read_lines, size_of
 from xalign_ray.sources.records import (
@@ -55,43 +55,27 @@ class CsvHead(NamedTuple):
 
 
 def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Pairs of a CSV file, in the columns that the source names, or in those that are called by the languages.
+    """Documents or pairs of a CSV file, in the columns that the source names.
 
-    Line ends within a field become blanks. A field that a quote opens and none closes makes a bad row of its first
-    line, and reading goes on with the second.
-
-    Raises:
-      DataError: the first record has no such column.
-    """
-    return _read(part, languages, pairs_of(part, languages, cell_text))
-
-
-def read_csv_text(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Documents of a CSV file, in the column that the source names, or in `text`; as read_csv.
+    Without these documents are in `text`, and pairs in columns that are called by the languages. Line ends within a
+    field of a pair become blanks. A field that a quote opens and none closes makes a bad row of its first line, and
+    reading goes on with the second.
 
     Raises:
       DataError: the first record has no such column.
     """
-    return _read(part, (TEXT,), documents_of(part, languages))
-
-
-def _read(part: Part, columns: Sequence[str], make: Make) -> Iterator[Record | Skipped]:
-    """What `make` makes of the cells of each row in the source's columns and its number.
-
-    Args:
-      columns: those that are read where the source names none.
-    """
-    (path,) = part.paths
+    (path,), make = part.paths, records_of(part, languages, cell_text)
     head = read_head(path)
-    places, has_header = find_columns(path, head.cells, part.columns or columns)
+    places, has_header = find_columns(path, head.cells, wanted_columns(part, languages))
     for row in csv_rows(read_lines(path, part.spans[0], part.first_line), head.delimiter, len(head.cells)):
         if row.number < head.first or (has_header and row.number == head.first):
             continue
-        if not row.fault and not any(row.cells):
+        if row.fault:
+            yield BadRow(path, row.number, row.fault)
+        elif any(row.cells):
+            yield make([row.cells[place] for place in places], row.number)
+        else:
             yield Skipped("blank line")
-            continue
-        cells = [row.cells[place] for place in places] if not row.fault else []
-        yield BadRow(path, row.number, row.fault) if row.fault else make(cells, row.number)
 
 
 def cell_text(cell: str) -> str:
@@ -206,20 +190,20 @@ def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
       DataError: the header lacks a column or language, or there is neither header nor `languages`.
     """
     (path,) = part.paths
-    columns = part.columns or languages
-    if part.columns or (columns and _is_header(_first_cells(path), columns)):
-        first, second = languages
-        yield from _read_columns(part, columns, (first, second))
-        return
-    header = _header(path)
-    chosen = _choose(path, header, languages)
-    places = [header.index(code) for code in chosen] if header else [0, 1]
-    width = len(header) or 2
+    names, columns = _first_cells(path), part.columns or languages
+    if part.columns or (columns and _is_header(names, columns)):
+        places, has_header = find_columns(path, names, columns)
+        (first, second), width = languages, len(names)
+    else:
+        header = _header(names)
+        first, second = _choose(path, header, languages)
+        places = [header.index(first), header.index(second)] if header else [0, 1]
+        has_header, width = bool(header), len(header) or 2
     for line in read_lines(path, part.spans[0], part.first_line):
         if not line.fault and not line.text.strip():
             yield Skipped("blank line")
-        elif line.number > 1 or not header:
-            yield _pair(line, places, width, chosen, path)
+        elif line.number > 1 or not has_header:
+            yield _pair(line, places, width, (first, second), path)
 
 
 def _is_header(names: Sequence[str], languages: Sequence[str]) -> bool:
@@ -230,17 +214,6 @@ def _is_header(names: Sequence[str], languages: Sequence[str]) -> bool:
 def _first_cells(path: str) -> list[str]:
     first = next(read_lines(path), None)
     return [name.strip() for name in first.text.split("\t")] if first else []
-
-
-def _read_columns(part: Part, columns: Sequence[str], languages: tuple[str, str]) -> Iterator[Record | Skipped]:
-    (path,) = part.paths
-    names = _first_cells(path)
-    places, has_header = find_columns(path, names, columns)
-    for line in read_lines(path, part.spans[0], part.first_line):
-        if not line.fault and not line.text.strip():
-            yield Skipped("blank line")
-        elif line.number > 1 or not has_header:
-            yield _pair(line, places, len(names), languages, path)
 
 
 def find_columns(path: str, names: Sequence[str], columns: Sequence[str]) -> tuple[list[int], bool]:
@@ -271,9 +244,9 @@ def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, 
     return make_pair(languages, (fields[columns[0]].strip(), fields[columns[1]].strip()), path, line.number)
 
 
-def _header(path: str) -> list[str]:
+def _header(names: Sequence[str]) -> list[str]:
     """The languages that the first line names, or nothing if it is not a header."""
-    codes = [language_of_name(name) for name in _first_cells(path)]
+    codes = [language_of_name(name) for name in names]
     return codes if len(codes) > 1 and all(codes) else []
 
 
