@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import sys
 from collections import Counter
@@ -37,8 +36,8 @@ from xalign_ray.work.artifacts import (
     hash_value,
     is_sealed,
     read_manifest,
+    replacing,
     seal,
-    unfinished,
     whole_json,
     whole_manifest,
     write_atomic,
@@ -367,10 +366,8 @@ def _open_model(folder: str, fingerprint: str, kind: AlignerKind) -> Aligner:  #
 
 
 def _write_pharaoh(columns: Sequence[Path], path: Path) -> None:
-    temporary = unfinished(path)
-    with temporary.open("w", encoding="utf-8", newline="\n") as out:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as out:
         out.writelines(f"{value or ''}\n" for column in columns for value in read_column(column))
-    os.replace(temporary, path)
 
 
 SENTENCES = 100_000  # that are counted: the first of a corpus
@@ -389,7 +386,7 @@ def _linked_words(pairs: Iterable[Pair], languages: Sequence[str]) -> Iterator[t
         yield from ((first[int(i)], second[int(j)]) for i, _, j in links)
 
 
-def frequent_words(pairs: Iterable[Pair], languages: Sequence[str], count: int = PAIRS) -> list[tuple[str, str]]:
+def frequent_words(pairs: Iterable[Pair], languages: Sequence[str]) -> list[tuple[str, str]]:
     """Aligned words in lower case, the most frequent first, each word once, of letters only.
 
     Left out are words that both languages spell alike, and pairs whose English word is a stop word of scikit-learn's.
@@ -405,7 +402,7 @@ def frequent_words(pairs: Iterable[Pair], languages: Sequence[str], count: int =
         if is_word and taken.isdisjoint(enumerate(words)):
             taken |= set(enumerate(words))
             found.append(words)
-        if len(found) == count:
+        if len(found) == PAIRS:
             break
     return found
 

@@ -24,7 +24,7 @@ from xalign_ray.models.nearest import (
 )
 from xalign_ray.models.sentence_encoder import SentenceEncoder
 from xalign_ray.sources.open import read_lines
-from xalign_ray.work.artifacts import unfinished, write_json
+from xalign_ray.work.artifacts import replacing, write_json
 from xalign_ray.work.status_line import PartsDone, duration, say
 
 SAMPLED = 32  # sentences of a side that are encoded to say how long all take
@@ -187,9 +187,7 @@ def _threshold(mined: Sequence[Mined], sides: tuple[Side, ...], dev: Pairs) -> T
 
 
 def _write(path: Path, languages: tuple[str, str], mined: Sequence[Mined], sides: tuple[Side, ...]) -> None:
-    temporary = unfinished(path)
-    with temporary.open("x", encoding="utf-8", newline="\n") as file:
+    with replacing(path) as temporary, temporary.open("x", encoding="utf-8", newline="\n") as file:
         file.write("\t".join([*languages, "score"]) + "\n")
         for one in mined:
             file.write(f"{sides[0].texts[one.first]}\t{sides[1].texts[one.second]}\t{one.score:.6f}\n")
-    temporary.replace(path)

@@ -36,7 +36,7 @@ from xalign_ray.sources.records import Document, Pair, Part
 from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run, write_arrays
 from xalign_ray.sources.stored import write_column
 from xalign_ray.vocabulary.words import letters_a_word, read_characters
-from xalign_ray.work.artifacts import hash_value, unfinished, write_atomic
+from xalign_ray.work.artifacts import hash_value, replacing, write_atomic
 
 DUPLICATES_FOLDER = "duplicates"  # below the output folder
 DUPLICATES_VERSION = 1  # raise it when the same texts would have other duplicates
@@ -211,25 +211,17 @@ def write_hashes(path: Path, digests: Iterator[bytes]) -> None:
     A run is sorted by hash: where each range of hashes begins, and the end (int64, RANGES + 1), then the hashes
     (uint64), then the number that each line has in the part (uint32).
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary, first = unfinished(path), 0
+    first = 0
     borders = np.arange(1, RANGES, dtype=np.uint64) * np.uint64(2**64 // RANGES)
-    try:
-        with temporary.open("xb") as out:
-            while len(hashes := _next_run(digests)):
-                order = np.argsort(hashes, kind="stable")  # equal ones stay in the order of lines
-                hashes = hashes[order]
-                begins = np.searchsorted(hashes, borders)
-                out.write(np.concatenate([[0], begins, [len(hashes)]]).astype("<i8").tobytes())
-                out.write(hashes.tobytes())
-                out.write((order + first).astype("<u4").tobytes())
-                first += len(hashes)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as temporary, temporary.open("xb") as out:
+        while len(hashes := _next_run(digests)):
+            order = np.argsort(hashes, kind="stable")  # equal ones stay in the order of lines
+            hashes = hashes[order]
+            begins = np.searchsorted(hashes, borders)
+            out.write(np.concatenate([[0], begins, [len(hashes)]]).astype("<i8").tobytes())
+            out.write(hashes.tobytes())
+            out.write((order + first).astype("<u4").tobytes())
+            first += len(hashes)
 
 
 def _next_run(digests: Iterator[bytes]) -> Hashes:

@@ -105,7 +105,6 @@ def compare_with_base(
     kept: Sequence[TranslatedSentences] = (),
     texts: Sequence[KeptText] = (),
     trained_languages: Collection[str] | None = None,
-    prompt: str | None = None,
     cache: Path | None = None,
     device: str = "auto",
 ) -> BaseComparison:
@@ -119,7 +118,6 @@ def compare_with_base(
         texts: sentences of languages that were not trained.
         trained_languages: those of the run. Pairs count as trained if both of their languages are among them; if None,
             those of `tests` do.
-        prompt: what to put before each sentence; what the base's files name if None.
         cache: folder where the base's numbers are kept, for the next comparison with it.
         device: a torch device; "auto" is the GPU where there is one.
 
@@ -128,7 +126,7 @@ def compare_with_base(
     """
     from xalign_ray.tasks.hf_encoder import pick_device
 
-    old = SentenceScores(base, prompt, None, cache, device)
+    old = SentenceScores(base, None, None, cache, device)
     new = SentenceScores(trained, old.prompt, old.pooling, None, device)
     tests, kept = [pairs.thinned() for pairs in tests], [pairs.thinned() for pairs in kept]
     forgotten = [*map(_Sentences.of_pairs, kept), *map(_Sentences.of_text, texts)]
@@ -289,7 +287,7 @@ def verdict_of(ends: Interval | None, higher_is_better: bool) -> Verdict:
 # The end of `xalign continue`: the comparison with the base, the report, the lines that are printed.
 
 
-def closing_lines(run: Path, width: int | None = None) -> str:
+def closing_lines(run: Path) -> str:
     """The table, where things are, and what to do next."""
     comparison = read_continued(run)
     assert comparison is not None, "a finished run has been compared"
@@ -300,7 +298,7 @@ def closing_lines(run: Path, width: int | None = None) -> str:
         "report": shown_path(folder.report / PAGE),
         **_mlflow(run),
     }
-    table = comparison_text(comparison, width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else 80))
+    table = comparison_text(comparison, shutil.get_terminal_size().columns if sys.stdout.isatty() else 80)
     return "\n".join([table, "", *(f"{name:<8} {path}" for name, path in paths.items())])
 
 

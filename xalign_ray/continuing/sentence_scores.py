@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from xalign_ray.models.hub import in_cache
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
 from xalign_ray.models.weight_files import read_config, weight_names
 from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits
-from xalign_ray.work.artifacts import MANIFEST, hash_file, hash_value, unfinished
+from xalign_ray.work.artifacts import MANIFEST, hash_file, hash_value, replacing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -155,12 +154,8 @@ class SentenceScores:
     def _write(self, name: str, known: Mapping[str, Numbers]) -> None:
         if not self._cache:
             return
-        self._cache.mkdir(parents=True, exist_ok=True)
-        path = self._cache / f"{name}.npz"
-        temporary = unfinished(path)
-        with temporary.open("xb") as file:
+        with replacing(self._cache / f"{name}.npz") as temporary, temporary.open("xb") as file:
             np.savez(file, texts=np.array([*known]), values=np.stack([*known.values()]))
-        os.replace(temporary, path)
 
 
 def _hide(pieces: Sequence[int], places: Sequence[int], mask: int) -> list[int]:

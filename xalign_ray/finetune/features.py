@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -21,7 +19,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import TrainingSet
 from xalign_ray.models.own_tokenizer import identify_tokenizer
 from xalign_ray.tasks.tokenized import ARGUMENTS, Features, Inputs, piece_count
-from xalign_ray.work.artifacts import hash_file, hash_value, unfinished
+from xalign_ray.work.artifacts import hash_file, hash_value, replacing
 from xalign_ray.work.job import open_job
 
 FORMAT = 1  # of the file; another one is another name
@@ -107,19 +105,10 @@ def _rows(training_set: TrainingSet, inputs: Inputs, classes: Sequence[str]) -> 
 
 
 def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
-    """Writes the file under a temporary name first, so that a reader sees all of it or none."""
-    part = unfinished(path)
-    try:
-        with ArrowWriter(path=str(part)) as writer:
-            for row in rows:
-                writer.write(row)
-            writer.finalize()
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        with suppress(FileNotFoundError):
-            part.unlink()
+    with replacing(path) as part, ArrowWriter(path=str(part)) as writer:
+        for row in rows:
+            writer.write(row)
+        writer.finalize()
 
 
 Integers = NDArray[np.int64]

@@ -116,17 +116,16 @@ def _of_losses(config: RunConfig, d: int, transform: int, sizes: Sizes) -> tuple
     return trained, remembered
 
 
-def at_most(config: RunConfig, pairs: int = 0) -> RunConfig:
+def at_most(config: RunConfig) -> RunConfig:
     """The recipe with the rows that its steps have if a pair fills a row, and the steps if all pairs are kept.
 
-    Args:
-        pairs: of all languages; else as many as `data.max_pairs` keeps. Where neither says, steps stay 0.
+    Where `data.max_pairs` keeps all pairs, however many, steps stay 0.
     """
     train = config.train
     rows, steps = train.global_batch_size or train.pairs_per_step, train.max_steps
     if not steps and train.pairs_per_step and any(stream.pools == PAIRS for stream in config.streams):
         languages = {frozenset(corpus.languages) for corpus in config.data.parallel}
-        pairs = pairs or config.data.max_pairs * len(languages)
+        pairs = config.data.max_pairs * len(languages)
         steps = round(train.num_train_epochs * pairs / train.pairs_per_step)
     update = {"global_batch_size": rows, "max_steps": steps}
     return config.model_copy(update={"train": train.model_copy(update=update)})

@@ -9,7 +9,6 @@ from itertools import chain, pairwise
 
 import pandas as pd
 import rich.table
-from rich.text import Text
 
 from xalign_ray.results.aggregate import Average
 from xalign_ray.results.difference import spearman
@@ -30,7 +29,7 @@ from xalign_ray.results.printed import (
     read_paper,
 )
 from xalign_ray.results.run import Run, columns_of
-from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, new_grid, show_average
+from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, plain_grid, show_average
 from xalign_ray.results.verdicts import Measured, Verdict, judge_all
 
 CELL_COLUMNS = [
@@ -259,10 +258,11 @@ def terminal_tables(found: AgainstPapers) -> Iterator[rich.table.Table]:
         if not rows:
             continue
         more = f"; {len(rows) - _MAX_CELLS} more rows in {CELLS}" if len(rows) > _MAX_CELLS else ""
-        yield _draw(f"{paper.upper()}, printed and ours{more}", ("", "printed", "ours", "seeds"), rows[:_MAX_CELLS])
+        title = f"{paper.upper()}, printed and ours{more}"
+        yield plain_grid(Table(title, ("", "printed", "ours", "seeds"), rows[:_MAX_CELLS]))
     rows = [row for one in found.verdicts for row in _terminal_claim(one)]
     if rows:
-        yield _draw("Claims of the papers, with 95 % intervals", ("", "printed", "ours", "seeds"), rows)
+        yield plain_grid(Table("Claims of the papers, with 95 % intervals", ("", "printed", "ours", "seeds"), rows))
 
 
 def _verdict_rows(one: Verdict, scale: str) -> Iterator[Row]:
@@ -375,10 +375,3 @@ def _terminal_claim(one: Verdict) -> Iterator[list[str]]:
         numbers = [_number(one, step.printed), _estimate(one, step), str(one.seeds)] if one.seeds else [""] * 3
         if number == 0 or one.seeds:
             yield [said if number == 0 else "", *numbers]
-
-
-def _draw(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> rich.table.Table:
-    drawn = new_grid(title, header)
-    for row in rows:
-        drawn.add_row(*map(Text, row))
-    return drawn

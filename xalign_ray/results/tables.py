@@ -145,7 +145,7 @@ def plain_grid(table: Table) -> rich.table.Table:
     """A table for the terminal, notes on cells in brackets."""
     drawn = new_grid(table.title, table.header)
     for row in table.rows:
-        drawn.add_row(*map(str, row))
+        drawn.add_row(*(Text(str(cell)) for cell in row))
     return drawn
 
 

@@ -217,7 +217,7 @@ def data_files(name: str, config: str | None, revision: str | None = None) -> tu
         return builder.name, {str(split): list(map(str, several)) for split, several in files.items()}
 
 
-def fetch_dataset(repository: str, configuration: str | None, split: str, revision: str | None = None) -> list[str]:
+def fetch_dataset(repository: str, configuration: str | None, split: str) -> list[str]:
     """The Arrow files of a data set's split in the cache of `datasets`, loaded if they are not there.
 
     Raises:
@@ -228,8 +228,8 @@ def fetch_dataset(repository: str, configuration: str | None, split: str, revisi
     bars = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
-        with _explained(repository, revision):
-            loaded: Mapping[str, Any] = datasets.load_dataset(repository, configuration, revision=revision)  # type: ignore[assignment]
+        with _explained(repository):
+            loaded: Mapping[str, Any] = datasets.load_dataset(repository, configuration)  # type: ignore[assignment]
         data = loaded[choose_split(repository, list(loaded), split)]
     finally:
         if not bars:

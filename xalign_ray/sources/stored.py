@@ -7,7 +7,6 @@ text later, such as its duplicates, is a column in a file of its own beside it, 
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 from xalign_ray.errors import DataError
 from xalign_ray.sources.open import BrokenFile, BrokenFileError, held_back
 from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Record, Skipped
-from xalign_ray.work.artifacts import is_sealed, unfinished, whole_json
+from xalign_ray.work.artifacts import is_sealed, replacing, whole_json
 
 GROUP_CHARACTERS = 1 << 20  # of a row group: what a reader holds at once
 ROW_CHARACTERS = 32  # that a row counts for beside its texts
@@ -81,10 +80,9 @@ def write_column(path: Path, name: str, kind: pa.DataType, values: Iterable[pa.A
 @contextmanager
 def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """A writer whose file appears when it is whole; the same tables give the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = unfinished(path)
-    try:
-        with pq.ParquetWriter(
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(
             temporary,
             schema,
             compression="zstd",
@@ -92,14 +90,9 @@ def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
             write_statistics=False,
             store_schema=False,
             write_page_checksum=True,
-        ) as out:
-            yield out
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        ) as out,
+    ):
+        yield out
 
 
 def _groups(records: Iterator[Record | Skipped | Noted]) -> Iterator[tuple[list[Record], dict[str, Any]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from xalign_ray.sources.formats import NOTED, explain_empty, explain_no_good_row
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.open import BrokenFile
 from xalign_ray.sources.records import BadRow, list_reasons
-from xalign_ray.work.artifacts import unfinished, write_atomic
+from xalign_ray.work.artifacts import replacing, unfinished, write_atomic
 
 BAD_ROWS = "bad_rows.jsonl"
 
@@ -62,14 +63,11 @@ def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def merge_files(parts: Iterable[Path], target: Path) -> None:
-    """Joins the file of bad rowss of several tasks, in the given order, into one that appears when it is whole."""
-    temporary = unfinished(target)
-    with temporary.open("wb") as out:
+    """Joins the files of bad rows of several tasks, in the given order, into one that appears when it is whole."""
+    with replacing(target) as temporary, temporary.open("wb") as out:
         for part in parts:
             with part.open("rb") as file:
-                while chunk := file.read(1 << 20):
-                    out.write(chunk)
-    os.replace(temporary, target)
+                shutil.copyfileobj(file, out)
 
 
 def check_bad_fraction(

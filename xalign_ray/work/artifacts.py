@@ -10,8 +10,8 @@ import shutil
 import socket
 import stat
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,19 +73,24 @@ def remove_unfinished(folder: Path, older_than: float) -> None:
                 path.unlink()
 
 
-def write_atomic(path: Path, content: bytes | str) -> None:
-    """Writes a file under a temporary name and renames it into place, so that a reader sees all of it or none."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name, whose file takes its place when the block ends without an error: a reader sees all or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = unfinished(path)
     try:
-        with temporary.open("xb") as out:
-            out.write(content.encode() if isinstance(content, str) else content)
-            out.flush()
-            os.fsync(out.fileno())  # a power cut must not leave the name without the bytes
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())  # a power cut must not leave the name without the bytes
         os.replace(temporary, path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
+
+
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Writes a file as `replacing` does."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
