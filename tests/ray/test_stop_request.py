@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import ray
 
-from xalign_ray.train import stop_request
-from xalign_ray.train.stop_request import StopRequest, hear_stop
+from xalign_ray.train import worker
+from xalign_ray.train.worker import StopRequest, hear_stop
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
@@ -54,7 +54,7 @@ def test_a_rank_that_takes_steps_hears_the_first_signal_and_says_so(rank: Any) -
 
 
 def test_a_rank_that_hangs_or_has_died_does_not_listen(rank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stop_request, "ANSWER_S", 1.0)
+    monkeypatch.setattr(worker, "ANSWER_S", 1.0)
     request = StopRequest()
     request.rank_zero = rank.call.remote
     ray.get(rank.train.remote())

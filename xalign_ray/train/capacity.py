@@ -18,7 +18,7 @@ from xalign_ray.errors import ConfigError, NotPlacedError, StoppedError, Workers
 from xalign_ray.private.ray import draining_nodes, free_resources, nodes_of_workers
 from xalign_ray.sources.stage import check_placement, placement
 from xalign_ray.track.events import EventReader
-from xalign_ray.train.stop_request import StopRequest
+from xalign_ray.train.worker import StopRequest
 from xalign_ray.work import process
 from xalign_ray.work.status_line import say
 

@@ -52,8 +52,7 @@ from xalign_ray.train.cluster_address import check_named_cluster, ensure_token
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
-from xalign_ray.train.stop_request import StopRequest
-from xalign_ray.train.worker import work
+from xalign_ray.train.worker import StopRequest, work
 from xalign_ray.work import process
 from xalign_ray.work.job import Job
 from xalign_ray.work.mirror import CACHE, cache_folder, url_of

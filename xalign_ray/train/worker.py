@@ -1,23 +1,27 @@
-"""What each training worker of a Ray Train job runs: it opens its rows, joins the others, and runs the loop."""
+"""What each training worker of a Ray Train job runs: its rows, the others, the loop, and how the word to stop comes."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ray
 import ray.train
 from ray import cloudpickle
+from ray.exceptions import RayError
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, LockError, TrainingError, XalignError
 from xalign_ray.feed.batches import open_local
 from xalign_ray.shards.prepared import Prepared
-from xalign_ray.train.stop_request import hear_stop
 from xalign_ray.work.job import Job
 
 if TYPE_CHECKING:
     from xalign_ray.train.loop import OpenBatches
+
+ANSWER_S = 6.0  # for rank 0 to answer, after which it does not listen
 
 
 def work(sent: dict[str, Any]) -> XalignError | None:
@@ -73,3 +77,42 @@ def _from_rank_zero(value: Any) -> Any:
 
     sent = cloudpickle.dumps(value)  # pyright: ignore[reportPrivateImportUsage]
     return cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(sent))
+
+
+class StopRequest:
+    """The word to stop on its way to the workers, which may be on another machine: asks rank 0 of those that train.
+
+    Attributes:
+        rank_zero: calls a function in rank 0, as the trainer's method does; gives no reference while there is none.
+    """
+
+    rank_zero: Callable[..., Any]
+
+    def __init__(self) -> None:
+        self.rank_zero = lambda *_: None
+
+    def ask(self, name: str) -> bool:
+        """Says that a signal asked the job to stop; whether a rank that takes steps has heard it."""
+        if (answer := self.rank_zero(_hear, name)) is None:
+            return False
+        try:
+            return ray.get(answer, timeout=ANSWER_S)
+        except RayError:
+            return False
+
+
+_heard: list[str] = []
+_listening = False
+
+
+def hear_stop() -> Callable[[], str]:
+    """Listens from now on in this process, rank 0's; gives the signal's name, empty while there is none."""
+    global _listening
+    _listening = True
+    return lambda: _heard[0] if _heard else ""
+
+
+def _hear(name: str) -> bool:
+    if _listening:
+        _heard.append(name)
+    return _listening
