@@ -229,8 +229,7 @@ def new_trainer(*arguments: Any, shares_cpus: bool, **options: Any) -> Any:
             asyncio.run(self.controller.run())
             return self.controller.get_result()
 
-    trainer = Trainer(*arguments, **options)
-    return trainer
+    return Trainer(*arguments, **options)
 
 
 def _log_to_session() -> None:
