@@ -229,7 +229,8 @@ def new_trainer(*arguments: Any, shares_cpus: bool, **options: Any) -> Any:
             asyncio.run(self.controller.run())
             return self.controller.get_result()
 
-    return Trainer(*arguments, **options)
+    trainer = Trainer(*arguments, **options)
+    return trainer
 
 
 def _log_to_session() -> None:
