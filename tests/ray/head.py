@@ -21,7 +21,8 @@ from tests.ray.runs import PATIENCE_S
 
 PAGE = "on_a_cluster.md"
 BIN = Path(sys.executable).parent
-UNWATCHED = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # an actor less: nobody takes this machine away
+# Processes fewer: nobody takes this machine away, and no job here runs in a worker that Ray starts before it is asked.
+UNWATCHED = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0", "RAY_prestart_worker_first_driver": "0"}
 
 
 class Cluster:

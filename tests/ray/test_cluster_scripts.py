@@ -1,4 +1,4 @@
-"""What runs of cluster/: the hook of Ray's pods, their probes, and the Slurm script with stand-ins for srun."""
+"""What runs of cluster/: the hook of a worker's pod, and the Slurm script with stand-ins for srun."""
 
 from __future__ import annotations
 
@@ -8,34 +8,20 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-import yaml
 
 from tests.pages import ROOT
-from tests.ray.head import BIN, Cluster, free_ports, running
-from tests.ray.runs import PATIENCE_S, addresses_of_this_machine
+from tests.ray.head import BIN, free_ports
+from tests.ray.runs import PATIENCE_S
 
 pytestmark = pytest.mark.ray
 HOOK = ROOT / "cluster" / "prestop.py"
 SAVES = "trap 'sleep 1; touch {folder}/saved; exit 143' TERM; touch {folder}/begun; while :; do sleep 0.1; done"
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with running() as cluster:
-        yield cluster
-
-
-def answers(url: str) -> bool:
-    with suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
-        return answer.status == 200
-    return False
 
 
 def wait_for(happened: Callable[[], bool], said: Callable[[], str]) -> None:
@@ -43,23 +29,6 @@ def wait_for(happened: Callable[[], bool], said: Callable[[], str]) -> None:
     while not happened():
         assert time.monotonic() < until, said()
         time.sleep(0.1)
-
-
-def test_a_head_that_is_deleted_lets_the_driver_save_and_answers_its_probes(cluster: Cluster, tmp_path: Path) -> None:
-    head = yaml.safe_load((ROOT / "cluster" / "raycluster.yaml").read_text())["spec"]["headGroupSpec"]
-    (container,) = head["template"]["spec"]["containers"]
-    agent = cluster.job_doors[1].split("/")[0]  # a pod has the default port
-    for probe in ("readinessProbe", "livenessProbe"):
-        path = container[probe]["httpGet"]["path"]
-        urls = [f"http://{address}:{agent}{path}" for address in addresses_of_this_machine()]
-        wait_for(lambda urls=urls: any(map(answers, urls)), str)  # without the token, which a kubelet does not have
-
-    job = ["--runtime-env-json", '{"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}}', "--no-wait"]
-    (tmp_path / "driver").write_text(SAVES.format(folder=tmp_path))
-    cluster.run("ray", "job", "submit", *job, "--", "bash", tmp_path / "driver")
-    wait_for((tmp_path / "begun").exists, str)
-    cluster.run(sys.executable, HOOK, "head")
-    assert (tmp_path / "saved").exists()
 
 
 def test_a_worker_pod_waits_while_ray_works_there() -> None:

@@ -11,13 +11,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+import yaml
 from mlflow import MlflowClient
 
 from tests.pages import ROOT, command, write_files
@@ -25,6 +26,7 @@ from tests.parity.mlflow_server import Server
 from tests.ray.head import PAGE, Cluster, Job, free_ports, running
 from tests.ray.runs import PATIENCE_S, TRAIN_WORKER, addresses_of_this_machine, check_batches, pids, starts
 from tests.ray.small import copy_demo
+from tests.ray.test_cluster_scripts import HOOK, SAVES
 from tests.unit.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
 from xalign_ray.feed.batches import open_local
@@ -356,6 +358,30 @@ def test_who_posts_a_job_without_the_token_is_refused_at_every_address(cluster: 
         wait_until(ours.exists)
         ours.unlink()
     assert not stranger.exists()
+
+
+def answers(url: str) -> bool:
+    with suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
+        return answer.status == 200
+    return False
+
+
+def test_a_head_that_is_deleted_lets_the_driver_save_and_answers_its_probes(cluster: Cluster, tmp_path: Path) -> None:
+    """As the pod of cluster/raycluster.yaml that it is."""
+    head = yaml.safe_load((ROOT / "cluster" / "raycluster.yaml").read_text())["spec"]["headGroupSpec"]
+    (container,) = head["template"]["spec"]["containers"]
+    agent = cluster.job_doors[1].split("/")[0]  # a pod has the default port
+    for probe in ("readinessProbe", "livenessProbe"):
+        path = container[probe]["httpGet"]["path"]
+        urls = [f"http://{address}:{agent}{path}" for address in addresses_of_this_machine()]
+        wait_until(lambda urls=urls: any(map(answers, urls)))  # without the token, which a kubelet does not have
+
+    job = ["--runtime-env-json", '{"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}}', "--no-wait"]
+    (tmp_path / "driver").write_text(SAVES.format(folder=tmp_path))
+    cluster.run("ray", "job", "submit", *job, "--", "bash", tmp_path / "driver")
+    wait_until((tmp_path / "begun").exists)
+    cluster.run(sys.executable, HOOK, "head")
+    assert (tmp_path / "saved").exists()
 
 
 def test_an_address_without_a_cluster_is_named() -> None:
