@@ -33,7 +33,7 @@ UNUSED = {
 def load_deepspeed(on_gpu: bool) -> Any:
     """Imports DeepSpeed for the device, without what training does not use, its notices kept from the terminal.
 
-    If it changes: an ImportError that names the new name of `UNUSED`, or slower starts: without
+    If it changes: an ImportError that names the new name of `UNUSED`, or slower starts: with
     `deepspeed_shm_comm` the first run on a machine compiles an operator for inference, for half a minute.
     """
     os.environ["DS_ACCELERATOR"] = "cuda" if on_gpu else "cpu"
@@ -46,7 +46,9 @@ def load_deepspeed(on_gpu: bool) -> Any:
 
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", r"`torch.distributed.\w+` is deprecated", FutureWarning)
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    # DeepSpeed would run compilers to learn which operators can be built, and lead this process's stderr into a file
+    # meanwhile: two threads that did so left it there.
+    deepspeed.ops.__compatible_ops__ = {}
     return deepspeed
 
 
