@@ -109,7 +109,7 @@ def _score(cell: Cell, study: Path, keep_model: bool, goes_on: GoesOn, job: Open
     if not isinstance(cell, Trial):
         task, predictions = TASKS[cell.task], folder / PREDICTIONS
         shutil.rmtree(predictions, ignore_errors=True)
-        kept: dict[str, Any] = {"predictions": predictions} if task.keeps_predictions else {}
+        kept: dict[str, Any] = {PREDICTIONS: predictions} if task.keeps_predictions else {}
         write_scores(folder / SCORES, task.evaluate(cell.model, data[0] if data else None, cell.languages, **kept))
         written = [folder / SCORES, *sorted(predictions.glob("*"))]
         files = {path.relative_to(folder).as_posix(): hash_file(path) for path in written}

@@ -123,7 +123,7 @@ def test_files_opened_per_ended_cell_do_not_grow_with_the_number_of_cells(
         assert study.counts[FINISHED] == len(study.jobs)
         per_cell.append({name: opened[name] / len(study.jobs) for name in ("manifest.json", "scores.json")})
         assert opened["study.json"] == 0, "it is written under another name"
-        assert sum(count for name, count in opened.items() if name.startswith(".study.json.")) <= 1
+        assert len([name for name in opened if name.startswith(".study.json.")]) <= 1, "a name for each time"
     assert per_cell == [{"manifest.json": 1.0, "scores.json": 1.0}] * 2
 
 
