@@ -18,7 +18,7 @@ from typing import Any
 
 from xalign_ray.errors import ConfigError, DataError, LockError
 from xalign_ray.work.artifacts import MANIFEST, check_files, unfinished, whole_json, write_atomic, write_json
-from xalign_ray.work.locks import StoredLock, hold_stored
+from xalign_ray.work.locks import BEAT_S, LEASE_S, StoredLock, hold_stored
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
 from xalign_ray.work.storage import find_system, said_of, shown_path
 
@@ -319,7 +319,9 @@ def fetch_checkpoint(folder: Path, step: int | None = None) -> None:
 
 
 @contextmanager
-def published(folder: Path, verb: str, keep: int | None = None) -> Iterator[None]:
+def published(
+    folder: Path, verb: str, keep: int | None = None, lease_s: float = LEASE_S, beat_s: float = BEAT_S
+) -> Iterator[None]:
     """Inside, this process alone writes a folder of a store: it is fetched first, and published while it grows.
 
     Nothing for a folder that is no mirror.
@@ -334,7 +336,7 @@ def published(folder: Path, verb: str, keep: int | None = None) -> Iterator[None
     if (url := url_of(folder)) is None:
         yield
         return
-    with hold_stored(url, verb) as lock:
+    with hold_stored(url, verb, lease_s, beat_s) as lock:
         with said_of(url, "cannot be fetched"):
             stored = _Stored(folder, url)
             stored.take_over()
