@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -28,12 +29,15 @@ from xalign_ray.tasks.task import SHARE
 EVERY = "all languages"
 UNKNOWN_SIZE = "size not known"
 UNTRAINED = "in no training data"
+UNMEASURED = "not measured"
+PREMIUMS = (1.2, 1.5, 2.0)  # pieces for each of English, where groups end
 WITH, SOME, WITHOUT, PIVOT = "dictionary", "dictionary in some runs only", "no dictionary", "English itself"
 _PIVOT = "en"
 _NEEDS = {
     "size": "give --sizes, a CSV file with language,megabytes.",
     "dictionary": "no compared run had a dictionary.",
     "training": "of no compared run the prepared data are known.",
+    "vocabulary": "no compared run has scores of the task tatoeba.",
 }
 
 Place = tuple[float, str]  # where a group stands in a table, and its name
@@ -64,6 +68,8 @@ def known_groupings(runs: Sequence[Run], sizes: Mapping[str, float]) -> Grouping
         known["dictionary"] = partial(_coverage, [languages for languages in covered if languages])
     if trained := _training_tokens(runs):
         known["training"] = partial(_training_group, trained)
+    if premiums := _premiums(runs):
+        known["vocabulary"] = partial(_premium_group, premiums)
     return known
 
 
@@ -144,6 +150,28 @@ def _training_group(tokens: Mapping[str, float], language: str) -> Place:
         return 0, UNTRAINED
     power = math.floor(math.log10(fewest))
     return 1 + power, f"{10**power:,} to {10 ** (power + 1):,} tokens"
+
+
+def _premiums(runs: Sequence[Run]) -> Mapping[str, float]:
+    """Pieces for each of English, by language, in the tokenizer and on the test that give it most."""
+    found: dict[str, float] = {}
+    for score in (score for run in runs for score in run.scores if score.metric == "tokenization_premium"):
+        found[score.language] = max(score.value, found.get(score.language, 0.0))
+    return found
+
+
+def _premium_group(premiums: Mapping[str, float], language: str) -> Place:
+    """Where a language is cut into few pieces the vocabulary holds much of it; of two languages the worse decides."""
+    languages = other_languages(language)
+    if languages == (_PIVOT,):
+        return math.inf, PIVOT
+    most = max(premiums.get(one, math.inf) for one in languages)
+    if most == math.inf:
+        return len(PREMIUMS) + 1, UNMEASURED
+    place = bisect_right(PREMIUMS, most)
+    low, high = ["", *PREMIUMS][place], [*PREMIUMS, ""][place]
+    said = f"{low} to {high}" if low and high else f"below {high}" if high else f"{low} and more"
+    return place, f"{said} pieces for each of English"
 
 
 def other_languages(language: str) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ SUBJECTS = {
     "size": "Wikipedia sizes",
     "dictionary": "Dictionaries",
     "training": "Training data",
+    "vocabulary": "Vocabulary",
 }
 _TITLES = {
     "task": "Scores, mean over languages",
@@ -39,10 +40,12 @@ _TITLES = {
     "size": "Scores by size of the language's Wikipedia",
     "dictionary": "Scores of languages with and without a dictionary",
     "training": "Scores by how much of a language the training data hold",
+    "vocabulary": "Scores by how much of the vocabulary a language has",
 }
 _NOTES = {
     "size": "Groups are round(log2(size in MB)).",
     "dictionary": "A language has a dictionary where the recipe names one that it is a side of.",
+    "vocabulary": "Pieces of sentences for each piece of their English translations: few of what the vocabulary holds.",
     "training": "Tokens in the data of the encoder that has most of a language; half of a pair's count for each.",
 }
 _CELL = ("name", "label", "kind", "state", "reason")

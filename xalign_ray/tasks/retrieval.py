@@ -16,7 +16,18 @@ from xalign_ray.config.language_codes import ENGLISH, check_language, name_of_pa
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import Indices, Vectors, are_pairs, nearest_cosine, nearest_csls, thin
 from xalign_ray.tasks.scores import Score, average_languages
-from xalign_ray.tasks.task import COSINE, LAST, Measure, Metric, SentenceTask, Task, right_key, right_ones, write_rows
+from xalign_ray.tasks.task import (
+    COSINE,
+    LAST,
+    PREMIUM,
+    Measure,
+    Metric,
+    SentenceTask,
+    Task,
+    right_key,
+    right_ones,
+    write_rows,
+)
 from xalign_ray.tasks.task_files import choose_languages, name_language, read_lines
 from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
@@ -153,7 +164,9 @@ class TatoebaTask(Task):
     other it is layer "last4", the mean accuracy of the last min(4, n) layers (DICT-MLM, Table 1). Chance is
     1 / number of pairs. `tatoeba_accuracy_csls` is `tatoeba_accuracy` by CSLS; `tatoeba_accuracy_cls` is it by cosine
     of the first token of each layer but the embedding layer, where all first tokens are equal. Beside them the mean
-    cosine of translations and, as `pair_cosine_random`, of each sentence with the translation of the next one.
+    cosine of translations and, as `pair_cosine_random`, of each sentence with the translation of the next one; and
+    `tokenization_premium`, the pieces of the sentences for each piece of their English translations (Petrov et al.
+    2023, section 3): what share of the vocabulary a language has.
 
     Its data is a folder of `tatoeba.<xx>-eng.<xx>` and `tatoeba.<xx>-eng.eng` (LASER), or the same with 2-letter codes,
     of any parallel text; scores name the folder as their split.
@@ -179,6 +192,10 @@ class TatoebaTask(Task):
         Metric(
             "pair_cosine_random", "Mean cosine of other sentences",
             "the same of sentences that do not translate each other", COSINE, higher_is_better=None,
+        ),
+        Metric(
+            "tokenization_premium", "Pieces for each of English", "pieces of sentences for each of their translations",
+            PREMIUM, higher_is_better=None,
         ),
     )  # fmt: skip
 
@@ -262,6 +279,9 @@ class TatoebaTask(Task):
             (metric, {layer: float(hits.mean()) for layer, hits in layers.items()}, _POOLING.get(metric, "mean"))
             for metric, layers in right_at.items()
         ]
+        pieces, english_pieces = (sum(map(len, encoder.inputs.piece_texts(texts))) for texts in (other, english))
+        premium = Measure(pieces / max(english_pieces, 1), None, len(other))
+        yield self.score_of(encoder, split, language, "tokenization_premium", premium, test_set=test_set)
         for metric, layers, pooling in found:
             for layer, value in layers.items():
                 measure = Measure(value, None if "cosine" in metric else 1 / len(other), len(other))

@@ -28,7 +28,7 @@ class Score:
         layer: 0 is the embedding layer's output, n the last layer's; "last4", "embedding_table"; None where it has no
             meaning.
         pooling: how pieces became one vector, None where nothing was pooled.
-        value: in [0, 1] for accuracies, [-1, 1] for cosines.
+        value: in [0, 1] for accuracies, [-1, 1] for cosines, above 0 for premiums.
         chance: what guessing without the encoder would reach, None where there is no such thing.
         n: number of things scored: pairs, words, tokens.
         seed: of fine-tuning where there was one, else of pretraining.

@@ -22,7 +22,7 @@ from xalign_ray.work.artifacts import hash_file, write_atomic
 if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without
     from xalign_ray.tasks.hf_encoder import Encoder, SentenceVectors
 
-SHARE, COSINE = "0 to 1", "-1 to 1"
+SHARE, COSINE, PREMIUM = "0 to 1", "-1 to 1", "1 is as English"
 LAST = "last"  # the layer of a sentence vector as a user gets it
 Files = Mapping[str, Mapping[str, Path]]  # split, then language
 ReplaceWord = Callable[[str], str]
@@ -44,8 +44,8 @@ class Metric:
     name: str
     title: str  # for tables
     meaning: str  # in a sentence, without the unit
-    unit: str = SHARE  # of things that came out right, or COSINE
-    higher_is_better: bool | None = True  # None for a cosine, which describes an encoder: neither end is better
+    unit: str = SHARE  # of things that came out right; COSINE and PREMIUM describe an encoder
+    higher_is_better: bool | None = True  # None where neither end is better
     of_tuned_head: bool = False  # `<name>_supervised` where the head was tuned on the tested language
 
 

@@ -255,7 +255,10 @@ def report(
     by: Annotated[
         Sequence[str] | str,
         str,
-        typer.Option(metavar="NAMES", help="task,language,family,size,dictionary,training: the first in the terminal"),
+        typer.Option(
+            metavar="NAMES",
+            help="task,language,family,size,dictionary,training,vocabulary: the first in the terminal",
+        ),
     ] = "",
     sizes: Annotated[
         PathLike | None, Path, typer.Option(metavar="FILE", help="CSV of each Wikipedia's size: language,megabytes")

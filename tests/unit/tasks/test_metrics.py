@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xalign_ray.tasks.registry import METRICS, TUNED_TASKS
-from xalign_ray.tasks.task import COSINE, SHARE
+from xalign_ray.tasks.task import COSINE, PREMIUM, SHARE
 
 
 def test_no_name_can_be_taken_for_one_of_a_run() -> None:
@@ -20,10 +20,11 @@ def test_what_decides_between_epochs_is_there_zero_shot_and_supervised() -> None
         )
 
 
-def test_a_share_or_a_correlation_has_a_direction_and_a_cosine_has_none() -> None:
-    assert {metric.unit for metric in METRICS.values()} == {SHARE, COSINE}
+def test_a_share_or_a_correlation_has_a_direction_and_what_describes_has_none() -> None:
+    assert {metric.unit for metric in METRICS.values()} == {SHARE, COSINE, PREMIUM}
     assert all(metric.higher_is_better is True for metric in METRICS.values() if metric.unit == SHARE)
     of_cosines = {metric.name: metric.higher_is_better for metric in METRICS.values() if metric.unit == COSINE}
     correlations = {name: of_cosines.pop(name) for name in ("sts_spearman", "sts_pearson")}
     assert {*correlations.values()} == {True}
-    assert {*of_cosines.values()} == {None}
+    of_premiums = {metric.higher_is_better for metric in METRICS.values() if metric.unit == PREMIUM}
+    assert {*of_cosines.values()} == of_premiums == {None}
