@@ -61,7 +61,14 @@ def find_split(name: str, languages: Sequence[str], config: str | None, split: s
     if not folder.is_dir() and not is_hub_id(name):
         raise DataError(f"{name} is no folder here, and no id of a data set of the Hugging Face hub (org/name).")
     if not folder.is_dir() and _is_offline():
-        return FoundFiles("arrow", fetch_dataset(name, config, split))
+        files = fetch_dataset(name, config, split)
+        held = Path(files[0]).parent.name  # `datasets` calls the folder by the commit
+        if revision not in (None, held):
+            raise DataError(
+                f"{name}: HF_HUB_OFFLINE is set, and the cache holds the commit {held}, which may not be the revision "
+                f"{revision}. Unset it once, or name that commit."
+            )
+        return FoundFiles("arrow", files)
     chosen = config or choose_config(name, config_names(name, revision), languages)
     kind, by_split = data_files(name, chosen, revision)
     if kind not in _KINDS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.sources import Corpus, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError, XalignError
 from xalign_ray.sources.formats import find_source, read
-from xalign_ray.sources.hub import choose_config
+from xalign_ray.sources.hub import choose_config, find_split
 from xalign_ray.sources.inputs import find_sources
 from xalign_ray.sources.language_id import column_of, language_of_name, same_language
 from xalign_ray.sources.records import BadRow, Document, Pair
@@ -225,6 +226,32 @@ def test_data_set_of_a_task_by_its_id_or_its_folder_in_the_cache(
     assert sorted(find_tables(expected)) == [(code, "dev", expected / f"dev/{name}.parquet") for code, name in CODES]
     with pytest.raises(DataError, match="org/absent is no file or folder here, and cannot be loaded as a data set"):
         as_data("org/absent")
+
+
+def test_a_revision_without_a_network_is_the_commit_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where `datasets` puts what it loads from the hub: a folder that is called by the commit."""
+    commit = "0123456789abcdef" * 2 + "01234567"
+    snapshot = tmp_path / "name"
+    snapshot.mkdir()
+    (snapshot / "train.jsonl").write_text('{"text": "yan"}\n')
+    made = Path(
+        datasets.load_dataset(str(snapshot), cache_dir=str(tmp_path / "made"))["train"].cache_files[0]["filename"]
+    )
+    held = tmp_path / "cache" / "org___name" / "default" / "0.0.0" / commit
+    shutil.copytree(made.parent, held)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    for revision in (None, commit):
+        assert find_split("org/name", ["yo"], None, "train", revision).files == [str(held / made.name)]
+    with pytest.raises(DataError) as caught:
+        find_split("org/name", ["yo"], None, "train", "v2")
+    assert str(caught.value) == (
+        f"org/name: HF_HUB_OFFLINE is set, and the cache holds the commit {commit}, which may not be the revision v2. "
+        "Unset it once, or name that commit."
+    )
 
 
 def test_keys_of_hf_belong_to_that_format() -> None:
