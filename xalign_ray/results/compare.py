@@ -321,9 +321,33 @@ def compare_runs(
 
 def _baseline_of_study(runs: Sequence[Run]) -> str | None:
     """The baseline of the first study that names one, as its column is labelled here."""
+    return _column_of_study(runs, lambda study: study["baseline"])
+
+
+def compare_with_beginning(runs: Sequence[Run], scores: pd.DataFrame) -> Comparison | None:
+    """What became of the encoder that a study's recipes begin from, in English and in languages of no training data.
+
+    None where it was not scored beside them, or their data are not known.
+    """
+    beginning, trained = _column_of_study(runs, _begins_from), _training_tokens(runs)
+    if beginning is None or not trained:
+        return None
+    by = {"training": partial(_training_group, trained)}
+    found = compare_scores(scores, list(columns_of(runs)), beginning, by)
+    return replace(found, frame=found.frame.loc[found.frame.group.isin((UNTRAINED, PIVOT))])
+
+
+def _begins_from(study: Mapping[str, Any]) -> str | None:
+    declared = study.get("study", {})
+    given = (one for one in declared.get("encoders", ()) if one["model"] and one["model"] == declared["encoder"])
+    return next((one["label"] or one["model"] for one in given), None)
+
+
+def _column_of_study(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], str | None]) -> str | None:
+    """The column of what is found in the first study that has it."""
     for study in (run.study for run in runs if run.study):
         for label in columns_of(runs):
-            if study["baseline"] in (label, label.removesuffix(f" ({study['name']})")):
+            if find(study) in (label, label.removesuffix(f" ({study['name']})")):
                 return label
     return None
 

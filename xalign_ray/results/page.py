@@ -33,6 +33,7 @@ from xalign_ray.results.compare import (
     Comparison,
     Groupings,
     compare_runs,
+    compare_with_beginning,
     known_groupings,
     read_sizes,
     score_frame,
@@ -229,6 +230,8 @@ def _sections(
         gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
         shown = _filled(tables.score_table(comparison, by))
         yield Section(by, tables.SUBJECTS[by], [*shown, *(cost if by == "task" and shown else [])], folded=gaps)
+    if beginning := compare_with_beginning(runs, scores):
+        yield Section("forgetting", "Forgetting", _filled(tables.forgetting_table(beginning)))
     yield from after_scores
     yield Section("retrieval", "Retrieval", charts=list(filter(None, [charts.retrieval_chart(runs, losses)])))
     curves = list(filter(None, [charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]))

@@ -175,6 +175,26 @@ def gap_table(comparison: Comparison) -> Table:
     return Table(f"Difference from {comparison.baseline}", header, rows, note, names=2)
 
 
+def forgetting_table(comparison: Comparison) -> Table:
+    """One row a metric and group of languages, one column an encoder: points above the one that it began from."""
+    labels = [label for label in comparison.labels if label != comparison.baseline]
+    rows = []
+    for suffix, cells in _grouped(comparison, "training"):
+        found = {cell["label"]: cell for cell in cells}
+        if comparison.baseline in found and is_share(cells[0]["metric"]):
+            before = percent(cells[0]["metric"], found[comparison.baseline]["mean"])
+            name = Entry(
+                METRICS[cells[0]["metric"]].title + suffix, found[comparison.baseline]["languages"].replace(" ", ", ")
+            )
+            rows.append((name, before, *(_difference(found[label]) if label in found else NONE for label in labels)))
+    note = (
+        f"Points of percent above {comparison.baseline}, with 95 % intervals: in English, and in languages that the "
+        "training data lack."
+    )
+    title = f"What became of {comparison.baseline}"
+    return Table(title, ("", comparison.baseline, *labels), rows, note if rows else "")
+
+
 def data_tables(runs: Sequence[Run]) -> list[Table]:
     """One table a prepared data set: tokens of each language or pair, and how many words the dictionaries know."""
     users: dict[str, dict[str, Mapping[str, Any]]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,18 @@ from rich.console import Console
 
 from tests.unit.results.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.compare import Comparison, Record, compare_scores, known_groupings, score_frame
+from xalign_ray.results.compare import (
+    Comparison,
+    Record,
+    compare_scores,
+    compare_with_beginning,
+    known_groupings,
+    score_frame,
+)
 from xalign_ray.results.difference import critical, paired_uncertainty
 from xalign_ray.results.page import write_tables
 from xalign_ray.results.run import Log, Run
-from xalign_ray.results.tables import Entry, score_table, terminal_table
+from xalign_ray.results.tables import Entry, forgetting_table, score_table, terminal_table
 from xalign_ray.tasks.scores import Score
 
 Values = Mapping[str, float]
@@ -277,3 +285,39 @@ def test_a_report_has_the_groupings_that_say_more_than_the_mean(tmp_path: Path) 
     assert groupings([two]) == ["task", "language", "family", "dictionary", "training"]
     assert groupings([two], sizes={"de": 9000.0}) == ["task", "language", "family", "size", "dictionary", "training"]
     assert groupings([one], by=["dictionary"]) == ["dictionary"]
+
+
+def test_forgetting_is_seen_in_english_and_in_languages_of_no_data_from_the_encoder_that_was_continued() -> None:
+    """Whatever the baseline is; without that encoder, data that are known or a study of one, there is no such table."""
+    study = {"name": "s", "baseline": "mlm", "study": {"encoder": "e5", "encoders": [{"model": "e5", "label": "base"}]}}
+    pools = {"text/en": {"tokens": 9}, "pairs/de-en": {"tokens": 9}}
+    values = {"base": (0.9, 0.8, 0.5), "mlm": (0.8, 0.7, 0.6), "align": (0.85, 0.8, 0.7)}
+    runs = [
+        Run(
+            Path(label),
+            {"seed": 0} if label != "base" else {},
+            Log(),
+            (
+                *scores(dict(zip(("en", "ru", "de"), own, strict=True)), run=label),
+                score("pair_cosine", 0.1, language="ru"),
+            ),
+            data=None if label == "base" else {"pools": pools},
+            label=label,
+            study=study,
+        )
+        for label, own in values.items()
+    ]
+    found = compare_with_beginning(runs, score_frame(runs))
+    assert found is not None
+    shown = forgetting_table(found)
+    assert shown.title == "What became of base"
+    assert [*shown.header] == ["", "base", "mlm", "align"]
+    assert [[cell.text for cell in row] for row in shown.rows] == [
+        ["Sentence retrieval (Tatoeba)", "80.0", "-10.0", "+0.0"],
+        ["Sentence retrieval (Tatoeba)", "90.0", "-10.0", "-5.0"],
+    ]
+    assert [row[0].note for row in shown.rows] == ["ru", "en"]  # type: ignore[union-attr]
+    assert compare_with_beginning([one for one in runs if one.label != "base"], score_frame(runs)) is None
+    assert compare_with_beginning([replace(one, data=None) for one in runs], score_frame(runs)) is None
+    other = {**study, "study": {"encoder": None, "encoders": [{"model": None, "label": "base"}]}}
+    assert compare_with_beginning([replace(one, study=other) for one in runs], score_frame(runs)) is None
