@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -104,6 +105,24 @@ def test_an_empty_part_first_says_nothing_of_the_rest(clock: list[float]) -> Non
     out = io.StringIO()
     do(clock, out, 6.0, {0: 0.0, 1: 9e6}, iter([0]))
     assert out.getvalue() == "preparing: 1 of 2 parts\n"
+
+
+def test_while_a_part_takes_long_the_line_comes_again_with_what_is_left_by_now(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but time tells it: it began at 100 s, half was done after 6, and it is asked 90 and 120 s later."""
+    monkeypatch.setattr(status_line, "STILL_S", 0.01)
+    out, lines = io.StringIO(), []
+    with PartsDone("preparing", {0: 9e6, 1: 9e6}, out) as done:
+        for seconds in (0, 90, 120):
+            clock[0] = 106.0 + seconds
+            if not seconds:
+                done.add(0)
+            while len(lines := out.getvalue().splitlines()) < 1 + bool(seconds) + (seconds > 90):
+                time.sleep(0.01)
+    assert lines == [
+        f"preparing: 1 of 2 parts, {left} left" for left in ("1.5 MB/s, 0m 06s", "0.1 MB/s, 1m 36s", "0.1 MB/s, 2m 06s")
+    ]
 
 
 def test_one_part_is_one_part() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 EVERY_S = 5.0  # between two plain lines
+STILL_S = 60.0  # after which the line of a job's parts is shown again, though none was done
 _REDRAW_S = 0.2
 
 
@@ -32,7 +34,11 @@ class StatusLine:
 
     def is_due(self, now: float) -> bool:
         """Whether the last one has stood for an interval."""
-        return now - self._shown_at >= (_REDRAW_S if self.terminal else EVERY_S)
+        return self.stands_since(now) >= (_REDRAW_S if self.terminal else EVERY_S)
+
+    def stands_since(self, now: float) -> float:
+        """Seconds since the last one was shown."""
+        return now - self._shown_at
 
     def show(self, text: str, now: float) -> None:
         """Shows a line that the next one may replace."""
@@ -70,6 +76,8 @@ class StatusLine:
 class PartsDone:
     """Counts the parts of a job while they are done; a job shorter than an interval leaves no line.
 
+    While a part takes long, the line comes again each minute, with what is left by then.
+
     Args:
         what: the job, as the line begins.
         sizes: bytes of each part, 0 where they are not known.
@@ -85,33 +93,46 @@ class PartsDone:
         self._total = sum(sizes.values())
         self._done = 0
         self._bytes = 0.0
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
 
     def __enter__(self) -> PartsDone:
         if self._line.terminal and self._sizes:
             self._line.show(f"{self._what}: 0 of {self._total_parts}", self._began)
+        threading.Thread(target=self._show_again, daemon=True, name="parts done").start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        (self._line.close if error else self._line.erase)()
+        self._is_over.set()
+        with self._lock:
+            (self._line.close if error else self._line.erase)()
+
+    def _show_again(self) -> None:
+        while not self._is_over.wait(STILL_S):
+            with self._lock:
+                if self._line.stands_since(now := time.monotonic()) >= STILL_S and not self._is_over.is_set():
+                    self._line.show(self._text(now), now)
 
     def add(self, part: Any) -> None:
         """Another part is done."""
-        self._done += 1
-        self._bytes += self._sizes[part]
-        now = time.monotonic()
-        if self._done == len(self._sizes):
-            if now - self._began >= EVERY_S:
-                self._line.keep(self._text(now))
-        elif self._line.is_due(now):
-            self._line.show(self._text(now), now)
+        with self._lock:
+            self._done += 1
+            self._bytes += self._sizes[part]
+            now = time.monotonic()
+            if self._done == len(self._sizes):
+                if now - self._began >= EVERY_S:
+                    self._line.keep(self._text(now))
+            elif self._line.is_due(now):
+                self._line.show(self._text(now), now)
 
     def _text(self, now: float) -> str:
         seconds = now - self._began
         speed = [f"{self._bytes / seconds / 1e6:,.1f} MB/s"] if self._bytes and seconds else []
         share = self._bytes / self._total if self._total else self._done / len(self._sizes)
-        left = [f"{duration(seconds / share - seconds)} left"] if share else []
+        so_far = [f"{duration(seconds)} so far"] if seconds >= STILL_S else []
+        left = [f"{duration(seconds / share - seconds)} left"] if share else so_far
         rest = [f"done in {duration(seconds)}"] if self._done == len(self._sizes) else left
         return ", ".join([f"{self._what}: {self._done:,} of {self._total_parts}", *speed, *rest])
 
