@@ -23,7 +23,7 @@ from xalign_ray.feed.batches import BatchReader, group_requests, split_blocks
 from xalign_ray.private.ray import few_actors
 from xalign_ray.shards.order import Request
 from xalign_ray.shards.prepared import Prepared
-from xalign_ray.sources.stage import placement, wait_for_place
+from xalign_ray.sources.stage import placement, set_data_context, wait_for_place
 from xalign_ray.streams.collate import Columns
 
 WINDOW = 2  # blocks a rank has asked for and not yet consumed
@@ -78,8 +78,7 @@ class BlockServer:
                 assert made == len(stretch), "Ray Data has split or joined blocks; the numbering would be wrong"
 
     def _execute(self, requests: list[Request], row_bytes: int) -> Iterator[Any]:
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = context.print_on_execution_start = False
+        set_data_context()
         groups, target_bytes = group_requests(requests, row_bytes)
         items = [{"requests": [astuple(request) for request in group]} for group in groups]
         make_blocks: Any = partial(_make_blocks, folder=self.folder, config=self.config)

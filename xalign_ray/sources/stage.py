@@ -89,6 +89,19 @@ def wait_for_place(parallel: ParallelConfig) -> None:
         time.sleep(1)
 
 
+def set_data_context() -> None:
+    """Executions of Ray Data from here on show no bars of their own, and wait for each other as long as it takes.
+
+    By default one gives up after half an hour in which no task has ended and nobody has taken a block: a part of a
+    large source with a teacher takes longer, and so does an evaluation in the middle of a training.
+    """
+    import ray.data
+
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    context.execution_no_progress_timeout_s = -1
+
+
 HINT = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 READ_AT_ONCE = 8  # parts that are looked at, or files that are hashed: hashing lets go of the interpreter
 GPU_SHARE = 0.25  # of a GPU, for a task with a teacher: four take turns, as each tokenizes between its forward passes
@@ -228,8 +241,7 @@ def _run_tasks(
     from xalign_ray.private.ray import few_actors
 
     check_placement(parallel)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
+    set_data_context()
     numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
     gpus = {"num_gpus": GPU_SHARE} if _uses_a_gpu(tasks, parallel) else {}
     do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
