@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import ray
+from ray.data import DataContext
 from ray.data.block import BlockAccessor
 
 from tests.bench.sockets import LOOPBACK, METRICS, OPEN, TOKEN, Listening
@@ -152,8 +153,9 @@ def stored() -> float:
 
 
 def test_a_feed_that_nobody_reads_stops_at_its_limit(world: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow rank's blocks wait in the store: as many as the limit allows, however long the run is."""
+    """A slow rank's blocks wait in the store: as many as the limit allows, however long the run is, and it waits."""
     before = stored()
+    monkeypatch.setattr(DataContext.get_current(), "execution_no_progress_timeout_s", 1)  # by default half an hour
     config = recipe(world, *batches(256, 128, 12800, saved_every=1000), "parallel.data_cpus=1")
     monkeypatch.setattr(feed, "STORE_BYTES", 8 << 20)
     monkeypatch.setattr(derive, "BLOCK_BYTES", 1 << 20)
@@ -170,5 +172,6 @@ def test_a_feed_that_nobody_reads_stops_at_its_limit(world: list[str], monkeypat
         if pids(DATA_TASK):
             quiet_since = time.monotonic()
         time.sleep(0.1)
+    assert len(server.get(0, 0, 1)) == 1, "Ray Data has given up"
     assert server.made is not None
     server.made.close()

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 import re
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from ray.data import DataContext
 
 from tests.unit.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.sources.stage import StageStep, run
 from xalign_ray.tokens.prepare import prepare
 from xalign_ray.work import status_line
 from xalign_ray.work.artifacts import hash_file, read_manifest
@@ -18,6 +24,7 @@ from xalign_ray.work.artifacts import hash_file, read_manifest
 pytestmark = pytest.mark.ray
 
 PARTS, DOCUMENTS, WORDS = 3, 60, 400
+GIVES_UP_S = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +90,29 @@ def test_ray_prepares_the_bytes_that_one_process_does_and_says_how_far_it_is(
     passes = ("reading for duplicate lines: 8 of 8 parts", "looking for duplicates: 3 of 3 partitions")
     for job in ("hashing the inputs: 9 of 9 files", *passes):
         assert f"\n{job}, " in f"\n{said}"
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A part that takes longer than Ray Data would wait for any to end."""
+
+    folder: str
+
+    def path(self, suffix: str) -> Path:
+        return Path(self.folder, f"slow{suffix}")
+
+
+def sleep(_: Slow) -> tuple[list[Path], dict[str, Any]]:
+    time.sleep(3 * GIVES_UP_S)
+    return [], {"slept": True}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_part_may_take_longer_than_ray_data_waits_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default it gives up after half an hour without an end, which a teacher's vectors of a large part take."""
+    monkeypatch.setattr(DataContext.get_current(), "execution_no_progress_timeout_s", GIVES_UP_S)
+    step = StageStep[Slow]("waiting", sleep, sizes=lambda tasks: [0.0 for _ in tasks])
+    assert [record["slept"] for record in run(step, [Slow(str(tmp_path))], ParallelConfig())] == [True]
 
 
 def test_what_is_compared_has_parts_and_repeats(alone: Path) -> None:

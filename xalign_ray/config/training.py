@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -258,6 +259,14 @@ class ParallelConfig(Frozen):
     deepspeed_overrides: dict[str, Any] = Field(
         default_factory=dict, description="deep-merged over the derived DeepSpeed dict"
     )
+
+    @property
+    def group_timeout_s(self) -> int:
+        """Seconds that a rank waits for another in the process group: not less than a step may take.
+
+        While one rank saves, others wait for it beyond any step: below half an hour nothing is given up.
+        """
+        return max(1800, math.ceil(self.step_timeout_s))
 
     @model_validator(mode="after")
     def _fewest_are_not_more(self) -> Self:

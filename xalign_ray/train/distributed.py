@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -137,7 +138,7 @@ def setup_workers(parallel: ParallelConfig) -> Workers:
         # A sum over threads depends on their number: the recipe says it, not the machine.
         torch.set_num_threads(max(1, int(parallel.cpus_per_worker)))
     if not dist.is_initialized():
-        _start_group(backend_of(on_gpu))
+        _start_group(backend_of(on_gpu), timedelta(seconds=parallel.group_timeout_s))
     if dist.get_world_size() != parallel.workers:
         raise ConfigError(
             f"parallel.workers is {parallel.workers}, but {dist.get_world_size()} were started; "
@@ -151,15 +152,15 @@ def backend_of(on_gpu: bool) -> str:
     return "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
 
 
-def _start_group(backend: str) -> None:
+def _start_group(backend: str, timeout: timedelta) -> None:
     size = os.environ.get("WORLD_SIZE", "1")
     if os.environ.get("LOCAL_WORLD_SIZE", "1") == size:
         keep_to_loopback()
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        dist.init_process_group(backend)
+        dist.init_process_group(backend, timeout=timeout)
     else:
         store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage] - documented all the same
-        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+        dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
 
 
 def keep_to_loopback() -> None:

@@ -240,7 +240,7 @@ def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path
         work,
         shares_cpus=shares_cpus,
         train_loop_config=job,
-        backend_config=ClosedTorchConfig(parallel.gpus_per_worker > 0),
+        backend_config=ClosedTorchConfig(parallel.gpus_per_worker > 0, parallel.group_timeout_s),
         scaling_config=ScalingConfig(
             num_workers=parallel.workers,
             use_gpu=parallel.gpus_per_worker > 0,

@@ -28,7 +28,7 @@ class ClosedTorchConfig(BackendConfig):
     """
 
     on_gpu: bool
-    timeout_s: int = 1800
+    timeout_s: int
 
     @property
     def backend_cls(self) -> type[Backend]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -239,6 +241,20 @@ def test_another_number_of_workers_than_started_is_refused(two: Pool):
 def test_a_gpu_that_is_not_there_is_refused(one: Pool):
     with pytest.raises(ConfigError, match=r"gpus_per_worker is 1, but this process sees no GPU; set it to 0 to train"):
         one.call(join_with, {"workers": 1, "gpus_per_worker": 1})
+
+
+@pytest.mark.parametrize(("limit", "waits"), [(60.0, 1800), (7200.5, 7201)])
+def test_ranks_wait_for_each_other_as_long_as_a_step_may_take(limit: float, waits: int):
+    """Torch's own limit, 30 minutes by Gloo and 10 by NCCL, would end a run whose step_timeout_s is longer."""
+    said = (
+        "import torch, torch.distributed as dist\n"
+        "from xalign_ray.config.schema import ParallelConfig\n"
+        "from xalign_ray.train.distributed import setup_workers\n"
+        f"setup_workers(ParallelConfig(workers=1, step_timeout_s={limit}))\n"
+        "print(dist.group.WORLD._get_backend(torch.device('cpu')).options._timeout.total_seconds())"
+    )
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert float(done.stdout) == waits
 
 
 def test_hashes_add_up_modulo_two_to_the_64():
