@@ -180,13 +180,11 @@ def forgetting_table(comparison: Comparison) -> Table:
     labels = [label for label in comparison.labels if label != comparison.baseline]
     rows = []
     for suffix, cells in _grouped(comparison, "training"):
-        found = {cell["label"]: cell for cell in cells}
-        if comparison.baseline in found and is_share(cells[0]["metric"]):
-            before = percent(cells[0]["metric"], found[comparison.baseline]["mean"])
-            name = Entry(
-                METRICS[cells[0]["metric"]].title + suffix, found[comparison.baseline]["languages"].replace(" ", ", ")
-            )
-            rows.append((name, before, *(_difference(found[label]) if label in found else NONE for label in labels)))
+        metric, found = cells[0]["metric"], {cell["label"]: cell for cell in cells}
+        if is_share(metric) and (before := found.get(comparison.baseline)):
+            name = Entry(METRICS[metric].title + suffix, before["languages"].replace(" ", ", "))
+            gaps = (_difference(found[label]) if label in found else NONE for label in labels)
+            rows.append((name, _entry(before, best=False), *gaps))
     note = (
         f"Points of percent above {comparison.baseline}, with 95 % intervals: in English, and in languages that the "
         "training data lack."
