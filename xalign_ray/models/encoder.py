@@ -18,7 +18,7 @@ from xalign_ray.models.continued import check_family, refuse_new_head
 from xalign_ray.models.extension import add_rows, exchange_rows
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import Decoder, append_language, extend_input
-from xalign_ray.models.open_folder import open_weights
+from xalign_ray.models.open_folder import one_at_a_time, open_weights
 from xalign_ray.private.transformers import attention_of, set_attention
 from xalign_ray.vocabulary.exchange import StartRows
 
@@ -204,6 +204,7 @@ def check_opens(config: RunConfig) -> None:
         refuse_new_head(config)
 
 
+@one_at_a_time
 def _load(model: ModelConfig, family: Family, values: Mapping[str, Any], with_head: bool) -> Any:
     if model.init_from is None:
         classes, config = family.classes(), _config(family, values)

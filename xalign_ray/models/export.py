@@ -26,7 +26,7 @@ from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
 from xalign_ray.models.hub import hub_file
-from xalign_ray.models.open_folder import POOLER, open_weights
+from xalign_ray.models.open_folder import POOLER, one_at_a_time, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
 from xalign_ray.models.sentence_modules import SentenceForm, copy_modules, write_modules
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
@@ -140,6 +140,7 @@ def name_accelerator() -> None:
     os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
 
 
+@one_at_a_time
 def _save_model(
     state: Mapping[str, Tensor],
     config: RunConfig,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import functools
+import threading
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
@@ -20,7 +22,27 @@ from xalign_ray.models.weight_files import check_weight_files
 POOLER = "pooler"  # in the name of a weight: a layer that no loss and no task here reads
 PARALLEL = "module."  # what torch's DataParallel puts before the names of a model's weights
 
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+_making = threading.RLock()
 
+
+def one_at_a_time(make: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    """A function that makes a model of transformers, by one thread at a time.
+
+    transformers marks the whole process while it opens one: what another thread makes then stays without weights.
+    Trainings of a study begin and end in threads of one process.
+    """
+
+    @functools.wraps(make)
+    def alone(*arguments: _Given.args, **options: _Given.kwargs) -> _Made:
+        with _making:
+            return make(*arguments, **options)
+
+    return alone
+
+
+@one_at_a_time
 def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **settings: Any) -> tuple[Any, Any]:
     """Model (fp32) and tokenizer of a local folder or hub id, see `open_weights`.
 
@@ -59,6 +81,7 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
     return model, tokenizer
 
 
+@one_at_a_time
 def open_weights(name: str, model_class: Any, config: Any, **options: Any) -> tuple[Any, list[str]]:
     """The model of a folder or hub id in fp32, each weight of its encoder as the files have it.
 

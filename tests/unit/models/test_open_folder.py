@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +193,18 @@ def test_a_head_that_was_never_trained_is_not_scored(folder: Path) -> None:
         with pytest.raises(DataError, match="has no head of its own"):
             open_model(folder, model_class, new_head=False)
         open_model(folder, model_class)
+
+
+def test_threads_that_open_an_encoder_at_once_each_get_all_of_its_weights(folder: Path) -> None:
+    """As the trainings of a study begin: without turns, most of such opens leave weights that were never made."""
+    weights = load_file(folder / "model.safetensors")
+    bare = {name.removeprefix("bert."): value for name, value in weights.items() if name.startswith("bert.")}
+    save_file(bare, folder / "model.safetensors", {"format": "pt"})  # its head is drawn anew
+    with ThreadPoolExecutor(4) as threads:
+        opened = threads.map(lambda _: open_model(folder, AutoModelForMaskedLM)[0], range(12))
+    for model in opened:
+        found = model.state_dict()
+        assert not any(value.is_meta for value in found.values())
+        assert all(torch.equal(found[f"bert.{name}"], value) for name, value in bare.items())
+        drawn = model.cls.predictions.transform.dense.weight
+        assert 0 < drawn.std() < 2 * model.config.initializer_range
