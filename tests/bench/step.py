@@ -19,7 +19,7 @@ from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, read_events
 
-ROUNDS = 3  # one process in six is a third slower than the others: the median of two is no median
+ROUNDS = 3  # now and then a process is a third slower than the others: the median of two is no median
 RAY_ROUNDS, RAY_STEPS, RAY_SETTLED = 3, 60, 20  # in the first steps the driver still imports export's libraries
 VOCABULARIES = {30_000: (32, 2.4), 119_000: (8, 4.5), 250_000: (8, 5.5)}  # rows of a batch, target
 ARMS = Path(__file__).parent / "step_arms.py"

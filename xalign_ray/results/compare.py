@@ -339,7 +339,8 @@ def compare_with_beginning(runs: Sequence[Run], scores: pd.DataFrame) -> Compari
 
 def _begins_from(study: Mapping[str, Any]) -> str | None:
     declared = study.get("study", {})
-    given = (one for one in declared.get("encoders", ()) if one["model"] and one["model"] == declared["encoder"])
+    beginning = declared.get("encoder")  # which older studies do not say
+    given = (one for one in declared.get("encoders", ()) if beginning and one["model"] == beginning)
     return next((one["label"] or one["model"] for one in given), None)
 
 

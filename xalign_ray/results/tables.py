@@ -111,7 +111,7 @@ def score_table(comparison: Comparison, by: str) -> Table:
             )
         )
     header = (by if grouped else "", *comparison.labels, "chance", "n", "seeds")
-    note = " ".join(["Percent; cosines as they are.", *_explain(comparison, by), _NOTES.get(by, "")])
+    note = " ".join(["Percent; cosines and pieces as they are.", *_explain(comparison, by), _NOTES.get(by, "")])
     return Table(_TITLES[by], header, rows, note.strip() if rows else "", link="comparison.csv")
 
 

@@ -319,5 +319,9 @@ def test_forgetting_is_seen_in_english_and_in_languages_of_no_data_from_the_enco
     assert [row[0].note for row in shown.rows] == ["ru", "en"]  # type: ignore[union-attr]
     assert compare_with_beginning([one for one in runs if one.label != "base"], score_frame(runs)) is None
     assert compare_with_beginning([replace(one, data=None) for one in runs], score_frame(runs)) is None
-    other = {**study, "study": {"encoder": None, "encoders": [{"model": None, "label": "base"}]}}
-    assert compare_with_beginning([replace(one, study=other) for one in runs], score_frame(runs)) is None
+    for declared in (
+        {"encoder": None, "encoders": [{"model": None, "label": "base"}]},
+        {"encoders": [{"model": "e5"}]},
+    ):
+        others = [replace(one, study={**study, "study": declared}) for one in runs]
+        assert compare_with_beginning(others, score_frame(runs)) is None
