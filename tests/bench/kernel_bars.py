@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-# Model, the layer whose states are asked for, and graphs at most. ModernBERT's first layer has no norm before its
-# attention: it is a graph of its own.
+# Model, the layer whose states are asked for, and graphs at most.
 GRAPHS: dict[str, tuple[dict[str, Any], int | None, int]] = {
     **{family: ({"family": family}, None, 1) for family in ("bert", "xlm-r", "roberta", "eurobert")},
     "bert, languages": ({"family": "bert", "language_embeddings": True}, None, 1),
     "bert, after a layer": ({"family": "bert"}, 2, 1),
-    "modernbert": ({"family": "modernbert"}, None, 2),
-    "modernbert, languages": ({"family": "modernbert", "language_embeddings": True}, None, 2),
-    "modernbert, after a layer": ({"family": "modernbert"}, 2, 2),
+    "modernbert": ({"family": "modernbert"}, None, 1),
+    "modernbert, languages": ({"family": "modernbert", "language_embeddings": True}, None, 1),
+    "modernbert, after a layer": ({"family": "modernbert"}, 2, 1),
 }
 # Method, pieces, length of a row, and KB a token that a pass holds at most beside weights.
 BYTES: dict[str, tuple[str, int, int, int]] = {

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -339,8 +340,7 @@ def count_graphs(model: Mapping[str, Any], layer: int | None) -> dict[str, int]:
               train={"torch_compile": True, "attention": "varlen"})  # fmt: skip
     config = recipe(arm, 1)
     config = config.model_copy(update={"model": config.model.model_copy(update=dict(model))})
-    compiled = torch.nn.Module.compile
-    with _as_on_a_gpu(), patch.object(torch.nn.Module, "compile", lambda *a, **b: compiled(*a, **b, backend="eager")):
+    with _as_on_a_gpu(), patch.object(torch, "compile", partial(torch.compile, backend="eager")):
         objectives = build_objectives(config, MadeRows(arm.vocab), torch.device("cpu"))  # type: ignore[arg-type]
         encoder = objectives.to(torch.bfloat16).train().encoder
         for rows in (3, 4, 6, 7, 9):

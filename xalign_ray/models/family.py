@@ -196,6 +196,10 @@ class Family(ABC):
         """Its `attention_mask` over tokens without padding: how far each sees to either side, None is everywhere."""
         return None
 
+    def compile(self, layer: nn.Module) -> None:
+        """Compiles a layer of its encoder for batches of every size; layers that are alike share a graph."""
+        layer.compile(dynamic=True)
+
     def run(self, model: Any, vectors: Tensor, attention_mask: Any, layer: int | None, **given: Any) -> Tensor:
         """Hidden states [B, L, d] of the last layer of its encoder, or after `layer` of them.
 

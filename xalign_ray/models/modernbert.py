@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.models.family import Classes, Counts, Family, Values
-from xalign_ray.private.transformers import modernbert_transform
+from xalign_ray.private.transformers import modernbert_after_norm, modernbert_transform
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -119,6 +120,20 @@ class ModernBert(Family):
     def reach(self, config: Any, longest: int) -> dict[str, int]:
         """As `mask`. Global layers see as far as an example is long: they compile to the same graph as local ones."""
         return {"full_attention": longest, "sliding_attention": config.sliding_window}
+
+    def compile(self, layer: nn.Module) -> None:
+        """All but the norm before its attention, which the first layer lacks, so that all layers are one graph."""
+        import torch
+
+        after_norm = torch.compile(modernbert_after_norm, dynamic=True)
+
+        def forward(self: Any, hidden_states: Tensor, **given: Any) -> Tensor:
+            normed = self.attn_norm(hidden_states)
+            if normed is hidden_states:  # one tensor given twice would be a graph of its own
+                normed = normed.clone()
+            return after_norm(self, hidden_states, normed, **given)
+
+        layer.forward = MethodType(forward, layer)  # a method, so that it is that of the copy in a copy of the layer
 
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:
         """Head and decoder stand apart."""

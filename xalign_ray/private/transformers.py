@@ -41,6 +41,15 @@ def modernbert_transform(config: Any) -> Any:
     return ModernBertPredictionHead(config)
 
 
+def modernbert_after_norm(layer: Any, hidden_states: Any, normed: Any, **given: Any) -> Any:
+    """What a layer of ModernBERT does after the norm before its attention; states of any shape that ends in d.
+
+    If it changes: a compiled ModernBERT computes otherwise than one that is not (test_train_execution.py).
+    """
+    hidden_states = hidden_states + layer.attn(normed, **given)[0]
+    return hidden_states + layer.mlp(layer.mlp_norm(hidden_states))
+
+
 def deberta_distances(row: Any, buckets: int, furthest: int) -> Any:
     """DeBERTa's bucketed distances between the tokens of a row, [1, L, L].
 

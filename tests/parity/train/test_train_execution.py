@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -70,6 +72,21 @@ def test_of_rows_of_every_size_few_graphs_are_compiled():
     for rows in range(2, 9):
         encoder.encode(zeros(rows, synthetic.ROW - rows)).sum().backward()
     assert 1 <= counters["stats"]["unique_graphs"] <= 2
+
+
+def test_modernbert_compiled_without_a_norm_and_its_copy_compute_as_it_does(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    given = {"model__family": "modernbert", "model__hidden_dropout_prob": 0.0, "model__num_hidden_layers": 4}
+    plain, compiled = (encoder_of(synthetic.config(**given, train__torch_compile=one)) for one in (False, True))
+    batch = zeros(2, 8)
+    counters.clear()
+    assert torch.equal(compiled.encode(batch), plain.encode(batch))
+    assert counters["stats"]["unique_graphs"] == 1
+    tower = copy.deepcopy(compiled)  # as the key encoder of momentum contrast is made
+    for encoder in (tower, plain):
+        for weight in encoder.parameters():
+            weight.data.mul_(1.5)
+    assert torch.equal(tower.encode(batch), plain.encode(batch))
 
 
 def test_a_layer_runs_again_going_backward():
