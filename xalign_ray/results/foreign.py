@@ -22,6 +22,7 @@ from xalign_ray.work.status_line import say
 NEEDED = ("encoder", "seed", "language", "metric", "value")
 OPTIONAL = ("task", "split", "n", "chance")
 META = "model_meta.json"  # of mteb: beside the results of a model's revision
+_OURS = frozenset(METRICS)  # each is of one task; of other programs, accuracy may be of several
 _FORM = f"a CSV file with the columns {','.join(NEEDED)} and, if you like, {','.join(OPTIONAL)}"
 
 
@@ -79,11 +80,12 @@ def _score(row: Mapping[str, str]) -> tuple[str, int | None, Score]:
     language = row["language"]
     if language != ALL_LANGUAGES:
         language = "-".join(check_language(one) for one in languages_of(language))
-    chance, n = row.get("chance", ""), row.get("n", "")
-    _know(row["metric"])
+    chance, n, task, metric = row.get("chance", ""), row.get("n", ""), row.get("task") or row["metric"], row["metric"]
+    metric = metric if metric in {*_OURS, task} else f"{task} {metric}"
+    _know(metric)
     return row["encoder"], seed, Score(
-        run=None, encoder=row["encoder"], objective=None, task=row.get("task") or row["metric"],
-        split=row.get("split") or "test", language=language, metric=row["metric"], value=value,
+        run=None, encoder=row["encoder"], objective=None, task=task,
+        split=row.get("split") or "test", language=language, metric=metric, value=value,
         chance=_number("chance", chance) if chance else None, n=int(n) if n else 0, seed=seed, step=None,
     )  # fmt: skip
 

@@ -77,6 +77,16 @@ def test_optional_columns_and_a_pair_of_languages(tmp_path: Path) -> None:
     (run,) = open_folders([path])
     (own,) = run.scores
     assert (own.language, own.task, own.split, own.n, own.chance, own.seed) == ("de-fr", "mine", "dev", 10, 0.1, None)
+    assert own.metric == "mine f1"
+
+
+def test_one_metric_of_two_tasks_is_two_rows_and_ours_keep_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    rows = ["xnli,accuracy,0.4", "paws,accuracy,0.6", "pos,pos_accuracy,0.7", ",accuracy,0.5"]
+    path.write_text("encoder,seed,language,task,metric,value\n" + "\n".join(f"a,0,de,{row}" for row in rows) + "\n")
+    runs = open_folders([path])
+    found = {record["metric"]: record["mean"] for record in compare_runs(runs, score_frame(runs)).records("task")}
+    assert found == {"xnli accuracy": 0.4, "paws accuracy": 0.6, "pos_accuracy": 0.7, "accuracy": 0.5}
 
 
 @pytest.mark.parametrize(
