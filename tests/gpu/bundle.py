@@ -19,9 +19,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 OUT = Path("build/gpu-bundle")
-# Compiled packages that come with torch or are on most such machines. Pure Python travels, and so does transformers.
-THERE = """torch triton numpy setuptools pyarrow pandas accelerate safetensors tokenizers pytest psutil ninja pyyaml
- regex xxhash msgpack markupsafe aiohttp yarl multidict frozenlist propcache charset-normalizer nvidia-ml-py sympy"""
+THERE = "torch triton numpy setuptools pyarrow pandas sympy networkx"  # the machine's own, as torch for CUDA is
+TESTS = ("pytest", "pytest-xdist")  # what the part `right` runs
 LEFT_OUT = {"ray", "mlflow", "matplotlib", "scikit-learn"}  # training, scoring, fine-tuning of one model do without
 BUILT = {"deepspeed": {"DS_BUILD_OPS": "0"}}  # no wheel in the index: made here, without compiled operators
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -32,7 +31,7 @@ def closure(python: str) -> dict[str, str]:
     environment = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
     left_out = {*THERE.split(), *LEFT_OUT}
     found: dict[str, str] = {}
-    left = [("xalign-ray", "")]
+    left = [("xalign-ray", ""), *((name, "") for name in TESTS)]
     seen = set(left)
     while left:
         name, extra = left.pop()

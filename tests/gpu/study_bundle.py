@@ -91,7 +91,6 @@ def install(python: str, wheels: Path, site: Path) -> None:
     import bundle
 
     bundle.LEFT_OUT -= {"ray"}
-    bundle.THERE = " ".join({*bundle.THERE.split()} - {"tokenizers"})  # shards depend on its version
     wheels.mkdir(parents=True)
     bundle.collect(python, wheels)
     given = ["--no-index", "--no-deps", "--no-compile", "--python-version", python, "--only-binary=:all:"]
