@@ -5,26 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri
-from scipy.stats import binomtest, chi2, rankdata
-from scipy.stats import t as student
 
 from xalign_ray.results.aggregate import ScoreTable
 
 LEVEL = 0.95
-_NORMAL = float(ndtri((1 + LEVEL) / 2))
+_NORMAL = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 
+def _student(share: ArrayLike, degrees: ArrayLike) -> Array:
+    """Student's quantile."""
+    from scipy.stats import t  # takes half a second to import, and a machine that only trains may lack it
+
+    return t.ppf(share, degrees)
+
+
 def spearman(first: ArrayLike, second: ArrayLike) -> Array:
     """Spearman's rank correlation over the last axis; NaN where a series has no two different values."""
+    from scipy.stats import rankdata
+
     ranks = (rankdata(np.asarray(series, float), axis=-1) for series in (first, second))
     one, other = (rank - rank.mean(axis=-1, keepdims=True) for rank in ranks)
     with np.errstate(invalid="ignore"):
@@ -55,6 +61,8 @@ def accuracy_interval(base: Array, yours: Array) -> Interval:
 
 def share_interval(share: float, n: int) -> Interval:
     """The interval of a share of `n` independent questions (Wilson 1927)."""
+    from scipy.stats import binomtest
+
     found = binomtest(round(share * n), n).proportion_ci(method="wilson")
     return float(found.low), float(found.high)
 
@@ -80,7 +88,7 @@ def ratio_interval(totals: Array, counts: Array) -> Interval | None:
         return None
     ratio = totals.sum() / counts.sum()
     deviations = (totals - ratio * counts) / counts.mean()
-    reach = student.ppf((1 + LEVEL) / 2, number - 1) * deviations.std(ddof=1) / np.sqrt(number)
+    reach = _student((1 + LEVEL) / 2, number - 1) * deviations.std(ddof=1) / np.sqrt(number)
     return float(ratio - reach), float(ratio + reach)
 
 
@@ -162,7 +170,7 @@ def difference(arm: ScoreTable, base: ScoreTable, comparisons: int = 1) -> Diffe
         if paired
         else unpaired_uncertainty(own.values, other.values)
     )
-    reach = student.ppf(1 - (1 - LEVEL) / 2 / comparisons, found.degrees)
+    reach = _student(1 - (1 - LEVEL) / 2 / comparisons, found.degrees)
     return _describe(own, other, found, reach, comparisons)
 
 
@@ -222,7 +230,7 @@ def critical(degrees: Array, comparisons: int) -> Array:
     of one difference it is Student's quantile.
     """
     inverse, ratios = _dunnett_ratios(comparisons)
-    return student.ppf((1 + LEVEL) / 2, degrees) * np.interp(1 / degrees, inverse, ratios)
+    return _student((1 + LEVEL) / 2, degrees) * np.interp(1 / degrees, inverse, ratios)
 
 
 def reason(ends: Interval | None, languages: int, seeds: int, by_seeds: bool) -> str:
@@ -316,10 +324,12 @@ def _dunnett_ratios(comparisons: int) -> tuple[Array, Array]:
 
     Not scipy.stats.dunnett: its distribution function is drawn at random, and takes one degree of freedom at a time.
     """
+    from scipy.optimize import brentq
+
     inverse = np.linspace(1 / _MAX_DEGREES, 1, 10)
     if comparisons == 1:
         return inverse, np.ones_like(inverse)
-    alone, bonferroni = (student.ppf(1 - (1 - LEVEL) / 2 / count, 1 / inverse) for count in (1, comparisons))
+    alone, bonferroni = (_student(1 - (1 - LEVEL) / 2 / count, 1 / inverse) for count in (1, comparisons))
     found = [
         brentq(lambda reach, own=own: _all_within(reach, own, comparisons) - LEVEL, low, high, xtol=1e-4)
         for own, low, high in zip(1 / inverse, alone, bonferroni, strict=True)
@@ -332,6 +342,9 @@ def _all_within(reach: float, degrees: float, comparisons: int) -> float:
 
     A difference is (z_i - z_0) / (sqrt(2) s) with normal z and degrees * s^2 distributed as chi^2.
     """
+    from scipy.special import ndtr, ndtri
+    from scipy.stats import chi2
+
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     shares, weights = (nodes + 1) / 2, weights / 2
     base = ndtri(shares)[:, None]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.unit.rules.tree import PACKAGE, ROOT, imports, is_within, python_files
 
@@ -221,3 +225,14 @@ def test_nothing_they_import_brings_it_in(imported: list[str], absent: list[str]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=180)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_is_imported_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = [project["dependencies"], *project["optional-dependencies"].values()]
+    declared = {canonicalize_name(Requirement(line).name) for lines in listed for line in lines} | {"pydantic-core"}
+    known = packages_distributions()
+    used = {one.module.split(".")[0] for path in python_files(PACKAGE) for one in imports(path)}
+    foreign = used - sys.stdlib_module_names - {PACKAGE.name}
+    brought = {name: {canonicalize_name(one) for one in known.get(name, [name])} for name in foreign}
+    assert sorted(name for name, by in brought.items() if not by & declared) == []
