@@ -22,7 +22,7 @@ from xalign_ray.sources.summary import file_names
 from xalign_ray.work.artifacts import hash_value
 
 TEXT_FOLDER = "text"  # below the output folder
-TEXT_VERSION = 3  # raise it when the same files would give other records, or records of another form
+TEXT_VERSION = 4  # raise it when the same files would give other records, or records of another form
 
 
 @dataclass(frozen=True)

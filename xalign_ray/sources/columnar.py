@@ -174,7 +174,7 @@ def _strings(value: Any, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]
 
 
 def _first(value: Any, names: Sequence[str]) -> Any:
-    found = (find_key(value, name) for name in names)
+    found = (find_key(value, name) for name in sorted(names, key=lambda name: "." not in name))
     text = next((text for text in found if text is not None), None)
     if text is not None or len(names) == 1 or not isinstance(value, dict):
         return text

@@ -201,7 +201,7 @@ def language_of_name(name: str) -> str:
 def column_of(names: Sequence[str], wanted: str) -> str:
     """The name of a column: as it is wanted, within `translation`, or called by a language that is wanted, in the form
     or within a word that others write (`yor_Latn`, `sentence_yor_Latn`, `translation.yor` for yo); empty if none is."""
-    exact = [name for name in (wanted, f"translation.{wanted}") if name in names]
+    exact = [name for name in (f"translation.{wanted}", wanted) if name in names]
     alike = [name for name in names if is_called(name, wanted)] if is_language(wanted) else []
     return (exact or alike or [""])[0]
 
@@ -221,8 +221,10 @@ def same_language(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def fits(code: str, language: str) -> bool:
-    """Whether a text in `code` is one in `language`: en-GB is English, and yo is yo-Latn, but en is not en-GB."""
-    return code == language or code.startswith(f"{language}-") or bool(written_alike((code, language)))
+    """Whether a text in `code` is one in `language`: en-GB is en, zh-TW zh-Hant and yo yo-Latn, but en is not en-GB."""
+    if language in (code, without_region(code)) or code.startswith(f"{language}-"):
+        return True
+    return bool(written_alike((code, language)))
 
 
 def _code(written: str) -> str:
@@ -235,7 +237,9 @@ def _code(written: str) -> str:
 
 
 def without_region(code: str) -> str:
-    """`en-US` -> `en`; scripts stay."""
+    """`en-US` -> `en`, `zh-TW` -> `zh-Hant`; scripts stay."""
+    if is_language(code) and "-x-" not in code and in_script(code) != in_script(code.partition("-")[0]):
+        return in_script(code)
     return "-".join(part for part in code.split("-x-")[0].split("-") if not re.fullmatch(r"[A-Z]{2}|\d{3}", part)) + (
         f"-x-{code.split('-x-')[1]}" if "-x-" in code else ""
     )

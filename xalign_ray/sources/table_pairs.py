@@ -32,7 +32,9 @@ from xalign_ray.sources.records import (
 DELIMITERS = ",;\t|"
 LOOKED_AT = 200  # records by which the delimiter is found
 MAX_LINES = 64  # of a record: a quote that is never closed must not take the rest of the file
-MISSING = frozenset({"NaN", "nan", "<NA>", "#N/A", "NULL"})  # what pandas and spreadsheets write for an empty cell
+MISSING = frozenset(  # what pandas and spreadsheets write for an empty cell, and for one that they cannot compute
+    ("NaN", "nan", "<NA>", "NULL", "#N/A", "#VALUE!", "#REF!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!")
+)
 UNCLOSED = "a quote is not closed"
 MALFORMED = "a quote stands inside a field"
 _SEP = "sep="  # how a first line of Excel begins that names the delimiter
@@ -91,15 +93,19 @@ def read_head(path: str) -> CsvHead:
       DataError: the file is empty.
     """
     lines = [line for line in islice(read_lines(path), LOOKED_AT) if not line.fault]
-    if lines and lines[0].text.lower().startswith(_SEP) and len(lines[0].text.strip()) == len(_SEP) + 1:
-        delimiter, lines = lines[0].text.strip()[-1], lines[1:]
-    else:
-        delimiter = find_delimiter(lines)
+    delimiter, lines = named_delimiter(lines) or (find_delimiter(lines), lines)
     rows = csv_rows(iter(lines), delimiter)
     row = next((row for row in rows if not row.fault and any(cell.strip() for cell in row.cells)), None)
     if row is None:
         raise DataError(f"{path} holds no rows. Check that it is the right file.")
     return CsvHead(delimiter, [cell.strip() for cell in row.cells], row.number)
+
+
+def named_delimiter(lines: Sequence[Line]) -> tuple[str, list[Line]] | None:
+    """The delimiter that Excel's first line names, and the lines behind it."""
+    if lines and lines[0].text.lower().startswith(_SEP) and len(lines[0].text.strip()) == len(_SEP) + 1:
+        return lines[0].text.strip()[-1], list(lines[1:])
+    return None
 
 
 def find_delimiter(lines: Sequence[Line]) -> str:
@@ -351,4 +357,6 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return cell_text(str(value))
+    from openpyxl.utils.escape import unescape
+
+    return cell_text(unescape(str(value)))  # _x000D_ is a CR

@@ -21,7 +21,14 @@ from xalign_ray.sources.first_rows import decoded, is_text, is_workbook, table_s
 from xalign_ray.sources.language_id import fits, language_of_name, without_region
 from xalign_ray.sources.open import BrokenFileError, Chunks, Line, held_back, number_lines
 from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
-from xalign_ray.sources.table_pairs import OTHER_SHEETS, csv_rows, find_columns, find_delimiter, open_rows
+from xalign_ray.sources.table_pairs import (
+    OTHER_SHEETS,
+    csv_rows,
+    find_columns,
+    find_delimiter,
+    named_delimiter,
+    open_rows,
+)
 from xalign_ray.sources.text import is_zip, member_names, open_member, unpack
 from xalign_ray.sources.translation_files import written_code
 from xalign_ray.sources.xml import local_name, stream_elements
@@ -37,6 +44,8 @@ PUNCTUATION = "dictionary lines with punctuation around a word, taken off"
 BRACKETS = "terms with notes in brackets, taken off"
 NOTES = "parts of speech and notes, not read"
 _BRACKETED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|<[^<>]*>|\([^()]*\)")
+_LETTER = "[A-Za-z\u00c0-\u024f\u0370-\u052f]"  # Latin, Greek, Cyrillic; Chinese has no blanks between words
+_OPTIONAL = re.compile(rf"\(({_LETTER}+)\)(?={_LETTER})")  # within a word: behavio(u)r
 _NOT_TERMS = re.compile(r"(^|/)(readme|licen[sc]e|copying)\b|\.(md|pdf|html?|dtd|rng|xsd|sch|css|xsl)$", re.IGNORECASE)
 
 
@@ -78,7 +87,7 @@ def entries(
     is_trimmed = False
     for terms in (lefts, rights):
         bare = [one for term in terms if (one := " ".join(term.split()))]
-        plain = [" ".join(_BRACKETED.sub(" ", term).split()) or term for term in bare]
+        plain = [" ".join(_BRACKETED.sub(" ", _OPTIONAL.sub(r"\1", term)).split()) or term for term in bare]
         trimmed = [trim_punctuation(term) for term in plain]
         if brackets := sum(a != b for a, b in zip(bare, plain, strict=True)):
             yield Noted(BRACKETS, brackets)
@@ -312,7 +321,7 @@ def read_csv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
     for file in files_of(part.paths[0]):
         lines = number_lines(file, file.path)
         head: list[Line] = list(islice(lines, LOOKED_AT))
-        delimiter = find_delimiter([line for line in head if not line.fault])
+        delimiter, head = named_delimiter(head) or (find_delimiter([line for line in head if not line.fault]), head)
         yield from _entries(file.path, csv_rows(chain(head, lines), delimiter), languages, part.columns)
 
 

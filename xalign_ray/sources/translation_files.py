@@ -7,6 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from gettext import c2py
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree.ElementTree import Element
@@ -94,6 +95,8 @@ def _words(segment: Element) -> Iterator[str]:
             waiting.append(child.tail or "")
             if local_name(child) not in _CODES:
                 waiting.append(child)
+            if any(child.get(key, "").lower().rpartition(":")[2] == "lb" for key in ("ctype", "type", "subType")):
+                waiting.append(" ")  # a line break
 
 
 def choose_text(texts: Mapping[str, str], code: str) -> str | None:
@@ -200,6 +203,7 @@ _ENTRY = re.compile(r'^msgid\s+"', re.MULTILINE)
 _TRANSLATION = re.compile(r'^msgstr(\[0\])?\s+"', re.MULTILINE)
 _LINE = re.compile(r"""\s*(#.*|((msgctxt|msgid|msgid_plural|msgstr(\[\d+\])?)\s*)?"(?:[^"\\]|\\.)*")?\s*""")
 _OWN_COMMENT = re.compile(r"^[^\S\n]*#(?![.:,|~\s])", re.MULTILINE)  # `#msgid`, a comment to gettext and not to polib
+_SCRIPTS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab", "iqtelif": "Latn"}
 _ONE_FORM = re.compile(r"nplurals\s*=\s*1\b")
 
 
@@ -212,8 +216,8 @@ def read_po(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """Pairs of text and translation; `line` is that of the entry.
 
     The language that the file is translated into is that of its header, else of its name or folder, else the second.
-    Entries without a translation, fuzzy and obsolete ones are skipped and counted. Of plural forms the first is taken,
-    with the singular, or, where the language has one form only, with the plural.
+    Entries without a translation, fuzzy and obsolete ones are skipped and counted. Of plural forms that of one
+    thing is taken, with the singular, or, where the language has one form only, with the plural.
 
     Raises:
       BrokenFileError: it is no PO file from some line on; none of it is read.
@@ -227,7 +231,7 @@ def read_po(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     if places is None:
         raise DataError(f"{path} is translated into '{codes[1]}', which is neither {first} nor {second}.")
     for entry in catalogue:
-        if why := _left_out(entry):
+        if why := _left_out(entry, catalogue.metadata):
             yield Skipped(why)
             continue
         texts = po_texts(entry, catalogue.metadata)
@@ -287,12 +291,24 @@ def _broken(path: str, reason: str, raw: bytes) -> BrokenFileError:
     return BrokenFileError(BrokenFile(path, reason, 0, len(raw), 1.0))
 
 
-def _left_out(entry: POEntry) -> str:
+@cache
+def _singular(plural_forms: str) -> int:
+    """The number of the form that stands with 1: not the first in Arabic, and in Slovenian as GNOME writes it."""
+    formula = re.search(r"\bplural\s*=([^;]+)", plural_forms)
+    try:
+        return c2py(formula[1].strip())(1) if formula else 0
+    except (ValueError, ArithmeticError):  # it is no formula, or divides by zero
+        return 0
+
+
+def _left_out(entry: POEntry, metadata: Mapping[str, str]) -> str:
     if entry.obsolete:
         return OBSOLETE
     if entry.fuzzy:
         return FUZZY
-    translated = entry.msgstr_plural.get(0) if entry.msgid_plural else entry.msgstr
+    translated = (
+        entry.msgstr_plural.get(_singular(metadata.get("Plural-Forms", ""))) if entry.msgid_plural else entry.msgstr
+    )
     return "" if translated and translated.strip() else UNTRANSLATED
 
 
@@ -301,8 +317,8 @@ def po_texts(entry: POEntry, metadata: Mapping[str, str]) -> tuple[str, str]:
     source, target = entry.msgid, entry.msgstr
     if entry.msgid_plural:
         source = entry.msgid_plural if _ONE_FORM.search(metadata.get("Plural-Forms", "")) else entry.msgid
-        target = entry.msgstr_plural.get(0, "")
-    return one_line(source), "" if _left_out(entry) else one_line(target)
+        target = entry.msgstr_plural.get(_singular(metadata.get("Plural-Forms", "")), "")
+    return one_line(source), "" if _left_out(entry, metadata) else one_line(target)
 
 
 def po_languages(path: str, metadata: Mapping[str, str]) -> tuple[str, str]:
@@ -317,7 +333,9 @@ def po_languages(path: str, metadata: Mapping[str, str]) -> tuple[str, str]:
 @cache
 def _code(written: str) -> str:
     """`pt_BR`, `sr@latin`, `de_DE.UTF-8`."""
-    return language_of_name(re.split(r"[@.]", written.strip())[0])
+    name, _, variant = re.sub(r"\.[^@]*", "", written.strip()).partition("@")
+    code, script = language_of_name(name), next((s for end, s in _SCRIPTS.items() if variant.endswith(end)), "")
+    return check_language(f"{code.partition('-')[0]}-{script}") if code and script else code
 
 
 def _of_folder(path: str) -> str:

@@ -318,7 +318,7 @@ def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: l
 
 # What prepared data depends on (settings, content of files, tokenizer, programs), and its fingerprint.
 
-SHARDS_VERSION = 19  # raise it when the same input would give other shards
+SHARDS_VERSION = 20  # raise it when the same input would give other shards
 EXCHANGE_VERSION = 1  # raise it when the same two vocabularies would give other rows to start from
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
 

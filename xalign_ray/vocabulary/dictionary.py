@@ -6,6 +6,7 @@ Formulas, and how the papers were read: docs/explanation/methods.md, DICT-MLM.
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,12 +61,15 @@ _QUOTES = frozenset(
 )
 
 
+_STRESS = re.compile("([\u0400-\u052f])[\u0300\u0301]")  # NFC has made letters of those that are: ѝ, ѓ, ќ
+
+
 def look_up_form(word: str, language: str = "") -> str:
     """The form under which a word stands in the dictionary: NFC, lower case, no surrounding blanks.
 
     Presentation forms, digraphs and full-width characters become plain letters, and apostrophes are alike. Vowel marks
-    of Hebrew and Arabic and invisible characters are left out. The text itself keeps them: only words of a dictionary
-    are written so.
+    of Hebrew and Arabic, stress marks of Cyrillic and invisible characters are left out. The text itself keeps them:
+    only words of a dictionary are written so.
 
     Args:
         language: of the word; in tr, az, crh and gag the lower case of I is dotless.
@@ -76,6 +80,7 @@ def look_up_form(word: str, language: str = "") -> str:
     text = text.lower()
     if not text.isascii():
         text = unicodedata.normalize("NFC", text.translate(_FOLDED).replace("i\u0307", "i")).lower()
+        text = _STRESS.sub(r"\1", text)
     return text.strip()
 
 

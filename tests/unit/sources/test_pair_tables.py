@@ -151,6 +151,15 @@ def test_parquet_columns_structs_and_row_groups(tmp_path: Path) -> None:
         texts("parquet_pairs", flat, ("id", "en"))
 
 
+def test_numbers_of_rows_in_a_column_id_are_not_indonesian(tmp_path: Path) -> None:
+    rows = [{"id": str(number), "translation": {"en": a, "id": b}} for number, (a, b) in enumerate(FLAT)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "x.parquet")
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for format_, name in (("parquet_pairs", "x.parquet"), ("jsonl_pairs", "x.jsonl")):
+        records = read(format_, [str(tmp_path / name)], ["en", "id"])
+        assert [one.texts for one in records if isinstance(one, Pair)] == FLAT
+
+
 def test_empty_and_missing_cells_of_parquet(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "x.parquet", {"en": ["a", None, "", "d"], "de": ["A", "B", None, "D"]})
     assert texts("parquet_pairs", path) == [("a", "A"), ("d", "D")]

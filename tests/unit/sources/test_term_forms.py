@@ -230,6 +230,23 @@ def test_columns_of_terms_that_are_named(tmp_path: Path) -> None:
         Dictionary(format="tbx", languages=("en", "de"), paths=("x",), columns=("1", "2"))
 
 
+def test_letters_in_brackets_within_a_word_are_no_note(tmp_path: Path) -> None:
+    lines = ("behavio(u)r\tVerhalten", "(in)valid\t(un)gültig", "employee\tMitarbeiter(in)", "house (building)\tHaus",
+             "old China\t(旧)中国")  # fmt: skip
+    (tmp_path / "x.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    records = read("tsv_terms", [str(tmp_path / "x.tsv")], ["en", "de"])
+    assert [" = ".join(record.words) for record in records if isinstance(record, Entry)] == [
+        "behaviour = Verhalten", "invalid = ungültig", "employee = Mitarbeiter", "house = Haus", "old China = 中国",
+    ]  # fmt: skip
+
+
+def test_a_delimiter_that_excel_names_is_no_entry(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("sep=;\nde;en;note\nHaus;house;x\nHund;dog;y\n")
+    records = list(read("csv_terms", [str(tmp_path / "x.csv")], ["en", "de"]))
+    assert [record.words for record in records if isinstance(record, Entry)] == [("house", "Haus"), ("dog", "Hund")]
+    assert not any(isinstance(record, BadRow) for record in records)
+
+
 def test_header_may_name_the_first_column_alone(tmp_path: Path) -> None:
     path = tmp_path / "x.xlsx"
     path.write_bytes(workbook([["word"], ["hard disk", "Festplatte"], ["mouse", "Maus"]]))

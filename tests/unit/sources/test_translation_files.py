@@ -12,14 +12,14 @@ import pytest
 from tests.unit.sources.pair_texts import both, po_text, table, tarred, workbook, xliff_text, zipped
 from xalign_ray.errors import DataError, XalignError
 from xalign_ray.sources.formats import read
-from xalign_ray.sources.pair_forms import look_at_pairs
+from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
 from xalign_ray.sources.records import BadRow, Pair
 
 PO = r"""msgid ""
 msgstr ""
 "Language: pl\n"
 "Content-Type: text/plain; charset=UTF-8\n"
-"Plural-Forms: nplurals=3; plural=n;\n"
+"Plural-Forms: nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2);\n"
 
 msgctxt "menu"
 msgid ""
@@ -114,6 +114,41 @@ def test_po_of_a_language_without_plural_takes_the_plural_text(tmp_path: Path) -
     assert texts("po", path, "en,ja")[0] == [("%d files", "%d ファイル")]
 
 
+@pytest.mark.parametrize(
+    ("forms", "expected"),
+    [
+        ("nplurals=6; plural=n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : 3;", "B"),  # Arabic: the first is for none
+        ("nplurals=4; plural=(n%100==1 ? 1 : n%100==2 ? 2 : n%100==3 || n%100==4 ? 3 : 0);", "B"),  # Slovenian
+        ("nplurals=2; plural=(n != 1);", "A"),
+        ("nplurals=2; plural=n%0;", "A"),
+        ("nplurals=2; plural=__import__('os');", "A"),
+        ("", "A"),
+    ],
+)
+def test_po_takes_the_plural_form_of_one_thing(tmp_path: Path, forms: str, expected: str) -> None:
+    header = f'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Plural-Forms: {forms}\\n"\n\n'
+    plurals = "".join(f'msgstr[{number}] "{text}"\n' for number, text in enumerate("ABCD"))
+    (tmp_path / "x.po").write_text(f'{header}msgid "one file"\nmsgid_plural "files"\n{plurals}')
+    assert texts("po", tmp_path / "x.po", "en,de")[0] == [("one file", expected)]
+
+
+def test_two_scripts_of_one_language_are_two_sources(tmp_path: Path) -> None:
+    for name in ("sr", "sr@latin", "zh_CN", "zh_TW", "pt_BR"):
+        (tmp_path / f"{name}.po").write_text(po_text([("Open", f"open {name}")], Language=name), encoding="utf-8")
+    found = {corpus.languages[1]: corpus for corpus in look_at_pairs([str(tmp_path)])}
+    read_by = {code: [pair for pair, _ in map(reversed, read_pairs(one))] for code, one in found.items()}
+    assert read_by == {
+        "sr": ["open sr"], "sr-Latn": ["open sr@latin"], "zh": ["open zh_CN"], "zh-Hant": ["open zh_TW"],
+        "pt": ["open pt_BR"],
+    }  # fmt: skip
+
+
+def test_a_line_break_parts_words(tmp_path: Path) -> None:
+    for mark in ('<x id="LINE_BREAK" ctype="lb" equiv-text="&lt;br/&gt;"/>', '<ph id="1" type="lb">&lt;br/&gt;</ph>'):
+        (tmp_path / "x.xlf").write_text(xliff_text([both(f"First line{mark}second", f"Erste Zeile{mark}zweite")]))
+        assert texts("xliff", tmp_path / "x.xlf", "en,de")[0] == [("First line second", "Erste Zeile zweite")]
+
+
 def test_xliff_units_are_pairs_or_counted(tmp_path: Path) -> None:
     path = tmp_path / "x.xlf"
     units = [
@@ -143,15 +178,16 @@ def test_xliff_units_are_pairs_or_counted(tmp_path: Path) -> None:
 
 def test_rows_of_a_workbook_are_pairs_or_counted(tmp_path: Path) -> None:
     book = openpyxl.Workbook()
-    for row in (["en", "n", "de"], ["a cat", 1, "eine\nKatze"], [None, None, None], ["7", 2, 7.0], ["dog", 3, None]):
+    rows = [["en", "n", "de"], ["a cat", 1, "eine\nKatze"], [None, None, None], ["7", 2, 7.0], ["dog", 3, None]]
+    for row in (*rows, ["two_x000D_\nlines", 4, "zwei Zeilen"], ["bye", 5, "#NAME?"]):
         book.active.append(row)
     book.create_sheet("notes").append(["left out"])
     book.save(tmp_path / "x.xlsx")
     pairs, counted = texts("xlsx", tmp_path / "x.xlsx", "en,de")
-    assert pairs == [("a cat", "eine Katze"), ("7", "7")]
+    assert pairs == [("a cat", "eine Katze"), ("7", "7"), ("two lines", "zwei Zeilen")]
     assert counted == {
         "blank line": 1,
-        "one side is empty": 1,
+        "one side is empty": 2,
         "noted: sheets after the first, which are not read": 1,
     }
 
@@ -186,15 +222,15 @@ GOOD = xliff_text([both("good", "gut")])
 HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     "po with a quote that is open": (
         "x.po", PO + 'msgid "a\nmsgstr "b"\n',
-        " cannot be read from byte 0 of 452 on: its syntax is not that of gettext (line 31). 100.0% of its bytes",
+        " cannot be read from byte 0 of 490 on: its syntax is not that of gettext (line 31). 100.0% of its bytes",
     ),
     "po with an escape at its end": (
         "x.po", PO + 'msgid "a\\"\nmsgstr "b"\n',
-        " cannot be read from byte 0 of 454 on: its syntax is not that of gettext (line 31). 100.0% of its bytes",
+        " cannot be read from byte 0 of 492 on: its syntax is not that of gettext (line 31). 100.0% of its bytes",
     ),
     "po in another encoding than it says": (
         "x.po", PO.encode().replace(b"Dwie", b"\xff\xfe"),
-        " cannot be read from byte 0 of 430 on: bytes are not UTF-8 (line 11). 100.0% of its bytes",
+        " cannot be read from byte 0 of 468 on: bytes are not UTF-8 (line 11). 100.0% of its bytes",
     ),
     "po in an unknown encoding": (
         "x.po", PO.replace("UTF-8", "x-nothing").replace("\u2028", " ").encode("iso-8859-2"),

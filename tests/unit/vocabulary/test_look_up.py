@@ -35,6 +35,8 @@ from xalign_ray.vocabulary.dictionary import look_up_form, trim_punctuation
         ("uk", "\u043f\u2019\u044f\u0442\u044c", "\u043f'\u044f\u0442\u044c"),
         ("uk", "\u043f\u2018\u044f\u0442\u044c", "\u043f'\u044f\u0442\u044c"),
         ("en", "e\u2011mail", "e-mail"),
+        ("ru", "\u0441\u043b\u043e\u0432\u0430\u0301\u0440\u044c", "\u0441\u043b\u043e\u0432\u0430\u0440\u044c"),
+        ("mk", "\u043a\u0301", "\u045c"),  # a letter of Macedonian, no stress
         ("uk", "\u043f\u02bc\u044f\u0442\u044c", "\u043f'\u044f\u0442\u044c"),
         ("fa", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),
         ("th", "\u0e19\u0e49\u0e33", "\u0e19\u0e49\u0e33"),  # its vowel is not taken apart: no text writes it so
