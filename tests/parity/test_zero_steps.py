@@ -66,6 +66,10 @@ def write_base(folder: Path, model: Any, dtype: torch.dtype = torch.float32, mod
         "sentence_bert_config.json": {"max_seq_length": 10, "do_lower_case": False},
         "config_sentence_transformers.json": PROMPTS,
     }
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    files["tokenizer_config.json"] = tokenizer | {
+        "model_max_length": 12
+    }  # where Sentence Transformers 6 has the length
     for name, value in files.items():
         (folder / name).write_text(json.dumps(value))
 
@@ -100,6 +104,13 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         prepared = prepare_here(config)
         export(build_objectives(config, prepared).state_dict(), config, prepared, root / name / "export", FACTS)
     return root
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_longest_input_is_that_of_the_base(exported: Path, name: str) -> None:
+    saved = json.loads((exported / name / "export/tokenizer_config.json").read_text())
+    positions = json.loads((exported / name / "base/config.json").read_text())["max_position_embeddings"]
+    assert saved["model_max_length"] == (12 if "Sentence Transformers" in name else positions)
 
 
 @pytest.mark.parametrize("name", BASES)

@@ -56,14 +56,20 @@ def look_at_encoder(name: str) -> Encoder:
     if known is None or Path(name).is_dir():
         check_encoder_files(name)
     values = known or _read_of_hub(name)
-    found = has_head(in_cache(name), values)
-    if found is None:
-        classes = values.get("architectures") or ["ForMaskedLM"]  # left out where we know a model by its name
-        found = any(one.endswith("ForMaskedLM") for one in classes)
+    found = holds_head(in_cache(name), values)
     pooling = own_pooling(name) if Path(name).is_dir() or known is None else None  # of those that we know by name: mean
     family = family_of(name, values)
     room = family.room({**family.defaults, **values})
     return Encoder(name, found, int(values["hidden_size"]), pooling or "mean", room, family.no_masked_lm)
+
+
+def holds_head(folder: str, values: Mapping[str, Any]) -> bool:
+    """Whether an encoder's files hold a masked-LM head; where only opening them would tell, as its config names it."""
+    found = has_head(folder, values)
+    if found is None:
+        classes = values.get("architectures") or ["ForMaskedLM"]  # left out where we know a model by its name
+        found = any(one.endswith("ForMaskedLM") for one in classes)
+    return found
 
 
 def _read_of_hub(name: str) -> Mapping[str, Any]:

@@ -43,9 +43,10 @@ from xalign_ray.continuing.methods import (
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.hub import hub_file
 from xalign_ray.models.sentence_modules import is_normalized, own_prompt
+from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
-from xalign_ray.sources.open import join_path, read_lines
 from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
+from xalign_ray.sources.records import Document
 from xalign_ray.sources.stage import TESTS
 from xalign_ray.sources.terms import find_dictionary_form
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
@@ -64,6 +65,7 @@ MAX_SIZED = 1_000  # pairs of a corpus that say how long a pair is
 MAX_COUNTED = 1_000_000  # pairs of a corpus: more do not make a run longer
 FEW_KEPT = 100  # pairs or lines: the interval of fewer is often wider than 10 points
 _TEXT = {".txt", ".text"}
+_TABLES = {".csv", ".tsv", ".xlsx", ".json"}
 
 
 @dataclass(frozen=True)
@@ -119,15 +121,16 @@ def resolve(lines: FiveLines) -> Continuation:
     text = text_corpora(lines.text) if uses_text else []
     notes = [choice.why, *note_kept(kept_pairs, kept_text, Path(ROOT))]
     if lines.text and not text:
-        notes.append(f"The text is not used: {encoder.name} has no masked-LM head to train on it.")
+        why = "--replay is 0" if has_head else f"{encoder.name} has no masked-LM head to train on it"
+        notes.append(f"The text is not used: {why}.")
     if lines.dictionary and not _reads_dictionary(choice, lines.set):
         notes.append(f"The dictionary is not used: {choice.recipe} reads none; --method align does.")
     if replay:
         notes.append(
             f"Replay: {replay:.0%} of the rows are text ({', '.join(c.language for c in text)}), for masked LM."
         )
-    if choice.recipe == "mlm" and pairs:
-        notes.append("The pairs are scored and not trained on: mlm reads text alone.")
+    if pairs and text and not replay and choice.recipe in ("mlm", "align"):
+        notes.append(f"The pairs are scored and not trained on: {choice.recipe} reads the text in their place.")
         pairs, tests = [], tests or pairs
     if prompt := own_prompt(lines.model):
         notes.append(f"Sentences are trained and scored behind the prompt {prompt!r}, as its files say.")
@@ -172,7 +175,9 @@ def _tree(
     if encoder.room < method.data.max_seq_length:
         data["max_seq_length"] = encoder.room
     if _reads_dictionary(choice, lines.set):
-        data["dictionaries"] = [_plain(one) for one in dictionaries(lines.dictionary, lines.languages, pairs)]
+        data["dictionaries"] = [
+            _plain(one) for one in dictionaries(lines.dictionary, lines.languages, [*pairs, *tests])
+        ]
     on_gpu = _gpus()
     tree: dict[str, Any] = {"extends": f"continue/{choice.recipe}", "output": output, "data": data}
     streams, objectives = [*map(_plain, method.streams)], [*map(_plain, method.objectives)]
@@ -355,6 +360,8 @@ def text_corpora(paths: Sequence[str], flag: str = "--text") -> list[Corpus]:
                     f"{flag} de={written}."
                 )
             code = codes[0]
+        if without_packing(path).suffix in _TABLES:
+            raise ConfigError(f"{flag} {written} is a table. Give plain text, a sentence a line.")
         files.setdefault((_text_format(path), check_language(code)), []).append(path)
     return [
         Corpus.model_validate({"format": form, "language": code, "paths": several})
@@ -444,13 +451,10 @@ def _text_format(path: str) -> str:
 
 
 def read_text(corpus: Corpus, root: Path) -> list[str]:
-    """The lines of a corpus of plain text, without blank ones."""
-    return [
-        line.text.strip()
-        for path in corpus.paths
-        for line in read_lines(join_path(str(root), path))
-        if not line.fault and line.text.strip()
-    ]
+    """The paragraphs or sentences of a corpus in any form, one after the other."""
+    reader, paths = find_source(corpus, root)
+    records = read(reader, paths, [corpus.language])
+    return [text for one in records if isinstance(one, Document) for text in one.paragraphs]
 
 
 def read_tests(run: Path) -> list[TranslatedSentences]:

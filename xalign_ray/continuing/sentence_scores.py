@@ -12,10 +12,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from xalign_ray.continuing.methods import holds_head
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.hub import in_cache
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
-from xalign_ray.models.weight_files import read_config, weight_names
+from xalign_ray.models.weight_files import read_config
 from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits
 from xalign_ray.work.artifacts import MANIFEST, hash_file, hash_value, replacing
 
@@ -204,8 +205,7 @@ def _family_with_head(encoder: str) -> Family | None:
     folder = _folder(encoder)
     values = read_config(folder)
     family = BY_MODEL_TYPE.get(values["model_type"])
-    names = weight_names(folder) or set()
-    return family if family and family.has_head(names, dict(family.defaults) | values) else None
+    return family if family and holds_head(folder, dict(family.defaults) | values) else None
 
 
 def _folder(encoder: str) -> str:

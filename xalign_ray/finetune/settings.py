@@ -32,7 +32,8 @@ class FineTuning(Frozen):
     weight_decay: Annotated[Float, Field(ge=0, description="of matrices")] = 0.01
     lr_scheduler_type: Annotated[Schedule, Field(description="the rate after warm-up; `constant` has none")] = "linear"
     max_seq_length: Annotated[
-        Annotated[Int, Field(ge=8)] | None, Field(description="longest input in pieces; null: the task's own")
+        Annotated[Int, Field(ge=8, le=512)] | None,
+        Field(description="longest input in pieces, at most 512; null: the task's own"),
     ] = None
     early_stopping_patience: Annotated[
         Positive | None,

@@ -27,7 +27,7 @@ from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
 from xalign_ray.models.hub import hub_file
 from xalign_ray.models.open_folder import POOLER, one_at_a_time, open_weights
-from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
+from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable, stated_length
 from xalign_ray.models.sentence_modules import SentenceForm, copy_modules, write_modules
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
 from xalign_ray.vocabulary.exchange import StartRows
@@ -163,7 +163,8 @@ def _save_model(
         weights |= head
     _copy_tokenizer(prepared.tokenizer_folder, folder)
     _frame_pairs(config, prepared.special, folder)
-    make_portable(folder, family.room(values), segments)
+    length = min(family.room(values), stated_length(model.init_from))
+    make_portable(folder, length, segments)
     if model.language_embeddings:
         languages = _take(state, LANGUAGES)
         has_types = "type_vocab_size" in values
@@ -194,7 +195,7 @@ def _save_model(
     else:
         _fill(classes.bare(hf_config), bare).save_pretrained(folder)
     if form is not None:
-        write_modules(form, folder, values["hidden_size"], family.room(values))
+        write_modules(form, folder, values["hidden_size"], length)
     elif model.init_from is not None:
         copy_modules(model.init_from, folder)
     if model.conditioned_head:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.hub import hub_file
 from xalign_ray.models.weight_files import check_is_file
 from xalign_ray.work.artifacts import hash_value, write_atomic, write_json
 
@@ -49,6 +51,13 @@ def make_portable(folder: Path, max_length: int, segments: int) -> None:
         "clean_up_tokenization_spaces": False,
     }
     write_json(folder / _CONFIG, settings)
+
+
+def stated_length(encoder: str | None) -> int:
+    """The longest input that the tokenizer of an encoder states, as sentence encoders do; no bound if it states none."""
+    path = hub_file(encoder, _CONFIG) if encoder else None
+    settings = _read_settings(path.parent) if path else {}
+    return int(settings.get("model_max_length") or sys.maxsize)
 
 
 def _set_types(processor: Any, second: int) -> None:

@@ -50,7 +50,8 @@ _BUCC = re.compile(rf"(?P<first>{_CODE})-(?P<second>{_CODE})\.(?P<split>dev|samp
 _STS = (
     re.compile(rf"STS\.(?P<first>{_CODE})-(?P<second>{_CODE})\.txt"),
     re.compile(
-        rf"(?:sts|stsb)[.-](?P<first>{_CODE}?)(?:-(?P<second>{_CODE}?))?(?:[.-]test)?\.(?:tsv|csv|jsonl|parquet)"
+        rf"(?:sts|stsb)[.-](?P<first>{_CODE}?)(?:-(?!(?:train|dev|test)\.)(?P<second>{_CODE}?))?"
+        r"(?:[.-](?P<split>train|dev|test))?\.(?:tsv|csv|jsonl|parquet)"
     ),
 )
 _DEV, _TEST = ("dev", "sample"), ("test", "training")  # XTREME calls BUCC's sample dev, and its training set test
@@ -369,7 +370,7 @@ def sts_files(data: Path, languages: Sequence[str] | None = None) -> dict[str, t
     found: dict[str, tuple[Path, tuple[str, str]]] = {}
     for path in sorted(data.glob("*")) if data.is_dir() else []:
         match = next((match for pattern in _STS if (match := pattern.fullmatch(path.name))), None)
-        if match:
+        if match and match.groupdict().get("split") in (None, "test"):
             first = name_language(match["first"], path)
             codes = first, name_language(match["second"], path) if match["second"] else first
             name = first if codes[0] == codes[1] else name_of_pair(*codes)

@@ -157,7 +157,7 @@ def find_tables(folder: Path) -> Iterator[tuple[str, str, Path]]:
 
 def _table(name: str, split: str, files: Sequence[str], what: str) -> Iterator[tuple[str, str, Path]]:
     language = plain_language(name)
-    if not language or split.lower() not in SPLITS:
+    if not language or not files or split.lower() not in SPLITS:  # no files: of a copy, what was not fetched
         return
     if len(files) > 1:
         raise DataError(f"{what}: the split {split} lies in {len(files)} files. Save it again as one (num_shards=1).")
@@ -180,6 +180,21 @@ def is_table(path: Path) -> bool:
     return path.suffix in SUFFIXES
 
 
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    first: dict[str, Any] | None = None
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}, line {number} is not JSON ({error}).") from None
+        if not isinstance(row, dict) or row.keys() != (first or row).keys():
+            raise DataError(f"{path}, line {number} is no object with the columns of the first row.")
+        first = row
+        yield row
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a file, with the names of labels in place of their numbers where the file has these.
 
@@ -187,7 +202,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         DataError: it cannot be read.
     """
     if path.suffix == ".jsonl":
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        return list(_objects(path))
     if path.suffix == ".parquet":
         with open_parquet(str(path)) as file:
             table, schema = file.read().to_pylist(), file.schema_arrow
@@ -227,4 +242,7 @@ def column_in(path: Path, rows: Sequence[dict[str, Any]], wanted: Sequence[str])
     found = next((name for name in wanted if name in there), "")
     if not found:
         raise DataError(f"{path} has no column {' or '.join(wanted)}; it has {', '.join(there) or 'no rows'}.")
+    for number, row in enumerate(rows, 1):
+        if row[found] is None:
+            raise DataError(f"{path}, row {number}: {found} is null.")
     return found

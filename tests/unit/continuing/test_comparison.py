@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.nn.functional import cosine_similarity, cross_entropy
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel
 
@@ -108,6 +109,17 @@ def test_kept_text_has_drift_and_a_loss(encoders: tuple[Path, Path]) -> None:
         ("drift", "de", "mine.txt", 12),
         ("mlm_loss", "de", "mine.txt", 12),
     ]
+
+
+def test_a_base_in_pickled_weights_has_the_head_that_its_config_names(encoders: tuple[Path, Path]) -> None:
+    base, _ = encoders
+    weights = load_file(base / "model.safetensors")
+    torch.save(weights, base / "pytorch_model.bin")
+    (base / "model.safetensors").unlink()
+    found = compare_with_base(
+        *map(str, encoders), [], texts=[KeptText("de", sentences(GERMAN, 12, 5), "x")], device="cpu"
+    )
+    assert [row.measure for row in found.rows] == ["drift", "mlm_loss"]
 
 
 def test_an_encoder_without_a_head_has_no_loss_and_says_so(encoders: tuple[Path, Path]) -> None:

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.continuing.five_lines import read_five_lines
-from xalign_ray.continuing.recipe import Continuation, resolve
+from xalign_ray.continuing.recipe import Continuation, read_text, resolve
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.language_id import codes_in_name
 
@@ -93,6 +93,38 @@ def test_a_dictionary_is_used_or_the_user_is_told(options: dict[str, Any], used:
     found = resolved(**options, dictionary="dictionary.en-de.tsv")
     assert bool(found.recipe.config.data.dictionaries) == used
     assert any(note.startswith("The dictionary is not used: ") for note in found.notes) != used
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        (
+            {"method": "align", "dictionary": "dictionary.tsv"},
+            "The pairs are scored and not trained on: align reads the",
+        ),
+        ({"method": "mlm"}, "The pairs are scored and not trained on: mlm reads the text in their place."),
+        ({"replay": 0.0}, "The text is not used: --replay is 0."),
+        ({"model": "bare"}, "The text is not used: bare has no masked-LM head to train on it."),
+    ],
+)
+def test_what_is_not_trained_on_is_said(folder: Path, options: dict[str, Any], note: str) -> None:
+    (folder / "dictionary.tsv").write_text("dog\tHund\n")  # its languages are those of the pairs
+    found = resolved(**{"model": "mlm", "text": "text.de.txt", **options})
+    assert any(one.startswith(note) for one in found.notes), found.notes
+    data = found.recipe.config.data
+    assert (not data.parallel and bool(data.tests)) == ("The pairs" in note)
+
+
+def test_kept_text_is_read_in_its_form(folder: Path) -> None:
+    (folder / "kept.fr.conllu").write_text(
+        "# text = La vie\n1\tLa\tle\tDET\t_\t_\t2\tdet\t_\t_\n2\tvie\tvie\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+    )
+    (folder / "kept.es.jsonl").write_text('{"text": "una frase"}\n')
+    kept = resolved(keep=["kept.fr.conllu", "kept.es.jsonl"]).kept_text
+    assert [read_text(one, folder) for one in kept] == [["La vie"], ["una frase"]]
+    for flag in ("text", "keep"):
+        with pytest.raises(ConfigError, match=rf"--{flag} de=news\.csv is a table\. Give plain text"):
+            resolved("mlm", **{flag: ["de=news.csv"]})
 
 
 def test_a_new_head_is_trained_where_it_is_allowed() -> None:
@@ -230,5 +262,5 @@ def test_few_or_many_kept_sentences_are_noted(folder: Path, count: int, note: st
 
 def test_kept_text_without_a_line_is_refused(folder: Path) -> None:
     (folder / "kept.es.txt").write_text("\n")
-    with pytest.raises(ConfigError, match=r"--keep: there are no lines of es\. Name a file that has some"):
+    with pytest.raises(DataError, match=r"kept\.es\.txt holds no documents\. Check that it is the right file"):
         resolved(keep=["kept.es.txt"])

@@ -16,7 +16,16 @@ from transformers import AutoModel, AutoTokenizer
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import best_threshold, nearest_both_ways, unit_rows
 from xalign_ray.tasks.scores import Score, read_scores
-from xalign_ray.tasks.sentence_benchmarks import BUCC, FLORES, STS, MiningSet, measure_mined, mined_of, right_by_margin
+from xalign_ray.tasks.sentence_benchmarks import (
+    BUCC,
+    FLORES,
+    STS,
+    MiningSet,
+    measure_mined,
+    mined_of,
+    right_by_margin,
+    sts_files,
+)
 from xalign_ray.verbs.scores import evaluate
 
 WORDS = [f"{letter}{vowel}" for letter in "bcdfghjklm" for vowel in "aeiou"]
@@ -222,6 +231,14 @@ def test_sts_is_scipys_correlation(tmp_path: Path, make_bert: Callable[..., Path
     cosines = (slow_vectors(folder, first) * slow_vectors(folder, second)).sum(axis=1)
     assert found["sts_spearman"] == pytest.approx(scipy.stats.spearmanr(cosines, gold).statistic, abs=1e-9)
     assert found["sts_pearson"] == pytest.approx(scipy.stats.pearsonr(cosines, gold).statistic, abs=1e-6)
+
+
+def test_of_sts_the_test_files_alone_are_scored(tmp_path: Path) -> None:
+    for name in ("stsb-de-train.csv", "stsb-de-dev.csv", "stsb-de-test.csv", "sts.es.tsv", "stsb-zh-Hant.dev.tsv"):
+        (tmp_path / name).touch()
+    assert {name: path.name for name, (path, _) in sts_files(tmp_path).items()} == {
+        "de": "stsb-de-test.csv", "es": "sts.es.tsv",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

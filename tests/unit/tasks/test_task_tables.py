@@ -116,6 +116,36 @@ def test_what_a_data_set_lacks_is_said(tmp_path: Path) -> None:
     assert refusal(pairs, TUNED_TASKS["xnli"]).endswith("; it has label, premise.")
 
 
+def test_configurations_of_a_copy_that_were_not_fetched_are_passed_over(tmp_path: Path) -> None:
+    write_copy(tmp_path, "PAN-X.yo", NAMES)
+    readme = (tmp_path / "README.md").read_text().removesuffix("---\n")
+    other = "- config_name: PAN-X.de\n  data_files:\n  - split: test\n    path: PAN-X.de/test-*\n---\n"
+    (tmp_path / "README.md").write_text(readme + other)
+    assert {split: list(files) for split, files in NER.find([tmp_path]).items()} == {
+        split: ["yo"] for split in ("train", "dev", "test")
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (['{"tokens": ["a"], "upos": ["NOUN"]}', "{"], ", line 2 is not JSON"),
+        (
+            ['{"tokens": ["a"], "upos": ["NOUN"]}', '{"tokens": ["a"]}'],
+            ", line 2 is no object with the columns of the f",
+        ),
+        (['{"tokens": ["a"], "upos": ["NOUN"]}', '["a"]'], ", line 2 is no object with the columns of the first row"),
+        (['{"tokens": ["a"], "upos": ["NOUN"]}', '{"tokens": ["b"], "upos": null}'], ", row 2: upos is null"),
+    ],
+)
+def test_lines_that_are_no_rows_are_named(tmp_path: Path, lines: list[str], problem: str) -> None:
+    path = tmp_path / "yo.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8-sig")
+    with pytest.raises(DataError) as caught:
+        POS.read(path, "yo")
+    assert str(caught.value).startswith(f"{path}{problem}")
+
+
 def test_several_files_of_a_split_and_a_hub_id_are_refused(tmp_path: Path) -> None:
     saved = DatasetDict({"train": NAMES})
     saved.save_to_disk(str(tmp_path / "yo"), num_shards={"train": 2})
