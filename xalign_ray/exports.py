@@ -295,8 +295,11 @@ class HubRun:
             if event["event"] == "checkpoint":
                 self._take(event["step"])
         for folder in sorted(self._queue.glob("step-*[0-9]"), key=lambda path: int(path.name.removeprefix("step-"))):
-            self._push(folder.name, folder)
-            shutil.rmtree(folder)
+            if folder.name not in self.pushed:
+                self._push(folder.name, folder)
+            own = open_saved(self._folder)[0].config.track.hub or self.run_id
+            if folder.name in (whole_json(self._queue / PUSHED) or {}).get(own, {}):  # else it waits for that one
+                shutil.rmtree(folder)
         return False
 
     def finish(self) -> None:

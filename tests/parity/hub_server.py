@@ -179,12 +179,12 @@ def _info(hub: Hub, _: bytes, revision: str = "main") -> tuple[int, Any]:
 
 ROUTES = [
     ("POST", r"/api/repos/create", _create),
-    ("POST", r"/api/models/org/name/branch/(.+)", _branch),
-    ("POST", r"/api/models/org/name/preupload/(.+)", _preupload),
-    ("POST", r"/org/name\.git/info/lfs/objects/batch", _batch),
+    ("POST", r"/api/models/org/(?:name|other)/branch/(.+)", _branch),
+    ("POST", r"/api/models/org/(?:name|other)/preupload/(.+)", _preupload),
+    ("POST", r"/org/(?:name|other)\.git/info/lfs/objects/batch", _batch),
     ("PUT", r"/large/(\w+)", _put),
-    ("POST", r"/api/models/org/name/commit/(.+)", _commit),
+    ("POST", r"/api/models/org/(?:name|other)/commit/(.+)", _commit),
     ("POST", r"/api/validate-yaml", lambda _, __: (200, {"errors": [], "warnings": []})),
-    ("GET", r"/api/models/org/name/revision/(.+)", _info),
-    ("GET", r"/api/models/org/name", _info),
+    ("GET", r"/api/models/org/(?:name|other)/revision/(.+)", _info),
+    ("GET", r"/api/models/org/(?:name|other)", _info),
 ]

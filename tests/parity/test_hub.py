@@ -113,7 +113,11 @@ def test_a_run_goes_on_without_the_hub_and_a_later_push_brings_it_all(
     ):
         push(run)
     hub.failing = {}
+    waiting = sorted(path.name for path in (run / "hub").glob("step-*"))
+    push(run, "org/other")
+    assert waiting == sorted(path.name for path in (run / "hub").glob("step-*")) != []  # for the recipe's own
     push(run)
+    assert not [*(run / "hub").glob("step-*")]
     assert {"main", "step-4"} <= hub.files.keys()
     assert hub.files["main"] == files_of(run / "export")
 

@@ -54,7 +54,7 @@ def make_portable(folder: Path, max_length: int, segments: int) -> None:
 
 
 def stated_length(encoder: str | None) -> int:
-    """The longest input that the tokenizer of an encoder states, as sentence encoders do; no bound if it states none."""
+    """The longest input that an encoder's tokenizer states, as of sentence encoders; no bound if it states none."""
     path = hub_file(encoder, _CONFIG) if encoder else None
     settings = _read_settings(path.parent) if path else {}
     return int(settings.get("model_max_length") or sys.maxsize)

@@ -140,6 +140,7 @@ def seed_values(scores: pd.DataFrame) -> pd.DataFrame:
         **{name: scores[name].where(scores[name].notna(), "") for name in ("split", "layer", "pooling")},
         **{name: scores[name].astype(float) for name in ("value", "chance", "n")},
     )
+    frame["n"] = frame.n.where(frame.n > 0)  # 0 is not known: of other programs
     # Runs of one label and seed that are of a pair of languages each have steps of their own.
     newest = frame.groupby([*SCORED, "replicate", "run"]).step.transform("max")
     frame = _split_by_test_set(frame.loc[frame.step == newest])

@@ -25,6 +25,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from xalign_ray.config.explain import flatten
+from xalign_ray.config.language_codes import languages_of
+from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cell_frame, claim_frame
@@ -217,6 +220,8 @@ def verify_bundle(path: Path) -> Bundle:
         _check_scores(bundle)
         _check_seeds(bundle)
         _check_rates(bundle)
+        _check_choices(bundle)
+        _check_declared(bundle)
         _check_tables(bundle)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         # Whatever a forged or torn file makes of the parts that are read: named, not thrown at the reader.
@@ -296,7 +301,7 @@ def _key(score: Score, label: str = "") -> Key:
     """
     origin = None if score.run is None and score.encoder == label else score.run or score.encoder
     where = (score.task, score.metric, score.split, str(score.layer), score.pooling, score.language)
-    return origin, *where, score.value, score.n, score.seed, score.step, score.test_set
+    return origin, *where, score.value, score.n, score.chance, score.seed, score.step, score.test_set
 
 
 def _keys(keys: Iterable[Key]) -> set[Key]:
@@ -345,6 +350,22 @@ def _misplaced(bundle: Bundle, name: str, scores: Sequence[Score]) -> Iterator[s
     """Whether the scores of a study's cell stand in another column than that of the cell."""
     cell_name = Path(name).parent.name
     for study in {run.study["name"]: run.study for run in bundle.runs if run.study}.values():
+        for cell in (one for one in study["cells"] if one["name"] == cell_name):
+            if {one.task for one in scores} != {cell["task"]}:
+                yield f"{name}: its scores are not of {cell['task']}"
+            declared = study.get("study", {})
+            apart = any(one["languages"] for one in declared.get("encoders", ())) or "per_language" in (
+                cell["training"] or ""
+            )
+            for one in (*declared.get("evaluations", ()), *declared.get("finetunings", ())) if not apart else ():
+                if one["task"] == cell["task"]:
+                    lacking = {*one.get("languages", ())} - {
+                        code for each in scores for code in languages_of(each.language)
+                    }
+                    for language in sorted(lacking):
+                        yield f"{name}: {language} is declared and has no score"
+            if cell["task"] in TUNED_TASKS and not _predictions_beside(bundle, name):
+                yield f"{name}: its predictions are missing"
         for label in {cell["label"] for cell in study["cells"] if cell["name"] == cell_name}:
             columns = [run for run in bundle.runs if run.label in (label, f"{label} ({study['name']})")]
             own = _keys(_key(score, run.label) for run in columns for score in run.scores)
@@ -369,6 +390,8 @@ def _score_again(scores: Sequence[Score], files: Members, name: str, problems: l
     if task not in TUNED_TASKS:  # of somebody's own task, which is not imported, there is nothing to hold to
         return _search_again(scores, files, name, problems) if task in TASKS else 0
     single = [score for score in scores if score.language != ALL_LANGUAGES]
+    unscored = sorted(files.keys() - {score.language for score in single})
+    problems += [f"{name}: its predictions in {language} have no score" for language in unscored]
     measures = {language: _measure(task, language, lines) for language, lines in files.items()}
     found = []
     for score in single:
@@ -376,7 +399,8 @@ def _score_again(scores: Sequence[Score], files: Members, name: str, problems: l
         if own is None:
             problems.append(f"{name}: {_shown(score)} has no predictions")
             return 0
-        found.append(replace(score, value=own.value, n=own.n))
+        by_gold = score.metric.removesuffix("_supervised").endswith("_accuracy")  # that of spans needs the words
+        found.append(replace(score, value=own.value, n=own.n, chance=own.chance if by_gold else score.chance))
     return _hold(scores, found, name, problems)
 
 
@@ -396,6 +420,8 @@ def _hold(scores: Sequence[Score], found: Sequence[Score], name: str, problems: 
     means = {(one.averaged_with, one.language): one for one in [*found, *average_languages(found)]}
     for score in scores:
         own = means.get((score.averaged_with, score.language))
+        if own and not math.isclose(own.chance or 0.0, score.chance or 0.0, rel_tol=0, abs_tol=_EXACT):
+            problems.append(f"{name}: chance of {_shown(score)} is {score.chance}; its predictions give {own.chance}")
         if own is None or own.n != score.n or not math.isclose(own.value, score.value, rel_tol=0, abs_tol=_EXACT):
             told = "nothing" if own is None else f"{own.value:.6g} of {own.n:,}"
             problems.append(f"{name}: {_shown(score)} is {score.value:.6g} of {score.n:,}; its predictions give {told}")
@@ -423,11 +449,26 @@ def _check_seeds(bundle: Bundle) -> None:
             lacking = [seed for seed in seeds if seed not in own]
             bundle.problems += [f"{name}: seed {seed} of {label} is declared and has no scores" for seed in lacking]
             declared += len(seeds)
+        declares = study.get("study", {})
+        if not any(one["languages"] for one in declares.get("encoders", ())):  # else an encoder may have nothing to do
+            for one in (*declares.get("evaluations", ()), *declares.get("finetunings", ())):
+                for label, seeds in study.get("seeds", {}).items():
+                    own = {
+                        run.seed
+                        for shown, runs in columns.items()
+                        for run in runs
+                        if _is_of(shown, label, study) and any(score.task == one["task"] for score in run.scores)
+                    }
+                    bundle.problems += [
+                        f"{name}: seed {seed} of {label} has no scores of {one['task']}"
+                        for seed in seeds
+                        if seed not in own
+                    ]
         tuned: dict[Key, set[int]] = defaultdict(set)
         for cell in (cell for cell in study["cells"] if cell["state"] == "finished"):
             if cell["kind"] == "finetuning" and cell["name"] in scored:
                 tuned[cell["task"], cell["train_language"], cell["label"]].add(cell["seed"])
-            elif cell["kind"] == "evaluation" and cell["name"] not in scored:
+            elif cell["kind"] != "pretraining" and cell["name"] not in scored | left_out(study.get("choices", ())):
                 bundle.problems.append(f"{name}: the scores of {cell['label']} on {cell['task']} are missing")
         for one in study.get("study", {}).get("finetunings", ()):
             for (task, language, label), own in tuned.items():
@@ -438,6 +479,56 @@ def _check_seeds(bundle: Bundle) -> None:
                     ]
     if declared:
         bundle.facts.append(f"{declared} declared seeds of pretraining looked for.")
+
+
+def left_out(choices: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The cells that competed and were not chosen."""
+    tried = {name for one in choices for candidate in one["candidates"] for name in candidate["development"]}
+    chosen = (one["candidates"][one["chosen"]] for one in choices if one["chosen"] is not None)
+    return tried - {name for candidate in chosen for name in candidate["development"]}
+
+
+def _check_choices(bundle: Bundle) -> None:
+    """The setting with the highest mean development score was chosen, by the scores that the cells have."""
+    for study in {run.study["name"]: run.study for run in bundle.runs if run.study}.values():
+        for one in (one for one in study.get("choices", ()) if one["chosen"] is not None):
+            tried = [list(candidate["development"].values()) for candidate in one["candidates"]]
+            means = [sum(own) / len(own) for own in tried if len(own) == max(map(len, tried))]
+            own = tried[one["chosen"]]
+            if not own or sum(own) / len(own) < max(means) - _EXACT:
+                where = f"study {study['name']}: the setting of {one['label']} on {one['task']}"
+                bundle.problems.append(f"{where} is not the best of those tried")
+
+
+def _check_declared(bundle: Bundle) -> None:
+    """Each recipe has what the study declares of its label, as far as both versions of the package know the key."""
+    for run in (run for run in bundle.runs if run.study and run.config):
+        study = run.study or {}
+        label = run.label.removesuffix(f" ({study['name']})")
+        declared = [
+            one for one in study.get("study", {}).get("encoders", ()) if label == (one["label"] or one["recipe"])
+        ]
+        differing = [_differing_keys(run, one, study["study"].get("settings", ())) for one in declared]
+        if differing and all(differing):
+            bundle.problems.append(
+                f"recipe of {run.label}, seed {run.seed}: {differing[0][0]} is not as the study declares it"
+            )
+
+
+def _differing_keys(run: Run, encoder: Mapping[str, Any], of_study: Sequence[str]) -> list[str]:
+    """The keys whose values in a recipe are not those that the settings of a declared encoder give."""
+    settings = [*encoder["settings"], *of_study]
+    if encoder["recipe"] not in list_recipes() or any(one.startswith("plugins") for one in settings):
+        return []  # somebody's own: neither the file nor the modules are here
+    try:
+        config = load_recipe(encoder["recipe"], settings).config.model_dump(mode="json")
+    except ConfigError:  # of another version
+        return []
+    named = tuple({one.partition("=")[0] for one in settings} - {"model.init_from", "data.root", "output"})
+    said = flatten(run.config)
+    return [
+        key for key, value in flatten(config).items() if key.startswith(named) and key in said and said[key] != value
+    ]
 
 
 def _check_rates(bundle: Bundle) -> None:

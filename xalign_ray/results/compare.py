@@ -258,7 +258,9 @@ def is_at_chance(value: ArrayLike, chance: ArrayLike, n: ArrayLike) -> NDArray[n
     The standard error is the binomial sqrt(p (1 - p) / n) with p = chance, for shares in [0, 1].
     """
     shares, p, counts = (np.asarray(one, float) for one in (value, chance, n))
-    return shares <= p + _STANDARD_ERRORS * np.sqrt(p * (1 - p) / counts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = np.where(counts > 0, _STANDARD_ERRORS * np.sqrt(p * (1 - p) / counts), 0.0)  # n is not known
+    return shares <= p + reach
 
 
 def is_share(metric: str) -> bool:

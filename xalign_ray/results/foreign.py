@@ -97,6 +97,13 @@ def _number(name: str, text: str) -> float:
     return value
 
 
+def _share(value: Any) -> float:
+    found = _number("main_score", str(value))
+    if not -1 <= found <= 1:
+        raise ValueError(f"main_score is {found:g}; it must be a share")
+    return found
+
+
 def _know(metric: str) -> None:
     """A metric that is none of ours is a share: higher is better, and differences are taken."""
     METRICS.setdefault(metric, Metric(metric, metric, "as the program that wrote it defines it"))
@@ -128,7 +135,7 @@ def _mteb_scores(path: Path, encoder: str) -> Iterator[Score]:
                 yield Score(
                     run=None, encoder=encoder, objective=None, task=task, split=split,
                     language=language_of_part(row["languages"], row["hf_subset"]), metric=task,
-                    value=float(row["main_score"]), chance=None, n=0, seed=None, step=None,
+                    value=_share(row["main_score"]), chance=None, n=0, seed=None, step=None, layer="last",
                     test_set=result.get("dataset_revision"),
                 )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -117,7 +117,11 @@ def how_to_read(runs: Sequence[Run]) -> list[str]:
     text = ENVIRONMENT.get_template("reading.md").render(
         scored={score.metric for run in runs for score in run.scores},
         columns=len(columns),
-        single=[label for label, own in columns.items() if len(own) == 1],
+        single=[
+            label
+            for label, own in columns.items()
+            if len(own) == 1 and (own[0].config or len({score.seed for score in own[0].scores}) < 2)
+        ],
         aligned=any("dictionary_alignment" in str(run.config.get("objectives")) for run in runs),
     )
     return text.splitlines()
@@ -181,7 +185,7 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
         return f"Undecided: {score}, but it is below {other} {over}, which both have; {shown} excludes zero{limits}."
     rest = [cell for cell in cells if cell["label"] not in (name, other)]
     decided = f"{name} is best on {title}: {reached}, {apart} {over}; {shown} excludes zero{limits}."
-    return decided + _next_best(name, rest)
+    return decided + _next_best(name, rest, compared["comparisons"])
 
 
 def _brief(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
@@ -216,13 +220,13 @@ def _limits(cell: Record) -> str:
     return f" and says nothing about other {' or '.join(lacking)}" if lacking else ""
 
 
-def _next_best(best: str, cells: Sequence[Record]) -> str:
+def _next_best(best: str, cells: Sequence[Record], comparisons: int) -> str:
     """The next best encoder, with which the best one was not compared."""
     if not cells:
         return ""
     second = max(cells, key=lambda cell: cell["mean"])
     score = f"{second['label']} ({percent(second['metric'], second['mean'])} %)"
-    return f" The interval allows for {len(cells) + 1} comparisons. {best} and {score} were not compared."
+    return f" The interval allows for {comparisons} comparisons. {best} and {score} were not compared."
 
 
 def _over(languages: int, seeds: int, names: str) -> str:

@@ -13,7 +13,7 @@ from xalign_ray.config.explain import check_folder
 from xalign_ray.config.load import read_saved
 from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
-from xalign_ray.results.bundle import is_bundle, read_bundle
+from xalign_ray.results.bundle import is_bundle, left_out, read_bundle
 from xalign_ray.results.foreign import is_foreign, read_foreign
 from xalign_ray.results.run import Log, Run, columns_of, read_run
 from xalign_ray.tasks.scores import Score
@@ -142,12 +142,25 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
         elif is_bundle(folder := local_folder(name)):
             runs[name] = _from_bundle(folder)
         elif is_foreign(folder):
-            foreign += [] if name in runs else read_foreign(folder)
+            found = [] if name in runs else read_foreign(folder)
+            _check_new(name, found, foreign)
+            foreign += found
             runs[name] = []
         else:
             is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
             runs[name] = _from_study(folder) if is_study else [read_run(folder)]
     return join_trials(_with_distinct_labels(join_studies(runs))) + foreign
+
+
+def _check_new(name: str, found: Sequence[Run], others: Sequence[Run]) -> None:
+    known = {(run.label, run.seed, one.averaged_with, one.language) for run in others for one in run.scores}
+    for run in found:
+        for one in run.scores:
+            if (run.label, run.seed, one.averaged_with, one.language) in known:
+                raise DataError(
+                    f"{name}: a second {one.metric} of {run.label}, seed {run.seed}, in {one.language}, which another "
+                    "file has. Give one of them, or the encoder another name."
+                )
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -298,11 +311,11 @@ def _from_study(folder: Path) -> list[Run]:
     study["choices"] = _read_choices(folder)
     if (folder / RATES).is_file():
         study["rates"] = read_json(folder / RATES, _HINT, "metric", "languages", "tried", "chosen")
-    left_out, found = _left_out(study["choices"]), []
+    competed, found = left_out(study["choices"]), []
     rows = _rows_without_english(study["cells"])
     for cell in study["cells"]:
         path, what = opened(folder / local_folder(cell["folder"] or "")), {"label": cell["label"], "study": study}
-        if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["name"] not in left_out:
+        if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["name"] not in competed:
             run = replace(read_run(path), config={}, **what)
             if cell["label"] in _of_several_models(study):
                 run = replace(run, scores=tuple(replace(score, run=None, encoder=run.label) for score in run.scores))
@@ -359,16 +372,10 @@ def _with_distinct_labels(runs: Sequence[Run]) -> list[Run]:
 def _read_choices(folder: Path) -> Choices:
     choices = read_json(folder / CHOICES, _HINT)
     try:
-        _left_out(choices)
+        left_out(choices)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise DataError(f"{folder / CHOICES} is damaged: it holds no choices ({error!r}). {_HINT}") from None
     return choices
-
-
-def _left_out(choices: Choices) -> set[str]:
-    """The cells that competed and were not chosen."""
-    tried = {name for choice in choices for candidate in choice["candidates"] for name in candidate["development"]}
-    return tried - _kept(choices).keys()
 
 
 def _kept(choices: Choices) -> dict[str, str | None]:
@@ -409,9 +416,9 @@ def _restore(name: str, tracking_uri: str) -> Iterator[Run]:
         every = [(run, Path(scratch) / run.info.run_id / folder_name_of(run)) for run in search_runs(client, name)]
         folders = [folder for run, folder in every if restore(client, run, folder)]
         choices = [one for folder in folders if (folder / CHOICES).is_file() for one in _read_choices(folder)]
-        trainings, left_out = _kept(choices), _left_out(choices)
+        trainings, competed = _kept(choices), left_out(choices)
         for run in map(read_run, folders):
-            if run.scores and run.name not in left_out:
+            if run.scores and run.name not in competed:
                 yield _of_training(run, trainings.get(run.name))
 
 

@@ -79,7 +79,7 @@ class MtebTask(Task):
             warnings.simplefilter("ignore")
             found = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False)
         (result,) = found.task_results
-        origin = _origin(encoder)
+        origin, revision = _origin(encoder), task.metadata.dataset["revision"]
         scores = [
             Score(
                 **origin,
@@ -92,7 +92,7 @@ class MtebTask(Task):
                 n=_count(task.dataset, row["hf_subset"], split),
                 layer="last",
                 pooling=None,
-                test_set=hash_value([dict(task.metadata.dataset), row["hf_subset"]]),
+                test_set=revision if data is None else hash_value([dict(task.metadata.dataset), row["hf_subset"]]),
             )
             for split, rows in result.scores.items()
             for row in rows

@@ -108,7 +108,14 @@ def write_whole_study(
     write_study(folder, cells, chosen)
     told = json.loads((folder / "study.json").read_text())
     told |= {"seeds": {"mlm": seeds, "dict-mlm-50": seeds}}
-    told |= {"study": {"finetunings": [{"task": "pos", "train_language": "en", "seeds": [0]}]}}
+    encoder = {"recipe": "tiny/mlm", "model": "", "settings": ["masking.mlm_probability=0.15"], "languages": []}
+    told |= {
+        "study": {
+            "encoders": [{"label": label} | encoder for label in ("mlm", "dict-mlm-50")],
+            "evaluations": [{"task": "tatoeba", "languages": []}],
+            "finetunings": [{"task": "pos", "train_language": "en", "seeds": [0], "languages": [*LANGUAGES]}],
+        }
+    }
     write_json(folder / "study.json", told)
     rate = load_recipe("tiny/mlm").config.train.optimizer.learning_rate
     tried = [
@@ -290,6 +297,60 @@ def drop_prediction(members: Members) -> None:
     del members[name]
 
 
+def change_scores(members: Members, change: Callable[[list[Any]], list[Any]]) -> None:
+    """Of the fine-tuned cell of mlm's seed 0, in its file and in runs.json alike."""
+    (name,) = (name for name in members if "pos-mlm-0-1/scores.json" in name)
+    scores = change(json.loads(members[name])["scores"])
+    members[name] = json.dumps({"scores": scores, "sha256": hash_value(scores)}).encode()
+
+    def change_runs(runs: Any) -> None:
+        (run,) = (run for run in runs if run["name"] == "tiny-mlm-0")
+        run["scores"] = [one for one in run["scores"] if one["task"] != "pos"] + scores
+
+    change_json(members, RUNS_FILE, change_runs)
+
+
+def drop_tuned_seed(members: Members) -> None:
+    """The fine-tuned cell of one pretraining seed."""
+    for name in [name for name in members if "pos-mlm-2-1/" in name]:
+        del members[name]
+    (run,) = (run for run in json.loads(members[RUNS_FILE]) if run["name"] == "tiny-mlm-2")
+    left = [one for one in run["scores"] if one["task"] != "pos"]
+    change_json(
+        members, RUNS_FILE, lambda runs: [one.update(scores=left) for one in runs if one["name"] == run["name"]]
+    )
+
+
+def drop_language(members: Members) -> None:
+    """hi and the mean with it; its predictions stay."""
+
+    def change(scores: list[Any]) -> list[Any]:
+        own = [Score(**one) for one in scores if one["language"] not in ("hi", "all")]
+        return [asdict(one) for one in [*own, *average_languages(own)]]
+
+    change_scores(members, change)
+
+
+def drop_predictions(members: Members) -> None:
+    for name in [name for name in members if "pos-mlm-0-1/predictions/" in name]:
+        del members[name]
+
+
+def forge_choice(members: Members) -> None:
+    def change(studies: Any) -> None:
+        for one in studies["mine"]["choices"]:
+            (_, better) = one["candidates"]
+            better["development"] = dict.fromkeys(better["development"], 0.4)
+
+    change_json(members, STUDIES_FILE, change)
+
+
+def forge_recipe(members: Members) -> None:
+    name = next(name for name in members if name.startswith("recipes/000"))
+    assert b"mlm_probability: 0.15" in members[name]
+    members[name] = members[name].replace(b"mlm_probability: 0.15", b"mlm_probability: 0.5")
+
+
 def forge_text(name: str, old: str, new: str) -> Callable[[Members], None]:
     def change(members: Members) -> None:
         assert old.encode() in members[name]
@@ -372,6 +433,21 @@ def test_a_seed_with_other_scores_and_a_changed_bundle_are_refused(tmp_path: Pat
         (forge_prediction, "pos-mlm-0-1/scores.json: pos_accuracy in de of tiny-mlm-0, seed 0 is "),
         (swap_columns, "its scores are of mlm, and runs.json has them not in that column"),
         (drop_seed, "study mine: seed 2 of mlm is declared and has no scores"),
+        (drop_tuned_seed, "study mine: the scores of mlm on pos are missing"),
+        (drop_tuned_seed, "study mine: seed 2 of mlm has no scores of pos"),
+        (drop_language, "pos-mlm-0-1/scores.json: its predictions in hi have no score"),
+        (drop_language, "pos-mlm-0-1/scores.json: hi is declared and has no score"),
+        (drop_predictions, "pos-mlm-0-1/scores.json: its predictions are missing"),
+        (
+            lambda members: change_scores(members, lambda scores: [{**scores[0], "task": "mteb:x"}, *scores[1:]]),
+            "pos-mlm-0-1/scores.json: its scores are not of pos",
+        ),
+        (
+            lambda members: change_scores(members, lambda scores: [{**one, "chance": 0.99} for one in scores]),
+            "pos-mlm-0-1/scores.json: chance of pos_accuracy in de of tiny-mlm-0, seed 0 is 0.99; its predictions give",
+        ),
+        (forge_choice, "study mine: the setting of mlm on pos is not the best of those tried"),
+        (forge_recipe, "recipe of mlm, seed 0: masking.mlm_probability is not as the study declares it"),
         (drop_prediction, "pos_accuracy in de of tiny-mlm-0, seed 0 has no predictions"),
         (forge_text("report/claims.csv", "undecided", "holds"), "verdict is holds, computed again undecided"),
         (forge_text("report/comparison.csv", ",3,", ",4,"), "report/comparison.csv: task, tatoeba_accuracy"),

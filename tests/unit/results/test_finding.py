@@ -139,6 +139,8 @@ def test_the_next_best_is_named_that_the_best_was_not_compared_with() -> None:
     assert find(compared(runs)).sentence.endswith(
         "excludes zero. The interval allows for 2 comparisons. new and other (34.0 %) were not compared."
     )
+    fewer = {"few": [dict([*FOUR.items()][:3])] * 3}  # compared too, over three languages
+    assert " The interval allows for 3 comparisons. " in find(compared(runs | fewer)).sentence
 
 
 def test_the_highest_of_several_equal_encoders_is_rarely_called_best() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from xalign_ray.results.bundle import verify_bundle
 from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.difference import difference
 from xalign_ray.results.page import report
+from xalign_ray.results.sentences import find
 
 HEADER = "encoder,seed,language,metric,value\n"
 LANGUAGES, SEEDS = ("de", "fi", "hi", "tr"), (0, 1, 2)
@@ -111,6 +113,33 @@ def test_rows_that_mean_nothing_are_named(text: str, problem: str, tmp_path: Pat
         open_folders([tmp_path / "scores.csv"])
 
 
+def found_of(path: Path, text: str) -> tuple[str, list[Any]]:
+    """The first sentence of a report on a CSV file, and its rows."""
+    path.write_text(text)
+    runs = open_folders([path])
+    comparison = compare_runs(runs, score_frame(runs))
+    return find(comparison).brief, comparison.records("task")
+
+
+def test_where_n_is_not_known_nothing_is_at_chance_and_encoders_are_compared(tmp_path: Path) -> None:
+    rows = [
+        f"{encoder},{seed},{language},accuracy,{value(encoder, seed, language)},0.33"
+        for encoder in ("theirs", "mine") for seed in SEEDS for language in LANGUAGES
+    ]  # fmt: skip
+    said, _ = found_of(tmp_path / "x.csv", "\n".join([f"{HEADER.strip()},chance", *rows, ""]))
+    assert said.startswith("mine is best on accuracy")
+    some = ["a,,de,acc,0.5,", "a,,es,acc,0.6,", "b,,de,acc,0.7,10", "b,,es,acc,0.9,20", ""]
+    _, (_, own) = found_of(tmp_path / "y.csv", "\n".join([f"{HEADER.strip()},n", *some]))
+    assert own["difference"] == pytest.approx(0.25)
+
+
+def test_a_score_that_two_files_have_is_refused(tmp_path: Path) -> None:
+    for name in ("mine", "theirs"):
+        (tmp_path / f"{name}.csv").write_text(HEADER + f"base,0,de,acc,0.5\n{name},0,de,acc,0.9\n")
+    with pytest.raises(DataError, match=r"theirs\.csv: a second acc of base, seed 0, in de, which another file has"):
+        open_folders([tmp_path / "mine.csv", tmp_path / "theirs.csv"])
+
+
 def write_mteb(folder: Path, model: str, revision: str, main_score: float) -> None:
     own = folder / model.replace("/", "__") / revision
     own.mkdir(parents=True)
@@ -145,6 +174,13 @@ def test_two_revisions_are_two_columns_and_damage_is_named(tmp_path: Path) -> No
     file.write_text('{"task_name": "Tatoeba"}')
     with pytest.raises(DataError, match=r"Tatoeba.json is not a result of mteb \(KeyError: 'scores'\)"):
         open_folders([tmp_path])
+    for wrong in (80, float("nan")):
+        rows = [{"hf_subset": "deu-eng", "languages": ["deu-Latn"], "main_score": wrong}]
+        file.write_text(json.dumps({"task_name": "Tatoeba", "scores": {"test": rows}}))
+        with pytest.raises(
+            DataError, match=rf"Tatoeba.json is not a result of mteb \(ValueError: main_score is {wrong};"
+        ):
+            open_folders([tmp_path])
     file.unlink()
     with pytest.raises(DataError, match=r"has no result beside its model_meta\.json"):
         open_folders([tmp_path])
