@@ -31,8 +31,9 @@ from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cell_frame, claim_frame
+from xalign_ray.results.aggregate import over_seeds
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
-from xalign_ray.results.run import Log, Run, columns_of
+from xalign_ray.results.run import Log, Run, columns_of, left_out
 from xalign_ray.results.verdicts import measured
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
@@ -100,6 +101,11 @@ class Bundle:
             METRICS.setdefault(name, Metric(**metric))
         studies = json.loads(self.members[STUDIES_FILE])
         return [self._run(one, studies) for one in json.loads(self.members[RUNS_FILE])]
+
+    @property
+    def studies(self) -> list[Mapping[str, Any]]:
+        """Those of the runs, once each."""
+        return list({run.study["name"]: run.study for run in self.runs if run.study}.values())
 
     def _run(self, one: Mapping[str, Any], studies: Mapping[str, Any]) -> Run:
         config = parse_yaml(self.members[one["recipe"]].decode()) if one["recipe"] else {}
@@ -238,14 +244,6 @@ def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
     return frames | ({CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {})
 
 
-def check_bundled(names: Sequence[str], path: Path) -> None:
-    """Raises ConfigError where a report of these names cannot be bundled."""
-    if online := [name for name in names if name.startswith("mlflow:")]:
-        raise ConfigError(f"--bundle: {online[0]} is in MLflow, which holds no predictions; give folders of runs.")
-    if path.is_dir():
-        raise ConfigError(f"--bundle {shown_path(path)} is a folder; name a file, such as results.zip.")
-
-
 def _read_archive(path: Path, content: bytes) -> tuple[dict[str, bytes], list[str]]:
     """The files of an archive by name, and the names of those that cannot be read."""
     members, damaged = {}, []
@@ -333,39 +331,33 @@ def _check_scores(bundle: Bundle) -> None:
             continue
         found = _score_again(scores, files, name, bundle.problems)
         again, predicted = again + found, predicted + len(files)
-    there, written = _keys(of_runs), _keys(in_files)
+    total, there, written = len(in_files), _keys(of_runs), _keys(in_files)
     missing = [score for key, score in in_files.items() if not _holds(there, key)]
     unknown = [score for key, score in of_runs.items() if not _holds(written, key)]
     bundle.problems += [
         f"{RUNS_FILE}: {_shown(one)} is {one.value:.6g} in its file, and not so there" for one in missing
     ]
     bundle.problems += [f"{RUNS_FILE}: {_shown(one)}, {one.value:.6g}, is in no {SCORES}" for one in unknown]
-    total = len(in_files)
     bundle.facts.append(f"{again:,} of {total:,} scores computed again from {predicted:,} files of predictions.")
-    if total > again:
-        bundle.facts.append(f"{total - again:,} scores have no predictions: they are held to their hashes alone.")
+    if rest := total - again:
+        bundle.facts.append(f"{rest:,} scores have no predictions: they are held to their hashes alone.")
 
 
 def _misplaced(bundle: Bundle, name: str, scores: Sequence[Score]) -> Iterator[str]:
     """Whether the scores of a study's cell stand in another column than that of the cell."""
     cell_name = Path(name).parent.name
-    for study in {run.study["name"]: run.study for run in bundle.runs if run.study}.values():
+    for study in bundle.studies:
         for cell in (one for one in study["cells"] if one["name"] == cell_name):
             if {one.task for one in scores} != {cell["task"]}:
                 yield f"{name}: its scores are not of {cell['task']}"
-            declared = study.get("study", {})
-            apart = any(one["languages"] for one in declared.get("encoders", ())) or "per_language" in (
-                cell["training"] or ""
-            )
-            for one in (*declared.get("evaluations", ()), *declared.get("finetunings", ())) if not apart else ():
-                if one["task"] == cell["task"]:
-                    lacking = {*one.get("languages", ())} - {
-                        code for each in scores for code in languages_of(each.language)
-                    }
-                    for language in sorted(lacking):
-                        yield f"{name}: {language} is declared and has no score"
             if cell["task"] in TUNED_TASKS and not _predictions_beside(bundle, name):
                 yield f"{name}: its predictions are missing"
+            codes = {code for one in scores for code in languages_of(one.language)}
+            asked = [{*one.get("languages", ())} - codes for one in _asked(study) if one["task"] == cell["task"]]
+            for language in (
+                sorted(min(asked, key=len, default=())) if "per_language" not in str(cell["training"]) else ()
+            ):
+                yield f"{name}: {language} is declared and has no score"
         for label in {cell["label"] for cell in study["cells"] if cell["name"] == cell_name}:
             columns = [run for run in bundle.runs if run.label in (label, f"{label} ({study['name']})")]
             own = _keys(_key(score, run.label) for run in columns for score in run.scores)
@@ -439,31 +431,16 @@ def _check_seeds(bundle: Bundle) -> None:
     """Every seed that a study declares, of pretraining and of fine-tuning, has its scores, and so has every cell."""
     scored = {Path(name).parent.name for name in bundle.members if name.endswith(f"/{SCORES}")}
     declared = 0
-    for study in {run.study["name"]: run.study for run in bundle.runs if run.study}.values():
+    for study in bundle.studies:
         name = f"study {study['name']}"
         columns = columns_of([run for run in bundle.runs if run.study and run.study["name"] == study["name"]])
         for label, seeds in study.get("seeds", {}).items():
-            own = {
-                run.seed for shown, runs in columns.items() if _is_of(shown, label, study) for run in runs if run.scores
-            }
-            lacking = [seed for seed in seeds if seed not in own]
-            bundle.problems += [f"{name}: seed {seed} of {label} is declared and has no scores" for seed in lacking]
+            own = [run for shown, runs in columns.items() if _is_of(shown, label, study) for run in runs]
+            for task in (None, *dict.fromkeys(one["task"] for one in _asked(study))):
+                have = {run.seed for run in own if any(task in (None, score.task) for score in run.scores)}
+                what = "is declared and has no scores" if task is None else f"has no scores of {task}"
+                bundle.problems += [f"{name}: seed {seed} of {label} {what}" for seed in seeds if seed not in have]
             declared += len(seeds)
-        declares = study.get("study", {})
-        if not any(one["languages"] for one in declares.get("encoders", ())):  # else an encoder may have nothing to do
-            for one in (*declares.get("evaluations", ()), *declares.get("finetunings", ())):
-                for label, seeds in study.get("seeds", {}).items():
-                    own = {
-                        run.seed
-                        for shown, runs in columns.items()
-                        for run in runs
-                        if _is_of(shown, label, study) and any(score.task == one["task"] for score in run.scores)
-                    }
-                    bundle.problems += [
-                        f"{name}: seed {seed} of {label} has no scores of {one['task']}"
-                        for seed in seeds
-                        if seed not in own
-                    ]
         tuned: dict[Key, set[int]] = defaultdict(set)
         for cell in (cell for cell in study["cells"] if cell["state"] == "finished"):
             if cell["kind"] == "finetuning" and cell["name"] in scored:
@@ -481,21 +458,21 @@ def _check_seeds(bundle: Bundle) -> None:
         bundle.facts.append(f"{declared} declared seeds of pretraining looked for.")
 
 
-def left_out(choices: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The cells that competed and were not chosen."""
-    tried = {name for one in choices for candidate in one["candidates"] for name in candidate["development"]}
-    chosen = (one["candidates"][one["chosen"]] for one in choices if one["chosen"] is not None)
-    return tried - {name for candidate in chosen for name in candidate["development"]}
+def _asked(study: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a study asks of all encoders; nothing where some are of a few languages and may have nothing to do."""
+    declares = study.get("study", {})
+    if any(one["languages"] for one in declares.get("encoders", ())):
+        return []
+    return [*declares.get("evaluations", ()), *declares.get("finetunings", ())]
 
 
 def _check_choices(bundle: Bundle) -> None:
     """The setting with the highest mean development score was chosen, by the scores that the cells have."""
-    for study in {run.study["name"]: run.study for run in bundle.runs if run.study}.values():
+    for study in bundle.studies:
         for one in (one for one in study.get("choices", ()) if one["chosen"] is not None):
-            tried = [list(candidate["development"].values()) for candidate in one["candidates"]]
-            means = [sum(own) / len(own) for own in tried if len(own) == max(map(len, tried))]
-            own = tried[one["chosen"]]
-            if not own or sum(own) / len(own) < max(means) - _EXACT:
+            tried = [list(enumerate(candidate["development"].values())) for candidate in one["candidates"]]
+            best = max(over_seeds(own) for own in tried if len(own) == max(map(len, tried)))
+            if not tried[one["chosen"]] or over_seeds(tried[one["chosen"]]) < best - _EXACT:
                 where = f"study {study['name']}: the setting of {one['label']} on {one['task']}"
                 bundle.problems.append(f"{where} is not the best of those tried")
 
@@ -534,7 +511,7 @@ def _differing_keys(run: Run, encoder: Mapping[str, Any], of_study: Sequence[str
 def _check_rates(bundle: Bundle) -> None:
     """Each recipe of a study that chooses rates was trained at the one whose development score is highest."""
     checked = 0
-    for study in {run.study["name"]: run.study for run in bundle.runs if run.study and "rates" in run.study}.values():
+    for study in (one for one in bundle.studies if "rates" in one):
         for label, chosen in study["rates"]["chosen"].items():
             tried = [
                 (one["score"], -one["learning_rate"]) for one in study["rates"]["tried"] if one["encoder"] == label

@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 from rich.console import Console
 
-from xalign_ray.errors import LockError
+from xalign_ray.errors import ConfigError, LockError
 from xalign_ray.results import charts, tables
 from xalign_ray.results.against_papers import (
     CELLS,
@@ -26,7 +26,7 @@ from xalign_ray.results.against_papers import (
     verdict_table,
 )
 from xalign_ray.results.benchmark_average import average_table, check_benchmark
-from xalign_ray.results.bundle import Options, check_bundled, write_bundle
+from xalign_ray.results.bundle import Options, write_bundle
 from xalign_ray.results.charts import Chart
 from xalign_ray.results.compare import (
     SCORE_COLUMNS,
@@ -51,6 +51,7 @@ from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import CARD, RunFolder
 from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import shown_path
 
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
@@ -117,7 +118,7 @@ def report(
     if average:
         check_benchmark(average)
     if bundle:
-        check_bundled(names, bundle)
+        _check_bundled(names, bundle)
     say(f"Reading {', '.join(names)}.")
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
     try:
@@ -282,3 +283,11 @@ def _title(runs: Sequence[Run]) -> str:
 
 def _write_csv(path: Path, frame: pd.DataFrame) -> None:
     write_atomic(path, frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _check_bundled(names: Sequence[str], path: Path) -> None:
+    """Raises ConfigError where a report of these names cannot be bundled."""
+    if online := [name for name in names if name.startswith("mlflow:")]:
+        raise ConfigError(f"--bundle: {online[0]} is in MLflow, which holds no predictions; give folders of runs.")
+    if path.is_dir():
+        raise ConfigError(f"--bundle {shown_path(path)} is a folder; name a file, such as results.zip.")

@@ -300,3 +300,10 @@ def _own_label(run: Run) -> str:
         return run.recipe  # a recipe that was given by path
     changed = [f"{key.rsplit('.', 1)[-1]}={value}" for key, value in run.settings.items() if plain.get(key) != value]
     return f"{run.recipe} ({', '.join(changed)})" if 0 < len(changed) <= _MAX_IN_LABEL else run.recipe
+
+
+def left_out(choices: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The cells that competed and were not chosen."""
+    tried = {name for one in choices for candidate in one["candidates"] for name in candidate["development"]}
+    chosen = (one["candidates"][one["chosen"]] for one in choices if one["chosen"] is not None)
+    return tried - {name for candidate in chosen for name in candidate["development"]}

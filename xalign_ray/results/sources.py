@@ -13,9 +13,9 @@ from xalign_ray.config.explain import check_folder
 from xalign_ray.config.load import read_saved
 from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
-from xalign_ray.results.bundle import is_bundle, left_out, read_bundle
+from xalign_ray.results.bundle import is_bundle, read_bundle
 from xalign_ray.results.foreign import is_foreign, read_foreign
-from xalign_ray.results.run import Log, Run, columns_of, read_run
+from xalign_ray.results.run import Log, Run, columns_of, left_out, read_run
 from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import quiet_mlflow, reason_of
 from xalign_ray.work.artifacts import MANIFEST, check_files, read_json, read_manifest
