@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 OUT = Path("build/gpu-bundle")
 THERE = "torch triton numpy setuptools pyarrow pandas sympy networkx"  # the machine's own, as torch for CUDA is
 TESTS = ("pytest", "pytest-xdist")  # what the part `right` runs
-LEFT_OUT = {"ray", "mlflow", "matplotlib", "scikit-learn"}  # training, scoring, fine-tuning of one model do without
+LEFT_OUT = {"ray", "mlflow", "matplotlib", "scikit-learn", "scipy"}  # training and scoring one model do without
 BUILT = {"deepspeed": {"DS_BUILD_OPS": "0"}}  # no wheel in the index: made here, without compiled operators
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 

@@ -26,7 +26,8 @@ INSTALLED = {"site-packages", "dist-packages"}  # of a module installed there, o
 
 def plugin_hashes(config: RunConfig) -> dict[str, list[str]]:
     """For each module of the user's own that defines a stream or loss of the recipe, the hashes of its sources."""
-    modules = {type(one).__module__ for one in (*config.all_streams, *config.all_objectives)}
+    kinds = (*config.all_streams, *config.all_objectives)
+    modules = {name for one in kinds for name in (type(one).__module__, one.computed_by.partition(":")[0]) if name}
     return {name: source_hashes(name) for name in sorted(modules) if name.partition(".")[0] != PACKAGE}
 
 

@@ -21,6 +21,7 @@ from xalign_ray.config.explain import check_folder, explain_validation, sentence
 from xalign_ray.config.language_codes import check_language, is_language, written_alike
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import HF
+from xalign_ray.config.training import AdamW
 from xalign_ray.config.yaml_text import parse_value, parse_yaml
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.work.artifacts import finished_run
@@ -182,6 +183,7 @@ def _three_letters(code: str) -> str:
         return code
 
 
+OPTIMIZER, ADAMW = "optimizer", {"kind": AdamW().kind}
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 STUDIES = RECIPES / "studies"
 COMMAND_LINE = "--set"
@@ -249,7 +251,7 @@ def resolve_tree(own: Mapping[str, Any], origin: str, name: str, settings: Seque
 
 
 def _resolve(tree: dict[str, Any], origins: dict[str, str], origin: str, name: str, settings: Sequence[str]) -> Recipe:
-    for setting in settings:
+    for setting in sorted(settings, key=lambda one: f".{OPTIMIZER}.kind=" not in one):  # which empties its block
         apply_setting(tree, origins, setting, RunConfig)
     try:
         config = RunConfig.model_validate(_one_code_a_language(each_written(tree, origin)))
@@ -381,6 +383,8 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(under)
     for key, value in over.items():
         below = merged.get(key)
+        if key == OPTIMIZER and isinstance(below, Mapping) and isinstance(value, Mapping) and "kind" in value:
+            below = {**ADAMW, **below}  # which a recipe need not write
         merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
 
@@ -408,6 +412,8 @@ def apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str, s
     if isinstance(at, list):
         at[_index(at, last, setting)] = value
     else:
+        if last == "kind" and parents[-1:] == [OPTIMIZER] and value != (ADAMW | at)["kind"]:
+            at.clear()  # the rate of one optimizer is not that of another
         at[last] = value
     origins[key] = COMMAND_LINE
 

@@ -17,8 +17,8 @@ from xalign_ray.config.language_codes import Language
 class _Adam(Frozen):
     """Averages of the gradient and its square, and decoupled weight decay, none on biases and LayerNorm."""
 
-    beta1: Annotated[Fraction, Field(description="decay of the average of the gradient")] = 0.9
-    beta2: Annotated[Fraction, Field(description="decay of the average of its square")] = 0.999
+    beta1: Annotated[Float, Field(ge=0, lt=1, description="decay of the average of the gradient")] = 0.9
+    beta2: Annotated[Float, Field(ge=0, lt=1, description="decay of the average of its square")] = 0.999
     epsilon: Annotated[Float, Field(gt=0, description="added to the root of that")] = 1e-6
     weight_decay: Annotated[Float, Field(ge=0, description="decoupled; none on biases and LayerNorm")] = 0.01
 

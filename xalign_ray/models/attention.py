@@ -105,6 +105,8 @@ def varlen_attention(
         cu_seq_lens_q: where examples begin among the T tokens, and T: int32 [n + 1].
     """
     q, k, v = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))  # [0] would copy the gradients
+    if v.dtype in HALF:  # some rotary positions give q and k in fp32 under autocast
+        q, k = q.to(v.dtype), k.to(v.dtype)
     offsets, longest = cu_seq_lens_q, max_length_q
     if q.device.type in FLASH_ON and q.dtype in HALF:
         seen = flash_attention(q, k, v, offsets, longest, dropout, scaling, attention_mask)

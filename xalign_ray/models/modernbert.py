@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -127,11 +128,17 @@ class ModernBert(Family):
 
         after_norm = torch.compile(modernbert_after_norm, dynamic=True)
 
-        def forward(self: Any, hidden_states: Tensor, **given: Any) -> Tensor:
+        def run(self: Any, hidden_states: Tensor, **given: Any) -> Tensor:
             normed = self.attn_norm(hidden_states)
             if normed is hidden_states:  # one tensor given twice would be a graph of its own
                 normed = normed.clone()
             return after_norm(self, hidden_states, normed, **given)
+
+        def forward(self: Any, hidden_states: Tensor, **given: Any) -> Tensor:  # as that of the class does
+            inside = partial(run, self, **given)
+            if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
+                return self._gradient_checkpointing_func(inside, hidden_states)
+            return inside(hidden_states)
 
         layer.forward = MethodType(forward, layer)  # a method, so that it is that of the copy in a copy of the layer
 

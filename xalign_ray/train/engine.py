@@ -151,6 +151,10 @@ class Engine:
         assert self._engine.is_gradient_accumulation_boundary()
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate
+        if self._stage == 0:
+            for weight in self._engine.module.parameters():
+                if weight.requires_grad and weight.grad is None:  # no loss reads it: decayed, as at the other stages
+                    weight.grad = torch.zeros_like(weight)
         own_norm = self._clip() if self._stage == 0 else None
         self._engine.step()
         if self._flat:

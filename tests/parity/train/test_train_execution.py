@@ -56,6 +56,21 @@ def test_activations_made_again_are_the_same_to_the_last_bit(two: Pool, tmp_path
     assert run(two, tmp_path / "again", **settings, train__gradient_checkpointing=True) == kept
 
 
+@pytest.mark.parametrize("kind", ["adamw", "lamb"])
+def test_weights_that_no_loss_reads_end_alike_at_every_stage(two: Pool, tmp_path: Path, kind: str):
+    optimizer = {"kind": kind, "learning_rate": 0.01, "weight_decay": 1.0}
+    contrast = [{"kind": "sentence_contrast", "layer": 1}]
+    model = {"model__num_hidden_layers": 2, "model__hidden_dropout_prob": 0.0}
+    settings = {"objectives": contrast, "train__optimizer": optimizer, **model}
+    alone = Pool(1)
+    run(alone, tmp_path / "0", **settings, parallel__zero_stage=0)
+    run(two, tmp_path / "2", **settings, parallel__zero_stage=2)
+    alone.close()
+    (whole, parts) = (synthetic.weights(tmp_path / str(stage)) for stage in (0, 2))
+    for name, weight in whole.items():
+        torch.testing.assert_close(parts[name], weight, rtol=0, atol=2e-4, msg=name)
+
+
 def test_compiled_it_learns_the_same(tmp_path: Path):
     alone = Pool(1)  # others are to show that a worker does without the compiler
     settings = {"model__hidden_dropout_prob": 0.0, "parallel__zero_stage": 2, "objectives": TOGETHER}
@@ -82,6 +97,11 @@ def test_modernbert_compiled_without_a_norm_and_its_copy_compute_as_it_does(monk
     counters.clear()
     assert torch.equal(compiled.encode(batch), plain.encode(batch))
     assert counters["stats"]["unique_graphs"] == 1
+    kept = {}
+    for again in (False, True):
+        one = encoder_of(synthetic.config(**given, train__torch_compile=True, train__gradient_checkpointing=again))
+        kept[again] = saved_bytes(one.train(), batch)
+    assert kept[True] < 0.5 * kept[False]
     tower = copy.deepcopy(compiled)  # as the key encoder of momentum contrast is made
     for encoder in (tower, plain):
         for weight in encoder.parameters():
@@ -132,6 +152,20 @@ def zeros(rows: int, length: int) -> dict[str, torch.Tensor]:
     """Rows of one example of one piece."""
     nothing = torch.zeros(rows, length, dtype=torch.int64)
     return dict.fromkeys(READ, nothing) | {"example_ids": torch.ones_like(nothing)}
+
+
+def saved_bytes(encoder: AlignedEncoder, batch: dict[str, torch.Tensor]) -> int:
+    """What a forward pass keeps for the backward pass beside the weights."""
+    weights, kept = {weight.data_ptr() for weight in encoder.parameters()}, {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.data_ptr() not in weights:
+            kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        encoder.encode(batch)
+    return sum(kept.values())
 
 
 def encoder_of(config: RunConfig) -> AlignedEncoder:

@@ -11,6 +11,7 @@ import pytest
 
 from xalign_ray.config.explain import differences
 from xalign_ray.config.load import RECIPES, find_recipe, list_recipes, load_recipe, merge
+from xalign_ray.config.training import AdamW, Lamb
 from xalign_ray.errors import ConfigError
 
 BASE = """
@@ -60,6 +61,22 @@ def test_a_block_of_another_kind_replaces_the_whole_block() -> None:
     over = {"tokenizer": {"kind": "folder", "path": "p"}}
     assert merge(under, over) == over
     assert merge(under, {"tokenizer": {"kind": "bpe", "lowercase": False}})["tokenizer"]["vocab_size"] == 9
+
+
+def test_an_optimizer_of_another_kind_has_a_rate_of_its_own() -> None:
+    adamw, lamb = AdamW().learning_rate, Lamb().learning_rate
+    under = {"optimizer": {"learning_rate": 0.003, "beta1": 0.8}}  # of adamw, which need not be written
+    assert merge(under, {"optimizer": {"kind": "lamb"}}) == {"optimizer": {"kind": "lamb"}}
+    assert merge(under, {"optimizer": {"kind": "adamw"}})["optimizer"]["beta1"] == 0.8
+    kind, rate = "train.optimizer.kind=", "train.optimizer.learning_rate=0.5"
+
+    def found(name: str, *settings: str) -> float:
+        return load_recipe(name, settings).config.train.optimizer.learning_rate
+
+    assert found("papers/dict-mlm-50", f"{kind}adamw") == adamw != found("papers/dict-mlm-50")
+    assert found("tiny/mlm", f"{kind}lamb") == lamb
+    assert found("tiny/mlm", rate, f"{kind}lamb") == found("tiny/mlm", f"{kind}lamb", rate) == 0.5
+    assert found("tiny/mlm", f"{kind}adamw") == found("tiny/mlm") == 0.003
 
 
 def test_merging_leaves_its_arguments_alone() -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.streams.random_rows import make_context, make_rows
 from xalign_ray.config import choices
 from xalign_ray.config.choices import MaskedText
-from xalign_ray.config.derive import method_of, run_fingerprint
+from xalign_ray.config.derive import method_of, plugin_hashes, run_fingerprint
 from xalign_ray.config.load import check_identity, earlier_runs, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
@@ -151,6 +151,20 @@ def test_the_code_of_a_plugin_is_in_the_fingerprint(name: str, tmp_path: Path) -
     assert found() == before
     module.write_text(f"from {name}_helper import scale as helped\n{PLUGIN}", encoding="utf-8")
     assert found() != before
+
+
+def test_the_code_that_computes_a_plugin_is_in_the_fingerprint(name: str, tmp_path: Path) -> None:
+    """Of a module that the one of the choice does not import, as it may need torch."""
+    elsewhere = tmp_path / f"{name}_loss.py"
+    elsewhere.write_text("SCALE = 1\n")
+    config = load_recipe("own.yaml").config
+    kind = type(config.objectives[1])
+    assert f"{name}_loss" not in plugin_hashes(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "computed_by", f"{name}_loss:Loss")
+        before = run_fingerprint(config, "")
+        elsewhere.write_text("SCALE = 100\n")
+        assert run_fingerprint(config, "") != before
 
 
 def test_a_package_of_plugins_is_known_by_all_of_its_files(name: str, tmp_path: Path) -> None:

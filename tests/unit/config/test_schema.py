@@ -81,6 +81,7 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["train.optimizer={kind: lamb}", "parallel.zero_stage=3"],
          "train.optimizer.kind lamb with parallel.zero_stage 3 is refused: LAMB needs the norm of each whole tensor, "
          "and at stage 3 DeepSpeed does not say which part of it a worker's optimizer sees; use zero_stage 2."),
+        (["train.optimizer.beta2=1"], "'train.optimizer.beta2' is 1; it must be less than 1."),
         (["train.optimizer={kind: lam}"],
          "'train.optimizer': kind 'lam' is not one of adamw, lamb. Did you mean 'lamb'?"),
         (["train.optimizer={learn_rate: 1}"],

@@ -60,6 +60,10 @@ def test_on_a_gpu_every_width_of_a_head_takes_the_flash_operation(monkeypatch: p
     expected = attention_by_example(*tokens, offsets(), 0.0, None, None)
     assert widths == [16]
     torch.testing.assert_close(out[0], expected)
+    query, key, value = given  # as of rotary positions under autocast
+    mixed, _ = varlen_attention(None, query.float(), key.float(), value, None, offsets(), max(LENGTHS))
+    assert (len(widths), mixed.dtype) == (2, torch.bfloat16)
+    torch.testing.assert_close(mixed, out)
 
 
 def test_dropout_keeps_the_mean() -> None:
