@@ -28,7 +28,14 @@ from xalign_ray.sources.summary import SourceSummary, file_names
 from xalign_ray.work.artifacts import write_atomic
 
 _HASH = hashlib.blake2b(digest_size=8, person=b"held out")  # copied for each line: half the price of a new one
-_NO_WORD = re.compile(r"\W+")
+
+
+@lru_cache(maxsize=1)
+def _no_word() -> re.Pattern[str]:
+    """What is neither letter nor digit; vowel signs of Hindi and Thai are letters, accents and points are not."""
+    marks = (chr(point) for point in range(0x300, 0x12000))
+    signs = "".join(one for one in marks if unicodedata.category(one)[0] == "M" and not unicodedata.combining(one))
+    return re.compile(f"[^\\w{re.escape(signs)}]+")
 
 
 def held_out_lines(lines: Sequence[str], share: float) -> NDArray[np.bool_]:
@@ -56,7 +63,7 @@ def hash_lines(lines: Sequence[str]) -> NDArray[np.uint64]:
 
 def comparable(line: str) -> str:
     """The letters and digits of a line, case-folded; the line itself where it has none."""
-    return _NO_WORD.sub("", unicodedata.normalize("NFKC", line)).casefold() or line.strip()
+    return _no_word().sub("", unicodedata.normalize("NFKC", line)).casefold() or line.strip()
 
 
 def _hash(text: str) -> int:

@@ -149,7 +149,10 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
         else:
             is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
             runs[name] = _from_study(folder) if is_study else [read_run(folder)]
-    return join_trials(_with_distinct_labels(join_studies(runs))) + foreign
+    own = join_trials(_with_distinct_labels(join_studies(runs)))
+    labels = {run.label for run in own}
+    # Another program's encoder of the same name is a column of its own.
+    return own + [replace(run, label=f"{run.label} (given)") if run.label in labels else run for run in foreign]
 
 
 def _check_new(name: str, found: Sequence[Run], others: Sequence[Run]) -> None:

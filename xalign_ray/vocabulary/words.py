@@ -187,8 +187,11 @@ def _letters_of(pattern: str) -> NDArray[np.int64]:
     """Of each code point: 1 if it is a letter, and _RIGHT more if the pattern finds it; both are counted in one sum."""
     values = is_letter().astype(np.int64)
     points = np.flatnonzero(values)
-    found = pc.match_substring_regex(pa.array(map(chr, points.tolist()), pa.string()), pattern)  # type: ignore[attr-defined]
+    letters = pa.array(map(chr, points.tolist()), pa.string())
+    # Letters of no one script, such as the long vowel of Japanese and the tatweel of Arabic, say nothing.
+    found, shared = (pc.match_substring_regex(letters, one) for one in (pattern, r"\p{Common}|\p{Inherited}"))  # type: ignore[attr-defined]
     values[points] += _RIGHT * found.to_numpy(zero_copy_only=False)
+    values[points[shared.to_numpy(zero_copy_only=False)]] = 0
     return values
 
 

@@ -115,3 +115,6 @@ def test_case_blanks_and_punctuation_make_no_other_line(variant: str) -> None:
 def test_lines_without_letters_are_told_apart() -> None:
     assert comparable("!!!") != comparable("???")
     assert comparable("12:30") != comparable("12:31")
+    assert comparable("\u0915\u093f") != comparable("\u0915\u0940") != comparable("\u0915")  # by vowel signs alone
+    assert comparable("\u0e01\u0e34") != comparable("\u0e01\u0e35")
+    assert comparable("\u05e9\u05b8") == comparable("\u05e9")  # a point of Hebrew

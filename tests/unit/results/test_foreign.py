@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.results.run_folders import open_folders, score, write_run
+from tests.unit.results.test_bundle import write_whole_study
 from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.bundle import verify_bundle
@@ -131,6 +132,13 @@ def test_where_n_is_not_known_nothing_is_at_chance_and_encoders_are_compared(tmp
     some = ["a,,de,acc,0.5,", "a,,es,acc,0.6,", "b,,de,acc,0.7,10", "b,,es,acc,0.9,20", ""]
     _, (_, own) = found_of(tmp_path / "y.csv", "\n".join([f"{HEADER.strip()},n", *some]))
     assert own["difference"] == pytest.approx(0.25)
+
+
+def test_an_encoder_that_is_called_as_one_of_a_study_is_a_column_of_its_own(tmp_path: Path) -> None:
+    study = write_whole_study(tmp_path, seeds=(0,))
+    (tmp_path / "x.csv").write_text(HEADER + "mlm,0,de,recall,0.5\nother,0,de,recall,0.9\n")
+    runs = open_folders([study, tmp_path / "x.csv"])
+    assert {run.label for run in runs} == {"mlm", "dict-mlm-50", "mlm (given)", "other"}
 
 
 def test_a_score_that_two_files_have_is_refused(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ def test_a_language_whose_script_nobody_knows_is_not_checked() -> None:
 def test_a_share_of_letters() -> None:
     lines = ["ab\u0430", "a\u0430\u0430", "12", ""]
     assert in_other_script(lines, "en", 0.5).tolist() == [False, True, False, False]
+    long_vowels = ["\u30b9\u30fc\u30d1\u30fc\u30fc\u30fc", "\u30fc", "\u30fca"]  # the mark is a letter of no one script
+    assert in_other_script(long_vowels, "ja", 0.9).tolist() == [False, False, True]
+    assert in_other_script(["\u0643\u0640\u0640\u0640\u062a"], "ar", 0.9).tolist() == [False]
 
 
 def test_letters_of_a_word() -> None:
