@@ -27,6 +27,11 @@ from xalign_ray.work.credentials import hide_credentials, strip_credentials, wit
             "postgresql://host/m?user=ann&password=s3cret&sslmode=require",
             "postgresql://host/m?user=ann&sslmode=require",
         ),
+        ("postgresql://ann@host/m?password=s3cret&sslpassword=s3cret", "postgresql://ann@host/m"),
+        (
+            "mysql+pymysql://host/m?passwd=s3cret&ssl_key_password=s3cret&charset=utf8",
+            "mysql+pymysql://host/m?charset=utf8",
+        ),
         ("mysql+pymysql://ann@host/m?ssl_key=a.pem&passwd=s3cret", "mysql+pymysql://ann@host/m?ssl_key=a.pem"),
     ],
 )

@@ -84,6 +84,14 @@ def test_a_url_has_one_folder_here_also_when_it_was_a_path(tmp_path: Path, monke
     assert url_of(Path("runs/a")) is None
 
 
+@pytest.mark.parametrize("cache", ["../cache", "~/cache", "a/../cache"])
+def test_a_cache_by_any_path_is_known_again(cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(CACHE, cache)
+    assert url_of(local_folder(URL)) == URL
+    assert local_folder(URL).is_relative_to(tmp_path / "home") == cache.startswith("~")
+
+
 def test_a_run_is_published_and_only_what_resuming_needs_comes_back(
     s3: S3Server, machine: Callable[[int], Path]
 ) -> None:

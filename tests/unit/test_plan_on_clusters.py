@@ -185,6 +185,8 @@ def test_prices_are_pairs_or_a_file(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             read_prices([wrong])
+    with pytest.raises(ConfigError, match=r"--price H100=\[2: it is not YAML"):
+        read_prices(["H100=[2"])
 
 
 def test_the_assumed_rate_says_that_it_is_assumed() -> None:

@@ -120,6 +120,19 @@ def test_credentials_stay_here(package: Path, tmp_path: Path) -> None:
     assert "s3cret" not in said
 
 
+def test_addresses_of_data_keep_their_query_and_a_plugin_its_dot_files(package: Path) -> None:
+    words = ["M", "--pairs", "https://host/pairs.tsv?download=true", "--set", "data.text=[{paths: [https://h/a?x=1]}]"]
+    assert make_upload(words, package).words == words
+    write("plug/__init__.py", "")
+    write("plug/.secret.py", "TOKEN = 1")
+    write("mine.yaml", "extends: tiny/mlm\nplugins: [plug]\n")
+    upload = make_upload(["tiny/weam", "--set", "model.init_from=run:mine.yaml"], package)
+    assert sorted(map(str, upload.own)) == ["mine.yaml", "plug/__init__.py"]
+    write("torn.yaml", "H100: [2")
+    with pytest.raises(ConfigError, match=r"torn\.yaml is not YAML: "):
+        make_upload(["torn.yaml"], package)
+
+
 def test_dot_files_foreign_kinds_and_links_that_lead_out_stay_at_home(package: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.py"
     secret.write_text("TOKEN = 1")

@@ -39,7 +39,7 @@ from xalign_ray.vocabulary.words import letters_a_word, read_characters
 from xalign_ray.work.artifacts import hash_value, replacing, write_atomic
 
 DUPLICATES_FOLDER = "duplicates"  # below the output folder
-DUPLICATES_VERSION = 1  # raise it when the same texts would have other duplicates
+DUPLICATES_VERSION = 2  # raise it when the same texts would have other duplicates
 PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted
 RANGES = 4096  # that hashes are filed by; a partition is some of them: beyond 1.6e10 lines it grows
 _HEADER = 8 * (RANGES + 1)
@@ -199,7 +199,10 @@ def mark_part(task: PooledPart) -> Made:
 def hash_records(records: Iterable[Document | Pair]) -> Iterator[bytes]:
     """8 bytes of each line or pair, in reading order; among 10^8 a false alarm has odds of 1:3700."""
     for record in records:
-        texts = record.paragraphs if isinstance(record, Document) else ("\n".join(record.texts),)
+        if isinstance(record, Document):
+            texts = record.paragraphs
+        else:  # a pool holds sources of both orders of its languages
+            texts = ("\n".join(text for _, text in sorted(zip(record.languages, record.texts, strict=True))),)
         for text in texts:
             plain = unicodedata.normalize("NFC", text).strip()
             yield hashlib.blake2b(plain.encode(), digest_size=8, person=b"repeated").digest()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
+from yaml import YAMLError
 
 from xalign_ray.config.choices import HARD, CodeSwitchedCopy, ContrastedPairs, Stream
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch, stages_of
@@ -78,7 +79,10 @@ def read_prices(given: Sequence[str]) -> dict[str, float]:
     prices: dict[str, float] = {}
     for one in given:
         name, is_pair, price = one.partition("=")
-        found = {name: parse_yaml(price)} if is_pair else _table(Path(one))
+        try:
+            found = {name: parse_yaml(price)} if is_pair else _table(Path(one))
+        except (YAMLError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--price {one}: it is not YAML ({error}).") from None
         for device, value in found.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise ConfigError(f"--price {one}: the price of {device} is {value!r}; give a number, as in H100=2.5.")

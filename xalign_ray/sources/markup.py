@@ -129,13 +129,16 @@ LANGUAGES = frozenset(
 )
 
 
-WIKITEXT_VERSION = 4  # raise it when the same page would give other paragraphs
+WIKITEXT_VERSION = 5  # raise it when the same page would give other paragraphs
 # Formats whose text depends on a package and on a version of our own.
 PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})  # these work in every wiki
 _FILE_NAME = re.compile(r"\.(jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gav]|opus|webm|mp3|wav|flac|midi?)$", re.I)
 COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
 _LONE_NAMESPACE_LINKS = re.compile(r"^(?:[ \t]*\[\[[^\[\]|:\n]+:[^\s\[\]][^\[\]\n]*\]\])+[ \t]*$", re.M)
+_SWITCHES = re.compile(r"^[ \t]*(?:__[^\s_]+(?:_[^\s_]+)*__[ \t]*)+$", re.M)  # __TOC__ in a wiki's language
+_DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e]")  # MediaWiki takes them out of titles
+_CALL = re.compile(r"(?<=\w)(?:\(\)|\[\])")  # main(), int[]: empty as it is written
 _BEHAVIOUR = re.compile(r"__[A-Z]+__")
 _LEADING_HOLE = re.compile(r"^[\s,;:)\u3001\uff0c\uff09]+(?=[^\s)])")  # but not of a smiley, or what is nothing else
 _BEFORE_STOP = re.compile(r"\s*[,;](?:\s*[,;])*\s*\.(?=\s|$)")  # "for example {{math|x}}, {{math|y}}."
@@ -148,6 +151,7 @@ _BLANKS = re.compile(r"[^\S\n]+")
 _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\||!(?=[ \t]|.*(\|\||!!|\w=))|\}\})")  # but not "!Kung"
 _HEADING = "\x01"  # no XML holds it
 _LACKING = "\x0e"  # nor this: a word of the sentence stood here, and it cannot be said
+_CALLED = "\x10"  # nor this: between brackets that are empty as they are written
 _SOUND = "\x0f"  # what follows is a pronunciation, which inside brackets is left out
 _OFFERED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _FILLED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]+){CLOSE}")
@@ -256,7 +260,7 @@ def rendered_lines(markup: str, page: Page) -> list[str]:
     """The lines of an article before templates that no list knows are filled in: what the bench of holes looks at."""
     _refuse_open_marks(markup)
     markup = drop_html(COMMENT.sub("", markup), page.noted)
-    markup = choose_variants(_LONE_NAMESPACE_LINKS.sub("", markup))
+    markup = choose_variants(_SWITCHES.sub("", _LONE_NAMESPACE_LINKS.sub("", markup)))
     code = mwparserfromhell.parse(markup, skip_style_tags=True)
     return "".join(_render(code.nodes, page)).replace(BREAK, "\n").split("\n")
 
@@ -469,7 +473,7 @@ def _show_external_link(node: ExternalLink, page: Page) -> Iterator[str]:
 
 
 def _show_wikilink(node: Wikilink, page: Page) -> Iterator[str]:
-    title = str(node.title).strip()
+    title = _DIRECTIONS.sub("", str(node.title)).replace("_", " ").strip()
     prefix, colon, _ = title.partition(":")
     if prefix and colon and _is_invisible(prefix.strip().lower(), title, page.hidden):
         return
@@ -503,10 +507,11 @@ def _clean(raw: str, noted: Counter[str]) -> _Line:
     if _TABLE_LINE.match(text.lstrip(HOLE)):
         noted[STRAY_ROWS] += any(map(str.isalpha, text))
         return _Line("", level)
+    text = _CALL.sub(lambda call: f"{call[0][0]}{_CALLED}{call[0][1]}", text)
     text = _BLANKS.sub(" ", drop_quotes(write_levels(_BEHAVIOUR.sub("", text))).replace(HOLE, ""))
     text = _EMPTY_BRACKETS.sub("", _CLOSING_HOLE.sub(r"\1", _OPENING_HOLE.sub(r"\1", text)))
     text = _DOUBLED.sub(r"\1", _SPACED.sub(r"\1", text))
-    text = _LEADING_HOLE.sub("", _BEFORE_STOP.sub(".", text)).strip()
+    text = _LEADING_HOLE.sub("", _BEFORE_STOP.sub(".", text)).replace(_CALLED, "").strip()
     return _Line(text if any(mark.isalpha() for mark in text) else "", level)
 
 

@@ -318,8 +318,8 @@ def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: l
 
 # What prepared data depends on (settings, content of files, tokenizer, programs), and its fingerprint.
 
-SHARDS_VERSION = 20  # raise it when the same input would give other shards
-EXCHANGE_VERSION = 1  # raise it when the same two vocabularies would give other rows to start from
+SHARDS_VERSION = 21  # raise it when the same input would give other shards
+EXCHANGE_VERSION = 2  # raise it when the same two vocabularies would give other rows to start from
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
 
 

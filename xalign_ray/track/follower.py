@@ -344,9 +344,10 @@ def _catch_up(run: Mirror | None, finish: bool) -> None:
 
 def _sentence(folder: Path, tracking_uri: str, trouble: Exception | None) -> str:
     reason = reason_of(trouble) if trouble else "it did not answer in time"
-    command = (
-        f"xalign track replay {folder} --to {tracking_uri}" if tracking_uri != HUB else f"xalign hub push {folder}"
+    words = (
+        ["hub", "push", str(folder)] if tracking_uri == HUB else ["track", "replay", str(folder), "--to", tracking_uri]
     )
+    command = shlex.join(["xalign", *words])
     return (
         f"{tracker_name(tracking_uri)} does not hold all of {folder} ({reason}); nothing is lost, "
         f"`{command}` brings it up to date."

@@ -346,16 +346,18 @@ def word_map(
 def track_replay(
     run: RunFolder,
     to: Annotated[str, typer.Option(metavar="URI", help="a tracking URI, tensorboard, wandb or trackio")],
-    experiment: Annotated[str, typer.Option(metavar="NAME", help="of MLflow's experiment")] = "xalign",
+    experiment: Annotated[str, typer.Option(metavar="NAME", help="of MLflow; by default the run's own")] = "",
 ) -> list[str]:
     """Bring MLflow or another tracker up to date with a run folder. Doing it again adds nothing."""
     from xalign_ray.config.explain import check_folder
+    from xalign_ray.config.load import read_saved
     from xalign_ray.track.follower import open_command, replay, resolve_uri, runs_page, tracker_name
     from xalign_ray.work.mirror import opened
 
     folder = opened(as_path(run))
     check_folder(folder)
     uri = resolve_uri(to, folder.parent)
+    experiment = experiment or read_saved(folder).get("track", {}).get("experiment", "xalign")
     say(f"Bringing {shown_path(folder)} to {tracker_name(uri)}.")
     ids = replay(folder, uri, experiment)
     say_next(open_command(uri, runs_page(uri, experiment)))

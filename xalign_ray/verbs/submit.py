@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from yaml import YAMLError
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import RECIPES, load_recipe
@@ -31,7 +32,7 @@ from xalign_ray.errors import ClusterError, ConfigError
 from xalign_ray.verbs.arguments import one_of
 from xalign_ray.verbs.continue_encoder import check_submitted
 from xalign_ray.work import process
-from xalign_ray.work.credentials import hint_for, strip_credentials
+from xalign_ray.work.credentials import has_credentials, hint_for, strip_credentials
 from xalign_ray.work.mirror import check_lasting
 
 PACKAGE = RECIPES.parent
@@ -102,7 +103,7 @@ class Upload:
 
     def _without_credentials(self, text: str) -> str:
         def strip(found: re.Match[str]) -> str:
-            shown = strip_credentials(found[0])
+            shown = strip_credentials(found[0]) if has_credentials(found[0]) else found[0]
             if shown != found[0] and shown not in self.stripped:
                 self.stripped.append(shown)
             return shown
@@ -130,7 +131,8 @@ def make_upload(words: Sequence[str], package: Path = PACKAGE) -> Upload:
     shipped, left_out = find_code(package)
     upload.files = {Path(package.name) / path: package / path for path in shipped}
     upload.left_out = [Path(package.name) / path for path in left_out]
-    trees = dict(_read(Path(word).resolve()) for word in words if word.endswith(YAML) and Path(word).is_file())
+    named = (Path(word.rpartition("=")[2].removeprefix(RUN_OF)) for word in words if word.endswith(YAML))
+    trees = dict(_read(path.resolve()) for path in named if path.is_file())
     left = list(trees)
     while left:
         found = [path for path in _named(left.pop(), trees) if path not in trees]
@@ -174,7 +176,8 @@ def find_plugin(name: str) -> dict[Path, Path]:
     if spec is None:
         raise ConfigError(f"There is no module {name} here or on Python's path, which is named as a plug-in.")
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    files = [path for folder in folders for path in sorted(folder.rglob("*.py"))] or [Path(str(spec.origin))]
+    files = [folder / path for folder in folders for path in find_code(folder)[0] if path.suffix == ".py"]
+    files = files or [Path(str(spec.origin))]
     root = (folders[0] if folders else files[0]).parent
     if any(root.is_relative_to(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())):
         return {}
@@ -182,7 +185,10 @@ def find_plugin(name: str) -> dict[Path, Path]:
 
 
 def _read(path: Path) -> tuple[Path, Any]:
-    return path, parse_yaml(path.read_text(encoding="utf-8"))
+    try:
+        return path, parse_yaml(path.read_text(encoding="utf-8"))
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not YAML: {error}.") from None
 
 
 def _named(path: Path, trees: Mapping[Path, Any]) -> Iterator[Path]:

@@ -49,7 +49,8 @@ def read_pieces(tokenizer: Tokenizer, special: Iterable[int]) -> dict[int, Piece
     is_word_piece = type(tokenizer.model).__name__ == "WordPiece"
     skip = frozenset(special)
     found: dict[int, Piece] = {}
-    for piece, number in vocabulary.items():
+    # Bytes first, then the highest numbers: of pieces that stand for the same, find_shared takes the last.
+    for piece, number in sorted(vocabulary.items(), key=lambda one: (not one[0].startswith("<0x"), -one[1])):
         if number in skip:
             continue
         if bytes_of is not None and all(character in bytes_of for character in piece):
@@ -76,7 +77,7 @@ def _byte_alphabet() -> dict[str, int]:
 
 def find_shared(old: Mapping[int, Piece], new: Mapping[int, Piece]) -> dict[int, int]:
     """The old piece of each new one that stands for the same; of signs, which have no letters, wherever they stand."""
-    numbers = {piece: number for number, piece in sorted(old.items(), reverse=True)}
+    numbers = {piece: number for number, piece in old.items()}
     shared: dict[int, int] = {}
     for number, (begins, text) in new.items():
         same = numbers.get((begins, text))

@@ -50,7 +50,13 @@ def strip_credentials(uri: str) -> str:
     if server := _server(uri):
         return server[0]
     address, mark, query = _DATABASE.sub(r"\1\2", uri).partition("?")
-    return address + _QUERY.sub(r"\1", mark + query).rstrip("?&")
+    kept = "&".join(one for one in query.split("&") if not _QUERY.match(f"?{one}"))
+    return f"{address}{mark}{kept}" if kept else address
+
+
+def has_credentials(uri: str) -> bool:
+    """Whether a URI of any kind, also one of data, may hold some: a plain query is none."""
+    return "@" in uri or _QUERY.search(uri) is not None
 
 
 def _server(uri: str) -> tuple[str, str, str] | None:

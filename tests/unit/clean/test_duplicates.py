@@ -198,6 +198,8 @@ def test_pairs_are_duplicates_when_both_texts_are() -> None:
     pairs = [Pair(("en", "de"), sides, "here", 1) for sides in (("a", "b"), ("a", "c"), ("a", "b"))]
     one, other, again = hash_records(pairs)
     assert one == again != other
+    (turned,) = hash_records([Pair(("de", "en"), ("b", "a"), "there", 1)])  # of a source that names them the other way
+    assert turned == one
 
 
 def test_documents_give_a_hash_a_line() -> None:

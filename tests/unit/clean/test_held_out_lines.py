@@ -117,4 +117,6 @@ def test_lines_without_letters_are_told_apart() -> None:
     assert comparable("12:30") != comparable("12:31")
     assert comparable("\u0915\u093f") != comparable("\u0915\u0940") != comparable("\u0915")  # by vowel signs alone
     assert comparable("\u0e01\u0e34") != comparable("\u0e01\u0e35")
+    assert comparable("\u0e1b\u0e39") != comparable("\u0e1b\u0e38")  # below the letter
+    assert comparable("\u0f56\u0f7c\u0f51") != comparable("\u0f56\u0f74\u0f51")
     assert comparable("\u05e9\u05b8") == comparable("\u05e9")  # a point of Hebrew

@@ -26,6 +26,12 @@ from xalign_ray.sources.markup import Page, read_paragraphs
         ("== Empty ==\n== Full ==\nText.", ("Full", "Text.")),
         ("[[File:a.jpg|thumb|A [[cat]] and text]]Text.", ("Text.",)),
         ("[[Datei:a.jpg|mini|Katze]][[Bild:b.PNG|mini|Hund]]Text.", ("Text.",)),
+        ("Text here. [[Kategorie:Ein_Ort]] [[\u200fKategorie:A|x]] [[\u200eDatei:x.png|mini|y]]", ("Text here.",)),
+        ("__KEIN_INHALTSVERZEICHNIS__\n__notoc__\nText.\n* __init__ is one", ("Text.", "__init__ is one")),
+        (
+            "The function <code>main()</code> calls <code>int a[]</code> here.",
+            ("The function main() calls int a[] here.",),
+        ),
         ("Text.\n[[Kategorie:A]]\n[[Category:B|*]]", ("Text.",)),
         ("Text.\n[[Jamii:Berlin| ]] [[Jamii:Miji]]\n[[de:Berlin]]\n[[simple:Berlin]]\n[[zh-yue:B]]", ("Text.",)),
         ("See [[:Category:Cats]] and [[:de:Katze|the German one]].", ("See Category:Cats and the German one.",)),

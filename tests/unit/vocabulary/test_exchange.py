@@ -50,6 +50,14 @@ def test_shared_pieces_are_those_that_stand_for_the_same(old, new) -> None:
         assert len(found) == 5 + ({old, new} == {sentence_piece, byte_level})
 
 
+def test_a_letter_is_copied_from_the_letter_and_not_from_its_byte() -> None:
+    pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", "a", "\u2581a"]
+    theirs = Tokenizer(models.BPE({one: n for n, one in enumerate(pieces)}, [], unk_token="<unk>", byte_fallback=True))
+    ours = Tokenizer(models.BPE({"<unk>": 0, "a": 1, "<0x0A>": 2}, [], unk_token="<unk>", byte_fallback=True))
+    shared = find_shared(read_pieces(theirs, [0]), read_pieces(ours, [0]))
+    assert shared == {1: pieces.index("a"), 2: pieces.index("<0x0A>")}
+
+
 def test_rows_start_from_copies_translations_pieces_or_nothing() -> None:
     old, new = word_piece(), sentence_piece()
     translations = {"haus": ["house", "the big house"], "the": ["house"], "groß": ["unknown"]}
