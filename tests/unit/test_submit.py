@@ -128,6 +128,8 @@ def test_addresses_of_data_keep_their_query_and_a_plugin_its_dot_files(package: 
     write("mine.yaml", "extends: tiny/mlm\nplugins: [plug]\n")
     upload = make_upload(["tiny/weam", "--set", "model.init_from=run:mine.yaml"], package)
     assert sorted(map(str, upload.own)) == ["mine.yaml", "plug/__init__.py"]
+    write("a=b.yaml", "extends: tiny/mlm\n")
+    assert [*map(str, make_upload(["a=b.yaml"], package).own)] == ["a=b.yaml"]
     write("torn.yaml", "H100: [2")
     with pytest.raises(ConfigError, match=r"torn\.yaml is not YAML: "):
         make_upload(["torn.yaml"], package)

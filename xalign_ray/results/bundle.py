@@ -353,10 +353,9 @@ def _misplaced(bundle: Bundle, name: str, scores: Sequence[Score]) -> Iterator[s
             if cell["task"] in TUNED_TASKS and not _predictions_beside(bundle, name):
                 yield f"{name}: its predictions are missing"
             codes = {code for one in scores for code in languages_of(one.language)}
-            asked = [{*one.get("languages", ())} - codes for one in _asked(study) if one["task"] == cell["task"]]
-            for language in (
-                sorted(min(asked, key=len, default=())) if "per_language" not in str(cell["training"]) else ()
-            ):
+            asked = [] if "per_language" in str(cell["training"]) else _asked(study)
+            lacking = [{*one.get("languages", ())} - codes for one in asked if one["task"] == cell["task"]]
+            for language in sorted(min(lacking, key=len, default=())):
                 yield f"{name}: {language} is declared and has no score"
         for label in {cell["label"] for cell in study["cells"] if cell["name"] == cell_name}:
             columns = [run for run in bundle.runs if run.label in (label, f"{label} ({study['name']})")]

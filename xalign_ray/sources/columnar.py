@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 
 NOT_JSON = "it is not JSON"
+_PAIR = "translation"  # the key of an object that holds a pair under its languages
 TEXT = "text"  # the key or column of a document, where the source names no other
 _BETWEEN = re.compile(r"[\s,]*")
 Make = Callable[[Sequence[str | None], int], Record]  # of the texts of a row and its number
@@ -148,7 +149,7 @@ def _keys_of(part: Part, languages: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _keys(code: str) -> tuple[str, ...]:
     names = (code, _NAMES[code]) if code in _NAMES else (code,)
-    return (*names, *(f"translation.{name}" for name in names))
+    return (*(f"{_PAIR}.{name}" for name in names), *names)  # before `id`, which is often the number of a row
 
 
 def _texts(line: Line, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
@@ -174,12 +175,13 @@ def _strings(value: Any, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]
 
 
 def _first(value: Any, names: Sequence[str]) -> Any:
-    found = (find_key(value, name) for name in sorted(names, key=lambda name: "." not in name))
+    found = (find_key(value, name) for name in names)
     text = next((text for text in found if text is not None), None)
     if text is not None or len(names) == 1 or not isinstance(value, dict):
         return text
-    above = [value, value.get("translation")]  # a code that is written in another way: `amh` for am
-    alike = (inner.get(key) for inner in above if isinstance(inner, dict) for key in inner if is_called(key, names[0]))
+    above, code = [value, value.get(_PAIR)], names[0].removeprefix(f"{_PAIR}.")
+    # A code that is written in another way: `amh` for am.
+    alike = (inner.get(key) for inner in above if isinstance(inner, dict) for key in inner if is_called(key, code))
     return next((text for text in alike if isinstance(text, str)), None)
 
 

@@ -151,10 +151,6 @@ class Engine:
         assert self._engine.is_gradient_accumulation_boundary()
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate
-        if self._stage == 0:
-            for weight in self._engine.module.parameters():
-                if weight.requires_grad and weight.grad is None:  # no loss reads it: decayed, as at the other stages
-                    weight.grad = torch.zeros_like(weight)
         own_norm = self._clip() if self._stage == 0 else None
         self._engine.step()
         if self._flat:
@@ -164,7 +160,10 @@ class Engine:
 
     def _clip(self) -> torch.Tensor:
         """Clips at stage 0, where every rank holds the whole averaged gradient; gives the norm before."""
-        parameters = [p for p in self._engine.module.parameters() if p.grad is not None]
+        parameters = [p for p in self._engine.module.parameters() if p.requires_grad]
+        for one in parameters:
+            if one.grad is None:  # no loss reads it: it is decayed, as at the other stages
+                one.grad = torch.zeros_like(one)
         norm = nn.utils.get_total_norm([p.grad for p in parameters])
         if self._clipping and (self._workers.on_gpu or norm > self._clipping):  # a GPU is not waited for
             nn.utils.clip_grads_with_norm_(parameters, self._clipping, norm)

@@ -131,7 +131,8 @@ def make_upload(words: Sequence[str], package: Path = PACKAGE) -> Upload:
     shipped, left_out = find_code(package)
     upload.files = {Path(package.name) / path: package / path for path in shipped}
     upload.left_out = [Path(package.name) / path for path in left_out]
-    named = (Path(word.rpartition("=")[2].removeprefix(RUN_OF)) for word in words if word.endswith(YAML))
+    written = [part for word in words if word.endswith(YAML) for part in (word, word.rpartition("=")[2])]
+    named = [Path(part.removeprefix(RUN_OF)) for part in written]  # alone, in an option, or in the value of --set
     trees = dict(_read(path.resolve()) for path in named if path.is_file())
     left = list(trees)
     while left:
