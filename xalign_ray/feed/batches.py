@@ -50,16 +50,17 @@ class BatchReader:
         with ThreadPoolExecutor(FETCHED_AHEAD, thread_name_prefix="fetch") as threads:
             for request in chain(requests, [None] * FETCHED_AHEAD):
                 if request:
-                    ahead.append((request, threads.submit(self._fetch, request)))
+                    # Found here, by one thread alone: an order makes its tables as it is asked.
+                    places = self.part_of(request).places(request) if self.prepared.is_stored else None
+                    ahead.append((request, threads.submit(self._fetch, request, places)))
                 if len(ahead) > FETCHED_AHEAD or (ahead and not request):
                     first, fetched = ahead.popleft()
                     fetched.result()
                     yield first, self(first)
 
-    def _fetch(self, request: Request) -> None:
-        if self.prepared.is_stored:
-            part = self.part_of(request)
-            self.prepared.fetch([pool for _, pool in part.sources], part.places(request))
+    def _fetch(self, request: Request, places: Places | None) -> None:
+        if places is not None:
+            self.prepared.fetch([pool for _, pool in self.part_of(request).sources], places)
 
     def __call__(self, request: Request) -> Columns:
         """The rows of a request in the order of (step, row)."""

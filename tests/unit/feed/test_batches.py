@@ -23,7 +23,7 @@ from xalign_ray.feed.batches import (
     open_local,
     split_blocks,
 )
-from xalign_ray.shards.order import Request, language_shares
+from xalign_ray.shards.order import Order, Places, Request, language_shares
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.streams.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
 
@@ -130,7 +130,7 @@ def test_while_a_request_is_made_the_next_ones_are_fetched(prepared: Prepared, c
     change = threading.Condition()
 
     class Watched(BatchReader):
-        def _fetch(self, request: Request) -> None:
+        def _fetch(self, request: Request, places: Places | None) -> None:  # noqa: ARG002
             with change:
                 begun.add(request)
                 change.notify()
@@ -146,6 +146,26 @@ def test_while_a_request_is_made_the_next_ones_are_fetched(prepared: Prepared, c
         requests = [Request(step, step + 1, 0, 12) for step in range(number)]
         begun.clear()
         assert [request for request, _ in Watched(prepared, config).in_turn(requests)] == requests
+
+
+def test_one_thread_alone_asks_the_order_where_rows_are(
+    prepared: Prepared, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that asked at once on a resume added the same draws twice, and all later rows were others."""
+    asked: list[int] = []
+    places = Order.places
+
+    def ask(order: Order, request: Request) -> Places:
+        asked.append(threading.get_ident())
+        return places(order, request)
+
+    monkeypatch.setattr(Order, "places", ask)
+    monkeypatch.setattr(Prepared, "is_stored", True)
+    monkeypatch.setattr(Prepared, "fetch", lambda *_: None)
+    reader = BatchReader(prepared, config)
+    requests = list(reader.requests(0, 0))
+    assert [request for request, _ in reader.in_turn(requests)] == requests
+    assert asked == [threading.get_ident()] * len(requests)
 
 
 def test_the_bytes_of_a_row_are_those_of_its_columns(prepared: Prepared, config: RunConfig) -> None:
