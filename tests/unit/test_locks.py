@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -87,6 +88,30 @@ def test_a_second_holder_is_refused_with_who_and_since_when(tmp_path: Path) -> N
     with hold(tmp_path, "pretrain") as lock:
         assert not lock.waited
         assert holds(tmp_path, lock.token)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_empty_lock_of_one_that_was_killed_while_it_made_it_expires(
+    waits: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / LOCK).touch()
+    with hold(tmp_path, "pretrain", waits, lease_s=LEASE_S):
+        pass
+    assert f"{tmp_path} is being written by another process; " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_said_and_leaves_no_lock(tmp_path: Path) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        with pytest.raises(LockError, match=r"cannot be written \(File too large\). Name another output."):
+            hold(tmp_path, "pretrain").__enter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
     assert list(tmp_path.iterdir()) == []
 
 

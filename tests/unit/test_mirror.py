@@ -18,7 +18,17 @@ from xalign_ray.studies.study import run_study
 from xalign_ray.train.driver import check_mirror
 from xalign_ray.work import mirror
 from xalign_ray.work.artifacts import hash_files, write_manifest
-from xalign_ray.work.mirror import CACHE, fetch_checkpoint, local_folder, opened, published, refresh, url_of
+from xalign_ray.work.mirror import (
+    CACHE,
+    JOB_MARK,
+    check_lasting,
+    fetch_checkpoint,
+    local_folder,
+    opened,
+    published,
+    refresh,
+    url_of,
+)
 
 URL = "s3://store/runs/a"
 KEPT = "All is in {}: the same command publishes it."
@@ -82,6 +92,28 @@ def test_a_url_has_one_folder_here_also_when_it_was_a_path(tmp_path: Path, monke
     assert url_of(local_folder(URL) / ".." / "b") == "s3://store/runs/b"
     assert local_folder("runs/a") == Path("runs/a")
     assert url_of(Path("runs/a")) is None
+
+
+def test_a_cache_behind_a_link_is_known_by_both_paths_and_may_be_the_disk_that_all_is_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "link").symlink_to("scratch")
+    monkeypatch.setenv(CACHE, str(tmp_path / "link"))
+    assert url_of(local_folder(URL)) == url_of(local_folder(URL).resolve()) == URL  # as the driver tells the workers
+    assert [url_of(tmp_path / place) for place in ("link", "link/runs/a", "scratch/.shards/x")] == [None] * 3
+
+
+def test_a_file_url_is_the_path_and_a_store_of_no_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in ("file:///shared/runs/a", Path("file:///shared/runs/a"), "FILE:/shared/runs/a"):
+        assert local_folder(url) == Path("/shared/runs/a")
+    monkeypatch.setenv(JOB_MARK, "{}")
+    check_lasting("output", "file:///shared/runs")
+    check_lasting("output", "file:///shared/runs", in_job=True)
+    with pytest.raises(
+        DataError, match=r"foo://shared/runs: foo:// is not supported\. Give a path on a disk, or a URL "
+    ):
+        local_folder("foo://shared/runs")
 
 
 @pytest.mark.parametrize("cache", ["../cache", "~/cache", "a/../cache"])

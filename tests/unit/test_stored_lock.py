@@ -103,9 +103,10 @@ def test_a_writer_that_slept_and_lost_its_lock_writes_nothing_more(start: Callab
     assert not fsspec.filesystem("s3").exists("store/runs/a/events.jsonl")
 
 
-def test_of_two_that_wait_for_a_dead_writer_one_writes(s3: S3Server) -> None:
+@pytest.mark.parametrize("more", [{"beats": 7}, {}], ids=["of a store", "of a disk, copied with its folder"])
+def test_of_two_that_wait_for_a_dead_writer_one_writes(more: dict[str, int], s3: S3Server) -> None:
     assert s3.requests
-    dead = asdict(Holder("pretrain", machine="elsewhere")) | {"beats": 7}
+    dead = asdict(Holder("pretrain", machine="elsewhere")) | more
     fsspec.filesystem("s3").pipe(LOCK_OBJECT, json.dumps(dead).encode())
     together, ended, outcomes = threading.Barrier(2), threading.Event(), []
 

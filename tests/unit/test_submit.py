@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,27 @@ def test_files_beside_the_current_folder_keep_their_places_and_modules_are_found
     assert upload.words == ["../studies/mine.yaml", "--out", "/shared"]
     assert upload.folder == Path("here")
     assert [str(path) for path in upload.own] == ["base.yaml", "here/recipes/a.yaml", "rows.py", "studies/mine.yaml"]
+
+
+def test_files_named_by_a_link_or_by_their_whole_path_are_named_as_they_are_uploaded(package: Path) -> None:
+    here = Path.cwd()
+    write("../common/mine.yaml", "extends: tiny/mlm\n")
+    write("own.yaml", "extends: tiny/mlm\n")
+    Path("link.yaml").symlink_to("../common/mine.yaml")
+    Path("folder").symlink_to("../common")
+    (here.parent / "home").symlink_to("here")  # as the home folders of clusters are
+    for words, expected in {
+        ("link.yaml",): ["../common/mine.yaml"],
+        ("folder/mine.yaml",): ["../common/mine.yaml"],
+        (f"{here.parent}/home/own.yaml",): ["own.yaml"],
+        ("a", f"--on={here}/own.yaml"): ["a", "--on=own.yaml"],
+        ("a", "--set", f"model.init_from=run:{here}/own.yaml"): ["a", "--set", "model.init_from=run:own.yaml"],
+    }.items():
+        upload = make_upload(words, package)
+        assert upload.words == expected
+        assert (
+            Path(os.path.normpath(upload.folder / expected[-1].rpartition("=")[2].removeprefix("run:"))) in upload.own
+        )
 
 
 def test_a_plugin_that_is_installed_is_named_and_one_that_is_nowhere_refused(package: Path) -> None:

@@ -254,7 +254,7 @@ def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
         with only_data(checkpoint.trusted, allowed=()):
             state = torch.load(file, map_location="cpu", weights_only=not checkpoint.trusted)["module"]
     else:
-        load_deepspeed(on_gpu=False)
+        load_deepspeed(torch.cuda.is_available())  # it stays with its first device: this process may train next
         with only_data(checkpoint.trusted), plain_path(checkpoint.folder) as folder:
             state = join_weights(folder, STATE)
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
@@ -297,7 +297,9 @@ def _convert(found: Checkpoint, folder: Path) -> str | None:
     # Neither a GPU nor a rank of the job: it must not try to join.
     environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     done = subprocess.run(command, env=environment | {"DS_ACCELERATOR": "cpu"}, capture_output=True, text=True)
-    return None if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2]
+    if done.returncode < 0:  # without a last word
+        return f"its process was killed (signal {-done.returncode}), as the system does for want of memory."
+    return None if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2] or f"exit {done.returncode}."
 
 
 TRUSTED = "trusted"

@@ -98,8 +98,7 @@ class Upload:
     def take_words(self, words: Iterable[str]) -> None:
         """The command's arguments: YAML files that are there by their place in the upload, no credentials."""
         for word in words:
-            named = os.path.relpath(word) if word.endswith(YAML) and Path(word).is_file() else word
-            self.words.append(self._without_credentials(named))
+            self.words.append(self._without_credentials(_in_upload(word)))
 
     def _without_credentials(self, text: str) -> str:
         def strip(found: re.Match[str]) -> str:
@@ -151,6 +150,15 @@ def make_upload(words: Sequence[str], package: Path = PACKAGE) -> Upload:
     upload.files |= own
     upload.take_words(words)
     return upload
+
+
+def _in_upload(word: str) -> str:
+    """A word of a command: the YAML file that it is, or ends in behind `=`, by its place from the current folder."""
+    for text in (word, word.rpartition("=")[2]):
+        path = text.removeprefix(RUN_OF)
+        if path.endswith(YAML) and Path(path).is_file():
+            return word.removesuffix(path) + os.path.relpath(os.path.realpath(path))
+    return word
 
 
 def find_code(package: Path) -> tuple[list[Path], list[Path]]:

@@ -121,7 +121,9 @@ def hold(
     while isinstance(taken := _take(path, content, watch), bytes):
         holder = _holder_of(taken)
         if not waits and (watch.beats or (holder is not None and holder.is_alive_here)):
-            raise LockError(f"{folder} is being written by {holder}. Wait for its end, or stop it.")
+            raise LockError(
+                f"{folder} is being written by {holder or 'another process'}. Wait for its end, or stop it."
+            )
         if not reported:
             why = "it is waited for" if waits else "looking whether it still lives"
             sys.stderr.write(f"{folder} is being written by {holder or 'another process'}; {why}.\n")
@@ -198,12 +200,12 @@ class _Watch:
         if holder is not None and holder.is_here and not holder.is_alive_here:
             return True
         now = time.monotonic()
-        old_content, old_touched, since = self._seen.get(path, (b"", 0, now))
-        if (content, touched) != (old_content, old_touched):
-            self.beats = self.beats or content == old_content
+        before = self._seen.get(path)
+        if before is None or before[:2] != (content, touched):
+            self.beats = self.beats or (before is not None and before[0] == content)
             self._seen[path] = (content, touched, now)
             return False
-        return now - since > self._lease_s
+        return now - before[2] > self._lease_s
 
 
 def _take(path: Path, content: bytes, watch: _Watch) -> int | bytes:
@@ -236,14 +238,19 @@ def _create(path: Path, content: bytes) -> int | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+        try:
+            os.write(file, content)
+            os.fsync(file)
+        except OSError:  # an empty lock would keep everybody out for a lease
+            os.close(file)
+            path.unlink(missing_ok=True)
+            raise
     except FileExistsError:
         if path.parent.is_dir():
             return None
         raise LockError(f"{path.parent} cannot be written: it is not a folder. Name another output.") from None
     except OSError as error:
         raise LockError(f"{path.parent} cannot be written ({error.strerror}). Name another output.") from None
-    os.write(file, content)
-    os.fsync(file)
     if _read(path) == content:
         return file
     os.close(file)
@@ -440,5 +447,5 @@ class StoredLock:
             fields = json.loads(self._system.cat_file(self._path))
         except FileNotFoundError:
             return None, ""
-        fields.pop("beats")
+        fields.pop("beats", None)  # a lock of a disk, copied here with its folder, has none
         return Holder(**fields), version

@@ -20,7 +20,7 @@ from xalign_ray.errors import ConfigError, DataError, LockError
 from xalign_ray.work.artifacts import MANIFEST, check_files, unfinished, whole_json, write_atomic, write_json
 from xalign_ray.work.locks import BEAT_S, LEASE_S, StoredLock, hold_stored
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
-from xalign_ray.work.storage import absolute_path, find_system, said_of, shown_path
+from xalign_ray.work.storage import SCHEMES, absolute_path, check_scheme, find_system, said_of, shown_path
 
 RECORD = ".mirror.json"  # here: what is the same in the store; there: which mirror has written last
 PUBLISH_S = 1.0  # between two looks for what is new
@@ -214,18 +214,25 @@ def cache_folder() -> Path:
 
 
 def local_folder(path: str | Path) -> Path:
-    """Where a folder lies on this disk: itself, or the mirror of a URL."""
-    named = _AS_PATH.fullmatch(str(path))
-    return cache_folder() / named[1] / named[2].strip("/") if named else Path(path)
+    """Where a folder lies on this disk: itself, also as file:///PATH, or the mirror of a URL.
+
+    Raises:
+        DataError: the URL is of no store that is supported.
+    """
+    if (named := _AS_PATH.fullmatch(str(path))) is None:
+        return Path(path)
+    scheme = check_scheme(f"{named[1]}://{named[2]}")
+    return Path("/", named[2]) if scheme == "file" else cache_folder() / scheme / named[2].strip("/")
 
 
 def url_of(folder: Path) -> str | None:
     """The URL that a folder mirrors; None of one that is only here."""
-    try:
-        scheme, *rest = Path(os.path.abspath(folder)).relative_to(cache_folder()).parts
-    except ValueError:
-        return None
-    return f"{scheme}://{'/'.join(rest)}"
+    path, cache = Path(os.path.abspath(folder)), cache_folder()
+    if not path.is_relative_to(cache):  # but perhaps behind a link, as ~/.cache is on clusters
+        path, cache = path.resolve(), cache.resolve()
+    parts = path.relative_to(cache).parts if path.is_relative_to(cache) else ()
+    # A folder of another name is the user's own: the cache may be the disk that all is on.
+    return f"{parts[0]}://{'/'.join(parts[1:])}" if parts and parts[0] in SCHEMES else None
 
 
 def opened(path: str | Path) -> Path:
@@ -518,9 +525,8 @@ def check_lasting(key: str, path: str | Path | None, in_job: bool = False) -> No
     Args:
         in_job: the verb will run in a job, in another working directory; a relative path starts there.
     """
-    if path is None or url_of(local_folder(path)):
+    if path is None or url_of(folder := local_folder(path)):
         return
-    folder = Path(path)
     if in_job:
         lasts = folder.is_absolute()
     else:

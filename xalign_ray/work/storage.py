@@ -47,6 +47,21 @@ def is_url(path: str) -> bool:
     return bool(_SCHEME.match(path))
 
 
+def check_scheme(url: str) -> str:
+    """The scheme of a URL in lower case.
+
+    Raises:
+        DataError: it is not supported.
+    """
+    scheme = url.partition("://")[0].lower()
+    if scheme not in SCHEMES:
+        raise DataError(
+            f"{url}: {scheme}:// is not supported. Give a path on a disk, or a URL of s3://, gs://, az://, abfs://, "
+            "hf://, http:// or https://."
+        )
+    return scheme
+
+
 def find_system(url: str) -> tuple[Any, str]:
     """The fsspec file system of a URL, and the URL's path in it.
 
@@ -55,13 +70,7 @@ def find_system(url: str) -> tuple[Any, str]:
     """
     import fsspec
 
-    scheme, _, rest = url.partition("://")
-    scheme = scheme.lower()
-    if scheme not in SCHEMES:
-        raise DataError(
-            f"{url}: {scheme}:// is not supported. Give a path on a disk, or a URL of s3://, gs://, az://, abfs://, "
-            "hf://, http:// or https://."
-        )
+    scheme, rest = check_scheme(url), url.partition("://")[2]
     with said_of(url, "cannot be opened"):
         try:
             # A listing kept by this process would hide what another one writes.
