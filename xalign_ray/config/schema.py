@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from xalign_ray.config.choices import PAIRS, TEXT, MaskedLm, MaskedText, Objective, Stream
+from xalign_ray.config.choices import PAIRS, TEXT, ContrastedPairs, MaskedLm, MaskedText, Objective, Stream
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, OnBrokenFile, Positive, Scheduled, Within
 from xalign_ray.config.plugins import load_plugin
 from xalign_ray.config.sources import (
@@ -459,6 +459,12 @@ class RunConfig(Frozen):
                 "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it "
                 "shows a translation and asks for the word itself, so the head would be given another language than "
                 "its label's; use variant label_swap, or conditioned_head: false"
+            )
+        predicting = [loss.kind for loss in self.objectives if loss.predicts_pieces]
+        if predicting and all(isinstance(one, ContrastedPairs) and one.text == "none" for one in self.streams):
+            raise ValueError(
+                f"objective {predicting[0]} has nothing to predict: the only stream is contrasted_pairs with text: none, "
+                "which masks no word; set its text to joined, add a stream that masks, or leave the objective out"
             )
         if len(set(asked)) < len(asked):
             raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from xalign_ray.config.choices import FREE_PROMPT, PAIRS, TEXT, prompt_reserve
-from xalign_ray.config.derive import stages_of
+from xalign_ray.config.derive import CHUNK_STEPS, stages_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
+from xalign_ray.shards.order import apportion
 from xalign_ray.shards.prepared import Prepared, StageOrder
 from xalign_ray.streams.collate import specials
 from xalign_ray.work.mirror import url_of
@@ -108,16 +109,31 @@ def check_method(config: RunConfig, prepared: Prepared) -> None:
     """Refuses prepared data that a stream or loss of the recipe can make nothing of.
 
     Raises:
-        DataError: with what was found, an example, and the word of `allow` with which it is taken.
+        DataError: with what was found; where it may be meant, an example and the word of `allow` that takes it.
     """
     checks = {"low_coverage": _low_coverage, "unaligned_pairs": _unaligned, "single_pair_steps": _single_pairs}
     of_stages = [stage.config for stage in stages_of(config)]
     for one in of_stages:
+        _check_weights(one)
         _check_prompts(one, prepared)
     for (allowed, check), one in itertools.product(checks.items(), of_stages):
         found = next(check(one, prepared), None)
         if found and allowed not in config.allow:
             raise DataError(f"{found} If it is meant, set allow to [{allowed}].")
+
+
+def _check_weights(config: RunConfig) -> None:
+    """Refuses a stream of which each stretch of steps that is drawn together has no row."""
+    rows = config.train.global_batch_size * CHUNK_STEPS
+    weights = [stream.weight for stream in config.streams]
+    for stream, own in zip(config.streams, apportion(weights, rows), strict=True):
+        if rows and not own:
+            raise DataError(
+                f"stream {stream.kind} would never be drawn: by its weight {stream.weight:g} it has "
+                f"{rows * stream.weight / sum(weights):.2g} of the {rows:,} rows that are drawn together "
+                f"({CHUNK_STEPS} steps of {config.train.global_batch_size:,}). Raise its weight or "
+                "train.global_batch_size."
+            )
 
 
 def _check_prompts(config: RunConfig, prepared: Prepared) -> None:

@@ -109,6 +109,10 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it shows a "
          "translation and asks for the word itself, so the head would be given another language than its label's; use "
          "variant label_swap, or conditioned_head: false."),
+        (["streams=[{kind: contrasted_pairs, text: none}]", "objectives=[{kind: masked_lm}, {kind: sentence_contrast}]",
+          "data.parallel=[{format: moses, languages: [en, de], paths: [x, y]}]"],
+         "objective masked_lm has nothing to predict: the only stream is contrasted_pairs with text: none, which masks "
+         "no word; set its text to joined, add a stream that masks, or leave the objective out."),
         (["data.max_seq_length=16", "data.reserve_fraction=0.6"],
          "'data': reserve_fraction 0.6 of max_seq_length 16 leaves 6 tokens for text; leave at least 8."),
     ],

@@ -13,6 +13,7 @@ from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
 from xalign_ray.feed.batches import BatchReader
+from xalign_ray.shards.order import Request
 from xalign_ray.shards.planned import check_method
 
 SWITCHED = "streams=[{kind: code_switched_labels}]"
@@ -119,3 +120,21 @@ def test_a_prompt_that_rows_have_no_room_for_is_refused(tmp_path: Path) -> None:
                 assert ids[begin + 1 : begin + 1 + len(pieces)].tolist() == pieces.tolist()
                 shown += 1
     assert shown > 20
+
+
+def test_a_stream_of_which_no_row_would_be_drawn_is_refused(tmp_path: Path) -> None:
+    """Each 32 steps have the same rows of a stream: of less than half a row there would be none, in 3,000 steps too."""
+    write_inputs(tmp_path)
+    mixed = "streams=[{{kind: masked_text}}, {{kind: masked_pairs, weight: {}}}]"
+    config = make_config(tmp_path, mixed.format(0.001))
+    prepared = prepare_here(config)
+    with pytest.raises(DataError) as error:
+        check_method(config, prepared)
+    assert str(error.value) == (
+        "stream masked_pairs would never be drawn: by its weight 0.001 it has 0.38 of the 384 rows that are drawn "
+        "together (32 steps of 12). Raise its weight or train.global_batch_size."
+    )
+    enough = make_config(tmp_path, mixed.format(0.002))
+    check_method(enough, prepared)
+    reader = BatchReader(prepared, enough)
+    assert 1 in reader.parts[0].order.places(Request(0, 32, 0, 12)).source // 2
