@@ -463,8 +463,8 @@ class RunConfig(Frozen):
         predicting = [loss.kind for loss in self.objectives if loss.predicts_pieces]
         if predicting and all(isinstance(one, ContrastedPairs) and one.text == "none" for one in self.streams):
             raise ValueError(
-                f"objective {predicting[0]} has nothing to predict: the only stream is contrasted_pairs with text: none, "
-                "which masks no word; set its text to joined, add a stream that masks, or leave the objective out"
+                f"objective {predicting[0]} has nothing to predict: the only stream is contrasted_pairs with text: "
+                "none, which masks no word; set its text to joined, add a stream that masks, or leave the objective out"
             )
         if len(set(asked)) < len(asked):
             raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")
