@@ -86,6 +86,8 @@ class Objectives(nn.Module):
         self.used = {kind: self.losses[kind] for kind in self.weights}
         self.extra_columns = tuple(dict.fromkeys(name for loss in self.used.values() for name in loss.extra_columns))
         self.over_step = {kind: loss for kind, loss in self.used.items() if isinstance(loss, StepObjective)}
+        reads_rows = any(loss.predicts for loss in self.used.values())
+        self.beside = tuple(loss.beside for loss in self.used.values() if loss.beside and reads_rows)
 
     def forward(
         self,
@@ -106,7 +108,7 @@ class Objectives(nn.Module):
         if pooling:
             rows = laid_out(batch)
             return {"vectors": sentence_vectors(self.encoder.encode(rows), rows, pooling)}
-        micro_step = MicroStep(self.encoder, batch, part, step, compare or compare_alone)
+        micro_step = MicroStep(self.encoder, batch, part, step, compare or compare_alone, self.beside)
         if of_labels:
             loss = self.losses[of_labels]
             assert isinstance(loss, ScoresLabels), f"{of_labels} has no terms by label"

@@ -105,8 +105,8 @@ class MomentumContrastLoss(Objective):
     Needs: the columns of both sides of sentence pairs, and `pair_hash` of the pivot sentence at each key's [CLS].
     Settings: `normalize: h` is PPA, `z` MoCo (with `h` the scale of z, logged as train/momentum_feature_norm, is
         learned); `queue_start: fill` is InfoXLM's: no loss until K real keys are there.
-    Costs: two passes over the sentences, one with gradient; a copy of the encoder and K x projection numbers, fp32 on
-        every rank.
+    Costs: two passes over the sentences, one with gradient, which is that of the rows where a loss predicts their
+        pieces; a copy of the encoder and K x projection numbers, fp32 on every rank.
     Relations: every micro-step of a step sees the queue as it was before the step. After the optimizer's step the
         average moves once, and the step's keys enter the queue in the order of positions, which is rank by rank and
         micro-step by micro-step: the queue is the same on every rank and for any number of them. Queue, pointer and
@@ -114,6 +114,7 @@ class MomentumContrastLoss(Objective):
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = COLUMNS
+    beside: ClassVar[str] = "query"
     gathers_counted: ClassVar[bool] = True
 
     def __init__(self, settings: MomentumContrast, context: LossContext) -> None:
@@ -131,14 +132,14 @@ class MomentumContrastLoss(Objective):
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed cross-entropy of the queries, in nats."""
         settings = self.settings
-        query = self._features(micro_step, "query", micro_step.encoder, self.project)
+        query = self._features(*micro_step.sentences("query"), self.project)
         # The average is fp32, and computes in bf16 where the encoder does, as MoCo's key encoder under autocast.
         device, half = query.device.type, self.project[0].weight.dtype is torch.bfloat16
         half = half or torch.is_autocast_enabled(device)
         with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=half):
-            tower = self.average.tower
-            key = self._features(micro_step, "key", cast(TrainableEncoder, tower["encoder"]), tower["project"])
-        sentences = sentence_rows(micro_step.batch, "key")
+            encoder = cast(TrainableEncoder, self.average.tower["encoder"])
+            sentences = sentence_rows(micro_step.batch, "key")
+            key = self._features(sentences, encoder.encode(sentences), self.average.tower["project"])
         hashes = sentences["pair_hash"].flatten()[starts_at(sentences)]
         with torch.autocast(query.device.type, enabled=False):  # in fp32 at every ZeRO stage
             negatives = query @ self.queue.keys.T
@@ -167,10 +168,8 @@ class MomentumContrastLoss(Objective):
         self._fresh.clear()
         self.queue.push(keys, hashes)
 
-    def _features(self, micro_step: MicroStep, role: str, encoder: TrainableEncoder, project: nn.Module) -> Tensor:
+    def _features(self, rows: Mapping[str, Tensor], hidden: Tensor, project: nn.Module) -> Tensor:
         """What is compared of each sentence of a side: fp32 [n, projection]."""
-        rows = sentence_rows(micro_step.batch, role)
-        hidden = encoder.encode(rows)
         pooled = sentence_vectors(hidden, rows, self.settings.pooling)
         if self.settings.normalize != "z":
             pooled = F.normalize(pooled, dim=1)

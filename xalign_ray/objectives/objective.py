@@ -19,7 +19,8 @@ from torch.autograd.function import once_differentiable
 
 from xalign_ray.config.derive import TERMS_AT_ONCE
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.attention import HALF, labelled_at
+from xalign_ray.models.attention import HALF, labelled_at, laid_out
+from xalign_ray.objectives.sentences import one_below_the_other, sentence_rows
 from xalign_ray.private.torch import rows_vary
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
@@ -155,6 +156,7 @@ class MicroStep:
         part: (index, of): such a term is cut into `of` slices, one for each rank and micro-step of the global step.
         step: number of the global step, from 0.
         compare: compares the vectors of a `StepObjective` with those of the whole step; by default these are all.
+        beside: sides of sentence pairs that are encoded in one pass with the rows, for fewer and larger kernels.
         metrics: what losses log besides themselves, by name: a sum and what it runs over.
     """
 
@@ -163,12 +165,28 @@ class MicroStep:
     part: tuple[int, int]
     step: int
     compare: Compare = field(default_factory=lambda: compare_alone)
+    beside: tuple[str, ...] = ()
     metrics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @cached_property
     def hidden(self) -> Tensor:
         """Hidden states of the rows, [B, L, d], computed once for all losses that read them."""
-        return self.encoder.encode(self.batch)
+        return self._encoded[0]
+
+    def sentences(self, side: str) -> tuple[Mapping[str, Tensor], Tensor]:
+        """The rows of a side of sentence pairs, see `sentence_rows`, and their hidden states."""
+        rows = sentence_rows(self.batch, side)
+        at = self.beside.index(side) + 1 if side in self.beside else 0
+        return rows, self._encoded[at] if at else self.encoder.encode(rows)
+
+    @cached_property
+    def _encoded(self) -> Sequence[Tensor]:
+        """Hidden states of the rows, and of each side that is encoded with them."""
+        sides = [sentence_rows(self.batch, side) for side in self.beside]
+        if not sides:
+            return [self.encoder.encode(self.batch)]
+        rows = [laid_out(self.batch), *sides]
+        return self.encoder.encode(one_below_the_other(*rows)).split([len(one["input_ids"]) for one in rows])
 
     @cached_property
     def labelled_at(self) -> Tensor:
@@ -190,12 +208,14 @@ class Objective(nn.Module, ABC):
     Attributes:
         extra_columns: columns of the batch that it needs besides the inputs of the model; a batch without such rows may
             lack them.
-        predicts: whether it asks the head once for each thing that it counts.
+        predicts: whether it asks the head, of the rows' hidden states, once for each thing that it counts.
+        beside: a side of sentence pairs that it encodes once, in the same pass as the rows if another loss reads those.
         gathers_counted: whether `after_step` gathers a row for each thing that it counts: no rank is asked how many.
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = ()
     predicts: ClassVar[bool] = False
+    beside: ClassVar[str] = ""
     gathers_counted: ClassVar[bool] = False
 
     def __init__(self, settings: Any, context: LossContext) -> None:

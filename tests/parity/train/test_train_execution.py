@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
-from tests.parity.train.test_train_losses import TOGETHER
+from tests.parity.train.test_train_losses import MASKED, QUEUE, TOGETHER
 from tests.parity.train.test_train_steps import TIGHT, run
 from xalign_ray.config.derive import choose_attention, run_fingerprint
 from xalign_ray.config.schema import RunConfig
@@ -23,6 +24,7 @@ from xalign_ray.models.encoder import READ, AlignedEncoder
 from xalign_ray.track.events import read_events
 from xalign_ray.train import engine
 from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.step import tensors
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -107,6 +109,34 @@ def test_modernbert_compiled_without_a_norm_and_its_copy_compute_as_it_does(monk
         for weight in encoder.parameters():
             weight.data.mul_(1.5)
     assert torch.equal(tower.encode(batch), plain.encode(batch))
+
+
+@pytest.mark.parametrize("attention", ["dense", "varlen"])
+@pytest.mark.parametrize("other", [[MASKED], [{"kind": "dictionary_alignment"}], []])
+def test_queries_are_encoded_with_the_rows_that_another_loss_predicts(attention: str, other: list[dict[str, Any]]):
+    asked = [*other, {"kind": "momentum_contrast", **QUEUE}]
+    config = synthetic.config(train__attention=attention, model__hidden_dropout_prob=0.0, objectives=asked)
+    objectives = build_objectives(config, synthetic.SyntheticRows(), CPU)
+    live, calls = cast(AlignedEncoder, objectives.encoder), []
+    live.hf.base_model.register_forward_hook(lambda *_: calls.append(1))
+    batch = tensors(synthetic.rows(np.arange(8)), CPU, objectives.extra_columns)
+
+    def learned() -> tuple[dict[str, float], list[torch.Tensor]]:
+        calls.clear()
+        objectives.zero_grad(set_to_none=True)
+        sums = objectives(batch, (0, 1), 0)
+        torch.stack(list(sums.values())).sum().backward()
+        grads = [weight.grad.clone() for weight in objectives.parameters() if weight.grad is not None]
+        return {kind: value.item() for kind, value in sums.items()}, grads
+
+    sums, gradients = learned()
+    assert len(calls) == 1
+    objectives.beside = ()
+    apart, expected = learned()
+    assert len(calls) == (2 if other == [MASKED] else 1)
+    assert sums == pytest.approx(apart, rel=1e-5)
+    for found, right in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5)
 
 
 def test_a_layer_runs_again_going_backward():
