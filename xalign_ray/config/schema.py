@@ -359,6 +359,8 @@ class RunConfig(Frozen):
                     f"{where}: stream {stream.kind} has nothing to draw: no source of {stream.pools.rstrip('/')} is in "
                     "languages of sampling.languages"
                 )
+        if not any(loss.needs_teacher for loss in config.objectives):  # what it gives may be for another stage
+            config = config.model_copy(update={"data": config.data.model_copy(update={"teacher": None})})
         try:
             RunConfig.model_validate(config.model_dump())
         except ValidationError as error:
@@ -430,9 +432,9 @@ class RunConfig(Frozen):
             raise ValueError("; ".join(said) + "; the recipe names none")
         if self.data.teacher_gives == "hard_negatives" and any(loss.needs_teacher for loss in self.objectives):
             raise ValueError("objective distillation needs a data.teacher that gives vectors; it gives hard_negatives")
-        if self.data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in self.objectives):
+        if self.data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in self.all_objectives):
             raise ValueError("data.teacher makes vectors that no objective reads; add objective distillation")
-        if self.data.teacher_gives == "hard_negatives" and not any(one.reads_negatives for one in self.objectives):
+        if self.data.teacher_gives == "hard_negatives" and not any(one.reads_negatives for one in self.all_objectives):
             raise ValueError(
                 "data.teacher gives hard_negatives that no objective reads; add objective sentence_contrast"
             )
@@ -461,7 +463,8 @@ class RunConfig(Frozen):
                 "its label's; use variant label_swap, or conditioned_head: false"
             )
         predicting = [loss.kind for loss in self.objectives if loss.predicts_pieces]
-        if predicting and all(isinstance(one, ContrastedPairs) and one.text == "none" for one in self.streams):
+        masks_nothing = all(isinstance(one, ContrastedPairs) and one.text == "none" for one in self.streams)
+        if predicting and masks_nothing and not self.stages:
             raise ValueError(
                 f"objective {predicting[0]} has nothing to predict: the only stream is contrasted_pairs with text: "
                 "none, which masks no word; set its text to joined, add a stream that masks, or leave the objective out"

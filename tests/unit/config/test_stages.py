@@ -68,6 +68,29 @@ def test_what_stages_cannot_mean_is_one_sentence(tmp_path: Path, stages: list[st
     assert str(told.value) == f"{tmp_path / 'recipe.yaml'}: {said}"
 
 
+PAIRED = (
+    "train: {{max_steps: 0}}\nstreams: [{{kind: contrasted_pairs, text: none}}]\ndata: {{teacher: {}, "
+    "parallel: [{{format: moses, languages: [en, qgr], paths: [x, y]}}]}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "kinds"),
+    [
+        ("{path: t}", ["distillation", "sentence_contrast"]),
+        ("{path: t}", ["sentence_contrast", "distillation"]),
+        ("{path: t, gives: hard_negatives}", ["dictionary_alignment", "sentence_contrast"]),
+    ],
+)
+def test_a_teacher_may_be_for_one_of_the_stages(tmp_path: Path, teacher: str, kinds: list[str]) -> None:
+    stages = [f"{{name: {kind}, objectives: [{{kind: {kind}}}], train: {{max_steps: 5}}}}" for kind in kinds]
+    more = PAIRED.format(teacher).replace("}]}", "}], dictionaries: [{languages: [en, qgr], paths: [z]}]}")
+    assert [loss.kind for loss in load(tmp_path, *stages, more=more).all_objectives] == kinds
+    unread = stages[kinds.index("sentence_contrast")] if "gives" not in teacher else stages[0]
+    with pytest.raises(ConfigError, match=r"data\.teacher (makes|gives) .* that no objective reads; add objective"):
+        load(tmp_path, unread, more=more)
+
+
 def test_a_stage_stands_over_the_recipe_and_not_over_the_stage_before(tmp_path: Path) -> None:
     first = "{name: a, masking: {mlm_probability: 0.4}, sampling: {temperature: 4}, train: {max_steps: 10}}"
     config = load(tmp_path, first, B, more="train: {max_steps: 0}\nmasking: {whole_word_mask: false}")
