@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from tests.parity.tokenizer_zoo import LOCAL, NOT_LOCAL, WORDS
 from xalign_ray.tasks.tokenized import Inputs
-from xalign_ray.tokens.vocabulary import tokenize_keys
+from xalign_ray.tokens.vocabulary import tokenize_labels
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
 from xalign_ray.vocabulary.dictionary import look_up_form
 from xalign_ray.vocabulary.new_pieces import extend_tokenizer
@@ -47,7 +47,7 @@ def inside_a_sentence(backend: Tokenizer, word: str) -> list[int]:
 def test_a_dictionary_word_is_cut_as_inside_a_sentence(name: str, tmp_path: Path) -> None:
     tokenizer = wrapped((LOCAL | NOT_LOCAL)[name](), tmp_path)
     unknown = tokenizer.unk_token_id
-    found = tokenize_keys(tokenizer, ["en"], [(0, word) for word in FORMS])
+    found = tokenize_labels(tokenizer, {(0, word): word for word in FORMS})
     usable = {word: pieces for (_, word), pieces in found.items() if pieces is not None}
     assert len(usable) > len(FORMS) // 2
     for word, pieces in usable.items():
@@ -66,7 +66,7 @@ def test_tasks_cut_words_as_inside_a_sentence(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", LOCAL)
 def test_a_word_found_in_a_sentence_has_the_pieces_of_its_entry(name: str, tmp_path: Path) -> None:
     tokenizer = wrapped(LOCAL[name](), tmp_path)
-    pieces = tokenize_keys(tokenizer, ["en"], [(0, word) for word in FORMS])
+    pieces = tokenize_labels(tokenizer, {(0, word): word for word in FORMS})
     entries = Everything()
     usable = [word for word in FORMS if pieces[0, word] is not None]
     cached = CachedTokenizer(tokenizer.backend_tokenizer, entries)
@@ -84,7 +84,7 @@ def test_a_word_found_in_a_sentence_has_the_pieces_of_its_entry(name: str, tmp_p
 
 def test_where_pieces_run_over_blanks_those_of_a_word_hold_nothing_else(tmp_path: Path) -> None:
     tokenizer = wrapped(NOT_LOCAL["over_blanks"](), tmp_path)
-    for (_, word), pieces in tokenize_keys(tokenizer, ["en"], [(0, word) for word in FORMS]).items():
+    for (_, word), pieces in tokenize_labels(tokenizer, {(0, word): word for word in FORMS}).items():
         if pieces is not None:
             told = "".join(tokenizer.backend_tokenizer.id_to_token(piece) for piece in pieces)
             assert told.removeprefix("\u2581") == word

@@ -42,6 +42,7 @@ from xalign_ray.vocabulary.dictionary import (
     Translations,
     add_entries,
     build_lexicon,
+    label_form,
     look_up_form,
     pair_arrays,
     separate,
@@ -271,11 +272,9 @@ def write_lexicon(
     if not config.data.dictionaries:
         return {}
     languages = config.languages
-    pieces = tokenize_keys(
-        tokenizer,
-        languages,
-        [key for translation in (*translations.trained, *translations.held_out) for key in translation],
-    )
+    labels = translations.labels
+    used = {key for translation in (*translations.trained, *translations.held_out) for key in translation}
+    pieces = tokenize_labels(tokenizer, {key: labels[key] for key in sorted(used)})
     entries, lexicon = build_lexicon(list(translations.trained), pieces.get)
     write_arrays(folder / "lexicon.npz", partial(np.savez, **asdict(lexicon)))
     write_json(folder / "entries.json", list(entries), indent=None)
@@ -284,16 +283,13 @@ def write_lexicon(
         usable = [translation for translation in kept if all(pieces.get(key) is not None for key in translation)]
         arrays = asdict(pair_arrays(usable, pieces.get))
         write_arrays(folder / f"pairs_{split}.npz", partial(np.savez, **arrays))
-        words[split] = [[languages[a[0]], a[1], languages[b[0]], b[1]] for a, b in usable]
+        words[split] = [[languages[a[0]], labels[a], languages[b[0]], labels[b]] for a, b in usable]
         translations.counts[f"pairs_{split}"] = len(usable)
         translations.counts[f"pairs_{split}_without_pieces"] = len(kept) - len(usable)
     translations.counts["entries"] = len(entries)
     lengths = [1 + form.count("\n") for form in split_forms([form for _, form in entries])]
     translations.counts["entries_of_several_words"] = sum(length > 1 for length in lengths)
     translations.counts[f"entries_of_more_than_{LONGEST_PHRASE}_words"] = sum(n > LONGEST_PHRASE for n in lengths)
-    used = {
-        key for split in (translations.trained, translations.held_out) for translation in split for key in translation
-    }
     translations.counts["words"] = len(used)
     translations.counts["words_of_one_piece"] = sum(len(pieces.get(key) or ()) == 1 for key in used)
     write_json(folder / "pair_words.json", words, indent=None)
@@ -317,7 +313,7 @@ def read_translations(
     translations, sources = Translations(), []
     if not dictionaries:
         return translations, []
-    languages = config.languages
+    languages, labels = config.languages, translations.labels
     own_split = {frozenset(d.languages) for d in config.data.dictionaries if d.split == "held_out"}
     judged: list[tuple[Counter[str], int, str, list[str]]] = []
     with BadRowsFile(folder / f"dictionary_{BAD_ROWS}") as bad_rows:
@@ -338,6 +334,9 @@ def read_translations(
                         for language, code, word in zip(ids, one.languages, record.words, strict=True)
                     )
                     found.append((left, right))
+                    for key, word in zip((left, right), record.words, strict=True):
+                        if key not in labels or label_form(word) == key[1]:
+                            labels[key] = label_form(word)
             its_bad = bad_rows.counts - bad
             if not found:
                 raise DataError(explain_no_good_row(one.parts, its_bad))
@@ -356,16 +355,10 @@ def read_translations(
     return translations, sources
 
 
-def tokenize_keys(
-    tokenizer: PreTrainedTokenizerFast, languages: Sequence[str], keys: Sequence[Key]
-) -> dict[Key, tuple[int, ...] | None]:
+def tokenize_labels(tokenizer: PreTrainedTokenizerFast, labels: Mapping[Key, str]) -> dict[Key, tuple[int, ...] | None]:
     """The pieces of each word as it stands in a sentence; None with an unknown one or more than LONGEST_WORD."""
-    assert all(key[0] < len(languages) for key in keys)
-    distinct = sorted(set(keys))
     pieces: dict[Key, tuple[int, ...] | None] = {}
-    for key, ids in zip(
-        distinct, tokenize_words(tokenizer.backend_tokenizer, [word for _, word in distinct]), strict=True
-    ):
+    for key, ids in zip(labels, tokenize_words(tokenizer.backend_tokenizer, [*labels.values()]), strict=True):
         usable = 0 < len(ids) <= LONGEST_WORD and tokenizer.unk_token_id not in ids
         pieces[key] = tuple(ids) if usable else None
     return pieces

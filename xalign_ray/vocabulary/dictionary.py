@@ -77,9 +77,17 @@ def look_up_form(word: str, language: str = "") -> str:
     text = unicodedata.normalize("NFC", word)
     if language.partition("-")[0] in DOTLESS_I:
         text = text.translate(_CAPITAL_I)
-    text = text.lower()
+    return _fold(text.lower()).lower()
+
+
+def label_form(word: str) -> str:
+    """How a word of a dictionary is asked for, shown and aligned: as it is looked up, but in its own case."""
+    return _fold(unicodedata.normalize("NFC", word))
+
+
+def _fold(text: str) -> str:
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text.translate(_FOLDED).replace("i\u0307", "i")).lower()
+        text = unicodedata.normalize("NFC", text.translate(_FOLDED).replace("i\u0307", "i"))
         text = _STRESS.sub(r"\1", text)
     return text.strip()
 
@@ -105,10 +113,14 @@ Translation = tuple[Key, Key]
 
 @dataclass
 class Translations:
-    """Translations, each once, with the counts of what was dropped: the state while dictionaries are read."""
+    """Translations, each once, with the counts of what was dropped: the state while dictionaries are read.
+
+    labels: how each word is written as a label: as dictionaries write it first, in lower case where any of them does.
+    """
 
     trained: dict[Translation, None] = field(default_factory=dict)
     held_out: dict[Translation, None] = field(default_factory=dict)
+    labels: dict[Key, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
 

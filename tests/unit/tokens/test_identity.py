@@ -64,6 +64,7 @@ IDENTIFIED = ("data.filters={language_threshold: 0.5}",)
 DUMP = "data.corpora=[{format: wikipedia, language: en, paths: [en.txt]}]"
 OTHER_PROGRAMS = {  # name in a module, its other value, and settings of a recipe that it matters to
     "version of shards": (prepare, "SHARDS_VERSION", -1, ()),
+    "version of labels of dictionaries": (prepare, "LABELS_VERSION", -1, ()),
     "tokenizers library": (tokenizers, "__version__", "0.0", ()),
     "Unicode tables": (prepare.unicodedata, "unidata_version", "0.0", ()),
     "parser of wiki text": (markup, "version", lambda _: "0.0", (DUMP,)),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from tests.unit.conftest import WORDS, make_config, prepare_here, write_inputs
 from xalign_ray import cli
@@ -131,6 +132,28 @@ def test_pairs_as_pieces_are_the_pairs_as_words(prepared: Prepared) -> None:
                 assert pieces[pieces >= 0].tolist() == tokenizer(word, add_special_tokens=False)["input_ids"]
         assert set(pairs.left_language.tolist()) == {0}
         assert set(pairs.right_language.tolist()) == {1}
+
+
+def test_labels_are_in_the_case_of_the_dictionary_and_found_in_any(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    text = tmp_path / "de.txt"
+    text.write_text(text.read_text() + text.read_text().replace("de", "De"))
+    lines = [f"en{n} De{n}\n" for n in range(WORDS)]
+    (tmp_path / "en-de.txt").write_text("".join([*lines, "en7 de7\n", "en9 de8\n"]))
+    cased = "data.tokenizer={kind: bpe, vocab_size: 400, lowercase: false}"
+    prepared = prepare_here(make_config(tmp_path, "data.dictionary_held_out_fraction=0", cased))
+    labels = {label for _, _, _, label in prepared.pair_words("trained")}
+    assert labels == {f"De{n}" for n in range(WORDS) if n not in (7, 8)} | {"de7", "de8"}
+    lexicon, tokenizer = prepared.lexicon, Tokenizer.from_file(str(prepared.tokenizer_folder / "tokenizer.json"))
+    assert lexicon is not None
+    entries = json.loads((prepared.folder / "entries.json").read_text())
+    (place,) = [number for number, entry in enumerate(entries) if entry == [0, "en6"]]
+    synonym = lexicon.first_synonym[lexicon.first_group[place]]
+    begin = lexicon.first_piece[synonym]
+    pieces = lexicon.pieces[begin : begin + lexicon.synonym_length[synonym]].tolist()
+    assert tokenizer.decode(pieces) == "De6"
+    known = prepared.manifest["pools"]["text/de"]["counts"]
+    assert known["words_in_dictionary"] == known["words"], "whatever the case of the text"
 
 
 def test_words_held_out_are_no_entries(prepared: Prepared) -> None:

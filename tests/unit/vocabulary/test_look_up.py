@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.vocabulary.dictionary import look_up_form, trim_punctuation
+from xalign_ray.vocabulary.dictionary import label_form, look_up_form, trim_punctuation
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,21 @@ from xalign_ray.vocabulary.dictionary import look_up_form, trim_punctuation
 def test_look_up_form(language: str, written: str, form: str) -> None:
     assert look_up_form(written, language) == form
     assert look_up_form(form, language) == form
+    assert look_up_form(label_form(written), language) == form
+
+
+@pytest.mark.parametrize(
+    ("written", "label"),
+    [
+        ("Haus", "Haus"),
+        ("\uff28aus ", "Haus"),  # full-width H
+        ("\u0627\u0644\u0643\u064e\u062a\u0628", "\u0627\u0644\u0643\u062a\u0628"),  # a vowel mark
+        ("\u041c\u043e\u0441\u043a\u0432\u0430\u0301", "\u041c\u043e\u0441\u043a\u0432\u0430"),  # stress
+        ("St\u2019s", "St's"),
+    ],
+)
+def test_a_label_keeps_the_case_of_its_dictionary(written: str, label: str) -> None:
+    assert label_form(written) == label
 
 
 @pytest.mark.parametrize(
