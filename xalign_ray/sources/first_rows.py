@@ -14,6 +14,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xalign_ray.config.language_codes import is_language
 from xalign_ray.config.sources import PairFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.columnar import (
@@ -38,7 +39,7 @@ from xalign_ray.sources.open import (
     read_as,
     read_lines,
 )
-from xalign_ray.sources.table_pairs import DELIMITERS, cell_text, csv_rows, first_cells, read_head
+from xalign_ray.sources.table_pairs import DELIMITERS, cell_text, csv_rows, first_cells, is_repeated, read_head
 from xalign_ray.sources.text import member_names
 from xalign_ray.sources.translation_files import SOURCE, is_po, open_po, po_languages, po_texts, read_units, unit_texts
 from xalign_ray.sources.xml import stream_elements
@@ -165,6 +166,11 @@ def _tmx(path: str) -> FirstRows:
     names = [code for code, _ in Counter(code for unit in texts for code in unit).most_common() if code]
     if not names:
         raise DataError(f"{path} has no unit with a language. Check that it is a whole TMX file.")
+    known = [name for name in names if is_language(name)]
+    if len(known) < 2 <= len(names):
+        unknown = ", ".join(f"'{name}'" for name in names if name not in known)
+        raise DataError(f"{path} calls a language {unknown}, which is no code. Write a code (xml:lang) in its place.")
+    names = known
     rows = [tuple(unit.get(code, "") for code in names) for unit in texts[:ROWS]]
     return FirstRows((path,), "tmx", "TMX", tuple(names), rows, len(units) <= ROWS, by_language=True)
 
@@ -372,7 +378,8 @@ def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     if any(len(name) > MAX_NAME for name in first) or not any(first):
         return False
     if _is_named(first):
-        return True
+        codes = [place for place, name in enumerate(first) if language_of_name(name)]
+        return not codes or not rows or not is_repeated(first, rows[0], codes)  # each row may say its languages
     if not rows or any(len(name.split()) > 2 or not name[:1].isalpha() for name in first if name):
         return False
     columns = list(zip(*rows, strict=True))
@@ -386,6 +393,8 @@ def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 def look_at_texts(files: Mapping[str, str]) -> FirstRows:
     """The first rows of line-aligned files, by their languages or, where these are not known, by their names."""
+    for path in files.values():
+        check_lines(path, sentences=True)
     broken: list[BrokenFileError] = []
     readers = [held_back(read_lines(path), broken) for path in files.values()]
     rows = list(islice(zip_longest(*readers), ROWS + 1))
@@ -397,9 +406,10 @@ def look_at_texts(files: Mapping[str, str]) -> FirstRows:
 
 
 def is_text(cells: Sequence[str]) -> bool:
-    """Whether most cells are text in a language: letters that make different texts, no numbers, names or addresses."""
+    """Whether most cells are text in a language: letters that make different texts, no numbers, names, addresses, or
+    codes of languages over and over."""
     filled = [cell for cell in cells if cell]
-    if not filled:
+    if not filled or (len(set(filled)) < len(filled) and all(map(language_of_name, set(filled)))):
         return False
     letters = [sum(map(_is_letter, cell)) > LETTERS * len(cell.replace(" ", "")) for cell in filled]
     codes = [" " not in cell and cell.isascii() and any(map(str.isdigit, cell)) for cell in filled]

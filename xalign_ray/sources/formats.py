@@ -24,6 +24,7 @@ from xalign_ray.sources.columnar import (
 )
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
 from xalign_ray.sources.open import (
+    NOT_UTF8,
     BrokenFile,
     BrokenFileError,
     Chunks,
@@ -32,6 +33,7 @@ from xalign_ray.sources.open import (
     is_folder,
     join_path,
     open_bytes,
+    read_as,
     read_lines,
 )
 from xalign_ray.sources.records import (
@@ -378,7 +380,15 @@ def _first_row(part: Part) -> str:
         return ""
     lines = read_lines(part.paths[0], part.spans[0], part.first_line, json_lines=content == "json")
     comment = "#" if part.format == "conllu" else "\0"
-    text = next((line.text for line in lines if line.text.strip() and not line.text.startswith(comment)), "")
+    strange, text = 0, ""
+    for line in lines:
+        strange = strange or (line.number if line.fault == NOT_UTF8 else 0)
+        if line.text.strip() and not line.text.startswith(comment):
+            text = line.text
+            break
+    if not text and strange:
+        seen, name = read_as(part.paths[0], strange), Path(part.paths[0]).name
+        return f" Line {strange} is not UTF-8{seen}. Convert it: iconv -f ENCODING -t UTF-8 {name}."
     if not text:
         return ""
     try:

@@ -175,6 +175,7 @@ PAIRS = (
     ("sentencea", "sentenceb"), ("sent1", "sent2"), ("text1", "text2"), ("texta", "textb"), ("original", "translation"),
     ("source", "translation"), ("src", "mt"), ("sentence", "translation"), ("text", "translation"),
     ("source", "reference"), ("src", "ref"), ("input", "target"), ("msgid", "msgstr"), ("lang1", "lang2"), ("l1", "l2"),
+    ("input", "output"), ("in", "out"), ("from", "to"),
 )  # fmt: skip
 SUFFIXES = frozenset(
     (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json", ".po")

@@ -49,10 +49,11 @@ class CsvRow(NamedTuple):
 
 
 class CsvHead(NamedTuple):
-    """What the beginning of a CSV file says of it; `first` is the number of its first record's line."""
+    """What the beginning of a CSV file says of it: its first two records, and the number of the first one's line."""
 
     delimiter: str
     cells: list[str]
+    below: list[str]
     first: int
 
 
@@ -68,7 +69,7 @@ def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
     """
     (path,), make = part.paths, records_of(part, languages, cell_text)
     head = read_head(path)
-    places, has_header = find_columns(path, head.cells, wanted_columns(part, languages))
+    places, has_header = find_columns(path, head.cells, wanted_columns(part, languages), head.below)
     for row in csv_rows(read_lines(path, part.spans[0], part.first_line), head.delimiter, len(head.cells)):
         if row.number < head.first or (has_header and row.number == head.first):
             continue
@@ -87,7 +88,7 @@ def cell_text(cell: str) -> str:
 
 
 def read_head(path: str) -> CsvHead:
-    """The delimiter by which most records have as many columns as the first, and the first record.
+    """The delimiter by which most records have as many columns as the first, and the first two records.
 
     Raises:
       DataError: the file is empty.
@@ -95,10 +96,11 @@ def read_head(path: str) -> CsvHead:
     lines = [line for line in islice(read_lines(path), LOOKED_AT) if not line.fault]
     delimiter, lines = named_delimiter(lines) or (find_delimiter(lines), lines)
     rows = csv_rows(iter(lines), delimiter)
-    row = next((row for row in rows if not row.fault and any(cell.strip() for cell in row.cells)), None)
-    if row is None:
+    full = list(islice((row for row in rows if not row.fault and any(cell.strip() for cell in row.cells)), 2))
+    if not full:
         raise DataError(f"{path} holds no rows. Check that it is the right file.")
-    return CsvHead(delimiter, [cell.strip() for cell in row.cells], row.number)
+    cells, below = ([cell.strip() for cell in row.cells] for row in (full[0], full[-1]))
+    return CsvHead(delimiter, cells, below if len(full) > 1 else [], full[0].number)
 
 
 def named_delimiter(lines: Sequence[Line]) -> tuple[str, list[Line]] | None:
@@ -196,9 +198,9 @@ def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
       DataError: the header lacks a column or language, or there is neither header nor `languages`.
     """
     (path,) = part.paths
-    names, columns = _first_cells(path), part.columns or languages
+    (names, below), columns = _first_rows(path), part.columns or languages
     if part.columns or (columns and _is_header(names, columns)):
-        places, has_header = find_columns(path, names, columns)
+        places, has_header = find_columns(path, names, columns, below)
         (first, second), width = languages, len(names)
     else:
         header = _header(names)
@@ -217,20 +219,34 @@ def _is_header(names: Sequence[str], languages: Sequence[str]) -> bool:
     return len({name for code in languages if (name := column_of(names, code))}) == len(languages)
 
 
-def _first_cells(path: str) -> list[str]:
-    first = next(read_lines(path), None)
-    return [name.strip() for name in first.text.split("\t")] if first else []
+def _first_rows(path: str) -> tuple[list[str], list[str]]:
+    """The cells of the first two lines."""
+    lines = [[name.strip() for name in line.text.split("\t")] for line in islice(read_lines(path), 2)]
+    first, second = [*lines, [], []][:2]
+    return first, second
 
 
-def find_columns(path: str, names: Sequence[str], columns: Sequence[str]) -> tuple[list[int], bool]:
+def find_columns(
+    path: str, names: Sequence[str], columns: Sequence[str], below: Sequence[str] = ()
+) -> tuple[list[int], bool]:
     """The places of columns among those of a first row, and whether that row is a header: by their names, or by what
     stands for the same language (`rus`, `Russian`, `text_ru` for ru).
 
+    Args:
+      below: the second row: a name that stands there too is no name, but what each row says of its texts.
+
     Raises:
-      DataError: the row has no such column.
+      DataError: the row has no such column, or only repeats what each row says.
     """
     if all(found := [column_of(names, column) for column in columns]) and len(set(found)) == len(found):
-        return [names.index(name) for name in found], True
+        places = [names.index(name) for name in found]
+        if is_repeated(names, below, places):
+            others = [place for place in range(len(names)) if place not in places] or places
+            raise DataError(
+                f"{path}: {' and '.join(map(repr, found))} are no names of columns, they stand in the second row too. "
+                f'Name the columns of the two texts by their numbers: columns: ["{others[0] + 1}", "{others[-1] + 1}"].'
+            )
+        return places, True
     numbers = [int(column) - 1 if column.isdecimal() else -1 for column in columns]
     if all(0 <= number < len(names) for number in numbers):
         return numbers, False
@@ -238,6 +254,12 @@ def find_columns(path: str, names: Sequence[str], columns: Sequence[str]) -> tup
     missing = next((column for column in [*absent, *columns] if column not in names), columns[-1])
     shown = ", ".join(repr(name) for name in names if name)
     raise DataError(f"{path} has no column '{missing}'; its first row has {shown or 'none'}.")
+
+
+def is_repeated(names: Sequence[str], below: Sequence[str], places: Sequence[int]) -> bool:
+    """Whether one of the names in these places of a first row stands in the second too, as each row may say its own
+    languages."""
+    return any(place < len(below) and names[place] == below[place].strip() for place in places)
 
 
 def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, str], path: str) -> Record:
@@ -295,7 +317,8 @@ def read_workbook(part: Part, languages: Sequence[str]) -> Iterator[Record | Ski
                 continue
             if places is None:
                 names = [*cells, *[""] * (width - len(cells))]
-                places, has_header = find_columns(path, names, part.columns or (first, second))
+                below = next((cells for at, cells in head if at > number and any(cells)), [])
+                places, has_header = find_columns(path, names, part.columns or (first, second), below)
                 if has_header:
                     continue
             one, other = (cells[place] if place < len(cells) else "" for place in places)

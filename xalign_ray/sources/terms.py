@@ -22,10 +22,12 @@ from xalign_ray.sources.language_id import fits, language_of_name, without_regio
 from xalign_ray.sources.open import BrokenFileError, Chunks, Line, held_back, number_lines
 from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
 from xalign_ray.sources.table_pairs import (
+    DELIMITERS,
     OTHER_SHEETS,
     csv_rows,
     find_columns,
     find_delimiter,
+    is_repeated,
     named_delimiter,
     open_rows,
 )
@@ -43,6 +45,7 @@ OTHER_LANGUAGES = "entry in other languages"
 PUNCTUATION = "dictionary lines with punctuation around a word, taken off"
 BRACKETS = "terms with notes in brackets, taken off"
 NOTES = "parts of speech and notes, not read"
+LISTS, _LIST = "terms with a comma or semicolon in them, each read as one term", re.compile("[,;\uff0c\uff1b\u3001]")
 _BRACKETED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|<[^<>]*>|\([^()]*\)")
 _LETTER = "[A-Za-z\u00c0-\u024f\u0370-\u052f]"  # Latin, Greek, Cyrillic; Chinese has no blanks between words
 _OPTIONAL = re.compile(rf"\(({_LETTER}+)\)(?={_LETTER})")  # within a word: (in)valid
@@ -95,6 +98,8 @@ def entries(
         cleaned.append(list(dict.fromkeys(trimmed)))
     if is_trimmed:
         yield Noted(PUNCTUATION, 1)
+    if lists := sum(bool(_LIST.search(term)) for terms in cleaned for term in terms):
+        yield Noted(LISTS, lists)
     if not all(cleaned):
         yield BadRow(source, line, NO_TERM)
     for left, right in product(*cleaned):
@@ -370,22 +375,27 @@ def _find_terms(
         DataError: the columns that are named are not there; or none are, and the first two are not terms.
     """
     width = max(map(len, rows))
-    names = [*rows[0], *[""] * (width - len(rows[0]))]  # a header may name the first column alone
+    names = [name.strip() for name in [*rows[0], *[""] * (width - len(rows[0]))]]  # a header may name the first alone
+    below = [cell for row in rows[1:2] for cell in row]
     if columns:
-        (first, second), has_header = find_columns(path, [name.strip() for name in names], columns)
+        (first, second), has_header = find_columns(path, names, columns, below)
         return (first, second), has_header
     codes = [without_region(language_of_name(name)) for name in names]
     if languages[0] in codes and languages[1] in codes:
-        return (codes.index(languages[0]), codes.index(languages[1])), True
-    plain = [name.strip().lower() for name in names]
+        places = (codes.index(languages[0]), codes.index(languages[1]))
+        if not is_repeated(names, below, places):
+            return places, True
+    plain = [name.lower() for name in names]
     found = [next((place for place, name in enumerate(plain) if name in heads), None) for heads in _HEADS]
     if found[0] is not None and found[1] is not None:
         return (found[0], found[1]), True
-    of_terms = [[row[place] for row in rows[1:] if place < len(row)] for place in (0, 1)]
-    if any(cells and not is_text(cells) for cells in of_terms):
+    below_it = [[row[place] for row in rows[1:] if place < len(row)] for place in range(width)]
+    terms = [place for place, cells in enumerate(below_it) if not cells or is_text(cells)]
+    if terms[:2] != [0, 1]:
+        shown = ", ".join(f'"{place + 1}"' for place in ([*terms, width - 1] if terms else [0, width - 1])[:2])
         raise DataError(
             f"{path}: its first two columns do not hold terms of two languages; the first row has "
-            f'{", ".join(map(repr, names))}. Name the columns that do: columns: ["1", "{len(names)}"], or by this row.'
+            f"{', '.join(map(repr, names))}. Name the columns that do: columns: [{shown}], or by this row."
         )
     return (0, 1), False
 
@@ -535,15 +545,18 @@ def _code(written: Any) -> str:
 _XML: dict[str, DictionaryFormat] = {
     "<tbx": "tbx", "<martif": "tbx", "<tei": "tei", "<dictionary": "dix",
 }  # fmt: skip
+_JSON = re.compile(r'\{|\[\s*[\[{"]')
+_TABLES_OF_BYTES = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
+_AS_TABLE = "Write a word and its translation a line, with a tab between them."
 
 
 def find_dictionary_form(path: str) -> DictionaryFormat:
     """The form of a dictionary, plain, packed or in a zip: TBX, TEI and dix by their first element, kaikki's by JSON,
-    PanLex by its tables, Excel by its members, else a table by tabs, or by commas where its name ends in .csv; MUSE for
-    two words a line.
+    PanLex by its tables, Excel by its members, else a table by tabs, by its name (.csv), or by one other delimiter in
+    most lines; MUSE for two words a line.
 
     Raises:
-        DataError: there is no file in the zip, or it is XML of another kind.
+        DataError: there is no file in the zip, or it is Parquet, or XML or JSON of another kind.
     """
     if is_workbook(path):
         return "xlsx"
@@ -552,17 +565,31 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
         return "panlex"
     if not files:
         raise DataError(f"{path} holds no file of a dictionary.")
-    head = decoded(next(iter(files[0]), b"")[:HEAD_BYTES]).lstrip()
+    start = next(iter(files[0]), b"")[:HEAD_BYTES]
+    head = decoded(start).lstrip()
+    if start.startswith(_TABLES_OF_BYTES):
+        raise DataError(f"{path} is a Parquet or Arrow file, no dictionary. {_AS_TABLE}")
     if head.startswith("<"):
         for begin, form in _XML.items():
             if begin in head.lower():
                 return form
         raise DataError(f"{path} is XML, but no dictionary in TBX, TEI or Apertium's dix. Convert it.")
-    if head.startswith("{"):
-        return "kaikki"
+    if _JSON.match(head):
+        if any(not _parsed(line.text)[1] for line in _first_lines(files[0])):
+            return "kaikki"
+        raise DataError(f"{path} is JSON, but no dictionary as kaikki.org has them. {_AS_TABLE}")
     if table_suffix(files[0].path) == ".csv":
         return "csv"
-    lines = [line.text for line in islice(held_back(number_lines(files[0], files[0].path), []), LOOKED_AT)]
-    full = [line for line in lines if line.strip()]
-    by_tab = sum("\t" in line for line in full) * 2 > len(full)
-    return "tsv" if by_tab and any(len(line.split()) != 2 for line in full) else "muse"
+    full = [line.text for line in _first_lines(files[0]) if line.text.strip()]
+    if sum("\t" in line for line in full) * 2 > len(full):
+        return "tsv" if any(len(line.split()) != 2 for line in full) else "muse"
+    return "csv" if max(sum(_is_two(line, one) for line in full) for one in DELIMITERS) * 2 > len(full) else "muse"
+
+
+def _first_lines(file: Chunks) -> Iterator[Line]:
+    return islice(held_back(number_lines(file, file.path, json_lines=True), []), LOOKED_AT)
+
+
+def _is_two(line: str, delimiter: str) -> bool:
+    """Whether a line is two terms beside a delimiter."""
+    return line.count(delimiter) == 1 and all(map(str.strip, line.split(delimiter)))

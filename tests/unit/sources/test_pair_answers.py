@@ -167,6 +167,12 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         " is not in UTF-8 (NUL characters, as UTF-16 without a byte-order mark has). Convert it: iconv -f ENCODING -t "
         "UTF-8 x.csv",
     ),
+    "a language without a code": (
+        "x.tmx",
+        tmx_text([{"en": en, "x-none": de} for en, de in zip(EN, DE, strict=True)]),
+        {},
+        " calls a language 'x-none', which is no code. Write a code (xml:lang) in its place.",
+    ),
     "pointer": (
         "x.csv",
         "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n",
@@ -231,6 +237,13 @@ def test_texts_that_do_not_belong_together(tmp_path: Path, files: list[str], ans
         (tmp_path / file).write_text("\n".join(EN))
     with pytest.raises(XalignError, match=answer):
         look_at_pairs([str(tmp_path / file) for file in files])
+
+
+def test_subtitles_are_no_line_aligned_text(tmp_path: Path) -> None:
+    for file in ("x.en", "x.de"):
+        (tmp_path / file).write_text("1\n00:00:01,000 --> 00:00:02,000\nHi\n")
+    with pytest.raises(XalignError, match=r"x\.en is subtitles with their times, not plain text"):
+        look_at_pairs([str(tmp_path / "x.en"), str(tmp_path / "x.de")])
 
 
 def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,12 @@ def json_array(make: Callable[[str, str], dict]) -> str:
 # name of the file, its content, and what is said of it after the name.
 FILES: dict[str, tuple[str, str | bytes, str]] = {
     "csv": ("x.csv", csv_text(table("en,de", EN, DE)), "CSV, columns en and de, 8 pairs"),
+    "rows that say their languages": (
+        "x.tsv",
+        "".join(f"{n}\teng\t{en}\t{n + 90}\tdeu\t{de}\n" for n, (en, de) in enumerate(PAIRS)),
+        "TSV without a header, columns 3 (en) and 6 (de), 8 pairs; left out: 1, 2, 4, 5",
+    ),
+    "in and out": ("x.csv", csv_text(table("in,out", EN, DE)), "CSV, columns in (en) and out (de), 8 pairs"),
     "swapped order": ("x.csv", csv_text(table("de,en", DE, EN)), "CSV, columns de and en, 8 pairs"),
     "semicolons": ("x.csv", csv_text(table("en,de", EN, DE), delimiter=";"), "CSV, columns en and de, 8 pairs"),
     "bom": ("x.csv", "\ufeff" + csv_text(table("en,de", EN, DE)), "CSV, columns en and de, 8 pairs"),

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+import re
 from pathlib import Path
 
 import datasets
@@ -158,6 +159,18 @@ def test_numbers_of_rows_in_a_column_id_are_not_indonesian(tmp_path: Path) -> No
     for format_, name in (("parquet_pairs", "x.parquet"), ("jsonl_pairs", "x.jsonl")):
         records = read(format_, [str(tmp_path / name)], ["en", "id"])
         assert [one.texts for one in records if isinstance(one, Pair)] == FLAT
+
+
+@pytest.mark.parametrize(("format_", "delimiter"), [("tsv", "\t"), ("csv", ",")])
+def test_codes_that_each_row_says_are_no_header(tmp_path: Path, format_: str, delimiter: str) -> None:
+    (tmp_path / "x").write_text("".join(delimiter.join(("en", a, "de", b)) + "\n" for a, b in (("a", "A"), ("b", "B"))))
+    answer = (
+        "'en' and 'de' are no names of columns, they stand in the second row too. Name the columns of the two texts by "
+        'their numbers: columns: ["2", "4"].'
+    )
+    with pytest.raises(DataError, match=re.escape(answer)):
+        texts(format_, tmp_path / "x")
+    assert texts(format_, tmp_path / "x", ("2", "4")) == [("a", "A"), ("b", "B")]
 
 
 def test_empty_and_missing_cells_of_parquet(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from xalign_ray.sources.terms import find_dictionary_form
 
 NOTES = "noted: parts of speech and notes, not read"
 BRACKETS = "noted: terms with notes in brackets, taken off"
+LISTS = "noted: terms with a comma or semicolon in them, each read as one term"
 NO_TRANSLATION = "entry without a translation into the other language"
 
 TBX = """<?xml version="1.0"?><martif type="TBX" xml:lang="en"><text><body>
@@ -109,7 +110,15 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
     ),
     "csv": (
         "csv_terms", "x.csv", 'term;translation;note\n"hard; disk";Festplatte;IT\nmouse;Maus;\n',
-        {("hard; disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 1, "header": 1},
+        {("hard; disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 1, LISTS: 1, "header": 1},
+    ),
+    "csv by its lines": (
+        "csv_terms", "x.txt", "hard disk|Festplatte\nmouse|Maus\n",
+        {("hard disk", "Festplatte"), ("mouse", "Maus")}, {},
+    ),
+    "csv with codes of languages behind its terms": (
+        "csv_terms", "x.csv", "hard disk,Festplatte,en,de\nmouse,Maus,en,de\n",
+        {("hard disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 4},
     ),
     "tsv of a lexicon with columns of numbers": (
         "tsv_terms", "x.tsv", "English Word\tanger\tjoy\tGerman Word\nhard disk\t0\t1\tFestplatte\nmouse\t1\t0\tMaus\n",
@@ -156,7 +165,7 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
     "panlex": (
         "panlex", "panlex-csv.zip", zipped({**PANLEX, "README.md": "x"}),
         {("hard disk", "Festplatte"), ("HDD, a", "Festplatte")},
-        {NO_TRANSLATION: 1, "row has not the columns of its header": 1},
+        {NO_TRANSLATION: 1, LISTS: 1, "row has not the columns of its header": 1},
     ),
     "two files in a zip": (
         "tei", "x.zip",
@@ -309,6 +318,21 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
         ": its first two columns do not hold terms of two languages; the first row has 'hard disk', '1', 'Festplatte'. "
         'Name the columns that do: columns: ["1", "3"], or by this row.',
     ),
+    "tsv of wikt2dict, whose rows say their languages": (
+        "tsv_terms", "en\thard disk\tde\tFestplatte\nen\tmouse\tde\tMaus\nen\tdog\tde\tHund\n",
+        ": its first two columns do not hold terms of two languages; the first row has 'en', 'hard disk', 'de', "
+        """'Festplatte'. Name the columns that do: columns: ["2", "4"], or by this row.""",
+    ),
+    "csv whose rows say their languages, below a header": (
+        "csv_terms", "lang1,word1,lang2,word2\nen,hard disk,de,Festplatte\nen,mouse,de,Maus\n",
+        ": its first two columns do not hold terms of two languages; the first row has 'lang1', 'word1', 'lang2', "
+        """'word2'. Name the columns that do: columns: ["2", "4"], or by this row.""",
+    ),
+    "muse in Latin-1": (
+        "muse", "house Häuser\ndog Hündin\n".encode("latin-1"),
+        ": no row can be read as format muse. All 2 were set aside (bytes are not UTF-8: 2). Line 1 is not UTF-8, as "
+        "windows-1252 it reads 'house Häuser'. Convert it: iconv -f ENCODING -t UTF-8 x.",
+    ),
     "csv of a lexicon of moods": (
         "csv_terms", "word,mood\n" + "".join(f"w{chr(97 + n)},GOOD\n" for n in range(25)),
         ": its first two columns do not hold terms of two languages; the first row has 'word', 'mood'.",
@@ -330,7 +354,27 @@ def test_a_hostile_dictionary_is_answered_in_a_sentence(tmp_path: Path, name: st
     assert str(caught.value).startswith(f"{path}{answer}"), str(caught.value)
 
 
-def test_xml_of_another_kind_is_no_dictionary(tmp_path: Path) -> None:
-    (tmp_path / "x.xml").write_text("<svg/>")
-    with pytest.raises(XalignError, match=r"x\.xml is XML, but no dictionary in TBX, TEI or Apertium's dix\."):
-        find_dictionary_form(str(tmp_path / "x.xml"))
+AS_TABLE = "Write a word and its translation a line, with a tab between them."
+# A file's name and content, and the answer behind its path where its form is looked for.
+NO_DICTIONARY: dict[str, tuple[str, str | bytes, str]] = {
+    "xml": ("x.xml", "<svg/>", " is XML, but no dictionary in TBX, TEI or Apertium's dix. Convert it."),
+    "json of words": ("x.json", '{"house": "Haus"}', f" is JSON, but no dictionary as kaikki.org has them. {AS_TABLE}"),
+    "json on several lines": (
+        "x.json",
+        '{\n "house": "Haus"\n}',
+        " is JSON, but no dictionary as kaikki.org has them.",
+    ),
+    "json lines": ("x.jsonl", '{"en": "house", "de": "Haus"}\n', " is JSON, but no dictionary as kaikki.org has them."),
+    "json array": ("x.json", '[["house", "Haus"]]', " is JSON, but no dictionary as kaikki.org has them."),
+    "parquet": ("x.parquet", b"PAR1\x15\x04", f" is a Parquet or Arrow file, no dictionary. {AS_TABLE}"),
+}
+
+
+@pytest.mark.parametrize("name", NO_DICTIONARY)
+def test_a_file_of_another_kind_is_no_dictionary(tmp_path: Path, name: str) -> None:
+    file, content, answer = NO_DICTIONARY[name]
+    path = tmp_path / file
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(XalignError) as caught:
+        find_dictionary_form(str(path))
+    assert str(caught.value).startswith(f"{path}{answer}"), str(caught.value)
