@@ -25,28 +25,24 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from xalign_ray.config.explain import flatten
 from xalign_ray.config.language_codes import languages_of
-from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cell_frame, claim_frame
 from xalign_ray.results.aggregate import over_seeds
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
-from xalign_ray.results.run import Log, Run, columns_of, left_out
+from xalign_ray.results.run import Log, Run, columns_of, declared_seeds, keys_as_declared, left_out
 from xalign_ray.results.verdicts import measured
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
 from xalign_ray.tasks.task import Measure, Metric
-from xalign_ray.work.artifacts import hash_value, write_atomic
+from xalign_ray.work.artifacts import hash_value, is_sealed_archive, read_archive, seal_archive, write_atomic
 from xalign_ray.work.run_folder import PREDICTIONS, SCORES
 from xalign_ray.work.storage import shown_path
 
 FORMAT = 2
 INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
 REPORT, SCORED, RECIPES = "report", "scores", "recipes"  # folders in it
-_SEAL = 64  # hexadecimal digits of the comment
-_DATE = (1980, 1, 1, 0, 0, 0)  # of every file, so that equal runs are equal bytes
 _PACKAGES = ("xalign-ray", "torch", "transformers", "tokenizers", "deepspeed", "ray", "numpy", "pandas", "scipy")
 _SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study or run: of cells and evaluations
 _OF_LOG = ("starts", "end", "last_step", "started", "seconds", "memory", "waiting")  # all but its curves
@@ -67,6 +63,8 @@ _COMPARED: Mapping[str, Sequence[str]] = {  # what tells the rows of a table apa
 
 Members = Mapping[str, bytes]
 Key = tuple[Any, ...]
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]  # predictions by language
+Golds = defaultdict[Key, list[tuple[str, str | None, str]]]  # file, test set and hash of the gold labels
 
 
 @dataclass(frozen=True)
@@ -157,19 +155,6 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
     write_atomic(path, seal_archive({INDEX: _json(index), **members}))
 
 
-def seal_archive(members: Members) -> bytes:
-    """A zip archive of files by name, whose comment is the hash of all that stands before it."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.comment = b"0" * _SEAL
-        for name, content in sorted(members.items()):
-            info = zipfile.ZipInfo(name, _DATE)
-            info.external_attr = 0o644 << 16
-            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
-    body = out.getvalue()[:-_SEAL]
-    return body + hashlib.sha256(body).hexdigest().encode()
-
-
 def is_bundle(path: Path) -> bool:
     """Whether a name of a report is of a bundle, whole or damaged."""
     return path.is_file() and (path.suffix == ".zip" or zipfile.is_zipfile(path))
@@ -186,9 +171,12 @@ def read_bundle(path: Path) -> Bundle:
     except OSError as error:
         raise DataError(f"{shown_path(path)} cannot be read ({error.strerror}).") from None
     problems = []
-    if hashlib.sha256(content[:-_SEAL]).hexdigest().encode() != content[-_SEAL:]:
+    if not is_sealed_archive(content):
         problems.append("the archive: its SHA-256 is not the one that it ends with; bytes of it were changed")
-    members, damaged = _read_archive(path, content)
+    try:
+        members, damaged = read_archive(content)
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):  # the last of a version that zipfile cannot read
+        raise DataError(f"{shown_path(path)} is no bundle, or it is damaged: it is not a zip archive.") from None
     problems += [f"{name}: {_UNKNOWN_BYTES}" for name in damaged]
     try:
         index = json.loads(members[INDEX])
@@ -229,7 +217,7 @@ def verify_bundle(path: Path) -> Bundle:
         _check_choices(bundle)
         _check_declared(bundle)
         _check_tables(bundle)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError, ConfigError) as error:
         # Whatever a forged or torn file makes of the parts that are read: named, not thrown at the reader.
         bundle.problems.append(f"the rest cannot be read ({type(error).__name__}: {error})")
     return bundle
@@ -242,21 +230,6 @@ def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
     papers = against_papers(runs, measured(runs, scores))
     frames = {"scores.csv": scores.reindex(columns=SCORE_COLUMNS), "comparison.csv": comparison.shown}
     return frames | ({CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {})
-
-
-def _read_archive(path: Path, content: bytes) -> tuple[dict[str, bytes], list[str]]:
-    """The files of an archive by name, and the names of those that cannot be read."""
-    members, damaged = {}, []
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):  # the last of a version that zipfile cannot read
-        raise DataError(f"{shown_path(path)} is no bundle, or it is damaged: it is not a zip archive.") from None
-    for name in archive.namelist():
-        try:
-            members[name] = archive.read(name)
-        except Exception:  # zipfile and zlib raise a dozen kinds on changed bytes
-            damaged.append(name)
-    return members, damaged
 
 
 def _describe(number: int, run: Run) -> dict[str, Any]:
@@ -321,7 +294,7 @@ def _check_scores(bundle: Bundle) -> None:
     """Scores from predictions; runs.json has the scores of the files and no others, each in its cell's column."""
     of_runs = {_key(score, run.label): score for run in bundle.runs for score in run.scores}
     in_files: dict[Key, Score] = {}
-    again, predicted = 0, 0
+    again, predicted, golds = 0, 0, Golds(list)
     for name in sorted(one for one in bundle.members if one.endswith(f"/{SCORES}")):
         scores = [Score(**record) for record in json.loads(bundle.members[name])["scores"]]
         in_files |= {_key(score): score for score in scores}
@@ -329,7 +302,7 @@ def _check_scores(bundle: Bundle) -> None:
         files = _predictions_beside(bundle, name)
         if not files:
             continue
-        found = _score_again(scores, files, name, bundle.problems)
+        found = _score_again(scores, files, name, bundle.problems, golds)
         again, predicted = again + found, predicted + len(files)
     total, there, written = len(in_files), _keys(of_runs), _keys(in_files)
     missing = [score for key, score in in_files.items() if not _holds(there, key)]
@@ -352,6 +325,11 @@ def _misplaced(bundle: Bundle, name: str, scores: Sequence[Score]) -> Iterator[s
                 yield f"{name}: its scores are not of {cell['task']}"
             if cell["task"] in TUNED_TASKS and not _predictions_beside(bundle, name):
                 yield f"{name}: its predictions are missing"
+            single = [one for one in scores if one.language != ALL_LANGUAGES]
+            means = {one.averaged_with: one.value for one in average_languages(single)}
+            for one in (one for one in scores if one.language == ALL_LANGUAGES and one.averaged_with in means):
+                if not math.isclose(one.value, means[one.averaged_with], rel_tol=0, abs_tol=_EXACT):
+                    yield f"{name}: {_shown(one)} is {one.value:.6g}, its languages' is {means[one.averaged_with]:.6g}"
             codes = {code for one in scores for code in languages_of(one.language)}
             asked = [] if "per_language" in str(cell["training"]) else _asked(study)
             lacking = [{*one.get("languages", ())} - codes for one in asked if one["task"] == cell["task"]]
@@ -375,15 +353,17 @@ def _beside(name: str) -> str:
     return f"{name.removesuffix(SCORES)}{PREDICTIONS}/"
 
 
-def _score_again(scores: Sequence[Score], files: Members, name: str, problems: list[str]) -> int:
-    """Holds the scores of a cell to its predictions; how many were computed again."""
+def _score_again(scores: Sequence[Score], files: Members, name: str, problems: list[str], golds: Golds) -> int:
+    """Holds the scores of a cell to its predictions, and its gold labels to `golds`; how many were computed again."""
     task = scores[0].task
+    rows = {language: [json.loads(line) for line in lines.decode().splitlines()] for language, lines in files.items()}
     if task not in TUNED_TASKS:  # of somebody's own task, which is not imported, there is nothing to hold to
-        return _search_again(scores, files, name, problems) if task in TASKS else 0
+        return _search_again(scores, rows, name, problems) if task in TASKS else 0
     single = [score for score in scores if score.language != ALL_LANGUAGES]
     unscored = sorted(files.keys() - {score.language for score in single})
     problems += [f"{name}: its predictions in {language} have no score" for language in unscored]
-    measures = {language: _measure(task, language, lines) for language, lines in files.items()}
+    problems += _other_gold({(task, one.split, one.language): one.test_set for one in single}, rows, name, golds)
+    measures = {language: _measure(task, language, own) for language, own in rows.items()}
     found = []
     for score in single:
         own = measures.get(score.language, {}).get(score.metric.removesuffix("_supervised"))
@@ -395,13 +375,23 @@ def _score_again(scores: Sequence[Score], files: Members, name: str, problems: l
     return _hold(scores, found, name, problems)
 
 
-def _search_again(scores: Sequence[Score], files: Members, name: str, problems: list[str]) -> int:
+def _other_gold(test_sets: Mapping[Key, str | None], rows: Rows, name: str, golds: Golds) -> Iterator[str]:
+    """Where a test set has other gold labels than in a cell before; one whose hash is not known by its length."""
+    for (*what, language), test_set in test_sets.items():
+        own = [(row["key"], row["gold"]) for row in rows.get(language, ())]
+        others, gold = golds[*what, language, len(own)], hash_value(own)
+        same = (one for one in others if one[1] == test_set or None in (one[1], test_set))
+        if (first := next(same, None)) and first[2] != gold:
+            yield f"{name}: its gold labels in {language} are not those of {first[0]}, which has the same test set"
+        others.append((name, test_set, gold))
+
+
+def _search_again(scores: Sequence[Score], rows: Rows, name: str, problems: list[str]) -> int:
     """The same of a cell without training: of what its predictions say, such as the headline of retrieval."""
     task = TASKS[scores[0].task]
-    rows = {language: [json.loads(line) for line in lines.decode().splitlines()] for language, lines in files.items()}
     said = {language: {row["key"]: row["prediction"] for row in own} for language, own in rows.items()}
     measures = [(score, task.measure_again(score, said.get(score.language, {}))) for score in scores]
-    found = [replace(score, value=own.value, n=own.n) for score, own in measures if own is not None]
+    found = [replace(score, **asdict(own)) for score, own in measures if own is not None]
     held = {one.averaged_with for one in found}
     return _hold([score for score in scores if score.averaged_with in held], found, name, problems)
 
@@ -419,8 +409,7 @@ def _hold(scores: Sequence[Score], found: Sequence[Score], name: str, problems: 
     return len(scores)
 
 
-def _measure(task: str, language: str, lines: bytes) -> Mapping[str, Measure]:
-    rows = [json.loads(line) for line in lines.decode().splitlines()]
+def _measure(task: str, language: str, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Measure]:
     known = TUNED_TASKS[task]
     examples = [known.from_gold(row["key"], row["gold"], language) for row in rows]
     return known.measure(examples, [row["prediction"] for row in rows])
@@ -433,13 +422,16 @@ def _check_seeds(bundle: Bundle) -> None:
     for study in bundle.studies:
         name = f"study {study['name']}"
         columns = columns_of([run for run in bundle.runs if run.study and run.study["name"] == study["name"]])
-        for label, seeds in study.get("seeds", {}).items():
+        for label, seeds in declared_seeds(study).items():
             own = [run for shown, runs in columns.items() if _is_of(shown, label, study) for run in runs]
             for task in (None, *dict.fromkeys(one["task"] for one in _asked(study))):
                 have = {run.seed for run in own if any(task in (None, score.task) for score in run.scores)}
                 what = "is declared and has no scores" if task is None else f"has no scores of {task}"
                 bundle.problems += [f"{name}: seed {seed} of {label} {what}" for seed in seeds if seed not in have]
             declared += len(seeds)
+        known = {None, *(seed for seeds in declared_seeds(study).values() for seed in seeds)}
+        strange = {run.seed for own in columns.values() for run in own if len(known) > 1} - known
+        bundle.problems += [f"{name}: seed {seed} is not declared" for seed in sorted(strange, key=str)]
         tuned: dict[Key, set[int]] = defaultdict(set)
         for cell in (cell for cell in study["cells"] if cell["state"] == "finished"):
             if cell["kind"] == "finetuning" and cell["name"] in scored:
@@ -466,51 +458,48 @@ def _asked(study: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _check_choices(bundle: Bundle) -> None:
-    """The setting with the highest mean development score was chosen, by the scores that the cells have."""
+    """Every setting was tried, and the one with the highest mean development score chosen, by what the cells say."""
     for study in bundle.studies:
-        for one in (one for one in study.get("choices", ()) if one["chosen"] is not None):
+        declares = study.get("study", {})
+        asked = {
+            (one["task"], one["train_language"]): one.get("settings", {}) for one in declares.get("finetunings", ())
+        }
+        for one in study.get("choices", ()):
+            where = f"study {study['name']}: the setting of {one['label']} on {one['task']}"
+            settings = asked.get((one["task"], one["train_language"]), {})
+            many = math.prod(len({*map(str, values)}) for values in settings.values() if values)
+            if declares.get("search", {}).get("kind") == "grid" and len(one["candidates"]) != many:
+                bundle.problems.append(f"{where} is of {len(one['candidates'])} that were tried; {many} are declared")
             tried = [list(enumerate(candidate["development"].values())) for candidate in one["candidates"]]
-            best = max(over_seeds(own) for own in tried if len(own) == max(map(len, tried)))
-            if not tried[one["chosen"]] or over_seeds(tried[one["chosen"]]) < best - _EXACT:
-                where = f"study {study['name']}: the setting of {one['label']} on {one['task']}"
+            means = {at: over_seeds(own) for at, own in enumerate(tried) if own and len(own) == max(map(len, tried))}
+            if means and means.get(one["chosen"], -math.inf) < max(means.values()) - _EXACT:
                 bundle.problems.append(f"{where} is not the best of those tried")
 
 
 def _check_declared(bundle: Bundle) -> None:
-    """Each recipe has what the study declares of its label, as far as both versions of the package know the key."""
-    for run in (run for run in bundle.runs if run.study and run.config):
-        study = run.study or {}
-        label = run.label.removesuffix(f" ({study['name']})")
-        declared = [
-            one for one in study.get("study", {}).get("encoders", ()) if label == (one["label"] or one["recipe"])
-        ]
-        differing = [_differing_keys(run, one, study["study"].get("settings", ())) for one in declared]
-        if differing and all(differing):
-            bundle.problems.append(
-                f"recipe of {run.label}, seed {run.seed}: {differing[0][0]} is not as the study declares it"
-            )
+    """Each recipe has what the study declares of its label, as far as both versions of the package know the key.
 
-
-def _differing_keys(run: Run, encoder: Mapping[str, Any], of_study: Sequence[str]) -> list[str]:
-    """The keys whose values in a recipe are not those that the settings of a declared encoder give."""
-    settings = [*encoder["settings"], *of_study]
-    if encoder["recipe"] not in list_recipes() or any(one.startswith("plugins") for one in settings):
-        return []  # somebody's own: neither the file nor the modules are here
-    try:
-        config = load_recipe(encoder["recipe"], settings).config.model_dump(mode="json")
-    except ConfigError:  # of another version
-        return []
-    named = tuple({one.partition("=")[0] for one in settings} - {"model.init_from", "data.root", "output"})
-    said = flatten(run.config)
-    return [
-        key for key, value in flatten(config).items() if key.startswith(named) and key in said and said[key] != value
-    ]
+    A key that no recipe of the study has as it is declared, and that the study does not set, is of another version.
+    """
+    for study in bundle.studies:
+        runs = [run for run in bundle.runs if run.study and run.study["name"] == study["name"] and run.config]
+        declares = study.get("study", {})
+        settings = [one for encoder in declares.get("encoders", ()) for one in encoder["settings"]]
+        named = tuple({one.partition("=")[0] for one in (*settings, *declares.get("settings", ()))})
+        keys = [keys_as_declared(run, study) for run in runs]
+        right = {key for own in keys for key, is_right in own.items() if is_right}
+        for run, own in zip(runs, keys, strict=True):
+            wrong = [key for key, is_right in own.items() if not is_right and (key in right or key.startswith(named))]
+            if wrong:
+                where = f"recipe of {run.label}, seed {run.seed}"
+                bundle.problems.append(f"{where}: {wrong[0]} is not as the study declares it")
 
 
 def _check_rates(bundle: Bundle) -> None:
     """Each recipe of a study that chooses rates was trained at the one whose development score is highest."""
     checked = 0
     for study in (one for one in bundle.studies if "rates" in one):
+        every = {one["learning_rate"] for one in study["rates"]["tried"]}
         for label, chosen in study["rates"]["chosen"].items():
             tried = [
                 (one["score"], -one["learning_rate"]) for one in study["rates"]["tried"] if one["encoder"] == label
@@ -518,8 +507,13 @@ def _check_rates(bundle: Bundle) -> None:
             trained = {
                 run.config["train"]["optimizer"]["learning_rate"]
                 for run in bundle.runs
-                if run.study and run.study["name"] == study["name"] and run.label == label and run.config
+                if run.label in (label, f"{label} ({study['name']})") and run.config
+                if run.study and run.study["name"] == study["name"]
             }
+            if lacking := every - {-rate for _, rate in tried}:
+                bundle.problems.append(
+                    f"study {study['name']}: {label} was not tried at the rate {min(lacking):g}, and others were"
+                )
             if {-max(tried)[1], *trained} != {chosen}:
                 bundle.problems.append(
                     f"study {study['name']}: the rate {chosen:g} of {label} is not the best of those tried, "
@@ -546,6 +540,11 @@ def _check_tables(bundle: Bundle) -> None:
             continue
         bundle.problems += _differing(name, stored.decode(), _as_csv(frame))
         bundle.facts.append(f"{name}: {len(frame):,} rows computed again.")
+    known = {INDEX, RUNS_FILE, STUDIES_FILE, *(f"{REPORT}/{name}" for name in frames)}
+    known |= {one["recipe"] for one in json.loads(bundle.members[RUNS_FILE])}
+    scored = tuple(_beside(name) for name in bundle.members if name.endswith(f"/{SCORES}"))
+    rest = (name for name in bundle.members if name not in known and not name.endswith(f"/{SCORES}"))
+    bundle.problems += [f"{name}: it belongs to no run or table" for name in rest if not name.startswith(scored)]
 
 
 def _differing(name: str, stored: str, computed: str) -> Iterator[str]:
@@ -556,8 +555,9 @@ def _differing(name: str, stored: str, computed: str) -> Iterator[str]:
         if key not in said or key not in found:
             yield f"{where}: {'is missing' if key in found else 'follows from no score'}"
             continue
-        for column, value in found[key].items():
-            if not _are_same(told := said[key].get(column, ""), value):
+        for column in dict.fromkeys([*found[key], *said[key]]):
+            told, value = said[key].get(column) or "", found[key].get(column) or ""
+            if not _are_same(told, value):
                 yield f"{where}: {column} is {told or 'empty'}, computed again {value or 'empty'}"
 
 

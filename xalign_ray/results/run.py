@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from xalign_ray.config.explain import flatten
-from xalign_ray.config.load import load_recipe, read_saved
+from xalign_ray.config.load import list_recipes, load_recipe, read_saved
 from xalign_ray.config.schema import RUN_OF
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.scores import Score, read_scores
@@ -145,6 +145,9 @@ def _points(event: Event) -> Iterator[tuple]:
 
 # Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
 _ASIDE = ("recipe", "fingerprint", "notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
+_SETTLED = ("model.init_from", "data.root", "data.tokenizer")  # of a recipe: by the machine and by what it begins from
+_COUNTED = ("train.max_steps", "train.global_batch_size", "train.schedule")  # and where it counts passes, by its data
+_PATHS = ("/", "encoder:/")  # of a folder, which every machine has somewhere else
 _MAX_IN_LABEL = 3
 _RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is named
 
@@ -258,6 +261,35 @@ def label_runs(runs: Sequence[Run]) -> list[Run]:
         groups.setdefault(place, []).append(run)
     labels = _labels([group[0] for group in groups.values()])
     return [replace(run, label=label) for label, group in zip(labels, groups.values(), strict=True) for run in group]
+
+
+def declared_seeds(study: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The seeds of pretraining of each label; of a study that ran apart those of all parts."""
+    seeds = {label: {*own} for label, own in study.get("seeds", {}).items()}
+    declares = study.get("study", {})
+    for one in (one for one in declares.get("encoders", ()) if one["recipe"]):
+        seeds.setdefault(one["label"] or one["recipe"], set()).update(one.get("seeds") or declares.get("seeds", ()))
+    return {label: sorted(own) for label, own in seeds.items()}
+
+
+def keys_as_declared(run: Run, study: Mapping[str, Any]) -> Mapping[str, bool]:
+    """Whether a key of a recipe has the value that the study declares; of several encoders of a label the nearest."""
+    label, found = run.label.removesuffix(f" ({study['name']})"), list[Mapping[str, bool]]()
+    for one in study.get("study", {}).get("encoders", ()):
+        settings = [*one["settings"], *study["study"].get("settings", ())]
+        is_own = one["recipe"] not in list_recipes() or any(text.startswith("plugins") for text in settings)
+        if label != (one["label"] or one["recipe"]) or is_own:  # neither somebody's own file nor modules are here
+            continue
+        try:
+            config = load_recipe(one["recipe"], settings).config
+        except ConfigError:  # of another version
+            continue
+        settled = _SETTLED if config.train.is_counted else (*_SETTLED, *_COUNTED)
+        declared = flatten(config.model_dump(mode="json", exclude={*_ASIDE}))
+        said = {key: value for key, value in flatten(run.config).items() if not str(value).startswith(_PATHS)}
+        keys = [key for key in declared if key in said and not key.startswith(settled)]
+        found.append({key: said[key] == declared[key] for key in keys})
+    return max(found, key=lambda own: sum(own.values()), default={})
 
 
 def columns_of(runs: Sequence[Run]) -> dict[str, list[Run]]:

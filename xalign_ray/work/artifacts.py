@@ -1,8 +1,9 @@
-"""Folders that are whole or do not exist: atomic writes, hashes, and a manifest that is written last."""
+"""Folders that are whole or do not exist: atomic writes, hashes, sealed archives, a manifest that is written last."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import shutil
 import socket
 import stat
 import uuid
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +22,8 @@ from xalign_ray.work.file_checks import read_plain
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+_SEAL = 64  # hexadecimal digits of an archive's comment
+_DATE = (1980, 1, 1, 0, 0, 0)  # of every file of an archive, so that equal files are equal bytes
 STUDY_KIND, TRIAL_KIND, EVALUATION_KIND = "study", "tuned", "evaluation"  # of manifests that are not those of runs
 HOST = socket.gethostname()
 
@@ -245,3 +249,33 @@ def read_records(path: Path) -> list[dict[str, Any]]:
             "it and evaluate again."
         )
     return records
+
+
+def seal_archive(members: Mapping[str, bytes]) -> bytes:
+    """A zip archive of files by name, whose comment is the SHA-256 of all that stands before it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.comment = b"0" * _SEAL
+        for name, content in sorted(members.items()):
+            info = zipfile.ZipInfo(name, _DATE)
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+    body = out.getvalue()[:-_SEAL]
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def is_sealed_archive(content: bytes) -> bool:
+    """Whether the bytes of an archive are those that `seal_archive` gave."""
+    return hashlib.sha256(content[:-_SEAL]).hexdigest().encode() == content[-_SEAL:]
+
+
+def read_archive(content: bytes) -> tuple[dict[str, bytes], list[str]]:
+    """The files of an archive by name, and the names of those that cannot be read; zipfile's errors if it is none."""
+    members, damaged = {}, []
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    for name in archive.namelist():
+        try:
+            members[name] = archive.read(name)
+        except Exception:  # zipfile and zlib raise a dozen kinds on changed bytes
+            damaged.append(name)
+    return members, damaged

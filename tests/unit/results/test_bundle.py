@@ -18,13 +18,14 @@ import pytest
 from tests.unit.results.run_folders import choice, score, write_run, write_study
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.bundle import INDEX, RUNS_FILE, STUDIES_FILE, read_bundle, seal_archive, verify_bundle
+from xalign_ray.results.bundle import INDEX, RUNS_FILE, STUDIES_FILE, read_bundle, verify_bundle
 from xalign_ray.results.page import report
+from xalign_ray.results.run import Log, Run, keys_as_declared
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import Score, average_languages, write_scores
 from xalign_ray.tasks.task import TunedTask
 from xalign_ray.verbs.scores import verify
-from xalign_ray.work.artifacts import hash_value, write_json
+from xalign_ray.work.artifacts import hash_value, seal_archive, write_json
 
 LANGUAGES, SEEDS = ("de", "es", "hi"), (0, 1, 2)
 TAGS = ("NOUN", "VERB", "ADJ")
@@ -36,13 +37,15 @@ def write_predictions(folder: Path, run: str, right: float) -> list[Score]:
     task, rng = TUNED_TASKS["pos"], random.Random(f"{run} {right}")
     scores = []
     for language in LANGUAGES:
-        gold = [[rng.choice(TAGS) for _ in range(5)] for _ in range(40)]
+        test = random.Random(language)  # one for all encoders
+        gold = [[test.choice(TAGS) for _ in range(5)] for _ in range(40)]
         said = [[tag if rng.random() < right else rng.choice(TAGS) for tag in tags] for tags in gold]
         rows = [{"key": str(n), "prediction": p, "gold": g} for n, (p, g) in enumerate(zip(said, gold, strict=True))]
         (folder / "predictions").mkdir(parents=True, exist_ok=True)
         (folder / f"predictions/{language}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         examples = [task.from_gold(row["key"], row["gold"], language) for row in rows]
         where = {"task": "pos", "layer": None, "pooling": None, "language": language, "run": run, "seed": 0}
+        where["test_set"] = f"hash of {language}"
         scores += [score(name, **asdict(one), **where) for name, one in task.measure(examples, said).items()]
     scores += average_languages(scores)
     write_scores(folder / "scores.json", scores)
@@ -113,7 +116,12 @@ def write_whole_study(
         "study": {
             "encoders": [{"label": label} | encoder for label in ("mlm", "dict-mlm-50")],
             "evaluations": [{"task": "tatoeba", "languages": []}],
-            "finetunings": [{"task": "pos", "train_language": "en", "seeds": [0], "languages": [*LANGUAGES]}],
+            "finetunings": [
+                {"task": "pos", "train_language": "en", "seeds": [0], "languages": [*LANGUAGES]}
+                | {"settings": {"learning_rate": [0.1, 0.2], "weight_decay": None}}
+            ],
+            "search": {"kind": "grid"},
+            "seeds": seeds,
         }
     }
     write_json(folder / "study.json", told)
@@ -146,7 +154,7 @@ def retrieval_study(tmp_path: Path) -> Path:
         lines = [json.dumps({"key": key, "prediction": found}) for key, found in rows]
         (cell / "predictions" / f"{language}.jsonl").write_text("\n".join(lines) + "\n")
         for layer, value in (("last4", 0.55 + number / 10), (0, 0.1)):
-            scores.append(replace(score(value=value, language=language, run=name), layer=layer, n=10))
+            scores.append(replace(score(value=value, language=language, run=name), layer=layer, n=10, chance=0.1))
     cells: list[dict[str, Any]] = [
         {"kind": "pretraining", "label": "mlm", "name": name, "folder": str(run), "seed": 0},
         {"kind": "evaluation", "label": "mlm", "seed": 0, "task": "tatoeba", "name": "tatoeba-mlm"}
@@ -175,6 +183,12 @@ def test_the_headline_of_retrieval_is_computed_again(tmp_path: Path) -> None:
     said = "tatoeba_accuracy in de of tiny-mlm-0, seed 0 is 0.55 of 10; its predictions give 0.5 of 10"
     assert any(said in one for one in forge(bundle, change))
 
+    def raise_chance(members: Members) -> None:
+        for name in (name for name in members if name.endswith("scores.json")):
+            members[name] = members[name].replace(b'"chance": 0.1', b'"chance": 0.9')
+
+    assert any("is 0.9; its predictions give 0.1" in one for one in forge(bundle, raise_chance))
+
     def drop(members: Members) -> None:
         del members[next(name for name in members if name.endswith(f"predictions/{LANGUAGES[0]}.jsonl"))]
 
@@ -193,7 +207,7 @@ def forge(bundle: Path, change: Callable[[Members], None]) -> list[str]:
     return verify_bundle(forged).problems
 
 
-def change_json(members: Members, name: str, change: Callable[[Any], None]) -> None:
+def change_json(members: Members, name: str, change: Callable[[Any], Any]) -> None:
     value = json.loads(members[name])
     change(value)
     members[name] = json.dumps(value).encode()
@@ -351,6 +365,80 @@ def forge_recipe(members: Members) -> None:
     members[name] = members[name].replace(b"mlm_probability: 0.15", b"mlm_probability: 0.5")
 
 
+def forge_gold(members: Members) -> None:
+    """Whatever mlm's seed 0 said in de is what was right, by its scores too."""
+    (name,) = (name for name in members if "pos-mlm-0-1/predictions/de.jsonl" in name)
+    rows = [json.loads(line) for line in members[name].decode().splitlines()]
+    members[name] = "".join(json.dumps(row | {"gold": row["prediction"]}) + "\n" for row in rows).encode()
+    task, said = TUNED_TASKS["pos"], [row["prediction"] for row in rows]
+    right = task.measure([task.from_gold("", one, "de") for one in said], said)
+
+    def change(scores: list[Any]) -> list[Any]:
+        single = [one for one in scores if one["language"] != "all"]
+        own = [Score(**one | (asdict(right[one["metric"]]) if one["language"] == "de" else {})) for one in single]
+        return [asdict(one) for one in [*own, *average_languages(own)]]
+
+    change_scores(members, change)
+
+
+def forge_study(change: Callable[[Any], Any]) -> Callable[[Members], None]:
+    return lambda members: change_json(members, STUDIES_FILE, lambda studies: change(studies["mine"]))
+
+
+def forget_the_choice(study: Any) -> None:
+    """The setting that was not chosen was the better one, and nothing says that another was."""
+    for one in study["choices"]:
+        one["candidates"][0]["development"] = dict.fromkeys(one["candidates"][0]["development"], 0.9)
+        one["chosen"] = None
+
+
+def drop_setting(study: Any) -> None:
+    for one in study["choices"]:
+        one["candidates"], one["chosen"] = one["candidates"][1:], 0
+
+
+def drop_rate(study: Any) -> None:
+    study["rates"]["tried"] = study["rates"]["tried"][1:]
+
+
+def drop_declared_seed(members: Members) -> None:
+    """As `drop_seed`, and the study's list of seeds does not have it either."""
+    drop_seed(members)
+    forge_study(lambda study: study["seeds"].update(mlm=[0, 1]))(members)
+
+
+def add_seed(members: Members) -> None:
+    """A copy of mlm's seed 2 as seed 9, which nobody declared."""
+
+    def renamed(scores: Any) -> list[Any]:
+        return [{**one, "run": "tiny-mlm-9"} for one in scores]
+
+    def change(runs: Any) -> None:
+        (run,) = (run for run in runs if run["name"] == "tiny-mlm-2")
+        runs.append(run | {"name": "tiny-mlm-9", "recipe": "recipes/9.yaml", "scores": renamed(run["scores"])})
+
+    change_json(members, RUNS_FILE, change)
+    members["recipes/9.yaml"] = members["recipes/002-tiny-mlm-2.yaml"].replace(b"seed: 2\n", b"seed: 9\n")
+    for name in [name for name in members if "-mlm-2" in name and "scores/" in name and "dict" not in name]:
+        members[name.replace("-mlm-2", "-mlm-9")] = members[name].replace(b"tiny-mlm-2", b"tiny-mlm-9")
+
+
+def raise_mean(members: Members) -> None:
+    """Of a cell without predictions."""
+
+    def change(scores: list[Any]) -> list[Any]:
+        whole = average_languages([Score(**one) for one in scores])
+        return [*scores, *(asdict(replace(one, value=0.9)) for one in whole)]
+
+    (name,) = (name for name in members if "tatoeba-mlm-0/scores.json" in name)
+    change_json(members, name, lambda file: file.update(scores=change(file["scores"])))
+
+
+def add_column(members: Members) -> None:
+    head, *rows = members["report/comparison.csv"].decode().splitlines()
+    members["report/comparison.csv"] = "\n".join([f"{head},certified", *(f"{row},yes" for row in rows)]).encode()
+
+
 def forge_text(name: str, old: str, new: str) -> Callable[[Members], None]:
     def change(members: Members) -> None:
         assert old.encode() in members[name]
@@ -448,6 +536,32 @@ def test_a_seed_with_other_scores_and_a_changed_bundle_are_refused(tmp_path: Pat
         ),
         (forge_choice, "study mine: the setting of mlm on pos is not the best of those tried"),
         (forge_recipe, "recipe of mlm, seed 0: masking.mlm_probability is not as the study declares it"),
+        (
+            forge_text("recipes/000-tiny-mlm-0.yaml", "max_steps: 900", "max_steps: 9000"),
+            "recipe of mlm, seed 0: train.max_steps is not as the study declares it",
+        ),
+        (
+            forge_gold,
+            "pos-mlm-0-1/scores.json: its gold labels in de are not those of scores/0-mine/cells/pos-dict-mlm",
+        ),
+        (forge_study(forget_the_choice), "study mine: the setting of mlm on pos is not the best of those tried"),
+        (forge_study(drop_setting), "the setting of mlm on pos is of 1 that were tried; 2 are declared"),
+        (forge_study(drop_rate), "study mine: mlm was not tried at the rate 0.0006, and others were"),
+        (drop_declared_seed, "study mine: seed 2 of mlm is declared and has no scores"),
+        (add_seed, "study mine: seed 9 is not declared"),
+        (raise_mean, "tatoeba_accuracy in all of tiny-mlm-0, seed 0 is 0.9, its languages' is 0.2"),
+        (
+            lambda members: members.update({"report/finding.md": b"mlm is best"}),
+            "report/finding.md: it belongs to no run or table",
+        ),
+        (
+            add_column,
+            "report/comparison.csv: task, tatoeba_accuracy, test, last4, mean, all languages, mlm: certified is yes",
+        ),
+        (
+            forge_text(RUNS_FILE, '"metric": "tatoeba_accuracy"', '"metric": "mine"'),
+            "the rest cannot be read (AssertionError: mine is not a known metric)",
+        ),
         (drop_prediction, "pos_accuracy in de of tiny-mlm-0, seed 0 has no predictions"),
         (forge_text("report/claims.csv", "undecided", "holds"), "verdict is holds, computed again undecided"),
         (forge_text("report/comparison.csv", ",3,", ",4,"), "report/comparison.csv: task, tatoeba_accuracy"),
@@ -461,6 +575,24 @@ def test_a_forgery_with_hashes_of_its_own_is_found(
 ) -> None:
     found = forge(bundle, change)
     assert any(problem in one for one in found), found
+
+
+def test_a_folder_that_another_machine_has_somewhere_else_is_as_declared() -> None:
+    """A teacher that the study names by a relative path, as --encoder gives it."""
+    settings = ["objectives=[{kind: distillation}]", "streams=[{kind: contrasted_pairs, text: none}]"]
+
+    def trained(path: str, distance: str) -> Run:
+        own = [*settings, f"data.teacher={{path: {path}, language: en}}", f"objectives.0.distance={distance}"]
+        config = load_recipe("align/two-cores", own).config.model_dump(mode="json")
+        return Run(Path("x"), config, Log(), (), label="distill")
+
+    declared = {"label": "distill", "recipe": "align/two-cores"}
+    declared["settings"] = [*settings, "data.teacher={path: models/e5, language: en}"]
+    study = {"name": "mine", "study": {"encoders": [declared]}}
+    differing = [key for key, right in keys_as_declared(trained("/their/models/e5", "mse"), study).items() if not right]
+    assert differing == []
+    differing = [key for key, right in keys_as_declared(trained("/x", "cosine"), study).items() if not right]
+    assert differing == ["objectives.0.distance"]
 
 
 def test_the_command_names_what_differs(bundle: Path) -> None:
