@@ -253,11 +253,11 @@ def _trim(
 
 
 def trained_translations(translations: Translations) -> dict[str, list[str]]:
-    """Each word form of the trained pairs and its translations; held-out pairs are no one's."""
+    """Each word form of the trained pairs and its translations as labels; held-out pairs are no one's."""
     by_word: dict[str, list[str]] = {}
     for left, right in translations.trained:
-        by_word.setdefault(left[1], []).append(right[1])
-        by_word.setdefault(right[1], []).append(left[1])
+        by_word.setdefault(left[1], []).append(translations.labels[right])
+        by_word.setdefault(right[1], []).append(translations.labels[left])
     return by_word
 
 

@@ -26,6 +26,8 @@ from xalign_ray.sources.stage import HINT
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tokens import prepare as preparation
 from xalign_ray.tokens.part import Task
+from xalign_ray.tokens.vocabulary import trained_translations
+from xalign_ray.vocabulary.dictionary import Translations
 from xalign_ray.vocabulary.tokenizer import train_bpe
 from xalign_ray.work.artifacts import hash_file
 
@@ -154,6 +156,12 @@ def test_labels_are_in_the_case_of_the_dictionary_and_found_in_any(tmp_path: Pat
     assert tokenizer.decode(pieces) == "De6"
     known = prepared.manifest["pools"]["text/de"]["counts"]
     assert known["words_in_dictionary"] == known["words"], "whatever the case of the text"
+
+
+def test_pieces_are_kept_and_started_by_translations_as_they_are_written() -> None:
+    pair = ((0, "house"), (1, "haus"))
+    found = Translations(trained={pair: None}, labels=dict(zip(pair, ("house", "Haus"), strict=True)))
+    assert trained_translations(found) == {"house": ["Haus"], "haus": ["house"]}
 
 
 def test_words_held_out_are_no_entries(prepared: Prepared) -> None:
