@@ -40,7 +40,7 @@ from xalign_ray.work.artifacts import hash_value, is_sealed_archive, read_archiv
 from xalign_ray.work.run_folder import PREDICTIONS, SCORES
 from xalign_ray.work.storage import shown_path
 
-FORMAT = 2
+FORMAT = 3
 INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
 REPORT, SCORED, RECIPES = "report", "scores", "recipes"  # folders in it
 _PACKAGES = ("xalign-ray", "torch", "transformers", "tokenizers", "deepspeed", "ray", "numpy", "pandas", "scipy")

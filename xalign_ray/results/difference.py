@@ -213,6 +213,8 @@ def paired_uncertainty(arms: Array) -> Uncertainty:
 def unpaired_uncertainty(first: Array, second: Array) -> Uncertainty:
     """The uncertainty of the difference of two arms that have languages in common and seeds of their own.
 
+    An arm of one seed, such as a released encoder, tells nothing about others of its own; the seeds of the other count.
+
     Args:
         first: [..., languages, seeds] scores.
         second: [..., languages, other seeds] scores.
@@ -303,8 +305,6 @@ def _combine(languages: list[_Term | None], seeds: list[_Term | None], both: Arr
     degrees of freedom are too many where a term of few degrees happens to be small: it then weighs (1 + 2 / degrees)^2.
     """
     of_languages, of_seeds = ([term for term in terms if term] for terms in (languages, seeds))
-    if len(of_seeds) < len(seeds):
-        of_seeds = []  # an arm of one seed tells nothing about others
     by_language, by_seed = (
         np.asarray(sum(term.variance for term in terms), float) for terms in (of_languages, of_seeds)
     )

@@ -216,7 +216,8 @@ def _brief(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
 
 def _limits(cell: Record) -> str:
     """What the interval of a difference cannot be about."""
-    lacking = ["seeds"] * (cell["fewest_seeds"] == 1) + ["languages"] * (cell["difference_languages"] == 1)
+    of_other = f" of {cell['baseline']}" * (cell["seeds"] > 1 and not cell["difference_seeds"])
+    lacking = [f"seeds{of_other}"] * (cell["fewest_seeds"] == 1) + ["languages"] * (cell["difference_languages"] == 1)
     return f" and says nothing about other {' or '.join(lacking)}" if lacking else ""
 
 

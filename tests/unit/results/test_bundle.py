@@ -18,7 +18,7 @@ import pytest
 from tests.unit.results.run_folders import choice, score, write_run, write_study
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.bundle import INDEX, RUNS_FILE, STUDIES_FILE, read_bundle, verify_bundle
+from xalign_ray.results.bundle import FORMAT, INDEX, RUNS_FILE, STUDIES_FILE, read_bundle, verify_bundle
 from xalign_ray.results.page import report
 from xalign_ray.results.run import Log, Run, keys_as_declared
 from xalign_ray.tasks.registry import TUNED_TASKS
@@ -469,7 +469,7 @@ def test_seeds_of_a_study_that_ran_apart_are_one_study(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(one, two)  # the base once, as the first source has it
     shutil.rmtree(tmp_path / "second/runs")
     found = verify_bundle(joined)
-    assert (found.problems, found.index["format"]) == ([], 2)
+    assert (found.problems, found.index["format"]) == ([], FORMAT)
     assert "6 declared seeds of pretraining looked for." in found.facts
     report([str(joined)], tmp_path / "three", bundle=tmp_path / "again.zip")
     assert verify_bundle(tmp_path / "again.zip").problems == []
@@ -586,7 +586,7 @@ def test_a_folder_that_another_machine_has_somewhere_else_is_as_declared() -> No
         config = load_recipe("align/two-cores", own).config.model_dump(mode="json")
         return Run(Path("x"), config, Log(), (), label="distill")
 
-    declared = {"label": "distill", "recipe": "align/two-cores"}
+    declared: dict[str, Any] = {"label": "distill", "recipe": "align/two-cores"}
     declared["settings"] = [*settings, "data.teacher={path: models/e5, language: en}"]
     study = {"name": "mine", "study": {"encoders": [declared]}}
     differing = [key for key, right in keys_as_declared(trained("/their/models/e5", "mse"), study).items() if not right]
@@ -618,7 +618,7 @@ def of_a_later_zip() -> bytes:
         (b"", "is no bundle, or it is damaged: it is not a zip archive"),
         (of_a_later_zip(), "is no bundle, or it is damaged: it is not a zip archive"),
         (seal_archive({"other.txt": b"x"}), "is no whole bundle: bundle.json is missing or damaged"),
-        (seal_archive({INDEX: b'{"format": 99, "files": {}}'}), "is a bundle of format 99; this xalign reads format 2"),
+        (seal_archive({INDEX: b'{"format": 99, "files": {}}'}), "is a bundle of format 99; this xalign reads format 3"),
     ],
 )
 def test_what_is_no_bundle_is_refused(content: bytes, problem: str, tmp_path: Path) -> None:

@@ -104,6 +104,17 @@ def test_one_seed_says_nothing_about_other_seeds() -> None:
                              "excludes zero and says nothing about other seeds.")  # fmt: skip
 
 
+def test_a_released_encoder_says_nothing_about_other_seeds_of_its_own() -> None:
+    runs = [
+        Run(Path(label), {} if seed is None else {"seed": seed}, Log(), tuple(scores), label=label)
+        for label, seed, by in (("e5", None, 0.0), ("new", 0, 0.5), ("new", 1, 0.51), ("new", 2, 0.49))
+        for scores in [[score(value=value + by, language=one, seed=seed) for one, value in FOUR.items()]]
+    ]
+    sentence = find(compare(runs, ["e5", "new"], None)).sentence
+    assert "50.0 points above e5 over 4 languages and no seed in common; the 95 % interval of the diff" in sentence
+    assert sentence.endswith("[47.5, 52.5], excludes zero and says nothing about other seeds of e5.")
+
+
 @pytest.mark.parametrize(
     ("seeds", "why"),
     [

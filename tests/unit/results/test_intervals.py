@@ -21,6 +21,7 @@ from xalign_ray.results.difference import (
     paired_uncertainty,
     reason,
     spearman,
+    unpaired_uncertainty,
 )
 
 CASES = list(product(SHAPES, SOURCES))
@@ -90,6 +91,17 @@ def test_one_seed_is_a_students_test_over_languages() -> None:
     values, base = np.random.default_rng(0).random((2, 6, 1))
     expected = stats.ttest_rel(values[:, 0], base[:, 0]).confidence_interval()
     assert difference_interval(values, base, True) == pytest.approx((expected.low, expected.high))
+
+
+def test_a_released_encoder_is_compared_with_all_seeds_of_another() -> None:
+    """Other seeds of that one would have given 0 as well: seeds vary by 2, languages and the rest by 1."""
+    random, many = np.random.default_rng(5), 2000
+    sizes = {(many, 8, 1): 1.0, (many, 1, 3): 2.0, (many, 8, 3): 1.0}
+    arm = sum(deviation * random.normal(size=size) for size, deviation in sizes.items())
+    found = unpaired_uncertainty(np.asarray(arm), np.zeros((many, 8, 1)))
+    reach = critical(found.degrees, 1) * found.standard_error
+    wrong = np.mean(np.abs(np.mean(arm, axis=(1, 2))) > reach)
+    assert 0.02 < wrong < 0.07  # 0.44 by languages alone
 
 
 def slow_variance(gaps: np.ndarray) -> float:
