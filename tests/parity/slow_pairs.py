@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -42,7 +42,14 @@ class SlowPairs(Slow):
         return columns | {"aligned": packed}
 
     def contrasted_pairs(
-        self, row: Row, position: int, *, text: str, prompt: Sequence[int] = (), **options: bool
+        self,
+        row: Row,
+        position: int,
+        *,
+        text: str,
+        prompt: Sequence[int] = (),
+        before: Callable[[tuple[int, ...]], list[int]] = list,
+        **options: bool,
     ) -> dict:
         """A masked pair or its two sentences masked, and both sentences on their own."""
         swapped = self._swap(row, position) if options["random_order"] else row
@@ -56,8 +63,8 @@ class SlowPairs(Slow):
                     columns["input_ids"][column] = label
                     columns["labels"][column] = -100
             columns["row_hash"] = hash_row(position, columns["input_ids"], columns["labels"])
-        query, _ = self._alone([example[0] for example in swapped], prompt)
-        key, heads = self._alone([example[1] for example in swapped], prompt)
+        query, _ = self._alone([example[0] for example in swapped], prompt, before)
+        key, heads = self._alone([example[1] for example in swapped], prompt, before)
         pair_hash = [0] * self.max_seq_length
         for column, example in zip(heads, row, strict=True):
             pair_hash[column] = hash_segment(example[0])
@@ -106,12 +113,22 @@ class SlowPairs(Slow):
         flips = [uniform(key, counter_random.SWAP_SEGMENTS, number) < 0.5 for number in range(len(row))]
         return [example[::-1] if flip else example for example, flip in zip(row, flips, strict=True)]
 
-    def _alone(self, sentences: Example, prompt: Sequence[int]) -> tuple[dict[str, list[int]], list[int]]:
+    def _alone(
+        self, sentences: Example, prompt: Sequence[int], before: Callable[[tuple[int, ...]], list[int]]
+    ) -> tuple[dict[str, list[int]], list[int]]:
+        """Each sentence behind the prompt; its first word as that changes it, while all such words before fit too."""
+        pieces_of = [[piece for word in sentence.words for piece in word.pieces] for sentence in sentences]
+        room = self.max_seq_length - sum(len(prompt) + len(pieces) + 2 for pieces in pieces_of)
         columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
         heads = []
         for number, sentence in enumerate(sentences, start=1):
             heads.append(len(columns["input_ids"]))
-            pieces = [*prompt, *(piece for word in sentence.words for piece in word.pieces)]
+            word, pieces = sentence.words[0].pieces, pieces_of[number - 1]
+            together = before(tuple(word))
+            growth = len(together) - len(prompt) - len(word)
+            room -= max(growth, 0)
+            opening = together if growth <= 0 or room >= 0 else [*prompt, *word]
+            pieces = [*opening, *pieces[len(word) :]]
             columns["input_ids"] += [self.vocabulary.cls, *pieces, self.vocabulary.sep]
             columns["position_ids"] += range(len(pieces) + 2)
             columns["segment_ids"] += [0] * (len(pieces) + 2)

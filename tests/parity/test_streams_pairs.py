@@ -20,7 +20,7 @@ from tests.parity.stream_cases import (
     view_one,
 )
 from xalign_ray.config.choices import AlignedPairs, ContrastedPairs, MaskedTranslations
-from xalign_ray.streams.prediction import stream_columns
+from xalign_ray.streams.prediction import Prompt, stream_columns
 
 WHOLE_WORD = pytest.mark.parametrize("whole_word", [True, False])
 
@@ -81,16 +81,27 @@ def test_masked_translations_equal_the_slow_view(
     assert (found["cross_lingual"] == (found["labels"] >= 0).sum(axis=1)).all()
 
 
+BEHIND = {  # how the first word of a sentence is cut behind 91 92
+    "alike": lambda word: [91, 92, *word],
+    "otherwise": lambda word: [91, 92, word[0] + 100, *word[1:]],
+    "longer": lambda word: [91, 92, *([93] if word[0] % 2 else []), *word],
+    "shorter": lambda word: [91, word[0] + 100, *word[1:]],
+}
+
+
 @pytest.mark.parametrize("random_order", [True, False])
-def test_a_prompt_stands_before_each_sentence_alone_and_not_before_the_masked_pair(random_order: bool) -> None:
+@pytest.mark.parametrize("behind", BEHIND)
+def test_a_prompt_stands_before_each_sentence_alone_and_not_before_the_masked_pair(
+    behind: str, random_order: bool
+) -> None:
     slow, context = make_settings(SlowPairs, 43, 0.3)
     prompt, asked = [91, 92], "query: "  # rows need no reserve for two pieces
-    context = replace(context, prompts={asked: np.array(prompt, np.int32)})
+    context = replace(context, prompts={asked: Prompt(np.array(prompt, np.int32), BEHIND[behind])})
     rows, positions = make_rows(100, 2), np.arange(100)
     found = stream_columns(ContrastedPairs(prompt=asked, random_order=random_order), as_rows(rows), positions, context)
     options = {"reset": False, "segments": True, "random_order": random_order}
     wanted = [
-        slow.contrasted_pairs(row, int(p), text="joined", prompt=prompt, **options)
+        slow.contrasted_pairs(row, int(p), text="joined", prompt=prompt, before=BEHIND[behind], **options)
         for row, p in zip(rows, positions, strict=True)
     ]
     assert_equal(found, wanted)

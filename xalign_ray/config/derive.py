@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.choices import ObjectiveChoice
+from xalign_ray.config.choices import ContrastedPairs, ObjectiveChoice
 from xalign_ray.config.fields import Scheduled
 from xalign_ray.config.load import Recipe, find_recipe, load_recipe, merge
 from xalign_ray.config.plugins import import_plugin
@@ -77,6 +77,7 @@ def _imported(path: Path) -> set[str]:
 
 
 ORDER_VERSION = 3  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
+PROMPT_VERSION = 2  # raise it when sentences would stand behind the same prompt in other pieces
 LARGE_ORDER = 1024  # rows of a step: runs of more were cut and drawn in another way before, and count versions on
 CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule
 FLAT_WEIGHTS = 1_000_000_000  # at most: of more, all gradients at once are too much; DeepSpeed reduces them by buckets
@@ -257,6 +258,8 @@ def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
         for stream in streams:
             if stream.get("prompt") == "":  # of a run from before there was one
                 del stream["prompt"]
+            elif stream["kind"] == ContrastedPairs.model_fields["kind"].default:
+                stream["prompt"] = [stream["prompt"], PROMPT_VERSION]
     if not tree["stages"]:
         del tree["stages"]
     if config.model.attention_probs_dropout_prob is None:

@@ -134,11 +134,6 @@ def resolve(lines: FiveLines) -> Continuation:
         pairs, tests = [], tests or pairs
     if prompt := own_prompt(lines.model):
         notes.append(f"Sentences are trained and scored behind the prompt {prompt!r}, as its files say.")
-        if not _cuts_alike(lines.model, prompt):
-            notes.append(
-                "Behind a prompt its tokenizer writes the first word with the blank before it, and training writes it "
-                "as at the beginning of a text: the first piece of a sentence differs from the one that is scored."
-            )
     tree = _tree(lines, output, encoder, choice, pairs, tests, text, replay)
     plain = _resolved(tree, lines, choice)
     steps, words = _steps(lines, plain, pairs, text, output)
@@ -230,19 +225,10 @@ def _pieces(model: str, prompt: str) -> int:
     path = hub_file(model, "tokenizer.json")
     if path is None:
         return len(prompt)
-    return len(Tokenizer.from_file(str(path)).encode(prompt.rstrip(), add_special_tokens=False).ids)
-
-
-def _cuts_alike(model: str, prompt: str) -> bool:
-    """Whether an encoder's tokenizer cuts a sentence behind a prompt as without it; those of bytes do not."""
-    path = hub_file(model, "tokenizer.json")
-    if path is None:
-        return True
     tokenizer = Tokenizer.from_file(str(path))
-    alone, behind, before = (
-        tokenizer.encode(text, add_special_tokens=False).ids for text in ("a", f"{prompt}a", prompt.rstrip())
-    )
-    return behind == before + alone
+    tokenizer.no_padding()  # which its file may ask for, to a fixed length
+    tokenizer.no_truncation()
+    return len(tokenizer.encode(prompt.rstrip(), add_special_tokens=False).ids)
 
 
 def _language_of_all(pairs: Sequence[ParallelCorpus]) -> str:

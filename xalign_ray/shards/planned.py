@@ -138,7 +138,8 @@ def _check_weights(config: RunConfig) -> None:
 
 def _check_prompts(config: RunConfig, prepared: Prepared) -> None:
     """Refuses a prompt for which the rows have no room."""
-    for prompt, pieces in prepared.prompts(config).items():
+    for prompt, found in prepared.prompts(config).items():
+        pieces = found.pieces
         least, given = prompt_reserve(len(pieces)), config.data.reserve_fraction
         if given < least:
             raise DataError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,10 @@ from xalign_ray.sources.stage import (
     check_once,
 )
 from xalign_ray.streams.collate import Columns, Vocabulary
-from xalign_ray.streams.prediction import StreamContext, stream_columns
+from xalign_ray.streams.prediction import Prompt, StreamContext, stream_columns
 from xalign_ray.vocabulary.dictionary import DictionaryPairs, Lexicon
 from xalign_ray.vocabulary.exchange import StartRows
+from xalign_ray.vocabulary.tokenizer import tokenize_behind
 from xalign_ray.work.artifacts import MANIFEST, is_sealed, read_json, read_manifest, whole_manifest
 from xalign_ray.work.mirror import fetch_listed, url_of
 
@@ -45,6 +46,7 @@ KEYS = (
     *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources", "broken_files"),
 )
 _PAIRS = PAIRS.rstrip("/")
+FIRST_WORDS = 1 << 16  # of sentences, whose pieces behind a prompt a process remembers
 _SHARD_BITS = 40  # of a number that names a shard of a source
 
 
@@ -339,13 +341,17 @@ class Prepared:
             prompts=self.prompts(config),
         )
 
-    def prompts(self, config: RunConfig) -> dict[str, NDArray[np.int32]]:
-        """The pieces of each prompt of a recipe's streams; a blank at its end is the next word's."""
+    def prompts(self, config: RunConfig) -> dict[str, Prompt]:
+        """Each prompt of a recipe's streams; a blank at its end is the next word's."""
         asked = {stream.prompt for stream in config.streams if isinstance(stream, ContrastedPairs) and stream.prompt}
         if not asked:
             return {}
         tokenizer = Tokenizer.from_file(str(self.tokenizer_folder / "tokenizer.json"))
-        return {one: np.array(tokenizer.encode(one.rstrip(), add_special_tokens=False).ids, np.int32) for one in asked}
+        found = {}
+        for one in asked:
+            pieces = np.array(tokenizer.encode(one.rstrip(), add_special_tokens=False).ids, np.int32)
+            found[one] = Prompt(pieces, lru_cache(FIRST_WORDS)(partial(tokenize_behind, tokenizer, one)))
+        return found
 
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[NDArray[np.int64], Columns]]:
         """The held-out rows of a rank in batches, with the language of each row: see `held_out_batches`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,20 +11,20 @@ from numpy.typing import NDArray
 from xalign_ray.config.choices import AlignedPairs, ContrastedPairs, MaskedPairs, MaskedText, MaskedTranslations
 from xalign_ray.shards.counter_random import splitmix64
 from xalign_ray.shards.rows import (
-    NO_ENTRY,
     Index,
-    Ints,
     Rows,
     negatives_of,
     run_index,
+    spans,
     starts,
     sum_runs,
     take_segments,
     teacher_vectors,
 )
-from xalign_ray.streams.collate import IGNORED, Columns, Layout, Marked, collate_rows, hash_rows
+from xalign_ray.streams.collate import IGNORED, Columns, Layout, Marked, collate_rows, hash_rows, used_tokens
 from xalign_ray.streams.prediction import (
     Batch,
+    Prompt,
     choose,
     ends_of_links,
     locate_words,
@@ -32,6 +33,7 @@ from xalign_ray.streams.prediction import (
     split_words,
     swap_segments,
 )
+from xalign_ray.vocabulary.dictionary import within_room
 
 
 def masked_text(_: MaskedText, batch: Batch) -> Columns:
@@ -203,24 +205,28 @@ def _take_every_other(rows: Rows, segment: int) -> Rows:
     return take_segments(rows, np.arange(segment, len(rows.segment_words), 2), rows.row_segments // 2)
 
 
-def _collate_alone(rows: Rows, batch: Batch, prompt: Ints | None) -> Columns:
-    rows = rows if prompt is None else _behind(prompt, rows)
+def _collate_alone(rows: Rows, batch: Batch, prompt: Prompt | None) -> Columns:
+    rows = rows if prompt is None else _behind(prompt, rows, batch.context.max_seq_length)
     columns = collate_rows(rows, Layout(), batch.context.vocabulary, batch.context.max_seq_length)
     del columns["labels"]
     return columns
 
 
-def _behind(prompt: Ints, rows: Rows) -> Rows:
-    """Each segment behind a prompt, which is a word."""
-    words = starts(rows.segment_words)
-    pieces = starts(sum_runs(rows.word_length, rows.segment_words))
-    return replace(
-        rows,
-        pieces=np.insert(rows.pieces, np.repeat(pieces, len(prompt)), np.tile(prompt, len(pieces))),
-        word_length=np.insert(rows.word_length, words, len(prompt)),
-        entry=np.insert(rows.entry, words, NO_ENTRY),
-        segment_words=rows.segment_words + 1,
-    )
+def _behind(prompt: Prompt, rows: Rows, max_seq_length: int) -> Rows:
+    """Each segment behind a prompt, with which its first word is cut; as it is where that makes its row too long."""
+    word = starts(rows.segment_words)  # the first of each segment
+    length, first = rows.word_length.copy(), starts(rows.word_length)
+    words = [rows.pieces[at : at + pieces].tolist() for at, pieces in zip(first[word], length[word], strict=True)]
+    plain = [[*prompt.pieces.tolist(), *one] for one in words]
+    together = [prompt.before(tuple(one)) for one in words]
+    growth = np.array([len(one) - len(other) for one, other in zip(together, plain, strict=True)], np.int64)
+    room = max_seq_length - used_tokens(rows, Layout()) - len(prompt.pieces) * rows.row_segments
+    fits = within_room(growth, run_index(rows.row_segments), room).tolist()
+    openings = [one if fit else other for one, other, fit in zip(together, plain, fits, strict=True)]
+    length[word] = [len(one) for one in openings]
+    first[word] = len(rows.pieces) + starts(length[word])
+    pieces = np.concatenate((rows.pieces, np.fromiter(chain.from_iterable(openings), np.int32)))
+    return replace(rows, pieces=pieces[spans(first, length)], word_length=length)
 
 
 def _hash_segments(rows: Rows) -> NDArray[np.int64]:

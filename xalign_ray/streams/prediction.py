@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
 from typing import Literal
@@ -48,12 +48,24 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class Prompt:
+    """A text before each sentence.
+
+    pieces: of the text alone, without a blank at its end. before: gives the pieces of the text and of the word that
+    begins a sentence, by those that the word has there: behind a blank many tokenizers cut it otherwise.
+    """
+
+    pieces: Ints
+    before: Callable[[tuple[int, ...]], Sequence[int]]
+
+
+@dataclass(frozen=True)
 class StreamContext:
     """What is the same for every row of a run, or of a stage of it.
 
     global_rows: rows of a step; with the first step of the run or stage, and its first position, they make steps of
     positions. no_dictionary: languages of whose words no translation is known. teacher: of the
-    vectors that pairs bring along. hard_negatives: whether their sentences bring some. prompts: pieces of each prompt.
+    vectors that pairs bring along. hard_negatives: whether their sentences bring some. prompts: by their texts.
     """
 
     seed: int
@@ -67,7 +79,7 @@ class StreamContext:
     no_dictionary: frozenset[int] = frozenset()
     teacher: VectorShape | None = None
     hard_negatives: bool = False
-    prompts: Mapping[str, Ints] = field(default_factory=dict)
+    prompts: Mapping[str, Prompt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,19 @@ def tokenize_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     ]
 
 
+def tokenize_behind(backend: Tokenizer, prompt: str, word: Sequence[int]) -> list[int]:
+    """The pieces of a prompt and of the word that begins a sentence behind it, cut as one text.
+
+    Args:
+        word: its pieces at the beginning of a text. One that they do not spell, such as an unknown one, keeps them.
+    """
+    spelled = backend.decode([*word])
+    alone, together, bare = (
+        backend.encode(text, add_special_tokens=False).ids for text in (spelled, prompt + spelled, prompt.rstrip())
+    )
+    return together if alone == [*word] else [*bare, *word]
+
+
 def _find_blank_words(lines: Sequence[str], surfaces: Sequence[tuple[int, int, int]]) -> tuple[Ints, Ints]:
     """For each (line, begin, end) the word between blanks that holds its first character; how many each line has."""
     ends = [[match.end() for match in WORD.finditer(line)] for line in lines]

@@ -100,7 +100,8 @@ def test_a_prompt_that_rows_have_no_room_for_is_refused(tmp_path: Path) -> None:
     prompted = ["streams=[{kind: contrasted_pairs, prompt: 'en1 en2 en3 '}]", CONTRASTED[1]]
     config = make_config(tmp_path, *prompted)
     prepared = prepare_here(config)
-    (pieces,) = prepared.prompts(config).values()
+    (prompt,) = prepared.prompts(config).values()
+    pieces = prompt.pieces
     assert len(pieces) > 2
     needed = math.ceil(100 * (1 - 5 / (3 + len(pieces)))) / 100
     with pytest.raises(DataError) as error:

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from tests.bench.words import soak
 from xalign_ray.vocabulary.cached_tokenizer import find_pretoken_rules
-from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_lines
+from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_behind, tokenize_lines
 from xalign_ray.vocabulary.tokenizer_folder import framed, open_tokenizer, vocabulary
 
 NAMES = ("e5-small", "minilm", "gemma", "llama3")
@@ -61,6 +61,18 @@ def test_pretokens_are_cached(opened: Callable[[str], Tokenizer], name: str) -> 
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_and_words_of_wild_lines_are_the_tokenizers_own(opened: Callable[[str], Tokenizer], name: str) -> None:
     assert soak(opened(name), 3_000, 0) == ([], [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("prompt", ["query: ", "search_query:", "Instruct: find it\nQuery:\n"])
+def test_a_sentence_behind_a_prompt_is_cut_as_both_in_one_text(
+    opened: Callable[[str], Tokenizer], name: str, prompt: str
+) -> None:
+    for line in (*LINES.values(), "\u4e2d\u6587\u5206\u8bcd", "\u00abOui\u00bb", "\u0e44\u0e17\u0e22"):
+        found = tokenize_lines(opened(name), [line])
+        first, rest = found.pieces[: found.word_length[0]].tolist(), found.pieces[found.word_length[0] :].tolist()
+        wanted = opened(name).encode(prompt + unicodedata.normalize("NFC", line), add_special_tokens=False).ids
+        assert [*tokenize_behind(opened(name), prompt, first), *rest] == wanted, line
 
 
 @pytest.mark.parametrize("name", NAMES)

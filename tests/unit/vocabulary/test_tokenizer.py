@@ -5,12 +5,19 @@ from __future__ import annotations
 import random
 
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from tests.parity.slow_words import Word
 from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.vocabulary.dictionary import look_up_form
-from xalign_ray.vocabulary.tokenizer import ALPHABET_SHARE, LONGEST_WORD, SPECIALS, tokenize_lines, train_bpe
+from xalign_ray.vocabulary.tokenizer import (
+    ALPHABET_SHARE,
+    LONGEST_WORD,
+    SPECIALS,
+    tokenize_behind,
+    tokenize_lines,
+    train_bpe,
+)
 
 LINES = [
     "The cat sat on the mat, it's 3 o'clock.",
@@ -137,3 +144,22 @@ def test_case_is_kept_where_asked_for() -> None:
 def test_the_tokenizer_adds_special_tokens_for_its_users() -> None:
     tokens = train_bpe(BpeTokenizer(vocab_size=300), lambda: LINES).encode("the cat", "the mat").tokens
     assert tokens == ["[CLS]", "\u2581the", "\u2581cat", "[SEP]", "\u2581the", "\u2581mat", "[SEP]"]
+
+
+def test_a_first_word_behind_a_prompt_has_the_blank_that_is_before_it() -> None:
+    pieces = {"q": 0, ":": 1, "\u0120": 2, "a": 3, "\u0120a": 4, "b": 5}
+    backend = Tokenizer(models.BPE(pieces, [("\u0120", "a")]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
+    backend.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    assert tokenize_behind(backend, "q: ", [3]) == [0, 1, 4]
+    assert tokenize_behind(backend, "q:", [3]) == [0, 1, 3]
+    assert tokenize_behind(backend, "q: ", [5]) == [0, 1, 2, 5]
+    assert tokenize_behind(backend, "q: ", [4]) == [0, 1, 2, 4], ()
+
+
+def test_an_unknown_first_word_stays_unknown_behind_a_prompt() -> None:
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0, "q": 1, ":": 2, "b": 3}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
+    backend.add_special_tokens(["[UNK]"])
+    assert tokenize_behind(backend, "q: ", [0]) == [1, 2, 0]
+    assert tokenize_behind(backend, "q: ", [3]) == [1, 2, 3]
