@@ -173,7 +173,7 @@ def _number(value: float, measure: str) -> str:
 
 
 def _signed(value: float, measure: str) -> str:
-    return f"{100 * value:+.1f}" if measure in _SHARES else f"{value:+.3f}"
+    return f"{100 * value:+z.1f}" if measure in _SHARES else f"{value:+z.3f}"
 
 
 def _drawn(table: Table) -> rich.table.Table:

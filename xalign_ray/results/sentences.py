@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from xalign_ray.config.load import list_studies
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.difference import NEAR_ZERO
@@ -96,9 +99,9 @@ def caveats(runs: Sequence[Run]) -> list[str]:
 
 def origins(runs: Sequence[Run]) -> list[str]:
     """Which command makes this again, from which commit, and where MLflow has the runs; as far as it is known."""
-    studies = dict.fromkeys(run.study["name"] for run in runs if run.study)
+    studies = dict.fromkeys(_command(run.study) for run in runs if run.study)
     recipes = dict.fromkeys(run.recipe for run in runs if run.config)
-    commands = [f"xalign study {name}" for name in studies] or [f"xalign pretrain {name}" for name in recipes]
+    commands = [*studies] or [f"xalign pretrain {name}" for name in recipes]
     made = {start.get("origin", {}).get("commit") for run in runs for start in run.log.starts}
     tracks = dict.fromkeys(
         (track["experiment"], track["mlflow"])
@@ -109,6 +112,23 @@ def origins(runs: Sequence[Run]) -> list[str]:
     if commits := sorted(filter(None, made)):
         lines.append(f"Commit{'s' * (len(commits) > 1)} {', '.join(commit[:12] for commit in commits)}.")
     return lines + [f"MLflow: experiment {experiment} at {where}." for experiment, where in tracks]
+
+
+def _command(study: Mapping[str, Any]) -> str:
+    """What makes a study of the package again; the name of any other, whose file is not known."""
+    declares, name = study.get("study", {}), study["name"]
+    if (study.get("notes") or "").startswith(f"Rates of {name.removesuffix('-rates')},"):
+        name = name.removesuffix("-rates")  # the study tries them itself
+    known, scale = list_studies(), study.get("scale")
+    scaled = name.partition(f"-{scale}")[0]
+    if scale and f"{scaled}/{scale}" in known:
+        words = ["xalign", "study", scaled, "--scale", scale]
+    elif name in known:
+        words = ["xalign", "study", name]
+    else:
+        return f"the study {name}"
+    words += ["--encoder", declares["encoder"]] if declares.get("encoder") else []
+    return shlex.join([*words, *(word for one in declares.get("settings", ()) for word in ("--set", one))])
 
 
 def how_to_read(runs: Sequence[Run]) -> list[str]:

@@ -63,6 +63,16 @@ def test_no_comparison_and_a_damaged_one(tmp_path: Path) -> None:
         read_continued(tmp_path)
 
 
+def test_a_difference_that_rounds_to_zero_has_no_minus(tmp_path: Path) -> None:
+    write_comparison_file(tmp_path)
+    found = read_continued(tmp_path)
+    assert found is not None
+    rows = [{**row, "difference": -0.0004, "yours": row["base"] - 0.0004} for row in found.rows]
+    text = comparison_text(type(found)(**{**vars(found), "rows": rows}), 80)
+    assert "+0.0" in text
+    assert "-0.0 " not in text
+
+
 def test_sentence_without_test_pairs(tmp_path: Path) -> None:
     write_comparison_file(tmp_path)
     found = read_continued(tmp_path)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import os
 import re
+import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -24,10 +26,11 @@ from tests.unit.results.run_folders import (
     write_run,
     write_study,
 )
+from xalign_ray.config.load import find_study
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.charts import MAX_DRAWN, curves_of, held_out_chart, loss_frame
-from xalign_ray.results.run import label_runs
-from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read
+from xalign_ray.results.run import Log, Run, label_runs
+from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read, origins
 from xalign_ray.results.tables import Entry, Table, run_table, terminal_table
 
 LAYERS = [
@@ -189,6 +192,31 @@ def test_the_page_says_what_makes_it_again(page: str) -> None:
     footer = page[page.index("<footer>") :]
     assert "Made by xalign pretrain tiny/" in footer
     assert "MLflow: experiment xalign at sqlite." in footer
+
+
+@pytest.mark.parametrize(
+    ("study", "made_by"),
+    [
+        ({"name": "demo-pos"}, "xalign study demo-pos"),
+        (
+            {"name": "align-two-cores-e5", "scale": "two-cores"}
+            | {"study": {"encoder": "models/my e5", "settings": ["data.root=DATA"]}},
+            "xalign study align --scale two-cores --encoder 'models/my e5' --set data.root=DATA",
+        ),
+        (
+            {"name": "weam-tiny-rates", "scale": "tiny", "notes": "Rates of weam-tiny, in de."},
+            "xalign study weam --scale tiny",
+        ),
+        ({"name": "mine", "scale": "", "notes": ""}, "the study mine"),
+    ],
+)
+def test_a_study_is_made_by_a_command_that_can_be_given(study: dict[str, Any], made_by: str) -> None:
+    runs = [Run(Path("x"), {}, Log(), (), label="mlm", study=study)]
+    assert origins(runs) == [f"Made by {made_by}."]
+    if made_by.startswith("xalign"):
+        command = shlex.split(made_by)
+        scale = f"/{command[command.index('--scale') + 1]}" if "--scale" in command else ""
+        assert find_study(f"{command[2]}{scale}").is_file()
 
 
 def test_scores_csv_has_every_record_with_its_mark(files: Path) -> None:
