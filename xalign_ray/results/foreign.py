@@ -76,25 +76,38 @@ def _score(row: Mapping[str, str]) -> tuple[str, int | None, Score]:
     value = _number("value", row["value"])
     if not -1 <= value <= 1:
         raise ValueError(f"value is {value:g}; write shares, such as 0.872 for 87.2 %. Higher must be better.")
-    seed = int(row["seed"]) if row["seed"] else None
+    seed = _whole("seed", row["seed"]) if row["seed"] else None
     language = row["language"]
     if language != ALL_LANGUAGES:
         language = "-".join(check_language(one) for one in languages_of(language))
-    chance, n, task, metric = row.get("chance", ""), row.get("n", ""), row.get("task") or row["metric"], row["metric"]
+    n, task, metric = row.get("n", ""), row.get("task") or row["metric"], row["metric"]
+    chance = _number("chance", row["chance"]) if row.get("chance") else None
+    if chance is not None and not 0 <= chance <= 1:
+        raise ValueError(f"chance is {chance:g}; write a share, such as 0.25 for 25 %.")
     metric = metric if metric in {*_OURS, task} else f"{task} {metric}"
     _know(metric)
     return row["encoder"], seed, Score(
         run=None, encoder=row["encoder"], objective=None, task=task,
         split=row.get("split") or "test", language=language, metric=metric, value=value,
-        chance=_number("chance", chance) if chance else None, n=int(n) if n else 0, seed=seed, step=None,
+        chance=chance, n=_whole("n", n) if n else 0, seed=seed, step=None,
     )  # fmt: skip
 
 
 def _number(name: str, text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
         raise ValueError(f"{name} is {text}; it must be a number.")
     return value
+
+
+def _whole(name: str, text: str) -> int:
+    """A whole number, which may be written as pandas writes those of a column with empty cells: `3.0`."""
+    if not (value := _number(name, text)).is_integer():
+        raise ValueError(f"{name} is {text}; it must be a whole number.")
+    return int(value)
 
 
 def _share(value: Any) -> float:

@@ -102,7 +102,10 @@ def test_one_metric_of_two_tasks_is_two_rows_and_ours_keep_their_names(tmp_path:
         (HEADER, "has no row below its header"),
         (HEADER + "a,0,de,f1,87.2\n", r"line 2: value is 87.2; write shares, such as 0.872 for 87.2 %"),
         (HEADER + "a,0,de,f1,0.5\na,0,xx,f1,0.5\n", "line 3: "),
-        (HEADER + "a,one,de,f1,0.5\n", "line 2: invalid literal for int"),
+        (HEADER + "a,one,de,f1,0.5\n", "line 2: seed is one; it must be a number"),
+        (HEADER + "a,0.5,de,f1,0.5\n", "line 2: seed is 0.5; it must be a whole number"),
+        (HEADER + 'a,0,de,f1,"0,5"\n', "line 2: value is 0,5; it must be a number"),
+        (f"{HEADER.strip()},chance\na,0,de,f1,0.5,25\n", r"line 2: chance is 25; write a share, such as 0.25 for 25 %"),
         (HEADER + "a,0,de,f1,nan\n", "line 2: value is nan; it must be a number"),
         (HEADER + ",0,de,f1,0.5\n", "line 2: encoder is empty"),
         (HEADER + "a,0,de,f1,0.5\na,0,de,f1,0.6\n", "line 3: a second f1 of a, seed 0, in de"),
@@ -112,6 +115,12 @@ def test_rows_that_mean_nothing_are_named(text: str, problem: str, tmp_path: Pat
     (tmp_path / "scores.csv").write_text(text)
     with pytest.raises(DataError, match=problem):
         open_folders([tmp_path / "scores.csv"])
+
+
+def test_whole_numbers_may_be_written_as_pandas_writes_those_of_a_column_with_gaps(tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_text(f"{HEADER.strip()},n\na,1.0,de,f1,0.5,1000.0\nb,,de,f1,0.5,\n")
+    runs = open_folders([tmp_path / "scores.csv"])
+    assert [(run.seed, [one.n for one in run.scores]) for run in runs] == [(1, [1000]), (None, [0])]
 
 
 def found_of(path: Path, text: str) -> tuple[str, list[Any]]:
