@@ -10,9 +10,8 @@ import pandas as pd
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.aggregate import over_languages, over_seeds
+from xalign_ray.results.aggregate import aggregate, over_languages, preferred, seed_values, without_layers
 from xalign_ray.results.tables import Entry, Row, Table
-from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 _F1_EM = ("f1", "em")
 
@@ -119,7 +118,7 @@ ByTask = dict[str, dict[str, float]]  # a task's score in each language, in [0, 
 
 
 def task_scores(scores: pd.DataFrame, labels: Sequence[str], name: str) -> dict[str, ByTask]:
-    """The scores of a benchmark's tasks, by encoder.
+    """The scores of a benchmark's tasks, by encoder, in the languages that all encoders have.
 
     Args:
         scores: as `score_frame` makes it.
@@ -129,18 +128,18 @@ def task_scores(scores: pd.DataFrame, labels: Sequence[str], name: str) -> dict[
     Raises:
         ConfigError: an encoder has no score of a task; all that are missing are named, and what scores them.
     """
-    tasks = check_benchmark(name).tasks
-    found = {
-        label: {task.name: _task_score(scores.loc[scores.label == label], task) for task in tasks} for label in labels
-    }
+    tasks, measured = check_benchmark(name).tasks, seed_values(without_layers(scores))
+    by_task = {task.name: _task_scores(measured, labels, task) for task in tasks}
+    found = {label: {task.name: by_task[task.name][label] for task in tasks} for label in labels}
     missing = [
         f"{task.name} ({f'xalign {task.command}' if task.command else 'nothing here scores it'})"
         for task in tasks
         if not all(found[label][task.name] for label in labels)
     ]
     if missing:
+        alike = " of all encoders on one test set" * (len(labels) > 1)
         raise ConfigError(
-            f"--average {name} is the mean of {len(tasks)} tasks, and of these some have no scores: "
+            f"--average {name} is the mean of {len(tasks)} tasks, and of these some have no scores{alike}: "
             f"{', '.join(missing)}. A mean of fewer tasks has another meaning, so there is none."
         )
     return found
@@ -161,7 +160,7 @@ def average_table(scores: pd.DataFrame, labels: Sequence[str], name: str) -> Tab
     for task in check_benchmark(name).tasks:
         wanted = task.languages.split()
         of_labels = [found[label][task.name] for label in labels]
-        lacking = [code for code in wanted if not all(check_language(code) in one for one in of_labels)]
+        lacking = [code for code in wanted if check_language(code) not in of_labels[0]]
         note = f"without {', '.join(lacking)}" if lacking else ""
         values = [f"{100 * over_languages([*one.values()]):.1f}" for one in of_labels]
         rows.append(
@@ -175,16 +174,23 @@ def average_table(scores: pd.DataFrame, labels: Sequence[str], name: str) -> Tab
     return Table(f"Average of {name}", ("task", *labels, "languages"), rows, check_benchmark(name).rule)
 
 
-def _task_score(scores: pd.DataFrame, task: BenchmarkTask) -> dict[str, float]:
-    """The score of each of the benchmark's languages, the mean of its metrics and over seeds; empty if none is."""
+def _task_scores(measured: pd.DataFrame, labels: Sequence[str], task: BenchmarkTask) -> ByTask:
+    """The score of each label in the languages that all have, the mean of its metrics; empty where one has none.
+
+    All are of the first test set that all labels have, averaged over seeds as a report does.
+    """
     codes = {check_language(code) for code in task.languages.split()}
-    whole = scores.loc[~scores.single_layer & (scores.language != ALL_LANGUAGES) & scores.language.isin(codes)]
-    of_metrics = [
-        {
-            str(language): over_seeds([*zip(own.replicate, own.value, strict=True)])
-            for language, own in whole.loc[whole.metric == metric].groupby("language")
-        }
-        for metric in task.metrics
-    ]
-    common = set.intersection(*map(set, of_metrics)) if of_metrics else set()
-    return {language: float(over_languages([one[language] for one in of_metrics])) for language in sorted(common)}
+    of_metrics: list[dict[str, dict[str, float]]] = []
+    for metric in task.metrics:
+        own = measured.loc[(measured.metric == metric) & measured.language.isin(codes)].sort_values("place")
+        shared = [split for split, rows in own.groupby("split", sort=False) if {*rows.label} >= {*labels}]
+        blocks = aggregate(preferred(own.loc[own.split.isin(shared[:1])]), ["label"])
+        of_metrics.append(
+            {str(label): dict(zip(one.languages, one.of_languages, strict=True)) for label, one in blocks.items()}
+        )
+    every = [scores.get(label, {}) for scores in of_metrics for label in labels]
+    common = sorted(set.intersection(*map(set, every))) if every else []
+    return {
+        label: {code: float(over_languages([scores[label][code] for scores in of_metrics])) for code in common}
+        for label in labels
+    }

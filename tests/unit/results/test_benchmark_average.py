@@ -107,6 +107,28 @@ def test_one_encoder_without_a_task_is_enough_to_refuse() -> None:
         average_table(pd.concat([frame(XTREME), other], ignore_index=True), ["a", "b"], "xtreme")
 
 
+def test_encoders_are_averaged_over_the_languages_that_all_of_them_have() -> None:
+    """`b` equals `a`, and was not scored in the languages in which both are better."""
+    a, b = (frame(XTREME, label, spread=0.1) for label in ("a", "b"))
+    b = b.loc[~((b.metric == "xnli_accuracy") & b.language.isin(["bg", "el", "es", "hi"]))]
+    table = average_table(pd.concat([a, b], ignore_index=True), ["a", "b"], "xtreme")
+    assert column(table, 1) == column(table, 2)
+    assert column(table, 3)["xnli"] == "11 of 15"
+
+
+def test_one_test_set_counts_and_the_newest_step() -> None:
+    """Not a mean with what else was scored by the metric: pairs of another domain, a dev set, the untrained encoder."""
+    whole = frame(XTREME)
+    own = whole.metric.isin(["xnli_accuracy", "tatoeba_accuracy_from_english"]) & ~whole.single_layer
+    others = [whole.loc[own].assign(value=0.9, split=split) for split in ("dev", "retrieval")]
+    first = whole.loc[~whole.single_layer].assign(value=0.0, step=0)
+    scores = pd.concat([whole, *others, first], ignore_index=True)
+    assert column(average_table(scores, ["a"], "xtreme")) == column(average_table(whole, ["a"], "xtreme"))
+    apart = pd.concat([whole, frame(XTREME, "b").replace({"split": {"test": "dev"}})], ignore_index=True)
+    with pytest.raises(ConfigError, match="some have no scores of all encoders on one test set: pawsx"):
+        average_table(apart, ["a", "b"], "xtreme")
+
+
 def test_an_unknown_benchmark_is_named() -> None:
     with pytest.raises(ConfigError, match=r"--average xtrem: unknown. Did you mean 'xtreme'\? Known: xtreme, xtreme-r"):
         check_benchmark("xtrem")
