@@ -188,7 +188,7 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Inpu
 
 
 def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task]:
-    data = config.data
+    data, languages = config.data, tuple(config.languages)  # one for all tasks, as many of either are sent together
     aligners = [None] * len(data.corpora) + [corpus.align for corpus in data.parallel]
     return [
         Task(
@@ -197,7 +197,7 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
             pool=texts[place].pool,
             languages=texts[place].languages,
             part=part,
-            all_languages=tuple(config.languages),
+            all_languages=languages,
             capacity=data.capacity,
             whole_documents=data.example == "document",
             held_out_fraction=data.held_out_fraction,

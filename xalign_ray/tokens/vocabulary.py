@@ -74,7 +74,7 @@ VOCABULARIES = "vocabularies"  # below the output folder
 VOCABULARY_VERSION = 1  # raise it when the same text would give another vocabulary
 MEASURED = 2000  # lines of a language in which pieces are counted
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
-SAMPLED = 20_000  # lines of each input that tell which pieces are used alike
+SAMPLED = 20_000  # records of each input that tell which pieces are used alike
 
 
 def write_tokenizer(
@@ -159,11 +159,17 @@ def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
     return lines
 
 
-def first_lines(texts: Sequence[Input]) -> dict[str, list[str]]:
-    """The first lines of each input, text and pairs, by language."""
+def first_lines(texts: Sequence[Input], most: int | None = None) -> dict[str, list[str]]:
+    """The lines of the first records of each input, text and pairs, by language.
+
+    Args:
+        most: lines of a language after which no more are read; all of SAMPLED records are gigabytes of documents.
+    """
     lines: dict[str, list[str]] = {}
     for one in texts:
         for record in islice((r for r in one.records() if isinstance(r, Document | Pair)), SAMPLED):
+            if most is not None and all(len(lines.get(code, ())) >= most for code in one.languages):
+                break
             if isinstance(record, Document):
                 lines.setdefault(record.language, []).extend(record.paragraphs)
             else:
@@ -193,7 +199,7 @@ def replace_tokenizer(
         ConfigError: one of the two tokenizers cannot be opened.
     """
     init_from = str(config.model.init_from)
-    lines = first_lines(texts)
+    lines = first_lines(texts, None if getattr(settings, "init", "") == "focus" else MEASURED)
     old = open_tokenizer(init_from)
     if isinstance(settings, TrimTokenizer):
         new, rows, counts = _trim(framed(open_tokenizer(init_from)), settings, translations, sample)
