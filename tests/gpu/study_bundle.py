@@ -90,7 +90,7 @@ def install(python: str, wheels: Path, site: Path) -> None:
     """What the package needs with Ray, and is not on such machines."""
     import bundle
 
-    bundle.LEFT_OUT -= {"ray", "scipy"}
+    bundle.LEFT_OUT -= {"ray", "scipy", "matplotlib"}  # a study has cells on Ray, intervals and figures
     wheels.mkdir(parents=True)
     bundle.collect(python, wheels)
     given = ["--no-index", "--no-deps", "--no-compile", "--python-version", python, "--only-binary=:all:"]

@@ -33,7 +33,8 @@ def measurements(tiny: bool) -> list[dict[str, Any]]:
 
 def measure(arm: dict[str, Any], device: str) -> dict[str, Any]:
     """The arm with its tokens a second, or why there are none."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={arm['workers']}"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
+    launch.append(f"--nproc-per-node={arm['workers']}")
     given = json.dumps(arm | {"device": device, "bf16": True})
     try:
         done = subprocess.run([*launch, str(ARMS), given], capture_output=True, text=True, timeout=LIMIT_S)

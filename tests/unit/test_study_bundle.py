@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,15 @@ def test_parts_are_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(SystemExit, match="a bundle that was packed again is another one"):
         study_bundle.unpack(parts, tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_study_takes_along_what_its_cells_and_its_report_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(Path(study_bundle.__file__).parent)
+    bundle = importlib.import_module("bundle")
+    monkeypatch.setattr(bundle, "LEFT_OUT", {*bundle.LEFT_OUT})
+    monkeypatch.setattr(bundle, "collect", lambda python, _: found.update(bundle.closure(python)))
+    monkeypatch.setattr(study_bundle.subprocess, "run", lambda *_, **__: None)
+    found: dict[str, str] = {}
+    study_bundle.install("3.12", tmp_path / "wheels", tmp_path / "site")
+    assert {"ray", "scipy", "matplotlib", "contourpy", "deepspeed", "transformers"} <= found.keys()
+    assert not {"torch", "numpy", "pandas", "mlflow"} & found.keys()
