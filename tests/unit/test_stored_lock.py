@@ -145,6 +145,41 @@ def test_a_lock_that_was_written_though_its_answer_was_lost_is_ours(s3: S3Server
     assert s3.requests
 
 
+@pytest.mark.parametrize("left_out", [{"IfMatch", "IfNoneMatch"}, {"IfMatch"}], ids=["both", "one"])
+def test_conditions_that_are_left_out_without_a_word_are_found_out(
+    left_out: set[str], s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As s3fs does over a botocore from before November 2024, and some stores do."""
+    system = fsspec.filesystem("s3")
+    asked = type(system)._filter_kwargs
+    monkeypatch.setattr(
+        type(system),
+        "_filter_kwargs",
+        lambda self, method, given: asked(self, method, {k: v for k, v in given.items() if k not in left_out}),
+    )
+    with hold_stored(URL, "pretrain"), pytest.raises(LockError, match=REFUSED), hold_stored(URL, "pretrain"):
+        pass
+    system.pipe(LOCK_OBJECT, json.dumps(asdict(Holder("pretrain", machine="elsewhere")) | {"beats": 1}).encode())
+    words = r" If it is dead, remove \.lock there: this store has no conditional writes to find it out\.$"
+    with pytest.raises(LockError, match=words), hold_stored(URL, "pretrain", lease_s=0.1):
+        pass
+    assert system.find("store/runs/a") == [LOCK_OBJECT]
+    assert s3.requests
+
+
+def test_who_has_slept_with_its_machine_looks_before_it_writes(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with hold_stored(URL, "pretrain", beat_s=60) as lock:
+        lock.check()
+        fsspec.filesystem("s3").pipe(LOCK_OBJECT, json.dumps(holder() | {"token": "another"}).encode())
+        lock.check()
+        now = time.clock_gettime
+        monkeypatch.setattr(time, "clock_gettime", lambda clock: now(clock) + 3600 * (clock == time.CLOCK_BOOTTIME))
+        monkeypatch.setattr("xalign_ray.work.process.interrupt_now", lambda: None)
+        with pytest.raises(LockError, match="is no longer locked by this process: it was silent for too long"):
+            lock.check()
+    assert s3.requests
+
+
 def test_a_store_without_conditional_writes_has_one_writer_too() -> None:
     url, system = "memory://store/run", fsspec.filesystem("memory")
     system.store.clear()

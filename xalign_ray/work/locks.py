@@ -296,6 +296,27 @@ def _holder_of(content: bytes) -> Holder | None:
 _NOT_DONE = re.compile(r"(?i)precondition|pre-condition|412|conditionalrequestconflict|409")  # a refused write's words
 
 
+class _RefusedError(Exception):
+    """The condition of a write does not hold."""
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Inside, what a store's package raises where a condition does not hold becomes _RefusedError."""
+    try:
+        yield
+    except Exception as error:
+        known = isinstance(error, FileNotFoundError | FileExistsError)
+        if known or _NOT_DONE.search(f"{type(error).__name__} {error}"):
+            raise _RefusedError from error
+        raise
+
+
+def _awake_or_not() -> float:
+    """Seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 @contextmanager
 def hold_stored(url: str, verb: str, lease_s: float = LEASE_S, beat_s: float = BEAT_S) -> Iterator[StoredLock]:
     """Makes this process the only one that writes a folder of a store while it lasts.
@@ -359,6 +380,7 @@ class StoredLock:
         Raises:
             LockError: it is somebody's.
         """
+        self._conditional = self._conditional and self._heeds_conditions()
         began, seen = time.monotonic(), ""
         while not self._write():
             holder, version = self._look()
@@ -378,13 +400,27 @@ class StoredLock:
             else:
                 time.sleep(min(LOOK_S, self._beat_s))
 
+    def _heeds_conditions(self) -> bool:
+        """Whether a write is refused whose condition does not hold: some stores, and old packages, leave it out."""
+        probe = f"{self._path}.{self._holder.token[:8]}"
+        bucket, key, _ = self._system.split_path(probe)
+        self._system.pipe_file(probe, b"")
+        try:
+            for condition in ({"IfNoneMatch": "*"}, {"IfMatch": '"other"'}):
+                with suppress(_RefusedError), _refusals():
+                    self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=b"", **condition)
+                    return False
+            return True
+        finally:
+            self._system.rm_file(probe)
+
     def check(self) -> None:
         """Call it before each write to the folder: a process that slept for long learns here that it lost the lock.
 
         Raises:
             LockError: it is lost.
         """
-        if not self.lost and self._conditional and time.monotonic() - self._renewed > 2 * self._beat_s:
+        if not self.lost and self._conditional and _awake_or_not() - self._renewed > 2 * self._beat_s:
             self._renew()
         if self.lost:
             raise LockError(self.lost_sentence)
@@ -417,21 +453,18 @@ class StoredLock:
         if not self._version and self._system.exists(self._path):
             return False
         self._system.pipe_file(self._path, content)
-        self._renewed = time.monotonic()
+        self._renewed = _awake_or_not()
         return True
 
     def _write_on_condition(self, content: bytes) -> bool:
         bucket, key, _ = self._system.split_path(self._path)
         condition = {"IfMatch": self._version} if self._version else {"IfNoneMatch": "*"}
-        began = time.monotonic()
+        began = _awake_or_not()
         try:
-            answer = self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=content, **condition)
+            with _refusals():
+                answer = self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=content, **condition)
             self._version = answer["ETag"]
-        except Exception as error:
-            if not isinstance(error, FileNotFoundError | FileExistsError) and not _NOT_DONE.search(
-                f"{type(error).__name__} {error}"
-            ):
-                raise
+        except _RefusedError:
             holder, version = self._look()
             ours = holder is not None and holder.token == self._holder.token  # done, but the answer was lost
             self._version = version if ours else ""
