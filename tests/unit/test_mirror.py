@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from xalign_ray.work.mirror import (
     JOB_MARK,
     check_lasting,
     fetch_checkpoint,
+    fetch_listed,
     local_folder,
     opened,
     published,
@@ -114,6 +116,22 @@ def test_a_file_url_is_the_path_and_a_store_of_no_kind_is_refused(monkeypatch: p
         DataError, match=r"foo://shared/runs: foo:// is not supported\. Give a path on a disk, or a URL "
     ):
         local_folder("foo://shared/runs")
+
+
+@pytest.mark.parametrize("name", ["../../outside", "{}/outside", "a/../../../outside", ".lock", ""])
+def test_a_manifest_in_a_store_names_no_file_outside_its_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = name.format(tmp_path)
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    system, folder = fsspec.filesystem("memory"), local_folder("memory://store/data/a")
+    system.store.clear()
+    system.pipe("/store/data/a/manifest.json", json.dumps({"files": {name: "0" * 64}}).encode())
+    system.pipe(f"/store/data/a/{name}", b"x")
+    words = rf"memory://store/data/a/manifest.json is damaged: it names '{name}', which is no file of this folder\."
+    with pytest.raises(DataError, match=words):
+        fetch_listed(folder)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("cache", ["../cache", "~/cache", "a/../cache"])

@@ -74,7 +74,7 @@ def _stat(path: Path) -> list[int]:
 def is_published(name: str) -> bool:
     """Whether a file of a folder goes to the store: not what begins with a dot, nor what is removed at the end."""
     parts = name.split("/")
-    return bool(name) and not any(part.startswith(".") for part in parts) and parts[0] not in _REMOVED_AT_END
+    return all(parts) and not any(part.startswith(".") for part in parts) and parts[0] not in _REMOVED_AT_END
 
 
 def files_below(folder: Path) -> list[str]:
@@ -271,6 +271,8 @@ def fetch_listed(folder: Path) -> None:
     with said_of(url, "cannot be fetched"):
         manifest = system.cat_file(f"{root}/{MANIFEST}")
         for name in json.loads(manifest)["files"]:
+            if not is_published(name):  # what others have written in a store must not lead out of the mirror
+                raise DataError(f"{url}/{MANIFEST} is damaged: it names '{name}', which is no file of this folder.")
             partial = unfinished(folder / name)
             partial.parent.mkdir(parents=True, exist_ok=True)
             system.get_file(f"{root}/{name}", str(partial))
