@@ -184,7 +184,8 @@ class Checkpoints:
         Then those beyond `checkpoint.save_total_limit` are removed.
 
         Returns:
-            Its step, its folder, and what it cost: training's pause for it, the time since its copy, and its size.
+            Its step, its folder, and what it cost: training's pause for it, the time since its copy, and, on rank 0,
+            its size.
 
         Raises:
             CheckpointError: on all ranks, if one could not write; older checkpoints are untouched.
@@ -201,7 +202,9 @@ class Checkpoints:
         self._together(flight.step, flight.writing, name, first_rank_only=True)
         if self._workers.rank == 0:
             self._thread.submit(self._prune, flight.step)
-        now, size = time.monotonic(), sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+        now = time.monotonic()
+        # On rank 0, which says it: many ranks would each ask the disk for the files of all, which they may not see yet.
+        size = 0 if self._workers.rank else sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
         still, writing = flight.still + now - began, now - flight.copied
         cost = {"checkpoint/save_s": still, "checkpoint/write_s": writing, "checkpoint/size_mb": size / 1e6}
         return flight.step, folder, cost

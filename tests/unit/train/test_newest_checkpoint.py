@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -70,3 +73,23 @@ def test_whole_weights_are_read_by_what_the_process_may_train_on_next(
     monkeypatch.setattr(checkpoint, "join_weights", lambda *_: {"weight": torch.ones(2, dtype=torch.bfloat16)})
     state = consolidate(Checkpoint(tmp_path, {"zero_stage": 2}, trusted=True))
     assert (loaded, state["weight"].dtype) == ([True], torch.float32)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rank_zero_alone_asks_the_disk_how_large_a_checkpoint_is(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers: Any = SimpleNamespace(rank=rank, size=2, gather=lambda value: [value, value])
+    config: Any = SimpleNamespace(
+        checkpoint=SimpleNamespace(save_total_limit=2), parallel=SimpleNamespace(zero_stage=1)
+    )
+    saved, written, asked = checkpoint.Checkpoints(tmp_path, "f", config, workers, trust=False), Future(), []
+    written.set_result({tmp_path / "writing" / "a": "hash"})
+    saved._flight = checkpoint._Flight(5, tmp_path / "writing", {"tokens": 1}, written, 0.0, 0.0)
+    monkeypatch.setattr(checkpoint, "put_in_place", lambda *_: write_checkpoint(tmp_path, 5))
+    monkeypatch.setattr(Path, "rglob", lambda self, pattern: asked.append(self) or self.glob(pattern))
+    step, folder, cost = saved.publish()
+    saved.close()
+    assert (step, folder) == (5, RunFolder(tmp_path).checkpoint(5))
+    assert asked == [folder] * (1 - rank)
+    assert (cost["checkpoint/size_mb"] > 0) == (rank == 0)
