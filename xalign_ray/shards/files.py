@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import resource
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -197,7 +198,13 @@ def _fetch(shard: Shard, groups: Sequence[int]) -> None:
         stored.fetch(groups)
 
 
-@lru_cache(maxsize=OPEN_SHARDS)
+def _open_at_once() -> int:
+    """OPEN_SHARDS, or half of the files that this process may have open: 1,024 in the shells of most machines."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return OPEN_SHARDS if limit == resource.RLIM_INFINITY else min(OPEN_SHARDS, limit // 2)
+
+
+@lru_cache(maxsize=_open_at_once())
 def _open(shard: Shard) -> pq.ParquetFile | StoredShard:
     if is_stored(shard):
         file = StoredShard(url_of(Path(shard.path)) or "", shard.footer)

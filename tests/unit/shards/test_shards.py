@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +46,21 @@ def test_rows_come_back_in_groups(tmp_path: Path, sides: int) -> None:
     groups = [read_group(shard, number) for number in range(2)]
     assert [len(group) for group in groups] == [ROW_GROUP, 100]
     assert_same(concatenate(groups), rows)
+
+
+def test_more_shards_are_read_than_a_process_may_have_files_open(tmp_path: Path) -> None:
+    shard = one_shard(tmp_path, make_rows(2))
+    for number in range(200):
+        os.link(shard.path, tmp_path / str(number))
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))\n"
+        "from xalign_ray.shards.files import Shard, read_group\n"
+        "print(sum(len(read_group(Shard(f'{sys.argv[1]}/{n}', sys.argv[2]), 0)) for n in range(200)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), shard.footer], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("400\n", "")
 
 
 def test_a_shard_of_rows_without_word_alignments_has_no_columns_for_them(tmp_path: Path) -> None:
