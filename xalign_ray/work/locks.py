@@ -295,6 +295,8 @@ def _holder_of(content: bytes) -> Holder | None:
 
 _NOT_DONE = re.compile(r"(?i)precondition|pre-condition|412|conditionalrequestconflict|409")  # a refused write's words
 
+_heeds: dict[str, bool] = {}  # by bucket, whether conditions are heeded there: 1,831 sources are as many locks
+
 
 class _RefusedError(Exception):
     """The condition of a write does not hold."""
@@ -380,7 +382,11 @@ class StoredLock:
         Raises:
             LockError: it is somebody's.
         """
-        self._conditional = self._conditional and self._heeds_conditions()
+        if self._conditional:
+            bucket = self._path.partition("/")[0]
+            if bucket not in _heeds:
+                _heeds[bucket] = self._heeds_conditions()
+            self._conditional = _heeds[bucket]
         began, seen = time.monotonic(), ""
         while not self._write():
             holder, version = self._look()
