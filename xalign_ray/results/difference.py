@@ -128,7 +128,8 @@ class Difference:
     def undecided(self, least: float = 0.0) -> str:
         """Why it is not known whether the difference is above or below `least`; empty where it is."""
         shifted = self.interval and (self.interval[0] - least, self.interval[1] - least)
-        return reason(shifted, self.languages, self.fewest_seeds, self.by_seeds)
+        why = reason(shifted, self.languages, self.fewest_seeds, self.by_seeds)
+        return f"within 1 point of {100 * least:g}" if least and why == NEAR_ZERO else why
 
 
 class Uncertainty(NamedTuple):

@@ -302,7 +302,7 @@ def verify(
     """Compute again every score, mean, interval and verdict of a bundle, and name what differs.
 
     Needs neither the runs nor a GPU. Scores are computed again from the predictions of fine-tuned models, and from
-    what sentences found in retrieval. Others, such as single layers and words, are held to their hashes alone.
+    what sentences and words found in retrieval and word translation. Others, such as cosines, are held to their hashes.
 
     Returns:
         What was computed again, as text.

@@ -255,6 +255,13 @@ def test_an_order_by_points_shifts_what_must_be_passed(by: float, gain: float, v
     assert found.intervals[0][0] < found.estimates[0] < found.intervals[0][1]
 
 
+def test_a_gain_near_the_points_that_are_claimed_is_not_called_no_difference() -> None:
+    noise = np.array([[1e-3, -1e-3], [-1e-3, 1e-3], [1e-3, 0]])
+    claim = order("a", "b").model_copy(update={"by": 6})
+    found = judge("one", claim, scored({("a", POS): BASE + 0.06 + noise, ("b", POS): BASE}))
+    assert (found.verdict, found.why) == ("undecided", "within 1 point of 6")
+
+
 @pytest.mark.parametrize(
     ("gain", "spread", "verdict", "why"),
     [
