@@ -275,8 +275,14 @@ def _language_chart(runs: Sequence[Run], own: pd.DataFrame, name: str, subject: 
 
 
 def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
-    """Tatoeba accuracy at every layer: the mean over languages, then language by language."""
+    """Tatoeba accuracy at every layer: the mean over languages, then language by language.
+
+    Of several test sets it is the one that most encoders have, of these the first; the chart is named after it.
+    """
     own = seed_values(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
+    splits = own.sort_values("place", kind="stable").groupby("split", sort=False).label.nunique()
+    subject = "Tatoeba accuracy" + (f" ({splits.idxmax()})" if len(splits) > 1 else "")
+    own = own.loc[own.split == splits.idxmax()] if len(splits) else own
     single = own.loc[own.language != ALL_LANGUAGES]
     means = aggregate(single if len(single) else own, ["label", "layer"])
     blocks = {(ALL_LANGUAGES, *place): block for place, block in means.items()}
@@ -290,7 +296,7 @@ def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
     curves = curves_of(pd.DataFrame(rows, columns=["panel", "label", "x", "across", "value"]))
     titles = {ALL_LANGUAGES: _MEAN} | {language: language for language in sorted(single.language.unique())}
     chances = {panel: 100 * block.chance for (panel, *_), block in blocks.items() if block.chance is not None}
-    return _curve_chart(runs, curves, titles, "layers", "Tatoeba accuracy", "layer", chances=chances)
+    return _curve_chart(runs, curves, titles, "layers", subject, "layer", chances=chances)
 
 
 def curves_of(points: pd.DataFrame) -> pd.DataFrame:

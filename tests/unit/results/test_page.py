@@ -28,7 +28,8 @@ from tests.unit.results.run_folders import (
 )
 from xalign_ray.config.load import find_study
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.charts import MAX_DRAWN, curves_of, held_out_chart, loss_frame
+from xalign_ray.results.charts import MAX_DRAWN, curves_of, held_out_chart, layer_chart, loss_frame
+from xalign_ray.results.compare import score_frame
 from xalign_ray.results.run import Log, Run, label_runs
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read, origins
 from xalign_ray.results.tables import Entry, Table, run_table, terminal_table
@@ -217,6 +218,23 @@ def test_a_study_is_made_by_a_command_that_can_be_given(study: dict[str, Any], m
         command = shlex.split(made_by)
         scale = f"/{command[command.index('--scale') + 1]}" if "--scale" in command else ""
         assert find_study(f"{command[2]}{scale}").is_file()
+
+
+def test_layers_are_of_one_test_set(tmp_path: Path) -> None:
+    """Two folders of retrieval, of which the second has a language more: no curve is a mean of both."""
+    found = [
+        score(value=value, layer=layer, language=code, split=split, run="x")
+        for split, value, codes in (("other", 0.2, ("de", "fr")), ("tatoeba", 0.9, ("de",)))
+        for code in codes
+        for layer in (0, 1)
+    ]
+    runs = label_runs([Run(tmp_path, {}, Log(), tuple(found))])
+    chart = layer_chart(runs, score_frame(runs))
+    assert chart is not None
+    assert (chart.alt, [*chart.panels]) == ("Tatoeba accuracy (tatoeba) by layer", ["mean over languages", "de"])
+    alone = layer_chart(runs, score_frame(runs).query("split == 'other'"))
+    assert alone is not None
+    assert alone.alt == "Tatoeba accuracy by layer"
 
 
 def test_scores_csv_has_every_record_with_its_mark(files: Path) -> None:
