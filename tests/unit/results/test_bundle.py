@@ -583,6 +583,7 @@ def test_a_folder_that_another_machine_has_somewhere_else_is_as_declared() -> No
 
     def trained(path: str, distance: str) -> Run:
         own = [*settings, f"data.teacher={{path: {path}, language: en}}", f"objectives.0.distance={distance}"]
+        own.append("train.per_device_batch_size=2")  # which that machine has room for
         config = load_recipe("align/two-cores", own).config.model_dump(mode="json")
         return Run(Path("x"), config, Log(), (), label="distill")
 
