@@ -140,7 +140,7 @@ def how_to_read(runs: Sequence[Run]) -> list[str]:
         single=[
             label
             for label, own in columns.items()
-            if len(own) == 1 and (own[0].config or len({score.seed for score in own[0].scores}) < 2)
+            if len(own) == 1 and (own[0].config or len({score.seed for score in own[0].scores} - {None}) < 2)
         ],
         aligned=any("dictionary_alignment" in str(run.config.get("objectives")) for run in runs),
     )

@@ -220,6 +220,15 @@ def test_a_study_is_made_by_a_command_that_can_be_given(study: dict[str, Any], m
         assert find_study(f"{command[2]}{scale}").is_file()
 
 
+def test_a_released_encoder_that_was_tuned_once_has_one_seed() -> None:
+    """What needs no training has no seed, which is no second one."""
+    own = (score(seed=None), score("pos_accuracy", task="pos", seed=0))
+    runs = [Run(Path("e5"), {}, Log(), own, label="e5"), Run(Path("x"), {"seed": 0}, Log(), own, label="mlm")]
+    assert "One seed of each recipe was run" in " ".join(how_to_read(runs))
+    twice = replace(runs[0], scores=(*own, score("pos_accuracy", task="pos", seed=1)))
+    assert "One seed only: mlm." in " ".join(how_to_read([twice, runs[1]]))
+
+
 def test_layers_are_of_one_test_set(tmp_path: Path) -> None:
     """Two folders of retrieval, of which the second has a language more: no curve is a mean of both."""
     found = [
