@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.results.run_folders import open_folders, score, write_run
-from tests.unit.results.test_bundle import write_whole_study
+from tests.unit.results.whole_study import write_whole_study
 from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.bundle import verify_bundle
