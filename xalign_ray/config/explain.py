@@ -179,6 +179,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 def suggest_path(path: Path) -> str:
     """As `suggest`, of what is on the disk: the path is followed name by name, each of them there or the nearest."""
+    if path.is_file():
+        return f" It is a file; name the folder that it lies in, {path.parent}."
     found = Path(path.anchor)
     for name in path.relative_to(path.anchor).parts:
         there = [] if (found / name).exists() else _names_in(found)

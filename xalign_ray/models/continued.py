@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickletools
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from xalign_ray.models.family import Family
 from xalign_ray.models.hub import check_reachable
 from xalign_ray.models.own_tokenizer import check_files, check_vocabulary
 from xalign_ray.models.sentence_modules import check_modules
-from xalign_ray.models.weight_files import WEIGHTS, check_weight_files, weight_names
+from xalign_ray.models.weight_files import WEIGHTS, WRAPPED, check_weight_files, weight_names
 from xalign_ray.work.artifacts import read_json
 
 HIGHEST_RATE = 3e-4  # a released encoder is continued below it; 5e-5 to 1e-4 is common
@@ -138,11 +136,6 @@ def _shown(origin: str) -> str:
 
 # Refuses an encoder that cannot be continued by its files alone: about a second, without torch or transformers.
 
-WRAPPED = {  # what wrappers of torch put before the names of a model's weights, and how to save without
-    "module.": "as DataParallel saves them: save `model.module` instead",
-    "_orig_mod.": "as torch.compile saves them: save `model._orig_mod` instead",
-}
-_OF_TENSORS = ("torch", "collections", "numpy", "_codecs")  # modules whose objects a pickle of tensors may name
 _WITHOUT_A_MASK = (None, "PreTrainedTokenizerFast", "TokenizersBackend")  # classes that have no mask token by default
 
 
@@ -184,8 +177,6 @@ def check_encoder_files(start: str) -> None:
         return
     check_modules(start)
     check_weight_files(start)
-    for path in sorted(Path(start).glob("*.bin")):
-        _check_pickle(path)
     _check_names(start)
 
 
@@ -194,27 +185,6 @@ def _check_names(start: str) -> None:
     for prefix, why in WRAPPED.items():
         if wrapped := [name for name in names if name.startswith(prefix)]:
             raise DataError(f"{start}: {len(wrapped)} names of its weights begin with '{prefix}', {why}.")
-
-
-def _check_pickle(path: Path) -> None:
-    """Refuses what torch saved if it is cut short, or names objects that are no tensors: it could run any code."""
-    with path.open("rb") as file:
-        is_archive = file.read(2) == b"PK"
-    if not is_archive:
-        return  # of versions before 1.6; judged when it is opened
-    try:
-        with zipfile.ZipFile(path) as archive:
-            (name,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
-            steps = list(pickletools.genops(archive.read(name)))
-    except (zipfile.BadZipFile, ValueError):
-        raise DataError(f"{path} is not whole. Copy or download it again.") from None
-    named = [str(argument) for opcode, argument, _ in steps if opcode.name == "GLOBAL"]
-    other = [name for name in named if name.split(" ")[0].split(".")[0] not in _OF_TENSORS]
-    if other:
-        raise DataError(
-            f"{path} is a pickle of more than tensors ({other[0].replace(' ', '.')}), and could run any code. Save "
-            "it as safetensors first, if you know who made it."
-        )
 
 
 def _check_tokenizer(config: RunConfig, start: str, rows: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
@@ -17,10 +17,10 @@ from transformers.utils import logging
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import check_hub, in_cache
 from xalign_ray.models.own_tokenizer import check_files, check_ids, check_vocabulary
-from xalign_ray.models.weight_files import check_weight_files
+from xalign_ray.models.weight_files import WRAPPED, check_weight_files
 
+OWN_CODE = "it comes with code of its own (auto_map in its config.json), which is not run here: name another encoder"
 POOLER = "pooler"  # in the name of a weight: a layer that no loss and no task here reads
-PARALLEL = "module."  # what torch's DataParallel puts before the names of a model's weights
 
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
@@ -77,7 +77,9 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
             f"{name} has no head of its own ({len(drawn)} weights are not there, such as {drawn[0]}); fine-tune it "
             "first (xalign tune), or name a folder that has one."
         )
-    check_ids(name, tokenizer, model.get_input_embeddings().num_embeddings)
+    with _as_one_sentence(f"{name} is no encoder of text"):
+        rows = model.get_input_embeddings().num_embeddings
+    check_ids(name, tokenizer, rows)
     return model, tokenizer
 
 
@@ -120,13 +122,8 @@ def _check_loaded(name: str, model: Any, found: dict[str, Any], drawn: list[str]
         head = {key for key, _ in model.named_parameters() if not _is_of_encoder(model, key)}
         lacking += drawn if drawn and not head <= set(drawn) else []
     if lacking:
-        prefixed = sum(key.startswith(PARALLEL) for key in unexpected)
-        hint = (
-            f"{prefixed} names begin with '{PARALLEL}', as DataParallel saves them: save `model.module` instead"
-            if prefixed
-            else "its config.json and its weights do not belong together: export it again"
-        )
-        raise DataError(f"{name} lacks {len(lacking)} of its weights, such as {lacking[0]}; {hint}.")
+        why = _why_lacking(model.config, unexpected)
+        raise DataError(f"{name} lacks {len(lacking)} of its weights, such as {lacking[0]}; {why}.")
     if found["mismatched_keys"]:
         key, there, asked = sorted(found["mismatched_keys"])[0]
         raise DataError(
@@ -135,15 +132,28 @@ def _check_loaded(name: str, model: Any, found: dict[str, Any], drawn: list[str]
         )
     surplus = [key for key in unexpected if _is_of_encoder(model, key) and POOLER not in key.split(".")]
     if surplus:
+        why = OWN_CODE if hasattr(model.config, "auto_map") else "export it again, or merge its adapters first"
         raise DataError(
             f"{name} holds {len(surplus)} weights that its config.json has no place for, such as {surplus[0]}; without "
-            "them it is another encoder: export it again, or merge its adapters first."
+            f"them it is another encoder: {why}."
         )
     if broken := next((key for key, value in model.named_parameters() if not torch.isfinite(value).all()), None):
         raise DataError(
             f"{name}: {broken} holds values that are not finite; its training diverged or its weights are damaged: "
             "export an earlier checkpoint."
         )
+
+
+def _why_lacking(config: Any, unexpected: Sequence[str]) -> str:
+    """What may have become of weights that are not there, by the names of those that are too much."""
+    for prefix, why in WRAPPED.items():
+        if prefixed := sum(key.startswith(prefix) for key in unexpected):
+            return f"{prefixed} names begin with '{prefix}', {why}"
+    if hasattr(config, "auto_map"):
+        return OWN_CODE
+    if others := [key for key in unexpected if "." not in key]:
+        return f"its file of weights holds {', '.join(others[:3])} instead: save the model alone, with save_pretrained"
+    return "its config.json and its weights do not belong together: export it again"
 
 
 def _is_of_encoder(model: Any, key: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from xalign_ray.work.status_line import say
 # Pooling and prompt that an encoder is made for, as its Sentence Transformers files say.
 
 _MODULES = "modules.json"
+_OWN_CODE = "custom_st."  # how the type of a module begins whose code comes with the encoder
+_POOLED = re.compile(r"pooling_mode_(\w+?)(_tokens?)?")  # keys of Pooling's config.json, one of which is true
+_ALONE = ("mean", "cls")  # kinds of pooling that are trained, each alone
 _KNOWN = {"Transformer", "Pooling", "Normalize", "Dense"}
 _PROMPTS = "config_sentence_transformers.json"
 _LENGTH = "sentence_bert_config.json"
@@ -35,6 +39,25 @@ def own_pooling(encoder: str) -> str | None:
     Raises:
         DataError: the files are damaged.
     """
+    found = _pooled_by(encoder)
+    if found is None:
+        return None
+    kinds, others, leaves_prompt_out = found
+    if others or leaves_prompt_out:
+        what = f"module {', '.join(others)} changes them" if others else "pooling leaves out the tokens of a prompt"
+        say(f"{encoder}: these vectors are not those of Sentence Transformers, whose {what}.")
+    if len(kinds) == 1 and kinds[0] in _ALONE:
+        return kinds[0]
+    say(f"{encoder}: its own pooling ({' + '.join(kinds) or 'neither mean nor cls'}) is unknown and not used.")
+    return None
+
+
+def _pooled_by(encoder: str) -> tuple[list[str], list[str], bool] | None:
+    """The kinds of an encoder's pooling, its modules that are unknown here, and whether a prompt's tokens are left out.
+
+    Returns:
+        None where no files say how it pools.
+    """
     modules = _read(encoder, _MODULES)
     if modules is None:
         return None
@@ -43,20 +66,19 @@ def own_pooling(encoder: str) -> str | None:
         config = _read(encoder, f"{folder}/config.json") if folder else None
         if config is None:
             return None
-        kinds = {"mean": config.get("pooling_mode_mean_tokens"), "cls": config.get("pooling_mode_cls_token")}
-        named = config.get("pooling_mode") or [kind for kind, is_set in kinds.items() if is_set]
+        flags = {found[1]: is_set for key, is_set in config.items() if (found := _POOLED.fullmatch(key))}
+        named = config.get("pooling_mode") or [kind for kind, is_set in flags.items() if is_set]
+        others = sorted({_kind(one["type"]) for one in modules} - _KNOWN)
     except (TypeError, KeyError, AttributeError):
         damaged = f"{_MODULES} or the config.json of its pooling is damaged"
         raise DataError(f"{encoder}: {damaged}; fetch it again.") from None
-    others = sorted({one["type"].rpartition(".")[2] for one in modules} - _KNOWN)
-    if others or config.get("include_prompt") is False:
-        what = f"module {', '.join(others)} changes them" if others else "pooling leaves out the tokens of a prompt"
-        say(f"{encoder}: these vectors are not those of Sentence Transformers, whose {what}.")
-    found = [named] if isinstance(named, str) else named
-    if len(found) == 1 and found[0] in kinds:
-        return found[0]
-    say(f"{encoder}: its own pooling ({' + '.join(found) or 'neither mean nor cls'}) is unknown and not used.")
-    return None
+    kinds = [named] if isinstance(named, str) else named or ([] if flags else ["mean"])  # the package's own default
+    return kinds, others, config.get("include_prompt") is False
+
+
+def _kind(type_name: str) -> str:
+    """The kind of a module by its type; of one with code of its own the whole name."""
+    return type_name if type_name.startswith(_OWN_CODE) else type_name.rpartition(".")[2]
 
 
 def own_prompt(encoder: str) -> str:
@@ -91,6 +113,11 @@ def own_prompts(encoder: str) -> tuple[dict[str, str], str | None]:
         raise damaged from None
     if not all(isinstance(text, str) for text in [*prompts.values(), default or ""]):
         raise damaged
+    if default and default not in prompts:
+        raise DataError(
+            f"{encoder}: {_PROMPTS} names '{default}' as its default prompt, and has {', '.join(prompts) or 'none'}. "
+            "Correct default_prompt_name there."
+        )
     return prompts, default
 
 
@@ -185,7 +212,7 @@ def check_modules(name: str) -> None:
     """Refuses a local folder of which training would leave something behind that its sentence vectors need.
 
     Raises:
-        DataError: its encoder lies in a folder below, or a module has weights of its own.
+        DataError: its encoder lies in a folder below, a module has weights of its own, or its pooling is not trained.
     """
     if not (Path(name) / MODULES).is_file():
         return
@@ -197,6 +224,12 @@ def check_modules(name: str) -> None:
                 f"{name} has a module {kind}, whose weights would not be trained with the encoder, nor fit it then. "
                 f"Continue a copy of the folder without {MODULES}: its vectors are then those of the encoder alone."
             )
+    pooled = _pooled_by(name)
+    if pooled and (len(pooled[0]) != 1 or pooled[0][0] not in _ALONE):
+        raise DataError(
+            f"{name} pools by {' + '.join(pooled[0]) or 'nothing that its files name'}; mean or cls alone can be "
+            f"trained. Continue a copy of the folder without {MODULES}: its vectors are then the mean of the tokens."
+        )
 
 
 def copy_modules(name: str, folder: Path) -> None:
@@ -229,6 +262,6 @@ def list_modules(path: Path) -> list[tuple[str, str]]:
     """
     listed: Any = read_json(path, _DAMAGED)
     try:
-        return [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in listed]
+        return [(_kind(str(module["type"])), str(module["path"])) for module in listed]
     except (TypeError, KeyError):
         raise DataError(f"{path} is damaged. {_DAMAGED}") from None

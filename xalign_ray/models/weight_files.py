@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickletools
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,15 @@ SAFETENSORS = "model.safetensors"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")  # in turn
 ADAPTER = "adapter_config.json"
 QUANTISED = ("I8", "U8", "F8", "F6", "F4")  # how such types of a header begin
+WRAPPED = {  # what wrappers of torch put before the names of a model's weights, and how to save without
+    "module.": "as DataParallel saves them: save `model.module` instead",
+    "_orig_mod.": "as torch.compile saves them: save `model._orig_mod` instead",
+}
+_OF_TENSORS = ("torch", "collections", "numpy", "_codecs")  # modules whose objects a pickle of tensors may name
+_LIKE_WEIGHTS = (
+    *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".onnx", ".gguf"),
+    *(".incomplete", ".part", ".crdownload"),
+)
 
 
 def check_weight_files(name: str) -> None:
@@ -30,23 +41,49 @@ def check_weight_files(name: str) -> None:
     read_config(name)
     found = next((file for file in WEIGHTS if (folder / file).is_file()), None)
     if found is None:
-        others = ", ".join(
-            sorted(path.name for path in folder.iterdir() if path.suffix in (".h5", ".msgpack", ".onnx"))
-        )
+        others = ", ".join(sorted(path.name for path in folder.iterdir() if path.suffix in _LIKE_WEIGHTS)[:3])
         raise DataError(
             f"{name} holds no weights: none of {', '.join(WEIGHTS)} is there{others and f', only {others}'}. Save the "
             "model with save_pretrained."
+        )
+    if (folder / ADAPTER).is_file():
+        raise DataError(
+            f"{name} holds a model and an adapter of one. Remove {ADAPTER} if the adapter is merged; else merge it "
+            "(`merge_and_unload` of peft) and save that."
         )
     for path in _shards(folder / found):
         if not path.is_file():
             raise DataError(f"{name}: {path.name} is missing, though {found} names it. Copy it there.")
         check_is_file(path)
+        if path.suffix == ".bin":
+            _check_pickle(path)
         types = _read_header(path) if path.suffix == ".safetensors" else {}
         for weight, its_type in types.items():
             if its_type.startswith(QUANTISED):
                 raise DataError(
                     f"{path}: {weight} is of type {its_type}. Save the model in fp32, fp16 or bf16, not quantised."
                 )
+
+
+def _check_pickle(path: Path) -> None:
+    """Refuses what torch saved if it is cut short, or names objects that are no tensors: it could run any code."""
+    with path.open("rb") as file:
+        is_archive = file.read(2) == b"PK"
+    if not is_archive:
+        return  # of versions before 1.6; judged when it is opened
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
+            steps = list(pickletools.genops(archive.read(name)))
+    except (zipfile.BadZipFile, ValueError):
+        raise DataError(f"{path} is not whole. Copy or download it again.") from None
+    named = [str(argument) for opcode, argument, _ in steps if opcode.name == "GLOBAL"]
+    other = [name for name in named if name.split(" ")[0].split(".")[0] not in _OF_TENSORS]
+    if other:
+        raise DataError(
+            f"{path} is a pickle of more than tensors ({other[0].replace(' ', '.')}), and could run any code. Save "
+            "it as safetensors first, if you know who made it."
+        )
 
 
 def weight_names(name: str) -> set[str] | None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModel
 
+from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.errors import DataError
 from xalign_ray.models.open_folder import open_model
 from xalign_ray.models.sentence_encoder import steps_behind_pooling
@@ -43,7 +44,24 @@ class Encoder:
         """
         model, tokenizer = open_model(folder, model_class, new_head=False)
         inputs = Inputs.of_model(tokenizer, model, str(folder))
-        return cls(model.to(pick_device(device)).eval(), inputs)
+        return cls(model.to(pick_device(device)).eval(), inputs)._tried()
+
+    def _tried(self) -> Encoder:
+        """Itself, if it makes hidden states of a text.
+
+        Raises:
+            DataError: it does not, as models of speech, of images, and some that write text.
+        """
+        pieces = self.inputs.piece_texts(["a"])[0][:1]
+        try:
+            given = self.inputs.collate([self.inputs.single(pieces, (*self.inputs.languages, ENGLISH)[0])])
+            base = self.model.base_model
+            with torch.inference_mode():
+                base(**{name: given[name].to(base.device) for name in given if name in ("attention_mask", *ENCODED)})
+        except Exception as error:  # of any model of transformers: what they raise has no class in common
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise DataError(f"{self.inputs.encoder} does not encode text as an encoder does: {said}") from error
+        return self
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -72,8 +72,24 @@ def pointed(file: str) -> Callable[[Path], None]:
     return lambda folder: (folder / file).write_text(text) and None
 
 
-def cut(folder: Path) -> None:
-    (folder / FILE).write_bytes((folder / FILE).read_bytes()[:-100])
+def cut(folder: Path, file: str = FILE) -> None:
+    (folder / file).write_bytes((folder / file).read_bytes()[:-100])
+
+
+def both(first: Callable[[Path], None], second: Callable[[Path], None]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        first(folder)
+        second(folder)
+
+    return damage
+
+
+def pickled(change: Callable[[Weights], Any]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        torch.save(change(load_file(folder / FILE)), folder / "pytorch_model.bin")
+        (folder / FILE).unlink()
+
+    return damage
 
 
 def renamed(name: str) -> Callable[[Path], None]:
@@ -100,6 +116,26 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         resaved(lambda weights: {f"module.{name}": value for name, value in weights.items()}),
         r"lacks \d+ of its weights, such as .*; \d+ names begin with 'module\.', as DataParallel saves them: save "
         r"`model\.module` instead\.$",
+    ),
+    "names that begin with _orig_mod.": (
+        resaved(lambda weights: {f"_orig_mod.{name}": value for name, value in weights.items()}),
+        r"names begin with '_orig_mod\.', as torch\.compile saves them: save `model\._orig_mod` instead\.$",
+    ),
+    "weights below the key of a trainer": (
+        pickled(lambda weights: {"state_dict": weights, "epoch": 3}),
+        r"lacks \d+ of its weights, such as .*; its file of weights holds epoch, state_dict instead: save the model a",
+    ),
+    "a pickle cut short": (
+        both(pickled(dict), lambda folder: cut(folder, "pytorch_model.bin")),
+        r"pytorch_model\.bin is not whole\. Copy or download it again\.$",
+    ),
+    "code of its own": (
+        both(resaved(without_layer_one), configured(auto_map={"AutoModel": "x--y.Z"})),
+        r"lacks 16 of its weights, .*; it comes with code of its own \(auto_map in its config\.json\), which is not ",
+    ),
+    "an adapter beside it": (
+        lambda folder: (folder / "adapter_config.json").symlink_to("config.json"),
+        r"holds a model and an adapter of one\. Remove adapter_config\.json if the adapter is merged; else merge it",
     ),
     "a layer left out": (
         resaved(without_layer_one),
@@ -139,6 +175,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a pointer for config.json": (pointed("config.json"), r"config\.json is a Git LFS pointer"),
     "no weights": (renamed("tf_model.h5"), r"holds no weights: none of .* is there, only tf_model\.h5\."),
+    "half a download": (renamed(f"{FILE}.incomplete"), r"is there, only model\.safetensors\.incomplete\."),
+    "a shard without its index": (
+        renamed("model-00001-of-00002.safetensors"), r"is there, only model-00001-of-00002\.safetensors\.",
+    ),
     "a part of the weights missing": (of_an_index, r"model-00001-of-00001\.safetensors is missing"),
 }  # fmt: skip
 

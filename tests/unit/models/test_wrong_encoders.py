@@ -197,6 +197,9 @@ def test_hub_id_without_a_network_is_refused_at_once(tmp_path: Path, monkeypatch
 def test_a_whole_encoder_and_a_pickle_of_tensors_pass(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "encoder"
     shutil.copytree(whole, folder)
+    pickle_code(folder)  # as the training_args.bin of a Trainer's checkpoint, which is not read
+    (folder / "pytorch_model.bin").rename(folder / "training_args.bin")
+    shutil.copy(whole / WEIGHTS, folder)
     torch.save(BertForMaskedLM.from_pretrained(folder).state_dict(), folder / "pytorch_model.bin")
     for _ in range(2):
         done = subprocess.run(

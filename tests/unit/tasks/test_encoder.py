@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoTokenizer, RobertaConfig, RobertaModel
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    CanineConfig,
+    CanineModel,
+    RobertaConfig,
+    RobertaModel,
+    T5Config,
+    T5Model,
+)
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
@@ -135,6 +145,35 @@ def test_the_origin_is_what_the_folder_says(make_bert: Callable[..., Path]):
 def test_a_folder_that_is_not_there_is_not_looked_for_on_the_hub(tmp_path: Path):
     with pytest.raises(DataError, match=f"{tmp_path}/export is not a folder; give an export folder or a hub id"):
         Encoder.open(tmp_path / "export")
+
+
+@pytest.mark.parametrize(
+    ("make", "answer"),
+    [
+        (
+            lambda rows: T5Model(T5Config(vocab_size=rows, d_model=8, d_ff=8, num_layers=1, num_heads=1, d_kv=8)),
+            "does not encode text as an encoder does: You must specify",
+        ),
+        (
+            lambda _: CanineModel(
+                CanineConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+            ),
+            "is no encoder of text: ",
+        ),
+    ],
+)
+def test_a_model_that_is_no_encoder_of_text_is_refused(make_bert: Callable[..., Path], make: Any, answer: str):
+    folder = make_bert(PIECES)
+    rows = json.loads((folder / "config.json").read_text())["vocab_size"]
+    make(rows).save_pretrained(folder)
+    with pytest.raises(DataError, match=f"{folder} {answer}"):
+        Encoder.open(folder)
+
+
+def test_a_file_in_place_of_its_folder_is_told(make_bert: Callable[..., Path]):
+    folder = make_bert(PIECES)
+    with pytest.raises(DataError, match=rf" It is a file; name the folder that it lies in, {folder}\.$"):
+        Encoder.open(folder / "model.safetensors")
 
 
 def test_a_folder_without_weights_is_named(make_bert: Callable[..., Path]):

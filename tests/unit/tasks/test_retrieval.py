@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.nearest import are_pairs
-from xalign_ray.models.sentence_modules import own_pooling, own_prompt
+from xalign_ray.models.sentence_modules import check_modules, own_pooling, own_prompt
 from xalign_ray.tasks.retrieval import RETRIEVAL, TranslatedSentences, read_translations
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.verbs.scores import evaluate
@@ -134,6 +134,49 @@ def test_modules_that_nothing_here_applies_are_said(
     assert own_pooling(str(tmp_path)) == "mean"
     shown = capsys.readouterr().err
     assert said in shown if said else not shown
+
+
+@pytest.mark.parametrize(
+    ("pooling", "found"),
+    [
+        ({}, "mean"),  # the package's own default
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, "mean + max"),
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len"),
+        ({"pooling_mode_lasttoken": True, "pooling_mode_mean_tokens": False}, "lasttoken"),
+        ({"pooling_mode": "max"}, "max"),
+        ({"pooling_mode_cls_token": False}, "neither mean nor cls"),
+    ],
+)
+def test_another_pooling_is_named_and_cannot_be_continued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pooling: dict, found: str
+) -> None:
+    write_sentence_files(tmp_path, "mean_tokens", {})
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 16, **pooling}))
+    if found == "mean":
+        assert own_pooling(str(tmp_path)) == "mean"
+        check_modules(str(tmp_path))
+        return
+    assert own_pooling(str(tmp_path)) is None
+    assert f"its own pooling ({found}) is unknown and not used" in capsys.readouterr().err
+    with pytest.raises(DataError, match=r"; mean or cls alone can be trained\. Continue a copy of the folder without"):
+        check_modules(str(tmp_path))
+
+
+def test_a_module_with_code_of_its_own_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_sentence_files(tmp_path, "mean_tokens", {})
+    text = (tmp_path / "modules.json").read_text()
+    (tmp_path / "modules.json").write_text(text.replace("x.Transformer", "custom_st.Transformer"))
+    own_pooling(str(tmp_path))
+    assert "whose module custom_st.Transformer changes them" in capsys.readouterr().err
+    with pytest.raises(DataError, match=r"has a module custom_st\.Transformer"):
+        check_modules(str(tmp_path))
+
+
+def test_a_default_prompt_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    config = {"prompts": {"query": "q: "}, "default_prompt_name": "retrieval"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(config))
+    with pytest.raises(DataError, match=r"names 'retrieval' as its default prompt, and has query\. Correct default_pr"):
+        own_prompt(str(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["[]", '{"prompts": [1]}', '{"prompts": {"query": 3}}'])
