@@ -422,15 +422,15 @@ def _check_seeds(bundle: Bundle) -> None:
     for study in bundle.studies:
         name = f"study {study['name']}"
         columns = columns_of([run for run in bundle.runs if run.study and run.study["name"] == study["name"]])
+        known = {None, *(seed for seeds in declared_seeds(study).values() for seed in seeds)}
+        strange = set[int | None]()  # an encoder that was given may have any
         for label, seeds in declared_seeds(study).items():
             own = [run for shown, runs in columns.items() if _is_of(shown, label, study) for run in runs]
             for task in (None, *dict.fromkeys(one["task"] for one in _asked(study))):
                 have = {run.seed for run in own if any(task in (None, score.task) for score in run.scores)}
                 what = "is declared and has no scores" if task is None else f"has no scores of {task}"
                 bundle.problems += [f"{name}: seed {seed} of {label} {what}" for seed in seeds if seed not in have]
-            declared += len(seeds)
-        known = {None, *(seed for seeds in declared_seeds(study).values() for seed in seeds)}
-        strange = {run.seed for own in columns.values() for run in own if len(known) > 1} - known
+            declared, strange = declared + len(seeds), strange | ({run.seed for run in own} - known)
         bundle.problems += [f"{name}: seed {seed} is not declared" for seed in sorted(strange, key=str)]
         tuned: dict[Key, set[int]] = defaultdict(set)
         for cell in (cell for cell in study["cells"] if cell["state"] == "finished"):

@@ -146,7 +146,13 @@ def _points(event: Event) -> Iterator[tuple]:
 # Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
 _ASIDE = ("recipe", "fingerprint", "notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
 # Of a recipe, settled by the machine and by what it begins from.
-_SETTLED = ("model.init_from", "data.root", "data.tokenizer", "train.per_device_batch_size")
+_SETTLED = (
+    "model.init_from",
+    "data.root",
+    "data.tokenizer",
+    "train.per_device_batch_size",
+    "train.schedule.warmup_steps",
+)
 _COUNTED = ("train.max_steps", "train.global_batch_size", "train.schedule")  # and where it counts passes, by its data
 _PATHS = ("/", "encoder:/")  # of a folder, which every machine has somewhere else
 _MAX_IN_LABEL = 3

@@ -30,7 +30,7 @@ from xalign_ray.results.bundle import FORMAT, INDEX, read_bundle, verify_bundle
 from xalign_ray.results.page import report
 from xalign_ray.results.run import Log, Run, keys_as_declared
 from xalign_ray.tasks.registry import TUNED_TASKS
-from xalign_ray.tasks.scores import average_languages
+from xalign_ray.tasks.scores import average_languages, read_scores, write_scores
 from xalign_ray.tasks.task import TunedTask
 from xalign_ray.verbs.scores import verify
 from xalign_ray.work.artifacts import seal_archive
@@ -223,7 +223,7 @@ def test_a_folder_that_another_machine_has_somewhere_else_is_as_declared() -> No
 
     def trained(path: str, distance: str) -> Run:
         own = [*settings, f"data.teacher={{path: {path}, language: en}}", f"objectives.0.distance={distance}"]
-        own.append("train.per_device_batch_size=2")  # which that machine has room for
+        own += ["train.per_device_batch_size=2", "train.schedule.warmup_steps=15"]  # of its room; a share of its steps
         config = load_recipe("align/two-cores", own).config.model_dump(mode="json")
         return Run(Path("x"), config, Log(), (), label="distill")
 
@@ -234,6 +234,18 @@ def test_a_folder_that_another_machine_has_somewhere_else_is_as_declared() -> No
     assert differing == []
     differing = [key for key, right in keys_as_declared(trained("/x", "cosine"), study).items() if not right]
     assert differing == ["objectives.0.distance"]
+
+
+def test_an_encoder_that_was_given_may_have_a_seed_that_no_recipe_of_the_study_has(tmp_path: Path) -> None:
+    """The export of another run, whose recipe and seed lie beside it."""
+    written = write_whole_study(tmp_path, base=0.5)
+    export = write_run(tmp_path / "other", seed=7) / "export"
+    scores = written / "cells" / f"tatoeba-base-{tmp_path.name}" / "scores.json"
+    write_scores(scores, [replace(one, run="other", encoder=str(export), seed=7) for one in read_scores(scores)])
+    report([str(written)], tmp_path / "page", bundle=tmp_path / "mine.zip")
+    found = verify_bundle(tmp_path / "mine.zip")
+    assert 7 in {run.seed for run in found.runs}
+    assert found.problems == []
 
 
 def test_the_command_names_what_differs(bundle: Path) -> None:
