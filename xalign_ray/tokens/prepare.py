@@ -68,6 +68,7 @@ from xalign_ray.tokens.examples import longest_word
 from xalign_ray.tokens.part import BAD_ROWS_OF_PART, DROPPED_OF_PART, PREPARE, Task
 from xalign_ray.tokens.teacher import facts_of_teacher, teacher_identity
 from xalign_ray.tokens.vocabulary import read_translations, trained_translations, write_lexicon, write_tokenizer
+from xalign_ray.vocabulary.dictionary import Translations
 from xalign_ray.vocabulary.tokenizer_folder import SPECIAL, given_folder, open_tokenizer, vocabulary
 from xalign_ray.work.artifacts import MANIFEST, hash_value, seal, stamp_of, write_atomic
 from xalign_ray.work.job import open_job
@@ -105,9 +106,11 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
                 check_first_rows([*texts, *dictionaries])
             kept_out = keep_out(config, texts) if config.data.test_fraction else read_tests(config, tests, texts)
+            broken: list[BrokenFile] = []
+            translated = read_translations(config, dictionaries, folder, broken)
             connect()
             identify = partial(fingerprint_by_content, config, every, hashes, folder / TOKENIZER)
-            job.finish(_make(config, texts, dictionaries, kept_out, folder, identify))
+            job.finish(_make(config, texts, translated, broken, kept_out, folder, identify))
         elif verify:
             say_lines(manifest)
     prepared = Prepared.open(folder)
@@ -118,7 +121,8 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
 def _make(
     config: RunConfig,
     texts: Sequence[Input],
-    dictionaries: Sequence[Input],
+    translated: tuple[Translations, Sequence[SourceSummary]],
+    broken: Sequence[BrokenFile],
     tests: Sequence[RetrievalTexts],
     folder: Path,
     identify: Callable[[], str],
@@ -127,8 +131,7 @@ def _make(
 
     output = local_folder(config.output)
     texts = make_text(texts, output, config.parallel)
-    broken: list[BrokenFile] = []
-    translations, dictionary_sources = read_translations(config, dictionaries, folder, broken)
+    translations, dictionary_sources = translated
     write_tokenizer(config, texts, trained_translations(translations), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)

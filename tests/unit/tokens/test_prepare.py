@@ -414,3 +414,10 @@ def test_a_disk_that_fills_up_in_a_task_is_a_sentence_that_names_the_folder(
     assert str(tmp_path / "out" / ("text" if size < 20_000 else "data")) in said
     assert "File too large. Make room" in said
     prepare_here(config)  # whatever was left by the tasks that failed is done again
+
+
+def test_a_dictionary_of_too_many_bad_lines_is_refused_before_a_cluster_starts(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    (tmp_path / "en-de.txt").write_text("house Haus\n" + "one\n" * 9)
+    with pytest.raises(DataError, match=r"dictionary en-de \(.*en-de\.txt\): 9 of 10 rows .* cannot be used"):
+        preparation.prepare(make_config(tmp_path), connect=lambda: pytest.fail("a cluster starts"))
