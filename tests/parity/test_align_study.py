@@ -119,6 +119,7 @@ def test_its_bundle_is_verified_elsewhere(page: Path, tmp_path: Path) -> None:
     assert found.problems == []
     assert "10 learning rates follow from the development scores of those that were tried." in found.facts
     assert "Learning rates tried by align-tiny-small-bert" in page.read_text()
+    assert re.findall("chosen, the (lowest|highest) tried", page.read_text())  # of two rates each is an end
 
 
 def test_a_seed_that_runs_apart_takes_the_rates_that_were_chosen(page: Path) -> None:

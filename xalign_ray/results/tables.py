@@ -368,16 +368,27 @@ def _span(cells: Sequence[Record], name: str, show: Callable[..., str]) -> str:
 
 def _rates_table(name: str, rates: Mapping[str, Any]) -> Table:
     """The learning rates that were tried for each encoder of a study."""
+
+    def mark(encoder: str, rate: float) -> Entry | str:
+        if rates["chosen"][encoder] != rate:
+            return ""
+        tried = [one["learning_rate"] for one in rates["tried"] if one["encoder"] == encoder]
+        ends = {max(tried): "the highest tried", min(tried): "the lowest tried"} if len(tried) > 1 else {}
+        return Entry(f"chosen, {ends[rate]}" if rate in ends else "chosen", mark="best")
+
     rows: list[Row] = [
         (
             one["encoder"],
             f"{one['learning_rate']:g}",
             percent(rates["metric"], one["score"]),
-            Entry("chosen", mark="best") if rates["chosen"][one["encoder"]] == one["learning_rate"] else "",
+            mark(one["encoder"], one["learning_rate"]),
         )
         for one in rates["tried"]
     ]
-    note = f"{METRICS[rates['metric']].title} in {', '.join(rates['languages'])}, which nothing else here is scored in."
+    note = (
+        f"{METRICS[rates['metric']].title} in {', '.join(rates['languages'])}, which nothing else here is scored in. "
+        "Beyond the lowest or the highest rate there may be a better one."
+    )
     return Table(f"Learning rates tried by {name}", ("encoder", "learning rate", "score", "chosen"), rows, note)
 
 

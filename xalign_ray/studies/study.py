@@ -96,6 +96,8 @@ def run_study(
             written, rehash = output / STUDIES / trials.name / RATES, False
         rates = read_rates(study, written)
         say(f"Rates chosen for {study.name}: {', '.join(f'{label} {rate:g}' for label, rate in rates.items())}.")
+        for sentence in rates_at_an_end(rates, study.rates.learning_rate):
+            say(sentence)
         write_atomic(output / STUDIES / study.name / RATES, written.read_bytes())
         study = with_rates(study, rates)
     return run_planned(study, output, rehash)
@@ -352,6 +354,14 @@ def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
         folder / RATES, {"metric": study.rates.metric, "languages": languages, "tried": scores, "chosen": chosen}
     )
     return chosen
+
+
+def rates_at_an_end(chosen: Mapping[str, float], tried: Sequence[float]) -> Iterator[str]:
+    """What is to be said of those whose best rate is the lowest or the highest tried: beyond it nothing is known."""
+    ends = {} if len(tried) < 2 else {min(tried): ("lowest", "lower"), max(tried): ("highest", "higher")}
+    for rate, (end, beyond) in ends.items():
+        if at_it := [label for label, own in chosen.items() if own == rate]:
+            yield f"{rate:g} is the {end} rate tried: a {beyond} one may be better for {', '.join(at_it)}."
 
 
 def read_rates(study: StudyConfig, path: Path) -> dict[str, float]:

@@ -10,6 +10,7 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.studies.cells import Choice, Encoder, Trial, write_choices
 from xalign_ray.studies.cells import choose as choose_setting
 from xalign_ray.studies.declared import Resources
+from xalign_ray.studies.study import rates_at_an_end
 
 LOW, HIGH = 1e-5, 1e-3
 
@@ -94,3 +95,12 @@ def test_choices_are_written_with_all_candidates(tmp_path: Path):
     assert told["candidates"][0]["setting"]["learning_rate"] == LOW
     names = [one.name for one in cells]
     assert [candidate["development"] for candidate in told["candidates"]] == [{names[0]: 0.9}, {names[1]: 0.6}]
+
+
+def test_a_rate_at_an_end_of_those_tried_is_said() -> None:
+    chosen = {"mlm": 1e-5, "weam": 5e-5, "ppa": 2e-5, "xlm": 1e-5}
+    assert list(rates_at_an_end(chosen, [1e-5, 2e-5, 5e-5])) == [
+        "1e-05 is the lowest rate tried: a lower one may be better for mlm, xlm.",
+        "5e-05 is the highest rate tried: a higher one may be better for weam.",
+    ]
+    assert list(rates_at_an_end(chosen, [1e-5])) == []
