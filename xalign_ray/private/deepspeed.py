@@ -52,6 +52,20 @@ def load_deepspeed(on_gpu: bool) -> Any:
     return deepspeed
 
 
+def take_device(on_gpu: bool) -> None:
+    """Lets DeepSpeed train on the device, whichever this process has loaded it for: exports are made on the CPU.
+
+    If it changes: an ImportError, or a training after an export fails on a GPU (test_train_execution.py).
+    """
+    from deepspeed.accelerator import get_accelerator, set_accelerator
+    from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
+    from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
+
+    now: Any = get_accelerator()
+    if (now.device_name() == "cuda") != on_gpu:
+        set_accelerator(CUDA_Accelerator() if on_gpu else CPU_Accelerator())
+
+
 def restore_linear() -> None:
     """Gives torch its own linear layer back, in whose place stage 3 puts one of its own and leaves it there.
 

@@ -257,7 +257,7 @@ def consolidate(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
         with only_data(checkpoint.trusted, allowed=()):
             state = torch.load(file, map_location="cpu", weights_only=not checkpoint.trusted)["module"]
     else:
-        load_deepspeed(torch.cuda.is_available())  # it stays with its first device: this process may train next
+        load_deepspeed(on_gpu=False)
         with only_data(checkpoint.trusted), plain_path(checkpoint.folder) as folder:
             state = join_weights(folder, STATE)
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}

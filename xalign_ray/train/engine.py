@@ -25,6 +25,7 @@ from xalign_ray.private.deepspeed import (
     read_settings,
     restore_linear,
     skip_allreduce,
+    take_device,
     take_gradients,
 )
 from xalign_ray.private.transformers import layer_class
@@ -87,6 +88,7 @@ class Engine:
         """
         check_precision(config.train, workers.device)
         deepspeed = load_deepspeed(workers.on_gpu)
+        take_device(workers.on_gpu)
         restore_linear()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.train.tf32
         self._workers = workers

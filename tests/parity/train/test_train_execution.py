@@ -160,6 +160,21 @@ def test_auto_attention_is_dense_where_varlen_goes_example_by_example():
         chosen(GPU, attention="varlen")
 
 
+def load_for_a_gpu(_workers) -> None:
+    from deepspeed.accelerator import set_accelerator
+    from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
+
+    set_accelerator(CUDA_Accelerator())
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_it_trains_on_its_device_whichever_deepspeed_was_loaded_for(one: Pool, tmp_path: Path, stage: int):
+    settings: dict[str, Any] = {"parallel__zero_stage": stage, "train__max_steps": 2}
+    expected = run(one, tmp_path / "before", **settings)
+    one.call(load_for_a_gpu)  # as an export on the CPU does before a training on a GPU, the other way round
+    assert run(one, tmp_path / "after", **settings) == expected
+
+
 def test_a_gpu_without_bf16_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla V100")

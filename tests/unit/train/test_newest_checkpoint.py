@@ -10,11 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from xalign_ray.errors import CheckpointError
 from xalign_ray.train import checkpoint
-from xalign_ray.train.checkpoint import KEYS, Checkpoint, consolidate, newest
+from xalign_ray.train.checkpoint import KEYS, Checkpoint, newest
 from xalign_ray.work.artifacts import write_manifest
 from xalign_ray.work.run_folder import RunFolder
 
@@ -61,18 +60,6 @@ def test_a_conversion_that_was_killed_has_not_succeeded(
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert checkpoint._convert(Checkpoint(tmp_path, {}), tmp_path / "converted") == said
-
-
-def test_whole_weights_are_read_by_what_the_process_may_train_on_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """DeepSpeed stays for good with the device that it is loaded for first."""
-    loaded: list[bool] = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(checkpoint, "load_deepspeed", loaded.append)
-    monkeypatch.setattr(checkpoint, "join_weights", lambda *_: {"weight": torch.ones(2, dtype=torch.bfloat16)})
-    state = consolidate(Checkpoint(tmp_path, {"zero_stage": 2}, trusted=True))
-    assert (loaded, state["weight"].dtype) == ([True], torch.float32)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
