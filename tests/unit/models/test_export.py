@@ -262,7 +262,7 @@ def test_an_export_of_a_folder_with_new_pieces_has_their_rows(config, prepared, 
 
 
 def contrasted(init_from: str | None, *objectives: str) -> RunConfig:
-    """Pairs contrasted as they are, with further losses."""
+    """Pairs contrasted as they are, with further losses on their masked text."""
     return RunConfig.model_validate(
         {
             "data": {
@@ -270,7 +270,7 @@ def contrasted(init_from: str | None, *objectives: str) -> RunConfig:
                 "parallel": [{"format": "tsv", "languages": ["en", "de"], "paths": ["y"]}],
                 "max_seq_length": 8,
             },
-            "streams": [{"kind": "contrasted_pairs", "text": "none"}],
+            "streams": [{"kind": "contrasted_pairs", "text": "joined" if objectives else "none"}],
             "objectives": [{"kind": "sentence_contrast"}, *({"kind": kind} for kind in objectives)],
             "model": {"init_from": init_from, "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2},
             "train": {"max_steps": 1, "global_batch_size": 1},
