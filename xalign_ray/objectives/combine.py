@@ -108,7 +108,8 @@ class Objectives(nn.Module):
         if pooling:
             rows = laid_out(batch)
             return {"vectors": sentence_vectors(self.encoder.encode(rows), rows, pooling)}
-        micro_step = MicroStep(self.encoder, batch, part, step, compare or compare_alone, self.beside)
+        beside = () if of_labels else self.beside
+        micro_step = MicroStep(self.encoder, batch, part, step, compare or compare_alone, beside)
         if of_labels:
             loss = self.losses[of_labels]
             assert isinstance(loss, ScoresLabels), f"{of_labels} has no terms by label"

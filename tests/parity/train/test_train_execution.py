@@ -139,6 +139,17 @@ def test_queries_are_encoded_with_the_rows_that_another_loss_predicts(attention:
         torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5)
 
 
+def test_where_labels_are_scored_no_query_is_encoded():
+    config = synthetic.config(train__attention="dense", objectives=[MASKED, {"kind": "momentum_contrast", **QUEUE}])
+    objectives, rows = build_objectives(config, synthetic.SyntheticRows(), CPU), []
+    encoder = cast(AlignedEncoder, objectives.encoder)
+    encoder.hf.get_input_embeddings().register_forward_hook(lambda _, given, __: rows.append(len(given[0])))
+    batch = tensors(synthetic.rows(np.arange(8)), CPU, objectives.extra_columns)
+    objectives(batch, (0, 1), 0, of_labels="masked_lm")
+    objectives(batch, (0, 1), 0)
+    assert rows == [8, 16]
+
+
 def test_a_layer_runs_again_going_backward():
     for again, expected in ((False, 1), (True, 2)):
         encoder, calls = encoder_of(synthetic.config(train__gradient_checkpointing=again)), []
