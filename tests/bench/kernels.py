@@ -5,7 +5,7 @@ computed: the number of operations does not depend on the width. They take the p
 stand-in of the same shapes. The other ranks are those of torch's fake process group, which sends nothing.
 
 `python tests/bench/kernels.py CASE...` prints a line of JSON for each case: the fields of `Case` as JSON, or with
-`model` the arguments of `count_graphs`, with `vocab` those of `count_bytes`.
+`model` the arguments of `count_graphs`, with `vocab` those of `count_bytes`, with `host` a `Case` for `count_host`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from __future__ import annotations
 import gc
 import json
 import os
+import statistics
 import sys
+import time
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -66,6 +68,7 @@ OF_ALL_LABELS = METHODS["weam"] | {
 }
 RANKS, ROWS = 4, 4  # rows of a micro-step
 SETTLED = 2  # steps before the one that is counted
+HOST_STEPS = 40  # that are timed
 HOST = "host"  # the phase of what is done with the host's own tensors, on purpose
 # Operations that start no kernel beside views: memory that is asked for but not written, the profiler's marks. Dropout
 # is one kernel on a GPU, and three operations on a CPU.
@@ -84,6 +87,7 @@ class Case:
 
     Attributes:
         split_sums: whether stage 2 reduces each micro-step, as it does with very many weights.
+        pieces: of the vocabulary.
     """
 
     method: str = "mlm"
@@ -91,6 +95,7 @@ class Case:
     accumulation: int = 1
     bf16: bool = True
     split_sums: bool = False
+    pieces: int = 119_547
     train: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -124,35 +129,94 @@ class Counts:
 
 def count(case: Case) -> Counts:
     """One settled optimizer step as rank 0 takes it."""
+    counts = Counts()
+    with _started(case) as (engine, parameters, take), _phases(engine, counts):
+        counts.parameters = parameters
+        for number in range(SETTLED):
+            take(number)
+        counts.copies.clear()
+        with _Operations(counts), _Methods(counts):
+            take(SETTLED)
+    return counts
+
+
+def count_host(case: Case) -> dict[str, float]:
+    """CPU time of the host for a settled optimizer step, beside that of a plain loop around transformers' own model.
+
+    Both are so small that nothing but Python and the calls of operations is left; both on one core, in turns.
+
+    Returns:
+        `ours` and `peer` in ms, medians.
+    """
+    found: dict[str, list[float]] = {"ours": [], "peer": []}
+    with _started(case) as (_, _, ours):
+        arms = {"ours": ours, "peer": _peer(case)}
+        gc.collect()
+        gc.freeze()  # as the loop does
+        for number in range(SETTLED + HOST_STEPS):
+            for name, take in arms.items():
+                began = time.process_time()
+                take(number)
+                found[name].append(1e3 * (time.process_time() - began))
+    return {name: statistics.median(one[SETTLED:]) for name, one in found.items()}
+
+
+@contextmanager
+def _started(case: Case) -> Iterator[tuple[Engine, int, Callable[[int], None]]]:
+    """The engine of a run on a GPU's paths, its parameters, and what takes the step of a number."""
     gc.collect()  # DeepSpeed waits for the device when an engine goes, which is that of the case before
     if not dist.is_initialized():  # once a process: DeepSpeed remembers the group
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
-    share = ROWS * case.accumulation
-    settings = {"per_device_batch_size": ROWS, "attention": "varlen"} | dict(case.train)
-    arm = Arm("ours", 119_547, share, stage=case.stage, bf16=case.bf16, row=16, width=24, depth=12, heads=3,
-              method=case.method, train=settings)  # fmt: skip
-    config = recipe(replace(arm), share * RANKS)
+    arm = _arm(case)
+    config = recipe(arm, arm.rows * RANKS)
     config = config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": RANKS})})
     rows = packed(examples(arm), arm.row)
     rows |= columns("ppa" if case.method == "contrast" else case.method, rows)
-    counts = Counts()
     with _as_on_a_gpu(), patch.object(derive, "SUMMED_WEIGHTS", 0 if case.split_sums else derive.SUMMED_WEIGHTS):
         workers = setup_workers(config.parallel)
         objectives = build_objectives(config, MadeRows(arm.vocab), workers.device)  # type: ignore[arg-type]
-        counts.parameters = sum(one.numel() for one in objectives.parameters())
+        parameters = sum(one.numel() for one in objectives.parameters())
         engine = Engine(objectives, config, workers)
         stepper = steps.Stepper(engine, objectives, config, workers)
-        with _phases(engine, counts):
-            for number in range(SETTLED + 1):
-                places = number * share * RANKS + np.arange(share)
-                batch = rows | {"position": places, "row_hash": places.astype(np.uint64)}
-                if number < SETTLED:
-                    stepper.take(number, batch)
-                    continue
-                counts.copies.clear()
-                with _Operations(counts), _Methods(counts):
-                    stepper.take(number, batch)
-    return counts
+
+        def take(number: int) -> None:
+            places = number * arm.rows * RANKS + np.arange(arm.rows)
+            stepper.take(number, rows | {"position": places, "row_hash": places.astype(np.uint64)})
+
+        yield engine, parameters, take
+
+
+def _arm(case: Case) -> Arm:
+    settings = {"per_device_batch_size": ROWS, "attention": "varlen"} | dict(case.train)
+    return Arm("ours", case.pieces, ROWS * case.accumulation, stage=case.stage, bf16=case.bf16, row=16, width=24,
+               depth=12, heads=3, method=case.method, train=settings)  # fmt: skip
+
+
+def _peer(case: Case) -> Callable[[int], None]:
+    """Forward, backward, clip and step of transformers' masked LM, in bf16, in torch's fastest way for each."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    arm = _arm(case)
+    model = BertForMaskedLM(
+        BertConfig(
+            vocab_size=arm.vocab,
+            hidden_size=arm.width,
+            num_hidden_layers=arm.depth,
+            num_attention_heads=arm.heads,
+            intermediate_size=4 * arm.width,
+        )
+    ).to(torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    rows = steps.tensors(packed(examples(arm), arm.row), torch.device("cpu"))
+    given = {name: rows[name].long() for name in ("input_ids", "labels")}
+
+    def take(_: int) -> None:
+        model(**given).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return take
 
 
 class _Operations(TorchDispatchMode):
@@ -353,6 +417,7 @@ def measure() -> list[dict[str, Any]]:
     """The table of the methods, in bf16 at ZeRO stage 1."""
     found = {method: count(Case(method)) for method in METHODS}
     often = {stage: count(Case(stage=stage, accumulation=4)) for stage in (0, 1, 2)}
+    host = count_host(Case(stage=2, pieces=256))
     at = f"12 layers, V 119,547, bf16, {RANKS} ranks, dropout 0.1; operations of the paths of a GPU"
     how = f"ZeRO 1, {at}"
     graphs = {name: count_graphs(model, layer) for name, (model, layer, _) in GRAPHS.items()}
@@ -371,6 +436,14 @@ def measure() -> list[dict[str, Any]]:
                 "lower",
             )
             for name, (method, vocab, row, most) in BYTES.items()
+        ),
+        record(
+            "kernels/host",
+            host["ours"] / host["peer"],
+            1.2,
+            f"CPU time of a whole step, {host['ours']:.0f} ms, to that of a plain loop of BertForMaskedLM with fused"
+            " AdamW and no fp32 weights; 12 layers of 24, V 256, ZeRO 2, bf16",
+            "lower",
         ),
         record("kernels/copies", found["mlm"].copies.total(), 10, f"tensors that go to the device; {how}", "lower"),
         record("kernels/mlm", found["mlm"].learned, 650, f"forward and backward; {how}", "lower"),
@@ -403,6 +476,8 @@ if __name__ == "__main__":
         asked = json.loads(given)
         if "model" in asked:
             sys.stdout.write(json.dumps({"case": asked} | count_graphs(**asked)) + "\n")
+        elif "host" in asked:
+            sys.stdout.write(json.dumps({"case": asked} | count_host(Case(**asked["host"]))) + "\n")
         elif "vocab" in asked:
             sys.stdout.write(json.dumps({"case": asked} | count_bytes(**asked)) + "\n")
         else:
