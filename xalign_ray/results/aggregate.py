@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
@@ -203,13 +204,45 @@ def _split_by_test_set(frame: pd.DataFrame) -> pd.DataFrame:
 
     A score whose content is not known counts as of the only one that is.
     """
-    frame = frame.assign(place=frame.place + len(frame) * frame.split.map(_rank))
-    for fact, name in (("n", "n {:,.0f}".format), ("test_set", "content {:.6}".format)):
-        several = np.asarray(frame.groupby([*KEY, "language"])[fact].transform("nunique")) > 1
-        if several.any():
-            facts = frame[fact].map(lambda value, name=name: "not known" if pd.isna(value) else name(value))
-            frame = frame.assign(split=np.where(several, frame.split + ", " + facts, frame.split))
+    frame = frame.assign(place=frame.place + len(frame) * frame.split.map(_rank)).reset_index(drop=True)
+    for fact, say in (("n", _say_sizes), ("test_set", _say_contents)):
+        frame["several"] = np.asarray(frame.groupby([*KEY, "language"])[fact].transform("nunique")) > 1
+        for _, rows in frame.loc[frame.groupby(KEY).several.transform("any")].groupby(KEY):
+            for name, places in _test_sets(rows, fact, say).items():
+                frame.loc[places, "split"] += f", {name}"
     return frame
+
+
+def _test_sets(rows: pd.DataFrame, fact: str, say: Callable[[Sequence[Any]], str]) -> dict[str, list[int]]:
+    """Where the rows of each test set of one measurement stand, by its name.
+
+    Those of several languages are one if the same runs took them: of words that a dictionary leaves out, each language
+    has a number of its own. What is of the only test set of its language is of none, unless that brings it to others.
+    """
+    sets: dict[tuple[Any, int], list[tuple[Any, pd.DataFrame]]] = defaultdict(list)
+    known: Counter[Any] = Counter()
+    for asked, own in rows.groupby(["language", fact], dropna=False):
+        language, value = tuple(asked)  # type: ignore[arg-type]
+        takers = frozenset(zip(own.label, own.replicate, strict=True))
+        sets[takers, known[takers, language]].append((value, own))
+        known[takers, language] += 1
+    named: dict[str, list[int]] = {}
+    for found in sets.values():
+        if any(own.several.any() for _, own in found):
+            name = say([value for value, _ in found])
+            name += f" ({sum(one.startswith(name) for one in named) + 1})" if name in named else ""
+            named[name] = [place for _, own in found for place in own.index]
+    return named
+
+
+def _say_sizes(sizes: Sequence[float]) -> str:
+    if np.isnan(sizes).any():
+        return "not known"
+    return f"n {min(sizes):,.0f}" + (f" to {max(sizes):,.0f}" if min(sizes) < max(sizes) else "")
+
+
+def _say_contents(hashes: Sequence[Any]) -> str:
+    return "not known" if pd.isna(hashes[0]) else f"content {hashes[0]:.6}"
 
 
 def _rank(split: str) -> int:

@@ -26,7 +26,6 @@ from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.difference import share_interval
 from xalign_ray.results.run import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, Run, columns_of, is_loss, thin_points
 from xalign_ray.results.tables import NONE, Entry, Row, Table, percent, points
-from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 # Okabe and Ito's colours, told apart with any colour vision; dashes and markers tell them apart without colour.
@@ -205,8 +204,8 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
         )
     groups = len({cell["group"] for cell in cells})
     size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
-    numbers = _score_numbers(cells, comparison.baseline)
-    return Chart("headline", METRICS[key[0]].title, notes, "comparison.csv", styles, panels, size=size, numbers=numbers)
+    numbers, title = _score_numbers(cells, comparison.baseline), comparison.title(cells[0])
+    return Chart("headline", title, notes, "comparison.csv", styles, panels, size=size, numbers=numbers)
 
 
 def _score_numbers(cells: Sequence[Record], baseline: str) -> Table:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -227,6 +227,21 @@ class Comparison:
     def records(self, by: str) -> list[Record]:
         """The rows of a grouping."""
         return self.frame.loc[self.frame.by == by].to_dict("records")  # type: ignore[return-value]
+
+    def title(self, cell: Record) -> str:
+        """What is measured, with what tells it from other rows of the metric: Tatoeba's is one of several test sets."""
+        title, apart = METRICS[cell["metric"]].title, self.told_apart(cell)
+        return title.replace(" (Tatoeba)", "") + apart if apart else title
+
+    def told_apart(self, cell: Record) -> str:
+        """Split, layer and pooling, those in which rows of the metric differ, in brackets; empty where it has one."""
+        own = [cell[part] for part in KEY[1:] if part in self._several[cell["metric"]]]
+        return f" ({', '.join(map(str, own))})" if own else ""
+
+    @cached_property
+    def _several(self) -> Mapping[str, set[str]]:
+        rows = self.frame.groupby("metric")
+        return {str(metric): {part for part in KEY[1:] if len(set(own[part])) > 1} for metric, own in rows}
 
 
 def score_frame(runs: Sequence[Run]) -> pd.DataFrame:

@@ -84,8 +84,8 @@ def find(comparison: Comparison) -> Finding:
         return key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, not is_transfer
 
     first = min(by_key, key=rank)
-    others = dict.fromkeys(METRICS[key[0]].title for key in by_key if key in guessed and key != first)
-    title = METRICS[first[0]].title
+    others = dict.fromkeys(comparison.title(by_key[key][0]) for key in by_key if key in guessed and key != first)
+    title = comparison.title(by_key[first][0])
     brief = _brief(comparison, _alike(comparison, by_key[first]), title)
     return Finding(_sentence(comparison, by_key[first], title), brief, first, tuple(others))
 

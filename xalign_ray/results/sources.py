@@ -178,7 +178,8 @@ def join_trials(runs: Sequence[Run]) -> list[Run]:
 
     A run without a recipe is a trial, or an evaluation of another encoder. Its scores go to the run and step that
     they name; where that is not among the runs of its label, all scores of one encoder become one run, with the recipe
-    of the run or that beside the encoder if it is still there. A run or score that is found twice counts once.
+    of the run or that beside the encoder if it is still there. A run or score that is found twice counts once. Labels
+    keep their order.
     """
     own: dict[tuple[str, Path], Run] = {}
     trials: dict[Source, list[Score]] = defaultdict(list)
@@ -197,7 +198,9 @@ def join_trials(runs: Sequence[Run]) -> list[Run]:
         steps = {run.log.last_step, *(score.step for score in run.scores)}
         joined.append(_with(run, [score for step in steps for score in trials.pop((run.label, run.name, step), [])]))
     recipes = {run.name: run.config for run in own.values()}
-    return joined + [_as_run(source, scores, recipes, studies[source]) for source, scores in trials.items()]
+    joined += [_as_run(source, scores, recipes, studies[source]) for source, scores in trials.items()]
+    labels = list(dict.fromkeys(run.label for run in runs))
+    return sorted(joined, key=lambda run: labels.index(run.label))
 
 
 def _with(run: Run, scores: Iterable[Score]) -> Run:

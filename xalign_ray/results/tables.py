@@ -91,9 +91,9 @@ class Table:
 def score_table(comparison: Comparison, by: str) -> Table:
     """One row a metric and group of languages, one column an encoder, with the difference as a note on each score."""
     grouped, rows, last = by != "task", [], ""
-    for suffix, cells in _grouped(comparison, by):
+    for cells in _grouped(comparison, by):
         first, found, best = cells[0], {cell["label"]: cell for cell in cells}, _best(cells)
-        name = Entry(METRICS[first["metric"]].title + suffix, first["metric"])
+        name = Entry(comparison.title(first), first["metric"])
         rows += [(name,)] if grouped and name.text != last else []
         last = name.text
         languages = sorted({language for cell in cells for language in cell["languages"].split()} - {ALL_LANGUAGES})
@@ -121,8 +121,9 @@ def terminal_table(comparison: Comparison, by: str) -> rich.table.Table:
     title = _TITLES[by] + (f"; difference: points above {comparison.baseline}" if several else "")
     title += ", with 95 % intervals" if comparison.frame.loc[comparison.frame.by == by].low_95.notna().any() else ""
     drawn = new_grid(title, ("", "percent", "difference" if several else "", "seeds"))
-    for suffix, cells in _grouped(comparison, by):
-        metric, chance = cells[0]["metric"] + suffix, _span(cells, "chance", lambda value: f"{100 * value:.2g}")
+    for cells in _grouped(comparison, by):
+        metric = cells[0]["metric"] + comparison.told_apart(cells[0])
+        chance = _span(cells, "chance", lambda value: f"{100 * value:.2g}")
         facts = (f"chance {chance}" if chance else "", f"n {_span(cells, 'n', '{:,}'.format)}", "")
         if not alone and metric != last:
             drawn.add_row(metric)
@@ -155,8 +156,8 @@ def plain_grid(table: Table) -> rich.table.Table:
 def gap_table(comparison: Comparison) -> Table:
     """One row a metric and column: mean gap, every seed's gap, in how many seeds the column is above the baseline."""
     rows, last = [], ""
-    for suffix, cells in _grouped(comparison, "task"):
-        title, found = METRICS[cells[0]["metric"]].title + suffix, {cell["label"]: cell for cell in cells}
+    for cells in _grouped(comparison, "task"):
+        title, found = comparison.title(cells[0]), {cell["label"]: cell for cell in cells}
         for cell in (cell for cell in cells if cell["difference"] is not None):
             gaps, guessed = cell["gaps"], bool(cell["at_chance"] and found[comparison.baseline]["at_chance"])
             gap = points(cell["difference"])
@@ -179,10 +180,10 @@ def forgetting_table(comparison: Comparison) -> Table:
     """One row a metric and group of languages, one column an encoder: points above the one that it began from."""
     labels = [label for label in comparison.labels if label != comparison.baseline]
     rows = []
-    for suffix, cells in _grouped(comparison, "training"):
+    for cells in _grouped(comparison, "training"):
         metric, found = cells[0]["metric"], {cell["label"]: cell for cell in cells}
         if is_share(metric) and (before := found.get(comparison.baseline)):
-            name = Entry(METRICS[metric].title + suffix, before["languages"].replace(" ", ", "))
+            name = Entry(comparison.title(before), before["languages"].replace(" ", ", "))
             gaps = (_difference(found[label]) if label in found else NONE for label in labels)
             rows.append((name, _entry(before, best=False), *gaps))
     note = (
@@ -308,14 +309,10 @@ def points(gap: float) -> str:
     return f"{round(100 * gap, 1) + 0.0:+.1f}"  # adding zero makes -0.0 a plain zero
 
 
-def _grouped(comparison: Comparison, by: str) -> Iterator[tuple[str, list[Record]]]:
-    """The cells of each row, and what tells its metric from another row's that has it too, in brackets."""
-    frame = comparison.frame.loc[comparison.frame.by == by]
-    several = frame.groupby("metric")[KEY[1:]].nunique() > 1
+def _grouped(comparison: Comparison, by: str) -> Iterator[list[Record]]:
+    """The cells of each row."""
     for _, row in groupby(comparison.records(by), key=lambda cell: (*(cell[name] for name in KEY), cell["group"])):
-        cells = list(row)
-        own = [cells[0][part] for part in KEY[1:] if several.at[cells[0]["metric"], part]]
-        yield f" ({', '.join(own)})" if own else "", cells
+        yield list(row)
 
 
 def _entry(cell: Record, best: bool) -> Entry:

@@ -159,6 +159,34 @@ def test_test_sets_of_one_name_but_another_size_or_content_are_not_compared(othe
     assert "test sets that differ; they are not compared" in score_table(found, "task").note
 
 
+def test_languages_whose_test_sets_the_same_encoders_took_are_one_row() -> None:
+    """Of words that a dictionary leaves out each language has a number of its own, and an untrained encoder has all."""
+
+    def sized(value: float, **sizes: int) -> list[Any]:
+        return [one for code, n in sizes.items() for one in scores({code: value}, n=n)]
+
+    given = {
+        "base": sized(0.2, de=900, fr=800, hi=700, ru=60),
+        "mlm": sized(0.3, de=90, fr=80, hi=70),
+        "new": sized(0.5, de=90, fr=80, hi=70),
+    }
+    found = compare(given, "mlm", ["task", "language"])
+    rows = {(one["split"], one["label"]): one for one in found.records("task")}
+    assert {key: one["languages"] for key, one in rows.items()} == {
+        ("test, n 60 to 900", "base"): "de fr hi ru",
+        ("test, n 70 to 90", "mlm"): "de fr hi",
+        ("test, n 70 to 90", "new"): "de fr hi",
+    }
+    assert rows["test, n 70 to 90", "new"]["difference"] == pytest.approx(0.2)
+    # One that took two sets of a language is not averaged over both.
+    given["mlm"] += sized(0.7, de=95)
+    rows = {(one["split"], one["label"]) for one in compare(given, "mlm", ["task"]).records("task")}
+    assert rows == {
+        *(("test, n 60 to 900", "base"), ("test, n 70 to 90", "mlm"), ("test, n 70 to 90", "new")),
+        ("test, n 95", "mlm"),
+    }
+
+
 def test_scores_of_an_unknown_test_set_are_compared_by_size() -> None:
     given = {"base": scores({"de": 0.2}), "new": scores({"de": 0.5}, test_set="a" * 64)}
     assert cells(compare(given, None, ["task"]), "task", "new")["all languages"]["difference"] == pytest.approx(0.3)

@@ -120,8 +120,8 @@ def test_one_metric_on_two_splits_is_two_rows_that_name_the_split(tmp_path: Path
     records = [score(value=0.3, split="pud"), score(value=0.4, split="dev")]
     table = table_of([write_run(tmp_path / "run", scores={"tatoeba": records})])
     assert [(row[0], row[1]) for row in table.rows] == [
-        (Entry("Sentence retrieval (Tatoeba) (dev)", "tatoeba_accuracy"), Entry("40.0")),
-        (Entry("Sentence retrieval (Tatoeba) (pud)", "tatoeba_accuracy"), Entry("30.0")),
+        (Entry("Sentence retrieval (dev)", "tatoeba_accuracy"), Entry("40.0")),
+        (Entry("Sentence retrieval (pud)", "tatoeba_accuracy"), Entry("30.0")),
     ]
 
 

@@ -118,6 +118,18 @@ def test_of_a_study_only_its_own_cells_and_the_chosen_settings_count(study: Path
     assert seeds == {"mlm": None, "align": 2, "mlm sentences": 1}  # paired, in a column of its own too
 
 
+def test_an_encoder_that_a_study_was_given_stands_where_it_lists_it(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "tiny-mlm-0", seed=0)
+    given = score(value=0.2, run=None, encoder="org/base", seed=None, step=None)
+    cells: list[dict[str, Any]] = [
+        {"kind": "evaluation", "label": "base", "scores": [given]},
+        {"kind": "pretraining", "label": "mlm", "folder": str(run)},
+        {"kind": "evaluation", "label": "mlm", "scores": [score(value=0.9, run=run.name)]},
+    ]
+    comparison = compare_folders([write_study(tmp_path / "studies/s", cells)])
+    assert (comparison.labels, comparison.baseline) == (("base", "mlm"), "base")
+
+
 def test_the_page_of_a_study_names_it_its_choices_and_what_has_not_ended(study: Path, tmp_path: Path) -> None:
     page = report_on([study], tmp_path / "report").read_text(encoding="utf-8")
     for said in ("<h1>s</h1>", "Why.", "learning_rate 0.2", "out of memory", "17 of 18 cells have ended."):
