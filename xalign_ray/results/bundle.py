@@ -433,10 +433,11 @@ def _check_seeds(bundle: Bundle) -> None:
             declared, strange = declared + len(seeds), strange | ({run.seed for run in own} - known)
         bundle.problems += [f"{name}: seed {seed} is not declared" for seed in sorted(strange, key=str)]
         tuned: dict[Key, set[int]] = defaultdict(set)
+        told = scored | left_out(study.get("choices", ()), study["cells"])
         for cell in (cell for cell in study["cells"] if cell["state"] == "finished"):
             if cell["kind"] == "finetuning" and cell["name"] in scored:
                 tuned[cell["task"], cell["train_language"], cell["label"]].add(cell["seed"])
-            elif cell["kind"] != "pretraining" and cell["name"] not in scored | left_out(study.get("choices", ())):
+            elif cell["kind"] != "pretraining" and cell["name"] not in told:
                 bundle.problems.append(f"{name}: the scores of {cell['label']} on {cell['task']} are missing")
         for one in study.get("study", {}).get("finetunings", ()):
             for (task, language, label), own in tuned.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -341,8 +341,13 @@ def _own_label(run: Run) -> str:
     return f"{run.recipe} ({', '.join(changed)})" if 0 < len(changed) <= _MAX_IN_LABEL else run.recipe
 
 
-def left_out(choices: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The cells that competed and were not chosen."""
+def left_out(choices: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]] = ()) -> set[str]:
+    """The cells that competed and were not chosen; of `cells` those, too, among whose settings none is chosen yet."""
     tried = {name for one in choices for candidate in one["candidates"] for name in candidate["development"]}
     chosen = (one["candidates"][one["chosen"]] for one in choices if one["chosen"] is not None)
-    return tried - {name for candidate in chosen for name in candidate["development"]}
+    settings: dict[tuple[Any, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for cell in (cell for cell in cells if cell["kind"] == "finetuning"):
+        row = (cell["label"], *(cell.get(name) for name in ("task", "train_language", "training")))
+        settings[row][hash_value(cell.get("setting"))].add(cell["name"])
+    compete = {name for own in settings.values() if len(own) > 1 for names in own.values() for name in names}
+    return (tried - {name for candidate in chosen for name in candidate["development"]}) | (compete - tried)

@@ -16,7 +16,7 @@ from xalign_ray.config.load import list_studies
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.difference import NEAR_ZERO
-from xalign_ray.results.run import Run, columns_of, read_steps
+from xalign_ray.results.run import Run, columns_of, left_out, read_steps
 from xalign_ray.results.tables import percent, points
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
@@ -93,6 +93,12 @@ def find(comparison: Comparison) -> Finding:
 def caveats(runs: Sequence[Run]) -> list[str]:
     """What must be known before the first number is read."""
     lines = [_DEMO] if any(run.on_demo for run in runs) else []
+    for study in {run.study["name"]: run.study for run in runs if run.study}.values():
+        cells, choices = study["cells"], study.get("choices", ())
+        waiting = left_out(choices, cells) - left_out(choices)
+        if number := sum(cell["state"] == "finished" and cell["name"] in waiting for cell in cells):
+            of = f"{number} fine-tuning{'s' * (number > 1)} of {study['name']}"
+            lines.append(f"Without {of}: no setting has been chosen yet.")
     unfinished = dict.fromkeys(run.label for run in runs if not run.finished)
     return lines + ([f"Not finished yet: {', '.join(unfinished)}."] if unfinished else [])
 

@@ -110,6 +110,7 @@ def _is_scores(path: str) -> bool:
 MLFLOW = "mlflow:"
 _HINT = "Give the `xalign study` or `xalign tune` that made it again: it writes it anew and repeats no finished cell."
 _CELL = frozenset({"name", "kind", "label", "folder", "state"})
+_GOING = ("waiting", "running")  # states of cells of which choices.json may not tell yet
 _ENGLISH = "english"
 _PLAIN = (None, _ENGLISH)
 
@@ -314,10 +315,11 @@ def _from_study(folder: Path) -> list[Run]:
     study = read_json(folder / STUDY, _HINT, "name", "baseline", "labels", "cells")
     if not all(isinstance(cell, dict) and cell.keys() >= _CELL for cell in study["cells"]):
         raise DataError(f"{folder / STUDY} is damaged: a cell lacks one of {', '.join(sorted(_CELL))}. {_HINT}")
-    study["choices"] = _read_choices(folder)
+    going = any(cell["state"] in _GOING for cell in study["cells"])
+    study["choices"] = _read_choices(folder) if (folder / CHOICES).is_file() or not going else []
     if (folder / RATES).is_file():
         study["rates"] = read_json(folder / RATES, _HINT, "metric", "languages", "tried", "chosen")
-    competed, found = left_out(study["choices"]), []
+    competed, found = left_out(study["choices"], study["cells"]), []
     rows = _rows_without_english(study["cells"])
     for cell in study["cells"]:
         path, what = opened(folder / local_folder(cell["folder"] or "")), {"label": cell["label"], "study": study}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -90,11 +91,12 @@ def study(tmp_path: Path) -> Path:
             name = f"tiny-{label}-{seed}"
             run = write_run(tmp_path / name, seed=seed, scores={"of another study": [pos(0, 0.99, run=name)]})
             cells.append({"kind": "pretraining", "label": label, "folder": str(run)})
-            own = [score(value=0.3 + gain + seed / 10, run=name)]
-            cells.append({"kind": "evaluation", "label": label, "task": "tatoeba", "scores": own})
+            found = [score(value=0.3 + gain + seed / 10, run=name)]
+            cells.append({"kind": "evaluation", "label": label, "task": "tatoeba", "scores": found})
             for number, value in enumerate((0.5, 0.8)):
                 tuned = [pos(0, value + gain, run=name, encoder=str(run / "export"))]
-                cells.append({"kind": "finetuning", "label": label, "name": f"{label}{seed}{number}", "scores": tuned})
+                own = {"name": f"{label}{seed}{number}", "setting": {"learning_rate": number}, "scores": tuned}
+                cells.append({"kind": "finetuning", "label": label, **own})
     sentences = [pos(0, 0.7, run="tiny-mlm-1", encoder="moved/export")]
     cells.append({"kind": "finetuning", "label": "mlm sentences", "name": "only", "scores": sentences})
     cells.append({"kind": "finetuning", "label": "align", "state": "failed", "reason": "out of memory"})
@@ -144,6 +146,32 @@ def test_two_studies_stand_beside_each_other(study: Path, tmp_path: Path) -> Non
     comparison = compare_folders([study, other, run])
     assert comparison.labels == ("mlm (s)", "align", "mlm sentences", "mlm (t)", "tiny/mlm")
     assert comparison.baseline == "mlm (s)"
+
+
+def test_of_a_study_that_is_going_on_settings_count_once_one_is_chosen(study: Path, tmp_path: Path) -> None:
+    """Another report an hour later: seed 1 of mlm was not yet compared, then nothing was."""
+    told, choices = (json.loads((study / name).read_text()) for name in ("study.json", "choices.json"))
+    told["cells"].append(told["cells"][0] | {"kind": "evaluation", "name": "next", "folder": None, "state": "waiting"})
+    (study / "study.json").write_text(json.dumps(told))
+    for candidate in choices[0]["candidates"]:
+        candidate["development"] = {name: one for name, one in candidate["development"].items() if name < "mlm1"}
+    (study / "choices.json").write_text(json.dumps(choices))
+    seeds = {label: {s.seed for s in runs} for label, runs in columns_of(open_folders([study])).items()}
+    assert seeds["mlm"] == {0, 1}
+    assert means([study])["mlm"] == {"tatoeba_accuracy": pytest.approx(0.35), "pos_accuracy": pytest.approx(0.5)}
+    assert {one["label"]: one["seeds"] for one in compare_folders([study]).records("task")}["mlm"] == 1
+    (study / "choices.json").unlink()
+    assert means([study]) == {
+        "mlm": {"tatoeba_accuracy": pytest.approx(0.35)},
+        "align": {"tatoeba_accuracy": pytest.approx(0.55)},
+        "mlm sentences": {"pos_accuracy": pytest.approx(0.7)},
+    }
+    page = report_on([study], tmp_path / "report").read_text(encoding="utf-8")
+    assert "Without 8 fine-tunings of s: no setting has been chosen yet." in page
+    told["cells"].pop()
+    (study / "study.json").write_text(json.dumps(told))
+    with pytest.raises(DataError, match=f"{study / 'choices.json'} is missing"):
+        open_folders([study])
 
 
 @pytest.mark.parametrize(
