@@ -216,14 +216,14 @@ def _split_by_test_set(frame: pd.DataFrame) -> pd.DataFrame:
 def _test_sets(rows: pd.DataFrame, fact: str, say: Callable[[Sequence[Any]], str]) -> dict[str, list[int]]:
     """Where the rows of each test set of one measurement stand, by its name.
 
-    Those of several languages are one if the same runs took them: of words that a dictionary leaves out, each language
+    Those of several languages are one if the same encoders took them: of words that a dictionary leaves out, each language
     has a number of its own. What is of the only test set of its language is of none, unless that brings it to others.
     """
     sets: dict[tuple[Any, int], list[tuple[Any, pd.DataFrame]]] = defaultdict(list)
     known: Counter[Any] = Counter()
     for asked, own in rows.groupby(["language", fact], dropna=False):
         language, value = tuple(asked)  # type: ignore[arg-type]
-        takers = frozenset(zip(own.label, own.replicate, strict=True))
+        takers = frozenset(own.label)
         sets[takers, known[takers, language]].append((value, own))
         known[takers, language] += 1
     named: dict[str, list[int]] = {}

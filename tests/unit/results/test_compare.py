@@ -185,6 +185,10 @@ def test_languages_whose_test_sets_the_same_encoders_took_are_one_row() -> None:
         *(("test, n 60 to 900", "base"), ("test, n 70 to 90", "mlm"), ("test, n 70 to 90", "new")),
         ("test, n 95", "mlm"),
     }
+    # Sizes that are the same in other languages tell nothing apart.
+    crossed = {"base": sized(0.2, de=100, fr=90), "new": sized(0.5, de=90, fr=100)}
+    rows = {(one["split"], one["label"], one["difference"]) for one in compare(crossed, None, ["task"]).records("task")}
+    assert rows == {("test, n 90 to 100", "new", None), ("test, n 90 to 100 (2)", "base", None)}
 
 
 def test_scores_of_an_unknown_test_set_are_compared_by_size() -> None:
