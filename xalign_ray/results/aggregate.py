@@ -216,8 +216,8 @@ def _split_by_test_set(frame: pd.DataFrame) -> pd.DataFrame:
 def _test_sets(rows: pd.DataFrame, fact: str, say: Callable[[Sequence[Any]], str]) -> dict[str, list[int]]:
     """Where the rows of each test set of one measurement stand, by its name.
 
-    Those of several languages are one if the same encoders took them: of words that a dictionary leaves out, each language
-    has a number of its own. What is of the only test set of its language is of none, unless that brings it to others.
+    Those of several languages are one if the same encoders took them: of words that a dictionary leaves out, each
+    language has a number of its own. The only test set of a language is of none, unless that brings it to others.
     """
     sets: dict[tuple[Any, int], list[tuple[Any, pd.DataFrame]]] = defaultdict(list)
     known: Counter[Any] = Counter()

@@ -213,7 +213,7 @@ def write_report(
 def write_tables(comparison: Comparison, out: Path, papers: AgainstPapers | None = None) -> None:
     """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
     _write_csv(out / "comparison.csv", comparison.shown)
-    shown = _filled(*(tables.score_table(comparison, by) for by in comparison.by))
+    shown = _filled(tables.decided_table(comparison), *(tables.score_table(comparison, by) for by in comparison.by))
     shown += _paper_tables(papers) if papers else []
     write_atomic(out / "comparison.md", ENVIRONMENT.get_template("tables.md").render(tables=shown))
 
@@ -229,7 +229,8 @@ def _sections(
     cost = _filled(tables.cost_table(runs))
     for by in comparison.by:
         gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
-        shown = _filled(tables.score_table(comparison, by))
+        decided = [tables.decided_table(comparison)] if by == "task" else []
+        shown = _filled(*decided, tables.score_table(comparison, by))
         yield Section(by, tables.SUBJECTS[by], [*shown, *(cost if by == "task" and shown else [])], folded=gaps)
     if beginning := compare_with_beginning(runs, scores):
         yield Section("forgetting", "Forgetting", _filled(tables.forgetting_table(beginning)))

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from xalign_ray.results.aggregate import KEY, Average
 from xalign_ray.results.compare import Comparison, Record, is_share
+from xalign_ray.results.difference import NEAR_ZERO
 from xalign_ray.results.printed import PAPERS, read_paper
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
@@ -151,6 +152,29 @@ def plain_grid(table: Table) -> rich.table.Table:
     for row in table.rows:
         drawn.add_row(*(Text(str(cell)) for cell in row))
     return drawn
+
+
+def decided_table(comparison: Comparison) -> Table:
+    """One row a metric: which encoders are above the baseline, which below, and of which that is not decided.
+
+    Empty where two encoders are compared, which the scores tell as well.
+    """
+    rows: list[Row] = []
+    for cells in _grouped(comparison, "task") if len(comparison.labels) > 2 else ():
+        own: dict[str, list[str]] = {"above": [], "not decided": [], "below": [], NEAR_ZERO: []}
+        compared = [cell for cell in cells if cell["difference"] is not None]
+        for cell in sorted(compared, key=lambda cell: -cell["difference"]):
+            decided = "above" if cell["difference"] > 0 else "below"
+            why = NEAR_ZERO if cell["undecided"] == NEAR_ZERO else "not decided"
+            gap = "" if why == NEAR_ZERO and cell["undecided"] else f"\u00a0{points(cell['difference'])}"
+            own[why if cell["undecided"] else decided].append(f"{cell['label']}{gap}")
+        if compared:
+            shown = (Entry(", ".join(one)) if one else NONE for one in own.values())
+            rows.append((Entry(comparison.title(cells[0]), cells[0]["metric"]), *shown))
+    base = comparison.baseline
+    header = ("", f"above {base}", "not decided", f"below {base}", "within 1 point")
+    note = f"Points by which an encoder differs from {base}; scores and intervals stand below." if rows else ""
+    return Table(f"What is decided against {base}", header, rows, note, names=len(header))
 
 
 def gap_table(comparison: Comparison) -> Table:

@@ -25,7 +25,7 @@ from xalign_ray.results.compare import (
 from xalign_ray.results.difference import critical, paired_uncertainty
 from xalign_ray.results.page import write_tables
 from xalign_ray.results.run import Log, Run
-from xalign_ray.results.tables import Entry, forgetting_table, score_table, terminal_table
+from xalign_ray.results.tables import Entry, decided_table, forgetting_table, score_table, terminal_table
 from xalign_ray.tasks.scores import Score
 
 Values = Mapping[str, float]
@@ -157,6 +157,27 @@ def test_test_sets_of_one_name_but_another_size_or_content_are_not_compared(othe
     assert (new[apart]["languages"], new[apart]["difference"]) == ("de", None)
     assert apart == ("test, n 90" if "n" in other else "test, content bbbbbb")
     assert "test sets that differ; they are not compared" in score_table(found, "task").note
+
+
+def test_what_is_decided_against_the_baseline_is_told_by_encoder() -> None:
+    """Another seed, so that the noisy one shares its variance with no other."""
+    languages, noise = {"de": 0.02, "fr": 0.0, "hi": -0.02, "ru": 0.01}, {"de": 0.2, "fr": -0.2, "hi": 0.1, "ru": -0.1}
+
+    def around(mean: float, label: str, by: Values, seed: int = 0) -> list[Score]:
+        return scores({code: mean + shift + by.get(code, 0) for code, shift in languages.items()}, label, seed)
+
+    means = {"base": 0.5, "better": 0.6, "worse": 0.3, "alike": 0.5}
+    given = {
+        label: around(mean, label, {"de": 0.002, "fr": -0.002} if label == "alike" else {})
+        for label, mean in means.items()
+    }
+    given["noisy"] = around(0.54, "noisy", noise, 1)
+    table = decided_table(compare(given, "base", ["task"], {**dict.fromkeys(means, 0), "noisy": 1}))
+    ((title, *cells),) = table.rows
+    assert title == Entry("Sentence retrieval (Tatoeba)", "tatoeba_accuracy")
+    assert [str(cell) for cell in cells] == ["better\u00a0+10.0", "noisy\u00a0+4.0", "worse\u00a0-20.0", "alike"]
+    assert table.header == ("", "above base", "not decided", "below base", "within 1 point")
+    assert decided_table(compare({"base": given["base"], "new": given["better"]}, None, ["task"])).rows == ()
 
 
 def test_languages_whose_test_sets_the_same_encoders_took_are_one_row() -> None:
