@@ -40,7 +40,15 @@ from xalign_ray.results.compare import (
 )
 from xalign_ray.results.continued import Continued, of_comparison, origin_sentence, read_continued, sentence
 from xalign_ray.results.run import Run, columns_of, label_runs
-from xalign_ray.results.sentences import ENVIRONMENT, caveats, find, how_to_read, origins, repetitions
+from xalign_ray.results.sentences import (
+    ENVIRONMENT,
+    caveats,
+    declared_metric,
+    find,
+    how_to_read,
+    origins,
+    repetitions,
+)
 from xalign_ray.results.sources import MLFLOW, check_names, find_runs, is_foreign
 from xalign_ray.results.tables import Table, time_tables
 from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
@@ -157,7 +165,7 @@ def write_report(
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     averaged = [average_table(scores, list(columns), average)] if average else []
     comparison = compare_runs(runs, scores, by, sizes, baseline)
-    known, found = measured(runs, scores), find(comparison)
+    known, found = measured(runs, scores), find(comparison, declared_metric(runs))
     papers, transferred = against_papers(runs, known), transfer_frame(known)
     headline = charts.score_chart(comparison, found.key) if found.key else None
     transfer = _transfer_section(comparison, known, transferred, known_groupings(runs, sizes or {}))

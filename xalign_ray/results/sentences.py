@@ -64,11 +64,11 @@ class Finding:
         return rest[:1].upper() + rest[1:]
 
 
-def find(comparison: Comparison) -> Finding:
+def find(comparison: Comparison, declared: str | None = None) -> Finding:
     """The finding on the headline metric.
 
     That is the first one of the table that most encoders have, where higher is better and not all are at chance; of
-    those, transfer of a head that was fine-tuned on English comes first.
+    those, what a study has `declared` as its own comes first, then transfer of a head that was fine-tuned on English.
     """
     by_key: dict[Key, list[Record]] = {}
     for cell in comparison.records("task"):
@@ -79,15 +79,21 @@ def find(comparison: Comparison) -> Finding:
         return Finding(f"{nothing}; `xalign evaluate RUN` scores a run.", f"{nothing}.")
     guessed = {key for key, cells in by_key.items() if all(cell["at_chance"] for cell in cells)}
 
-    def rank(key: Key) -> tuple[bool, int, bool, bool]:
+    def rank(key: Key) -> tuple[bool, int, bool, bool, bool]:
         is_transfer = METRICS[key[0]].of_tuned_head and not key[0].endswith("_supervised")
-        return key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, not is_transfer
+        return key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, key[0] != declared, not is_transfer
 
     first = min(by_key, key=rank)
     others = dict.fromkeys(comparison.title(by_key[key][0]) for key in by_key if key in guessed and key != first)
     title = comparison.title(by_key[first][0])
     brief = _brief(comparison, _alike(comparison, by_key[first]), title)
     return Finding(_sentence(comparison, by_key[first], title), brief, first, tuple(others))
+
+
+def declared_metric(runs: Sequence[Run]) -> str | None:
+    """The metric by which the runs' one study chooses its rates, as it said before anything was scored."""
+    metrics = {run.study.get("rates", {}).get("metric") if run.study else None for run in runs}
+    return metrics.pop() if len(metrics) == 1 else None
 
 
 def caveats(runs: Sequence[Run]) -> list[str]:

@@ -13,7 +13,7 @@ from tests.unit.results.run_folders import score
 from xalign_ray.results.charts import draw_svgs, score_chart
 from xalign_ray.results.compare import Comparison, compare_scores, known_groupings, score_frame
 from xalign_ray.results.run import Log, Run
-from xalign_ray.results.sentences import MAX_WORDS, Finding, find
+from xalign_ray.results.sentences import MAX_WORDS, Finding, declared_metric, find
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import Score
 
@@ -216,6 +216,20 @@ def test_transfer_of_a_tuned_head_comes_before_retrieval_and_what_all_have_befor
     assert (find(both).key or "")[0] == "pos_accuracy"
     one = of_one_run({"mlm": [*retrieval, *transfer], "new": retrieval})
     assert (find(one).key or "")[0] == "tatoeba_accuracy"
+
+
+def test_what_a_study_declares_as_its_own_metric_comes_first() -> None:
+    own = [score(value=0.5, run="a"), score(value=0.4, metric="pos_accuracy", run="a")]
+    both = of_one_run({"mlm": own, "new": own})
+    assert (find(both, "tatoeba_accuracy").key or "")[0] == "tatoeba_accuracy"
+    assert (find(both, "alignment_heldout").key or "")[0] == "pos_accuracy"  # which has no score here
+
+    def of(**rates: Any) -> Run:
+        return Run(Path("a"), {}, Log(), (), label="a", study={"name": "s", **rates})
+
+    told = of(rates={"metric": "tatoeba_accuracy"})
+    assert declared_metric([told, told]) == "tatoeba_accuracy"
+    assert declared_metric([told, of()]) is declared_metric([Run(Path("a"), {}, Log(), ())]) is None
 
 
 def test_the_chart_shows_languages_and_where_they_are_many_families() -> None:
