@@ -111,7 +111,7 @@ def test_a_released_encoder_says_nothing_about_other_seeds_of_its_own() -> None:
         for scores in [[score(value=value + by, language=one, seed=seed) for one, value in FOUR.items()]]
     ]
     sentence = find(compare(runs, ["e5", "new"], None)).sentence
-    assert "50.0 points above e5 over 4 languages and no seed in common; the 95 % interval of the diff" in sentence
+    assert "50.0 points above e5 over 4 languages and 3 seeds of new; the 95 % interval of the diff" in sentence
     assert sentence.endswith("[47.5, 52.5], excludes zero and says nothing about other seeds of e5.")
 
 
