@@ -39,7 +39,7 @@ from deepspeed.accelerator import get_accelerator
 from kernel_bars import BYTES, GRAPHS
 from method_rows import METHODS, columns
 from records import record
-from step_arms import Arm, MadeRows, examples, packed, recipe
+from step_arms import Arm, MadeRows, examples, packed, recipe, stock_model
 from torch import Tensor
 from torch._dynamo.utils import counters
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -158,6 +158,7 @@ def count_host(case: Case) -> dict[str, float]:
                 began = time.process_time()
                 take(number)
                 found[name].append(1e3 * (time.process_time() - began))
+        gc.unfreeze()
     return {name: statistics.median(one[SETTLED:]) for name, one in found.items()}
 
 
@@ -194,18 +195,8 @@ def _arm(case: Case) -> Arm:
 
 def _peer(case: Case) -> Callable[[int], None]:
     """Forward, backward, clip and step of transformers' masked LM, in bf16, in torch's fastest way for each."""
-    from transformers import BertConfig, BertForMaskedLM
-
     arm = _arm(case)
-    model = BertForMaskedLM(
-        BertConfig(
-            vocab_size=arm.vocab,
-            hidden_size=arm.width,
-            num_hidden_layers=arm.depth,
-            num_attention_heads=arm.heads,
-            intermediate_size=4 * arm.width,
-        )
-    ).to(torch.bfloat16)
+    model = stock_model(arm).to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     rows = steps.tensors(packed(examples(arm), arm.row), torch.device("cpu"))
     given = {name: rows[name].long() for name in ("input_ids", "labels")}

@@ -240,9 +240,25 @@ def plain(arm: Arm) -> list[float]:
     return seconds
 
 
+def stock_model(arm: Arm) -> Any:
+    """The peers' model: transformers' own masked LM of the arm's sizes."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    return BertForMaskedLM(
+        BertConfig(
+            vocab_size=arm.vocab,
+            hidden_size=arm.width,
+            num_hidden_layers=arm.depth,
+            num_attention_heads=arm.heads,
+            intermediate_size=4 * arm.width,
+            max_position_embeddings=arm.row,
+        )
+    )
+
+
 def trainer(arm: Arm) -> list[float]:
     """The peer: rows padded to the row length, logits everywhere, its own defaults otherwise."""
-    from transformers import BertConfig, BertForMaskedLM, Trainer, TrainerCallback, TrainingArguments
+    from transformers import Trainer, TrainerCallback, TrainingArguments
 
     torch.set_num_threads(1)
     some = examples(arm)
@@ -254,16 +270,7 @@ def trainer(arm: Arm) -> list[float]:
         }
         for ids, labels in some
     ]
-    model = BertForMaskedLM(
-        BertConfig(
-            vocab_size=arm.vocab,
-            hidden_size=arm.width,
-            num_hidden_layers=arm.depth,
-            num_attention_heads=arm.heads,
-            intermediate_size=4 * arm.width,
-            max_position_embeddings=arm.row,
-        )
-    )
+    model = stock_model(arm)
     seconds: list[float] = []
     each = together(arm)
 

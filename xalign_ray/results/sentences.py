@@ -202,12 +202,10 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
         return f"{score}, {scope}; there is nothing to compare it with."
     sign, other = (-1, compared["label"]) if is_baseline else (1, comparison.baseline)
     apart = f"{points(sign * compared['difference']).lstrip('+')} points above {other}"
-    over = _over(compared["difference_languages"], compared["difference_seeds"], compared["languages"])
-    if not compared["difference_seeds"] and compared["fewest_seeds"] == 1:  # such as a released encoder's
-        over = (
-            _over(compared["difference_languages"], compared["seeds"], compared["languages"])
-            + f" of {compared['label']}"
-        )
+    seeds, of = compared["difference_seeds"], ""
+    if not seeds and compared["fewest_seeds"] == 1:  # such as a released encoder's
+        seeds, of = compared["seeds"], f" of {compared['label']}"
+    over = _over(compared["difference_languages"], seeds, compared["languages"]) + of
     if compared["low_95"] is None:
         return f"Undecided: {score}, {apart}, but {over.removeprefix('over ')} are too few for an interval."
     ends = sorted(sign * compared[end] for end in ("low_95", "high_95"))

@@ -164,10 +164,10 @@ def decided_table(comparison: Comparison) -> Table:
         own: dict[str, list[str]] = {"above": [], "not decided": [], "below": [], NEAR_ZERO: []}
         compared = [cell for cell in cells if cell["difference"] is not None]
         for cell in sorted(compared, key=lambda cell: -cell["difference"]):
-            decided = "above" if cell["difference"] > 0 else "below"
-            why = NEAR_ZERO if cell["undecided"] == NEAR_ZERO else "not decided"
-            gap = "" if why == NEAR_ZERO and cell["undecided"] else f"\u00a0{points(cell['difference'])}"
-            own[why if cell["undecided"] else decided].append(f"{cell['label']}{gap}")
+            why, sign = cell["undecided"], "above" if cell["difference"] > 0 else "below"
+            place = why if why == NEAR_ZERO else "not decided" if why else sign
+            gap = "" if place == NEAR_ZERO else f"\u00a0{points(cell['difference'])}"
+            own[place].append(f"{cell['label']}{gap}")
         if compared:
             shown = (Entry(", ".join(one)) if one else NONE for one in own.values())
             rows.append((Entry(comparison.title(cells[0]), cells[0]["metric"]), *shown))
