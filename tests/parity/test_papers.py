@@ -120,3 +120,5 @@ def test_a_run_keeps_the_steps_that_were_counted_for_it(root: Path, encoder: Pat
     assert train.is_counted
     assert read_manifest(run, "steps")["steps"] == train.max_steps < 3  # type: ignore[index]
     assert find_run(loaded) == run == pretrain(loaded, local=True), "the same recipe finds its run"
+    again = load_recipe(str(run / "config.yaml"))
+    assert (again.name, find_run(again)) == (recipe, run), "what a run, and a bundle, keep of its recipe is a recipe"

@@ -224,7 +224,7 @@ def _describe(name: str) -> str:
 
 
 def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
-    """Resolves a recipe by name or path.
+    """Resolves a recipe by name or path. The config.yaml of a run is one, of the name that the run's recipe has.
 
     Precedence: schema default < `extends` left to right < the recipe < `settings` (`a.b=c`).
     Mappings merge, lists replace.
@@ -233,7 +233,8 @@ def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
         ConfigError: naming file, key and nearest valid key, for anything that cannot mean what was written.
     """
     path = find_recipe(name)
-    return _resolve(*_read(path, seen=()), str(path), recipe_name(path), settings)
+    saved = _saved_identity(read_mapping(path))
+    return _resolve(*_read(path, seen=()), str(path), str(saved.get("recipe", recipe_name(path))), settings)
 
 
 def resolve_tree(own: Mapping[str, Any], origin: str, name: str, settings: Sequence[str] = ()) -> Recipe:
@@ -338,7 +339,14 @@ def find_study(name: str) -> Path:
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     if path in seen:
         raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*seen, path))}.")
-    return _extended(read_mapping(path), str(path), path, (*seen, path))
+    own = read_mapping(path)
+    own = {key: value for key, value in own.items() if key not in _saved_identity(own)}
+    return _extended(own, str(path), path, (*seen, path))
+
+
+def _saved_identity(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys by which a run's config.yaml says whose it is; empty of a recipe that a person wrote."""
+    return {key: tree[key] for key in _IDENTITY} if tree.keys() >= set(_IDENTITY) else {}
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -441,7 +449,8 @@ def _index(at: list[Any], name: str, setting: str) -> int:
 # Reads back the config.yaml of a run folder, whole or not at all.
 
 HINT = "Give the `xalign pretrain` of this run again: it writes the file anew."
-_OF_A_RUN = ("recipe", "fingerprint", "data", "train", "track")  # the last one is written last
+_IDENTITY = ("recipe", "fingerprint")
+_OF_A_RUN = (*_IDENTITY, "data", "train", "track")  # the last one is written last
 
 
 def read_saved(folder: Path) -> dict[str, Any]:
@@ -462,7 +471,7 @@ def read_saved(folder: Path) -> dict[str, Any]:
         raise DataError(f"{path} is damaged: {error}. {HINT}") from None
     if not isinstance(tree, dict) or not tree or not text.endswith("\n"):
         raise DataError(f"{path} is damaged: it is no whole tree of keys. {HINT}")
-    if any(key in tree for key in _OF_A_RUN[:2]) and (missing := [key for key in _OF_A_RUN if key not in tree]):
+    if any(key in tree for key in _IDENTITY) and (missing := [key for key in _OF_A_RUN if key not in tree]):
         raise DataError(f"{path} is damaged: it lacks {', '.join(missing)}. {HINT}")
     return tree
 
@@ -508,7 +517,7 @@ def open_saved(folder: Path) -> tuple[Recipe, str]:
     if "recipe" not in saved:
         raise DataError(f"{folder} is not a run folder: it has no {CONFIG} of a run.")
     try:
-        config = RunConfig.model_validate({key: saved[key] for key in saved if key not in ("recipe", "fingerprint")})
+        config = RunConfig.model_validate({key: saved[key] for key in saved if key not in _IDENTITY})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

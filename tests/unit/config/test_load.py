@@ -199,6 +199,16 @@ def test_a_recipe_is_named_after_its_place(write) -> None:
     assert load_recipe(write("extends: tiny/mlm")).name == "mine"
 
 
+def test_the_config_of_a_run_is_a_recipe_of_its_name(write) -> None:
+    config = "\nrecipe: tiny/mlm\nfingerprint: 1a2b3c4d\nseed: 7"
+    write(f"{BASE}{config}", "config.yaml")
+    assert load_recipe(write("extends: config")).config.seed == 7
+    saved = load_recipe(write(f"extends: base{config}", "001-tiny-mlm-1a2b3c4d.yaml"), ["train.max_steps=3"])
+    assert (saved.name, saved.config.seed, saved.config.train.max_steps) == ("tiny/mlm", 7, 3)
+    with pytest.raises(ConfigError, match="unknown key 'recipe'"):
+        load_recipe(write("extends: base\nrecipe: tiny/mlm"))
+
+
 def test_a_recipe_beside_the_file_wins_over_the_package(write) -> None:
     Path(write("extends: base\nseed: 1")).parent.joinpath("tiny").mkdir()
     write("extends: ../base\nseed: 77", "tiny/mlm.yaml")
