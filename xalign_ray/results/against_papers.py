@@ -15,7 +15,6 @@ from xalign_ray.results.difference import spearman
 from xalign_ray.results.printed import (
     PAPERS,
     ZERO_SHOT,
-    Claim,
     Correlation,
     Coverage,
     Near,
@@ -30,7 +29,7 @@ from xalign_ray.results.printed import (
 )
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, plain_grid, show_average
-from xalign_ray.results.verdicts import Measured, Verdict, judge_all
+from xalign_ray.results.verdicts import Measured, Verdict, judge_all, with_stand_ins
 
 CELL_COLUMNS = [
     *("paper", "table", "section", "row", "quoted", "column", "printed", "printed_deviation", "recomputed"),
@@ -108,9 +107,9 @@ class AgainstPapers:
         named = {table.paper for table in self.tables} | {verdict.claim.paper for verdict in self.verdicts}
         return [name for name in PAPERS if name in named]
 
-    def scale_of(self, claim: Claim) -> str:
+    def scale_of(self, verdict: Verdict) -> str:
         """The scales of a claim's arms, as far as they were run."""
-        return ", ".join(dict.fromkeys(filter(None, (self.scales.get(arm, "") for arm in claim.arms))))
+        return ", ".join(dict.fromkeys(filter(None, (self.scales.get(arm, "") for arm in verdict.arms))))
 
 
 def against_papers(runs: Sequence[Run], known: Measured) -> AgainstPapers:
@@ -143,11 +142,11 @@ def steps_of(verdict: Verdict) -> list[Step]:
         names, factor = ["Spearman's correlation"], 1
     elif isinstance(claim, Coverage):
         values = printed_values(claim)
-        names, printed = [f"{' less '.join(claim.arms)}, with less without a dictionary"], [values[0] - values[1]]
+        names, printed = [f"{' less '.join(verdict.arms)}, with less without a dictionary"], [values[0] - values[1]]
     elif isinstance(claim, Near):
-        names, printed = list(claim.arms), printed_values(claim)
+        names, printed = list(verdict.arms), printed_values(claim)
     else:
-        names = [" less ".join(pair) for pair in pairwise(claim.arms)]
+        names = [" less ".join(pair) for pair in pairwise(verdict.arms)]
         printed = [one - other for one, other in pairwise(printed_values(claim))]
     estimates = [factor * value for value in verdict.estimates] or [None] * len(names)
     intervals = [(factor * low, factor * high) for low, high in verdict.intervals]
@@ -177,7 +176,7 @@ def claim_frame(found: AgainstPapers) -> pd.DataFrame:
         (
             *(one.name, one.claim.paper, one.claim.table, one.claim.says, one.verdict, one.why),
             *(step.name, step.printed, step.estimate, *(step.interval or (None, None))),
-            *(one.languages, one.seeds, found.scale_of(one.claim)),
+            *(one.languages, one.seeds, found.scale_of(one)),
         )
         for one in found.verdicts
         for step in steps_of(one)
@@ -186,10 +185,15 @@ def claim_frame(found: AgainstPapers) -> pd.DataFrame:
 
 
 def _papers_of(labels: Mapping[str, str]) -> list[str]:
-    """The papers of which the labels have one that is no other paper's."""
+    """The papers of which the labels have one that is no other paper's, or that stands for one and is no paper's."""
     own = {name: {one.label for one in _quantities(name)} for name in PAPERS}
     papers = Counter(chain.from_iterable(own.values()))
-    return [name for name in PAPERS if any(papers[label] == 1 for label in own[name] & labels.keys())]
+    arms = {
+        arm
+        for arm, label in with_stand_ins(labels).items()
+        if papers[arm] == 1 and (label == arm or label not in papers)
+    }
+    return [name for name in PAPERS if own[name] & arms]
 
 
 def _quantities(name: str) -> Iterator[Quantity]:
@@ -236,7 +240,7 @@ Cells = Mapping[str, tuple[PrintedCell, Ours | None]]
 
 def verdict_table(found: AgainstPapers) -> Table | None:
     """What became of each claim and, below it, its steps: printed, ours with its interval; None without a claim."""
-    rows = [row for one in found.verdicts for row in _verdict_rows(one, found.scale_of(one.claim))]
+    rows = [row for one in found.verdicts for row in _verdict_rows(one, found.scale_of(one))]
     header = ("verdict: claim", "printed", "ours", "languages", "seeds", "scale")
     return Table("Claims judged", header, rows, _JUDGED, link=CLAIMS) if rows else None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -36,6 +36,7 @@ from xalign_ray.results.run import Run, columns_of
 
 HOLDS, DOES_NOT, UNDECIDED = "holds", "does not hold", "undecided"
 FEWEST_ARMS = 10  # of a correlation that is judged: arms are the sample, languages and seeds are repetitions
+STAND_INS = {"weam-tlm": "xlm", "ppa-2m": "ppa"}  # where a report lacks an arm: the same method in `study align`
 COLUMNS = ["label", "metric", "test_set", "language", "seed", "value", "n", "chance", "place"]
 _ENGLISH = "en"
 
@@ -124,6 +125,7 @@ class Verdict:
             or the correlation.
         intervals: 95 % of each estimate.
         languages, seeds: that all arms have.
+        arms: the labels here of the claim's arms.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Verdict:
     intervals: Sequence[Interval] = ()
     languages: int = 0
     seeds: int = 0
+    arms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,11 @@ def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
     return Measured(ordered.filter(COLUMNS), has_dictionary)
 
 
+def with_stand_ins(labels: Collection[str]) -> dict[str, str]:
+    """The arms of the papers that these labels have, by the label that each has here."""
+    return {arm: own for arm, own in STAND_INS.items() if own in labels} | {label: label for label in labels}
+
+
 def judge_all(papers: Sequence[str], scores: Measured) -> list[Verdict]:
     """A verdict for each claim of these papers, those first that could be judged at all."""
     every = [judge(name, claim, scores) for name, claim in read_claims().items() if claim.paper in papers]
@@ -190,6 +198,12 @@ def judge(name: str, claim: Claim, scores: Measured) -> Verdict:
     and does not where one lies on the other side. The intervals of several steps are all right in 95 % of the cases.
     One seed is undecided: nothing is known of another.
     """
+    known = with_stand_ins(scores.labels)
+    arms = tuple(known.get(arm, arm) for arm in claim.arms)
+    return replace(_judge(name, claim.model_copy(update={"arms": arms}), scores), claim=claim, arms=arms)
+
+
+def _judge(name: str, claim: Claim, scores: Measured) -> Verdict:
     if missing := [arm for arm in claim.arms if arm not in scores.labels]:
         return Verdict(name, claim, UNDECIDED, f"no {', '.join(missing)}")
     if isinstance(claim, Correlation):

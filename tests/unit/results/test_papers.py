@@ -11,10 +11,10 @@ from rich.console import Console
 
 from tests.unit.results.run_folders import open_folders, report_on, score, write_run, write_study
 from tests.unit.results.test_page import Reader
-from xalign_ray.results.against_papers import against_papers, terminal_tables
+from xalign_ray.results.against_papers import against_papers, claim_frame, terminal_tables
 from xalign_ray.results.compare import score_frame
 from xalign_ray.results.difference import spearman
-from xalign_ray.results.printed import Correlation, printed_points, read_claims
+from xalign_ray.results.printed import Correlation, printed_points, printed_values, read_claims
 from xalign_ray.results.verdicts import measured
 
 # EM of MLQA by label, language and seed.
@@ -99,6 +99,22 @@ def test_the_terminal_has_cells_and_verdicts_and_one_seed_decides_nothing(
     )
     line = f"{said} +1.7 +1.0 [1.0, 1.0] {seeds}".split()
     assert line in map(str.split, text.splitlines())
+
+
+def test_the_same_method_under_the_label_of_the_align_study_stands_in_for_a_papers_arm(tmp_path: Path) -> None:
+    higher = {language: tuple(value + 0.02 for value in own) for language, own in WEAM["mlm"].items()}
+    runs = open_folders([study(tmp_path / "own", WEAM | {"xlm": higher, "ppa": WEAM["weam"]}, seeds=2)])
+    found = against_papers(runs, measured(runs, score_frame(runs)))
+    frame = claim_frame(found).set_index("claim")
+    assert [*frame.loc["weam-questions"].step] == ["weam less xlm", "xlm less mlm"]
+    assert {*frame.loc["weam-questions"].verdict} == {"holds"}
+    ppa = frame.loc["ppa-questions"]
+    printed, base = printed_values(read_claims()["ppa-questions"])  # type: ignore[arg-type]
+    assert (ppa.step, ppa.verdict, ppa.estimate) == ("ppa less mlm", "undecided", pytest.approx(3.0))
+    assert ppa.printed == pytest.approx(printed - base)
+    assert {one.paper for one in found.tables} == {"weam", "ppa"}
+    runs = open_folders([study(tmp_path / "other", {"mlm": WEAM["mlm"], "xlm": higher}, seeds=2)])
+    assert against_papers(runs, measured(runs, score_frame(runs))).papers == [], "xlm alone is no study of WEAM"
 
 
 def test_a_paper_whose_own_labels_or_numbers_are_not_there_is_not_named(tmp_path: Path) -> None:
