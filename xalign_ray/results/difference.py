@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xalign_ray.results.aggregate import ScoreTable
+from xalign_ray.results.aggregate import RUN, ScoreTable
 
 LEVEL = 0.95
 _NORMAL = NormalDist().inv_cdf((1 + LEVEL) / 2)
@@ -112,6 +112,7 @@ class Difference:
         by_seeds: whether seeds add more to the interval's width than languages.
         languages, seeds: in common.
         fewest_seeds: of the arm that has fewer.
+        seeds_of_trained: the same, without an arm of one run of no known seed, such as a released encoder.
         of_seeds: the difference in each common seed.
         comparisons: intervals that are all right in 95 % of the cases.
     """
@@ -122,13 +123,14 @@ class Difference:
     languages: int
     seeds: int
     fewest_seeds: int
+    seeds_of_trained: int
     of_seeds: tuple[float, ...]
     comparisons: int
 
     def undecided(self, least: float = 0.0) -> str:
         """Why it is not known whether the difference is above or below `least`; empty where it is."""
         shifted = self.interval and (self.interval[0] - least, self.interval[1] - least)
-        why = reason(shifted, self.languages, self.fewest_seeds, self.by_seeds)
+        why = reason(shifted, self.languages, self.seeds_of_trained, self.by_seeds)
         return f"within 1 point of {100 * least:g}" if least and why == NEAR_ZERO else why
 
 
@@ -262,7 +264,8 @@ def _common(arm: ScoreTable, base: ScoreTable) -> tuple[ScoreTable, ScoreTable]:
 
 
 def _describe(own: ScoreTable, other: ScoreTable, found: Uncertainty, reach: Array, comparisons: int) -> Difference:
-    paired, fewest = own.seeds == other.seeds, min(len(own.seeds), len(other.seeds))
+    paired, every = own.seeds == other.seeds, [own.seeds, other.seeds]
+    fewest = min(map(len, every))
     estimate, width = own.average.mean - other.average.mean, float(reach * found.standard_error)
     gaps = own.average.of_seeds - other.average.of_seeds if paired else np.empty(0)
     return Difference(
@@ -272,6 +275,7 @@ def _describe(own: ScoreTable, other: ScoreTable, found: Uncertainty, reach: Arr
         len(own),
         len(own.seeds) if paired else 0,
         fewest,
+        min((len(seeds) for seeds in every if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=1),
         tuple(gaps.tolist()),
         comparisons,
     )

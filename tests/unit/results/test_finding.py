@@ -116,6 +116,26 @@ def test_a_released_encoder_says_nothing_about_other_seeds_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gains", "why"),
+    [
+        (((0.3, -0.1), (0.31, -0.09), (0.29, -0.11)), "too few languages"),
+        (((0.3, 0.3), (0.0, 0.0), (-0.1, -0.1)), "too few seeds"),
+        (((0.3, -0.1),), "too few seeds"),
+    ],
+)
+def test_beside_a_released_encoder_the_seeds_of_the_other_are_few_or_not(
+    gains: Sequence[tuple[float, float]], why: str
+) -> None:
+    def run(label: str, seed: int | None, by: Sequence[float]) -> Run:
+        each = zip(FOUR.items(), [*by, *by], strict=True)
+        scores = tuple(score(value=value + gain, language=one, seed=seed) for (one, value), gain in each)
+        return Run(Path(f"{label}-{seed}"), {} if seed is None else {"seed": seed}, Log(), scores, label=label)
+
+    runs = [run("e5", None, (0.0, 0.0)), *(run("new", seed, by) for seed, by in enumerate(gains))]
+    assert find(compare(runs, ["e5", "new"], None)).sentence.endswith(f"includes zero: {why}.")
+
+
+@pytest.mark.parametrize(
     ("seeds", "why"),
     [
         ([(0.1, -0.09, 0.1, -0.09)], "too few seeds"),
