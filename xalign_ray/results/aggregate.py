@@ -40,15 +40,17 @@ class ScoreTable:
     Attributes:
         languages, seeds: names, sorted.
         values: [languages, seeds].
-        n: things scored in all languages; seeds share one test set.
+        n: things scored in all languages; seeds share one test set. None where it is not known of each.
         chance: mean over languages, None where there is none.
+        left_out: values that are there, in languages that not all seeds have or of other seeds.
     """
 
     languages: list[str]
     seeds: list[str]
     values: Array
-    n: int
+    n: int | None
     chance: float | None = None
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.languages)
@@ -169,7 +171,7 @@ def preferred(measured: pd.DataFrame) -> pd.DataFrame:
 def aggregate(measured: pd.DataFrame, by: Sequence[str]) -> Mapping[Any, ScoreTable]:
     """A block a group, such as one label and metric, in the order that groups sort in: the only mean of scores.
 
-    A block has the languages that all its seeds have; where no language has them all, those of the most seeds.
+    A block has the languages that all its seeds have: of all such, the one with the most values, then the most seeds.
 
     Args:
         measured: as `seed_values` returns it.
@@ -186,16 +188,19 @@ def _block(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -
     table, facts = np.full((len(rows), len(columns)), np.nan), np.full((len(rows), 2), np.nan)
     table[at] = values
     facts[at[0]] = np.stack([n, chance], axis=1)
-    patterns, pattern_of, counts = np.unique(~np.isnan(table), axis=0, return_inverse=True, return_counts=True)
-    best = max(range(len(patterns)), key=lambda number: (patterns[number].sum(), counts[number], number))
-    kept, there = pattern_of.ravel() == best, patterns[best]
+    known = ~np.isnan(table)
+    patterns = np.unique(known, axis=0)
+    whole = [(known >= there).all(axis=1) for there in patterns]  # languages that have all seeds of a pattern
+    best = max(range(len(patterns)), key=lambda one: (whole[one].sum() * patterns[one].sum(), patterns[one].sum(), one))
+    kept, there = whole[best], patterns[best]
     n, chance = facts[kept].T
     return ScoreTable(
         [name for name, keep in zip(rows, kept, strict=True) if keep],
         [name for name, keep in zip(columns, there, strict=True) if keep],
         table[kept][:, there],
-        int(np.nansum(n)),
+        None if np.isnan(n).any() else int(n.sum()),
         None if np.isnan(chance).all() else float(np.nanmean(chance)),
+        int(known.sum() - kept.sum() * there.sum()),
     )
 
 

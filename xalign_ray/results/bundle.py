@@ -16,6 +16,7 @@ import math
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -27,7 +28,7 @@ import yaml
 
 from xalign_ray.config.language_codes import languages_of
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.errors import DataError
 from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cell_frame, claim_frame
 from xalign_ray.results.aggregate import over_seeds
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
@@ -62,6 +63,7 @@ _COMPARED: Mapping[str, Sequence[str]] = {  # what tells the rows of a table apa
 }
 
 Members = Mapping[str, bytes]
+Scores = Sequence[Score]
 Key = tuple[Any, ...]
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]  # predictions by language
 Golds = defaultdict[Key, list[tuple[str, str | None, str]]]  # file, test set and hash of the gold labels
@@ -84,7 +86,7 @@ class Bundle:
         index: bundle.json.
         members: the content of each file of the archive that can be read.
         problems: a sentence for each difference.
-        facts: what was computed again, a sentence each.
+        facts: the versions it was made with and what was computed again, a sentence each.
     """
 
     index: Mapping[str, Any]
@@ -105,9 +107,19 @@ class Bundle:
         """Those of the runs, once each."""
         return list({run.study["name"]: run.study for run in self.runs if run.study}.values())
 
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Turns whatever a forged or torn file makes of the code that reads it into a problem."""
+        try:
+            yield
+        except Exception as error:
+            self.problems.append(f"{what} cannot be read ({type(error).__name__}: {error})")
+
     def _run(self, one: Mapping[str, Any], studies: Mapping[str, Any]) -> Run:
-        config = parse_yaml(self.members[one["recipe"]].decode()) if one["recipe"] else {}
-        if one["on_demo"]:
+        config = {}
+        with self.reading(one["recipe"]):
+            config = parse_yaml(self.members[one["recipe"]].decode()) if one["recipe"] else {}
+        if config and one["on_demo"]:
             config["data"]["root"] = "demo"  # where it lay there, it does not lie here
         log = Log(**one["log"] | {"starts": tuple(one["log"]["starts"])})
         scores = tuple(Score(**score) for score in one["scores"])
@@ -180,8 +192,8 @@ def read_bundle(path: Path) -> Bundle:
     problems += [f"{name}: {_UNKNOWN_BYTES}" for name in damaged]
     try:
         index = json.loads(members[INDEX])
-        hashes, number = index["files"], index["format"]
-    except (KeyError, TypeError, ValueError):
+        hashes, number = dict(index["files"]), index["format"]
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise DataError(
             f"{shown_path(path)} is no whole bundle: {INDEX} is missing or damaged. Bundles are what "
             "`xalign report RUN --bundle FILE` writes; get another copy."
@@ -210,16 +222,11 @@ def verify_bundle(path: Path) -> Bundle:
         DataError: as `read_bundle`.
     """
     bundle = read_bundle(path)
-    try:
-        _check_scores(bundle)
-        _check_seeds(bundle)
-        _check_rates(bundle)
-        _check_choices(bundle)
-        _check_declared(bundle)
-        _check_tables(bundle)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError, ConfigError) as error:
-        # Whatever a forged or torn file makes of the parts that are read: named, not thrown at the reader.
-        bundle.problems.append(f"the rest cannot be read ({type(error).__name__}: {error})")
+    with bundle.reading("the rest"):
+        made_with = ", ".join(f"{name} {number}" for name, number in bundle.index["versions"].items())
+        bundle.facts.append(f"Made with {made_with}.")
+        for check in (_check_scores, _check_seeds, _check_rates, _check_choices, _check_declared, _check_tables):
+            check(bundle)
     return bundle
 
 
@@ -251,7 +258,7 @@ def _recipe_name(number: int, run: Run) -> str:
     return f"{RECIPES}/{number:03}-{run.name}.yaml"
 
 
-def _scored_files(source: Path) -> Iterator[tuple[Sequence[Score], Members]]:
+def _scored_files(source: Path) -> Iterator[tuple[Scores, Members]]:
     """Each scores.json of a folder or a bundle: its scores, and by name it and the predictions beside it."""
     if is_bundle(source):
         members = read_bundle(source).members
@@ -294,29 +301,26 @@ def _check_scores(bundle: Bundle) -> None:
     """Scores from predictions; runs.json has the scores of the files and no others, each in its cell's column."""
     of_runs = {_key(score, run.label): score for run in bundle.runs for score in run.scores}
     in_files: dict[Key, Score] = {}
-    again, predicted, golds = 0, 0, Golds(list)
+    again, predicted, golds = set[Key](), 0, Golds(list)
     for name in sorted(one for one in bundle.members if one.endswith(f"/{SCORES}")):
-        scores = [Score(**record) for record in json.loads(bundle.members[name])["scores"]]
-        in_files |= {_key(score): score for score in scores}
-        bundle.problems += _misplaced(bundle, name, scores)
-        files = _predictions_beside(bundle, name)
-        if not files:
-            continue
-        found = _score_again(scores, files, name, bundle.problems, golds)
-        again, predicted = again + found, predicted + len(files)
+        with bundle.reading(f"{name} or a prediction of it"):
+            scores = [Score(**record) for record in json.loads(bundle.members[name])["scores"]]
+            in_files |= {_key(score): score for score in scores}
+            bundle.problems += _misplaced(bundle, name, scores)
+            if files := _predictions_beside(bundle, name):
+                again |= {_key(score) for score in _score_again(scores, files, name, bundle.problems, golds)}
+                predicted += len(files)
     total, there, written = len(in_files), _keys(of_runs), _keys(in_files)
     missing = [score for key, score in in_files.items() if not _holds(there, key)]
     unknown = [score for key, score in of_runs.items() if not _holds(written, key)]
-    bundle.problems += [
-        f"{RUNS_FILE}: {_shown(one)} is {one.value:.6g} in its file, and not so there" for one in missing
-    ]
+    bundle.problems += [f"{RUNS_FILE}: {_shown(one)} is {one.value:.6g} in its file, not so there" for one in missing]
     bundle.problems += [f"{RUNS_FILE}: {_shown(one)}, {one.value:.6g}, is in no {SCORES}" for one in unknown]
-    bundle.facts.append(f"{again:,} of {total:,} scores computed again from {predicted:,} files of predictions.")
-    if rest := total - again:
+    bundle.facts.append(f"{len(again):,} of {total:,} scores computed again from {predicted:,} files of predictions.")
+    if rest := total - len(again):
         bundle.facts.append(f"{rest:,} scores have no predictions: they are held to their hashes alone.")
 
 
-def _misplaced(bundle: Bundle, name: str, scores: Sequence[Score]) -> Iterator[str]:
+def _misplaced(bundle: Bundle, name: str, scores: Scores) -> Iterator[str]:
     """Whether the scores of a study's cell stand in another column than that of the cell."""
     cell_name = Path(name).parent.name
     for study in bundle.studies:
@@ -353,12 +357,12 @@ def _beside(name: str) -> str:
     return f"{name.removesuffix(SCORES)}{PREDICTIONS}/"
 
 
-def _score_again(scores: Sequence[Score], files: Members, name: str, problems: list[str], golds: Golds) -> int:
-    """Holds the scores of a cell to its predictions, and its gold labels to `golds`; how many were computed again."""
+def _score_again(scores: Scores, files: Members, name: str, problems: list[str], golds: Golds) -> Scores:
+    """Holds the scores of a cell to its predictions, and its gold labels to `golds`; those that it computed again."""
     task = scores[0].task
     rows = {language: [json.loads(line) for line in lines.decode().splitlines()] for language, lines in files.items()}
     if task not in TUNED_TASKS:  # of somebody's own task, which is not imported, there is nothing to hold to
-        return _search_again(scores, rows, name, problems) if task in TASKS else 0
+        return _search_again(scores, rows, name, problems) if task in TASKS else ()
     single = [score for score in scores if score.language != ALL_LANGUAGES]
     unscored = sorted(files.keys() - {score.language for score in single})
     problems += [f"{name}: its predictions in {language} have no score" for language in unscored]
@@ -369,7 +373,7 @@ def _score_again(scores: Sequence[Score], files: Members, name: str, problems: l
         own = measures.get(score.language, {}).get(score.metric.removesuffix("_supervised"))
         if own is None:
             problems.append(f"{name}: {_shown(score)} has no predictions")
-            return 0
+            return ()
         by_gold = score.metric.removesuffix("_supervised").endswith("_accuracy")  # that of spans needs the words
         found.append(replace(score, value=own.value, n=own.n, chance=own.chance if by_gold else score.chance))
     return _hold(scores, found, name, problems)
@@ -386,7 +390,7 @@ def _other_gold(test_sets: Mapping[Key, str | None], rows: Rows, name: str, gold
         others.append((name, test_set, gold))
 
 
-def _search_again(scores: Sequence[Score], rows: Rows, name: str, problems: list[str]) -> int:
+def _search_again(scores: Scores, rows: Rows, name: str, problems: list[str]) -> Scores:
     """The same of a cell without training: of what its predictions say, such as the headline of retrieval."""
     task = TASKS[scores[0].task]
     said = {language: {row["key"]: row["prediction"] for row in own} for language, own in rows.items()}
@@ -396,8 +400,8 @@ def _search_again(scores: Sequence[Score], rows: Rows, name: str, problems: list
     return _hold([score for score in scores if score.averaged_with in held], found, name, problems)
 
 
-def _hold(scores: Sequence[Score], found: Sequence[Score], name: str, problems: list[str]) -> int:
-    """Holds scores, those of all languages too, to what was found in each language; how many they are."""
+def _hold(scores: Scores, found: Scores, name: str, problems: list[str]) -> Scores:
+    """Holds scores, those of all languages too, to what was found in each language, and returns them."""
     means = {(one.averaged_with, one.language): one for one in [*found, *average_languages(found)]}
     for score in scores:
         own = means.get((score.averaged_with, score.language))
@@ -406,7 +410,7 @@ def _hold(scores: Sequence[Score], found: Sequence[Score], name: str, problems: 
         if own is None or own.n != score.n or not math.isclose(own.value, score.value, rel_tol=0, abs_tol=_EXACT):
             told = "nothing" if own is None else f"{own.value:.6g} of {own.n:,}"
             problems.append(f"{name}: {_shown(score)} is {score.value:.6g} of {score.n:,}; its predictions give {told}")
-    return len(scores)
+    return scores
 
 
 def _measure(task: str, language: str, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Measure]:
@@ -500,11 +504,10 @@ def _check_rates(bundle: Bundle) -> None:
     """Each recipe of a study that chooses rates was trained at the one whose development score is highest."""
     checked = 0
     for study in (one for one in bundle.studies if "rates" in one):
-        every = {one["learning_rate"] for one in study["rates"]["tried"]}
-        for label, chosen in study["rates"]["chosen"].items():
-            tried = [
-                (one["score"], -one["learning_rate"]) for one in study["rates"]["tried"] if one["encoder"] == label
-            ]
+        name, rates = f"study {study['name']}", study["rates"]
+        every = {one["learning_rate"] for one in rates["tried"]}
+        for label, chosen in rates["chosen"].items():
+            tried = [(one["score"], -one["learning_rate"]) for one in rates["tried"] if one["encoder"] == label]
             trained = {
                 run.config["train"]["optimizer"]["learning_rate"]
                 for run in bundle.runs
@@ -512,12 +515,10 @@ def _check_rates(bundle: Bundle) -> None:
                 if run.study and run.study["name"] == study["name"]
             }
             if lacking := every - {-rate for _, rate in tried}:
-                bundle.problems.append(
-                    f"study {study['name']}: {label} was not tried at the rate {min(lacking):g}, and others were"
-                )
+                bundle.problems.append(f"{name}: {label} was not tried at the rate {min(lacking):g}, and others were")
             if {-max(tried)[1], *trained} != {chosen}:
                 bundle.problems.append(
-                    f"study {study['name']}: the rate {chosen:g} of {label} is not the best of those tried, "
+                    f"{name}: the rate {chosen:g} of {label} is not the best of those tried, "
                     f"{-max(tried)[1]:g}, or not that of its recipes"
                 )
             checked += 1
@@ -539,7 +540,8 @@ def _check_tables(bundle: Bundle) -> None:
         if stored is None:
             bundle.problems.append(f"{REPORT}/{name}: it is missing")
             continue
-        bundle.problems += _differing(name, stored.decode(), _as_csv(frame))
+        with bundle.reading(f"{REPORT}/{name}"):
+            bundle.problems += _differing(name, stored.decode(), _as_csv(frame))
         bundle.facts.append(f"{name}: {len(frame):,} rows computed again.")
     known = {INDEX, RUNS_FILE, STUDIES_FILE, *(f"{REPORT}/{name}" for name in frames)}
     known |= {one["recipe"] for one in json.loads(bundle.members[RUNS_FILE])}
@@ -593,8 +595,6 @@ def _json(value: Any) -> bytes:
 def _versions() -> dict[str, str]:
     found = {}
     for name in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found

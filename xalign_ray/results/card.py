@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from xalign_ray.results.compare import Comparison, compare_scores, is_share, kno
 from xalign_ray.results.continued import of_comparison, read_continued, sentence
 from xalign_ray.results.run import Run, label_runs, read_run
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read
-from xalign_ray.results.tables import data_tables, run_table, score_table, values_table
+from xalign_ray.results.tables import as_markdown, data_tables, escape_markdown, run_table, score_table, values_table
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.work.artifacts import read_json, write_atomic
 from xalign_ray.work.run_folder import CARD, RunFolder
@@ -56,7 +57,11 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
     continued = read_continued(run.folder)
     # A head that no loss reads is as it was drawn, or as its encoder's file had it.
     has_head = reads_head and any("ForMaskedLM" in name for name in model.get("architectures") or [])
+    recipe = yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True)
+    shown = [*(of_comparison(continued) if continued else []), *(table for table in tables if table.rows)]
     return ENVIRONMENT.get_template("card.md").render(
+        plain=escape_markdown,
+        code=_code,
         base="" if Path(base).is_absolute() or base.startswith(RUN_OF) else base,
         start=_start(base),
         run=run,
@@ -72,8 +77,9 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         stock=model.get("model_type") in BY_MODEL_TYPE,
         told=model.get("xalign_languages") or [],
         reading=[*caveats([run]), *how_to_read([run])],
-        tables=[*(of_comparison(continued) if continued else []), *(table for table in tables if table.rows)],
-        recipe=yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True),
+        tables="\n".join(map(as_markdown, shown)),
+        recipe=recipe,
+        fence=_fence(recipe, 3),
         index=_model_index(run, scores),
     )
 
@@ -91,6 +97,16 @@ def _model_index(run: Run, scores: Comparison) -> str:
     ]
     found = {"model-index": [{"name": run.name, "results": results}]}
     return yaml.safe_dump(found, sort_keys=False, allow_unicode=True) if results else ""
+
+
+def _fence(text: str, least: int) -> str:
+    """Backticks around a text, more than stand together in it."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
+
+
+def _code(text: str) -> str:
+    fence = _fence(text, 1)
+    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
 def _start(init_from: str) -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import math
 import re
+import string
+import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import groupby
+from functools import cache, partial
+from itertools import groupby, islice
 from typing import Any
 
 import matplotlib
@@ -19,6 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.lines import Line2D
 
 from xalign_ray.results.aggregate import KEY, aggregate, seed_values
@@ -57,11 +62,22 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "ytick.major.size": 2.5,
 }
+# What matplotlib's own font lacks is drawn in the first of these that is installed and has it.
+_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Microsoft YaHei", "Malgun Gothic", "Hiragino Sans"),
+    *("Noto Sans Devanagari", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Thai", "Arial Unicode MS"),
+)
+_BOXES = "PNG and PDF have boxes for letters that no font of the machine has; the SVG has the letters."
+NAMES = ("headline", "losses", "held-out", "retrieval", "layers", "transfer")  # of the charts of a report
 FORMATS = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}  # without a date
 _LATEX = {ord(letter): rf"\{letter}" for letter in "#$%&_{}"}
 _LATEX |= {ord("~"): r"\textasciitilde{}", ord("^"): r"\textasciicircum{}", ord("\\"): r"\textbackslash{}"}
+_LATEX |= {ord("<"): r"\textless{}", ord(">"): r"\textgreater{}", ord("|"): r"\textbar{}"}
+_LATEX |= {ord(letter): f"{{{letter}}}" for letter in "[*"}  # else an argument or the star of the row's end before them
+_LATEX |= {ord(letter): " " for letter in "\r\n"}
 _PER_ROW = 3  # panels of a file
-_LEGEND_WIDTH = 110  # letters above one
+_LEGEND_LETTERS = 10  # of an inch of a line in a legend
+_LEGEND_HANDLE = 8  # letters that a dot or line takes there
 _LEFT_OUT = re.compile(r'^.*?(?=<svg)|\s*<metadata>.*?</metadata>|\sxmlns(?::xlink)?="[^"]*"', re.DOTALL)
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 _COLOUR = re.compile("|".join(VARIABLES))
@@ -71,11 +87,13 @@ MAX_DRAWN = 160  # points of a curve; more are averaged, so that a long run is s
 _MAX_PANELS = 12
 _MAX_PLACES = 8  # of a curve, in a table
 _NUMBERS = "Numbers of this chart"
-_MAX_DOTS = 40  # of a score chart: with more, families stand for their languages, and all languages for families
+_MAX_DOTS = 60  # of a score chart: with more, families stand for their languages, and all languages for families
 _MAX_NAME = 24  # letters of a baseline that fit above a panel
+_ALL_SCORES = "comparison.csv"
 _LAYERED = "tatoeba_accuracy"
 _MEAN = "mean over languages"
 _MARKERS = "oDs^"  # of dots, the next one each time that all colours are taken
+_TOLD_APART = len(COLOURS) * len(_MARKERS)  # labels of a chart; there are as many pairs of colour and dash
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 _WIDTH, _WIDER = 1.6, 2.4  # of a line, and what each later one that lies on it adds: points
 
@@ -103,11 +121,32 @@ class Chart:
     size: tuple[float, float] = (3.6, 2.3)
     numbers: Table | None = None
 
+    def __post_init__(self) -> None:
+        if not {*"".join([*self.styles, *self.panels])} - {*string.whitespace} <= _known_letters():
+            object.__setattr__(self, "notes", [*self.notes, _BOXES])
+
+
+def _families() -> list[str]:
+    return ["sans-serif", *(name for name in _FONTS if name in fontManager.get_font_names())]
+
+
+@cache
+def _known_letters() -> frozenset[str]:
+    fonts = (get_font(findfont(FontProperties(family=[name]))) for name in _families())
+    return frozenset(chr(code) for font in fonts for code in font.get_charmap())
+
+
+@contextmanager
+def _drawing() -> Iterator[None]:
+    with matplotlib.rc_context({**_STYLE, "font.family": _families()}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # which the caption says
+        yield
+
 
 def draw_svgs(chart: Chart) -> list[Markup]:
     """An `<svg>` element a panel: text as text, colours as the page's variables, ids that no other panel has."""
     found = []
-    with matplotlib.rc_context(_STYLE):
+    with _drawing():
         for number, (title, draw) in enumerate(chart.panels.items()):
             figure = Figure(figsize=chart.size, layout="constrained", facecolor="none")
             FigureCanvasSVG(figure)
@@ -126,11 +165,12 @@ def draw_svgs(chart: Chart) -> list[Markup]:
 
 def draw_files(chart: Chart) -> dict[str, bytes]:
     """All panels on white, with a legend, as the files of FORMATS by their ending."""
-    with matplotlib.rc_context(_STYLE):
+    with _drawing():
         columns = min(_PER_ROW, len(chart.panels))
         rows = math.ceil(len(chart.panels) / columns)
-        size = (columns * chart.size[0], rows * chart.size[1] + 0.35)
+        size = (columns * chart.size[0], rows * chart.size[1])
         figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        canvas = FigureCanvasAgg(figure)
         for number, (title, draw) in enumerate(chart.panels.items(), start=1):
             axes = figure.add_subplot(rows, columns, number)
             axes.set_title(title)
@@ -138,10 +178,7 @@ def draw_files(chart: Chart) -> dict[str, bytes]:
         handles = [Line2D([], [], label=label, **style) for label, style in chart.styles.items()]
         handles += [Line2D([], [], label=RESTARTED, color=INK, **RING)] if chart.rings else []
         if len(handles) > 1:
-            per_row = _LEGEND_WIDTH // (max(len(str(handle.get_label())) for handle in handles) + 8)
-            ncols = max(1, min(len(handles), per_row))
-            figure.legend(handles=handles, loc="outside upper left", ncols=ncols, frameon=False, handlelength=3)
-        FigureCanvasAgg(figure)
+            _add_legend(canvas, handles)
         found = {}
         for ending, metadata in FORMATS.items():
             file = io.BytesIO()
@@ -149,6 +186,23 @@ def draw_files(chart: Chart) -> dict[str, bytes]:
             figure.set_layout_engine("none")  # the first one's is for all: to lay panels out takes as long as to draw
             found[ending] = file.getvalue()
     return found
+
+
+def _add_legend(canvas: FigureCanvasAgg, handles: Sequence[Line2D]) -> None:
+    """Above the panels, in as many columns as fit; the figure grows by its height."""
+    figure = canvas.figure
+    letters = int(_LEGEND_LETTERS * figure.get_figwidth()) - _LEGEND_HANDLE
+    for handle in handles:
+        label = str(handle.get_label())
+        handle.set_label(textwrap.fill(label, letters if label.isascii() else letters // 2))  # those may be wide
+    spacing = {"borderpad": 0.5, "columnspacing": 1.0}  # so that columns are as wide as legends of one column
+    add = partial(figure.legend, handles=handles, loc="outside upper left", frameon=False, handlelength=3, **spacing)
+    legend = add()
+    fitting = figure.bbox.width // legend.get_window_extent(canvas.get_renderer()).width
+    legend.remove()
+    legend = add(ncols=max(1, min(len(handles), int(fitting))))
+    height = legend.get_window_extent(canvas.get_renderer()).height
+    figure.set_figheight(figure.get_figheight() + height / figure.dpi)
 
 
 def as_latex(chart: Chart) -> str:
@@ -189,14 +243,26 @@ def _latex(text: str) -> str:
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     """One measurement by language, or by family where languages are too many, and the differences beside it."""
-    by = {name: _cells(comparison, name, key) for name in ("task", "language", "family")}
+    baseline, every = comparison.baseline, _cells(comparison, "task", key)
+
+    def rank(cell: Record) -> tuple[Any, ...]:  # means may be over other languages, differences are over common ones
+        gap = cell["difference"]
+        return cell["label"] != baseline, gap is None, -(gap or 0), -cell["mean"]
+
+    best = {cell["label"] for cell in sorted(every, key=rank)[:_TOLD_APART]}
+    by = {
+        name: [cell for cell in _cells(comparison, name, key) if cell["label"] in best]
+        for name in ("task", "language", "family")
+    }
     shown = next((by[name] for name in ("language", "family") if 0 < len(by[name]) <= _MAX_DOTS), [])
     cells = [*by["task"], *shown]
-    styles = dot_styles(comparison.labels)
+    styles = dot_styles([label for label in comparison.labels if label in best])
     panels = {"percent": partial(_draw_scores, cells, styles)}
     notes = ["Small dots: seeds."] if any(cell["seeds"] > 1 for cell in cells) else []
+    if len(best) < len(every):
+        notes.append(f"{len(best)} of {len(every)} encoders: {baseline} and the best others; {_ALL_SCORES} has all.")
     if any(cell["difference"] is not None for cell in cells):
-        name = comparison.baseline if len(comparison.baseline) <= _MAX_NAME else "the baseline"
+        name = baseline if len(baseline) <= _MAX_NAME else "the baseline"
         panels[f"points above {name}"] = partial(_draw_differences, cells, styles)
         notes.append(
             "Differences: 95 % confidence interval over languages and seeds, which allows for all encoders of a row; "
@@ -204,8 +270,8 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
         )
     groups = len({cell["group"] for cell in cells})
     size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
-    numbers, title = _score_numbers(cells, comparison.baseline), comparison.title(cells[0])
-    return Chart("headline", title, notes, "comparison.csv", styles, panels, size=size, numbers=numbers)
+    numbers, title = _score_numbers(cells, baseline), comparison.title(cells[0])
+    return Chart("headline", title, notes, _ALL_SCORES, styles, panels, size=size, numbers=numbers)
 
 
 def _score_numbers(cells: Sequence[Record], baseline: str) -> Table:
@@ -337,7 +403,11 @@ def _curve_chart(
     if len(drawn) > _MAX_PANELS:
         notes.append(f"{len(drawn) - _MAX_PANELS} more are in {file}.")
         drawn = drawn[:_MAX_PANELS]
-    own = curves.loc[curves.panel.isin(drawn)]
+    if len(columns) > _TOLD_APART:
+        known = {label: own for label, own in columns.items() if label in set(curves.label)}
+        columns = dict(islice(known.items(), _TOLD_APART))
+        notes += [f"The first {len(columns)} of {len(known)} encoders; {file} has all."] if known != columns else []
+    own = curves.loc[curves.panel.isin(drawn) & curves.label.isin(columns)]
     starts = {label: {start["step"] for run in own for start in run.log.starts} for label, own in columns.items()}
     rings = {label: sorted(steps - {0}) for label, steps in starts.items() if axis == "step" and steps - {0}}
     ends = [own.low.min(), own.high.max(), *(chances[panel] for panel in drawn if panel in chances)]

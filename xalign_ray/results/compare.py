@@ -21,6 +21,7 @@ from xalign_ray.config.language_codes import INVENTED, OTHER, check_language, fa
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.aggregate import KEY, ScoreTable, aggregate, seed_values, without_layers
 from xalign_ray.results.difference import Difference, differences_from
+from xalign_ray.results.foreign import read_columns
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
@@ -89,20 +90,15 @@ def read_sizes(path: Path) -> dict[str, float]:
     Raises:
         DataError: the file is missing, or a row of it is not a language and a number above 0; names the line.
     """
-    try:
-        rows = pd.read_csv(path, dtype=str, encoding="utf-8-sig", keep_default_na=False)
-    except (OSError, ValueError) as error:  # pandas' own are ValueErrors
-        raise DataError(f"{path} cannot be read ({error}); give a CSV file with language,megabytes.") from None
-    if not {"language", "megabytes"} <= set(rows.columns):
-        raise DataError(f"{path} must begin with the header language,megabytes.")
+    _, rows = read_columns(path, ("language", "megabytes"), "a CSV file with language,megabytes")
     sizes = {}
-    for line, (language, megabytes) in enumerate(zip(rows.language, rows.megabytes, strict=True), start=2):
+    for line, row in rows:
         try:
-            code, size = check_language(language.strip()), float(megabytes)
+            code, size = check_language(row["language"]), float(row["megabytes"])
         except (ValueError, ConfigError) as error:
             raise DataError(f"{path} line {line}: {error}") from None
         if not 0 < size < math.inf:
-            raise DataError(f"{path} line {line}: a size must be above 0 MB, it is {megabytes}.")
+            raise DataError(f"{path} line {line}: a size must be above 0 MB, it is {row['megabytes']}.")
         sizes[code] = size
     return sizes
 
@@ -187,7 +183,7 @@ COLUMNS = [
     *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
     *("difference_languages", "difference_seeds", "comparisons", "undecided"),
 ]
-_INTERNAL = ["values", "gaps", "fewest_seeds"]
+_INTERNAL = ["values", "gaps", "fewest_seeds", "left_out"]
 _ROW = [*KEY, "place", "group"]
 _ALWAYS = ("task", "language")
 _OF_FINDING = (*_ALWAYS, "family")
@@ -267,7 +263,7 @@ def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
     )
 
 
-def is_at_chance(value: ArrayLike, chance: ArrayLike, n: ArrayLike) -> NDArray[np.bool_]:
+def is_at_chance(value: ArrayLike, chance: ArrayLike, n: ArrayLike | None) -> NDArray[np.bool_]:
     """Whether values lie no more than two standard errors of guessing above chance; False where chance is not known.
 
     The standard error is the binomial sqrt(p (1 - p) / n) with p = chance, for shares in [0, 1].
@@ -395,7 +391,11 @@ def _describe(block: ScoreTable) -> Record:
     mean, deviation = block.average.mean, block.average.deviation
     guessed = None if block.chance is None else bool(is_at_chance(mean, block.chance, block.n))
     facts = {"mean": mean, "standard_deviation": deviation, "seeds": len(block.seeds), "n": block.n}
-    facts |= {"values": block.average.of_seeds.tolist(), "languages": " ".join(block.languages)}
+    facts |= {
+        "values": block.average.of_seeds.tolist(),
+        "languages": " ".join(block.languages),
+        "left_out": block.left_out,
+    }
     return facts | {"chance": block.chance, "at_chance": guessed}
 
 

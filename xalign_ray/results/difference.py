@@ -112,7 +112,7 @@ class Difference:
         by_seeds: whether seeds add more to the interval's width than languages.
         languages, seeds: in common.
         fewest_seeds: of the arm that has fewer.
-        seeds_of_trained: the same, without an arm of one run of no known seed, such as a released encoder.
+        seeds_of_trained: the same, without an arm of one run of no known seed, such as a released encoder; 0 of two.
         of_seeds: the difference in each common seed.
         comparisons: intervals that are all right in 95 % of the cases.
     """
@@ -244,7 +244,7 @@ def reason(ends: Interval | None, languages: int, seeds: int, by_seeds: bool) ->
     Args:
         ends: of the interval of a difference of shares in [0, 1].
         languages: that it is over.
-        seeds: of the arm that has fewer.
+        seeds: of the arm that has fewer; 0 where none has any.
         by_seeds: whether seeds add more to its width than languages.
     """
     if ends is None:
@@ -275,7 +275,7 @@ def _describe(own: ScoreTable, other: ScoreTable, found: Uncertainty, reach: Arr
         len(own),
         len(own.seeds) if paired else 0,
         fewest,
-        min((len(seeds) for seeds in every if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=1),
+        min((len(seeds) for seeds in every if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=0),
         tuple(gaps.tolist()),
         comparisons,
     )

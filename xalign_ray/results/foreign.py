@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from xalign_ray.config.language_codes import check_language, languages_of
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.run import Log, Run
-from xalign_ray.tasks.registry import METRICS, PREFIX, language_of_part, load_task
+from xalign_ray.sources.open import read_lines
+from xalign_ray.sources.table_pairs import csv_rows
+from xalign_ray.tasks.registry import METRICS, PREFIX, load_task, names_of_parts
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import Metric
+from xalign_ray.tasks.task_files import plain_language
 from xalign_ray.work.status_line import say
 
 NEEDED = ("encoder", "seed", "language", "metric", "value")
 OPTIONAL = ("task", "split", "n", "chance")
 META = "model_meta.json"  # of mteb: beside the results of a model's revision
+EXPERIMENTS = "experiments"  # folder of results with other settings, below them
 _OURS = frozenset(METRICS)  # each is of one task; of other programs, accuracy may be of several
 _FORM = f"a CSV file with the columns {','.join(NEEDED)} and, if you like, {','.join(OPTIONAL)}"
 
@@ -41,19 +44,14 @@ def read_foreign(path: Path) -> list[Run]:
 
 
 def _read_csv(path: Path) -> list[Run]:
-    try:
-        rows = pd.read_csv(path, dtype=str, encoding="utf-8-sig", keep_default_na=False)
-    except (OSError, ValueError) as error:  # pandas' own are ValueErrors
-        raise DataError(f"{path} cannot be read ({error}); give {_FORM}.") from None
-    if missing := [name for name in NEEDED if name not in rows.columns]:
-        raise DataError(f"{path} has no column {', '.join(missing)}; give {_FORM}.")
-    if unread := [name for name in rows.columns if name not in (*NEEDED, *OPTIONAL)]:
+    header, rows = read_columns(path, NEEDED, _FORM)
+    if unread := [name for name in header if name not in (*NEEDED, *OPTIONAL)]:
         say(f"{path}: the columns {', '.join(unread)} are not read.")
     scores: dict[tuple[str, int | None], list[Score]] = {}
     seen: Counter[tuple[str, ...]] = Counter()
-    for line, row in enumerate(rows.to_dict("records"), start=2):
+    for line, row in rows:
         try:
-            encoder, seed, score = _score({str(name): str(value).strip() for name, value in row.items()})
+            encoder, seed, score = _score(row)
         except (ValueError, ConfigError) as error:
             raise DataError(f"{path} line {line}: {error}") from None
         key = (encoder, str(seed), score.language, score.metric, score.split)
@@ -68,6 +66,29 @@ def _read_csv(path: Path) -> list[Run]:
     return [_run(encoder, seed, tuple(own)) for (encoder, seed), own in scores.items()]
 
 
+def read_columns(path: Path, needed: Sequence[str], form: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """The header of a CSV file, and its rows below by column, each with the number of the line that it begins at.
+
+    Raises:
+        DataError: the file cannot be read, a column is missing or stands twice, or a row has fewer or more of them.
+    """
+    try:
+        read = [row for row in csv_rows(read_lines(str(path)), ",") if row.fault or any(row.cells)]
+    except DataError as error:
+        raise DataError(f"{path} cannot be read ({error}); give {form}.") from None
+    header, rows = [cell.strip() for row in read[:1] for cell in row.cells], read[1:]
+    if missing := [name for name in needed if name not in header]:
+        raise DataError(f"{path} has no column {', '.join(missing)}; give {form}.")
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise DataError(f"{path} has the column {', '.join(twice)} twice; give {form}.")
+    for row in rows:
+        if row.fault or len(row.cells) != len(header):
+            found = row.fault or f"{len(row.cells)} columns, and the header has {len(header)}"
+            quotes = ". Put quotes around a name with a comma" if len(row.cells) > len(header) else ""
+            raise DataError(f"{path} line {row.number}: {found}{quotes}.")
+    return header, [(row.number, dict(zip(header, map(str.strip, row.cells), strict=True))) for row in rows]
+
+
 def _score(row: Mapping[str, str]) -> tuple[str, int | None, Score]:
     """Encoder, seed and score of a row; ValueError or ConfigError where it means nothing."""
     for name in ("encoder", "metric"):
@@ -79,17 +100,20 @@ def _score(row: Mapping[str, str]) -> tuple[str, int | None, Score]:
     seed = _whole("seed", row["seed"]) if row["seed"] else None
     language = row["language"]
     if language != ALL_LANGUAGES:
-        language = "-".join(check_language(one) for one in languages_of(language))
+        language = "-".join(plain_language(check_language(one)) for one in languages_of(language))
     n, task, metric = row.get("n", ""), row.get("task") or row["metric"], row["metric"]
     chance = _number("chance", row["chance"]) if row.get("chance") else None
     if chance is not None and not 0 <= chance <= 1:
         raise ValueError(f"chance is {chance:g}; write a share, such as 0.25 for 25 %.")
+    count = _whole("n", n) if n else 0
+    if count < 0:
+        raise ValueError(f"n is {count}; write how many things were scored.")
     metric = metric if metric in {*_OURS, task} else f"{task} {metric}"
     _know(metric)
     return row["encoder"], seed, Score(
         run=None, encoder=row["encoder"], objective=None, task=task,
         split=row.get("split") or "test", language=language, metric=metric, value=value,
-        chance=chance, n=_whole("n", n) if n else 0, seed=seed, step=None,
+        chance=chance, n=count, seed=seed, step=None,
     )  # fmt: skip
 
 
@@ -123,36 +147,57 @@ def _know(metric: str) -> None:
 
 
 def _read_mteb(folder: Path) -> list[Run]:
-    found = [(_read_object(meta), meta.parent) for meta in sorted(_metas(folder))]
-    names = Counter(str(meta.get("name")) for meta, _ in found)
-    runs = []
-    for meta, results in found:
-        name = str(meta.get("name") or results.parent.name)
-        revision = str(meta.get("revision") or results.name)[:7]
-        label = f"{name} ({revision})" if names[name] > 1 else name
-        files = [path for path in sorted(results.glob("*.json")) if path.name != META]
-        scores = tuple(score for path in files for score in _mteb_scores(path, name))
-        if not scores:
+    found = {meta.parent: _read_object(meta) for meta in sorted(_metas(folder))}
+    parts: dict[str, dict[str, Collection[str]]] = defaultdict(dict)
+    rows = {results: [*_mteb_rows(results, parts)] for results in found}
+    names = {task: names_of_parts(languages) for task, languages in parts.items()}
+    runs: dict[str, Run] = {}
+    for (results, label), own in zip(_mteb_labels(found).items(), rows.values(), strict=True):
+        if not own:
             raise DataError(f"{results} has no result beside its {META}.")
-        runs.append(_run(label, None, scores))
-    return runs
+        if label in runs:
+            raise DataError(f"{results} is a second {label}, as {META} says; give one of them.")
+        named = (replace(one, encoder=label, language=names[one.task][one.language]) for one in own)
+        runs[label] = _run(label, None, tuple(named))
+    return [*runs.values()]
 
 
-def _mteb_scores(path: Path, encoder: str) -> Iterator[Score]:
-    result = _read_object(path)
-    try:
-        task = f"{PREFIX}{result['task_name']}"
-        load_task(task)
-        for split, rows in result["scores"].items():
-            for row in rows:
-                yield Score(
-                    run=None, encoder=encoder, objective=None, task=task, split=split,
-                    language=language_of_part(row["languages"], row["hf_subset"]), metric=task,
-                    value=_share(row["main_score"]), chance=None, n=0, seed=None, step=None, layer="last",
-                    test_set=result.get("dataset_revision"),
-                )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{path} is not a result of mteb ({type(error).__name__}: {error}).") from None
+def _mteb_labels(found: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
+    """The name of each model, with its revision where one has several, and the experiment that was run with it."""
+    models = {
+        results: (str(meta.get("name") or results.parent.name), str(meta.get("revision") or results.name))
+        for results, meta in found.items()
+    }
+    several = Counter(name for name, _ in {*models.values()})
+    short = Counter((name, revision[:7]) for name, revision in {*models.values()})
+    labels = {}
+    for results, (name, revision) in models.items():
+        shown = revision[:7] if short[name, revision[:7]] == 1 else revision
+        own = [shown] * (several[name] > 1) + [results.name] * (results.parent.name == EXPERIMENTS)
+        labels[results] = f"{name} ({', '.join(own)})" if own else name
+    return labels
+
+
+def _mteb_rows(results: Path, parts: dict[str, dict[str, Collection[str]]]) -> Iterator[Score]:
+    """The scores in a folder by mteb's names of their parts; into `parts` go the languages of each, by task."""
+    for path in sorted(results.glob("*.json")):
+        if path.name == META:
+            continue
+        result = _read_object(path)
+        try:
+            task = f"{PREFIX}{result['task_name']}"
+            load_task(task)
+            for split, rows in result["scores"].items():
+                for row in rows:
+                    parts[task][row["hf_subset"]] = row["languages"]
+                    yield Score(
+                        run=None, encoder="", objective=None, task=task, split=split,
+                        language=row["hf_subset"], metric=task,
+                        value=_share(row["main_score"]), chance=None, n=0, seed=None, step=None, layer="last",
+                        test_set=result.get("dataset_revision"),
+                    )  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"{path} is not a result of mteb ({type(error).__name__}: {error}).") from None
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -166,8 +211,11 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _metas(folder: Path) -> Iterator[Path]:
-    """At most a model and a revision below a folder, as mteb lays its results out."""
-    return (path for depth in ("", "*/", "*/*/") for path in folder.glob(f"{depth}{META}"))
+    """At most a model and a revision below a folder, or below its `results`, as mteb lays its results out."""
+    places = ("", "*/", "*/*/", "results/*/*/")
+    return (
+        path for place in places for own in ("", f"{EXPERIMENTS}/*/") for path in folder.glob(f"{place}{own}{META}")
+    )
 
 
 def _run(label: str, seed: int | None, scores: tuple[Score, ...]) -> Run:

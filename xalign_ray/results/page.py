@@ -63,6 +63,8 @@ from xalign_ray.work.storage import shown_path
 
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
+_FORMATS = (*charts.FORMATS, "tex")
+_AT_TIMES = {CELLS, CLAIMS, POINTS, *(f"{name}.{ending}" for name in charts.NAMES for ending in _FORMATS)}
 
 _BASE = "base-"  # what the names of continued runs' sections begin with
 _OPEN = ("average", "task", "papers")
@@ -160,6 +162,7 @@ def write_report(
 
     Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
     one column: mean and spread. The page is whole in itself: no network, no file beside it is needed to read it.
+    Removes what an earlier report wrote and this one has nothing for.
     `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
     """
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
@@ -170,7 +173,7 @@ def write_report(
     headline = charts.score_chart(comparison, found.key) if found.key else None
     transfer = _transfer_section(comparison, known, transferred, known_groupings(runs, sizes or {}))
     compared = Section("papers", "Against the papers", _paper_tables(papers), notes=sources(papers))
-    continued = {run.label: base for run in runs if (base := read_continued(run.folder))}
+    continued = {run.label: base for run in runs if run.on_disk and (base := read_continued(run.folder))}
     every = [
         *_continued_sections(continued),
         Section("average", "Average of a benchmark", averaged),
@@ -188,7 +191,7 @@ def write_report(
             *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),
             *([origin_sentence(only)] if only else []),
         ],
-        links=_links(runs[0], out) if len(runs) == 1 else {},
+        links=_links(runs[0], out) if len(runs) == 1 and runs[0].on_disk else {},
         lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
         wide=len(columns) > _MAX_NARROW,
         finding=sentence(only) if only else found.brief,
@@ -201,7 +204,7 @@ def write_report(
         draw_svgs=charts.draw_svgs,
         variables=charts.VARIABLES,
         restarted=charts.RESTARTED,
-        formats=[*charts.FORMATS, "tex"],
+        formats=_FORMATS,
         files=[*_FILES, *files],
     )
     _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
@@ -210,11 +213,14 @@ def write_report(
     for name, frame in files.items():
         _write_csv(out / name, frame)
     write_tables(comparison, out, papers)
-    for chart in filter(None, [headline, *(chart for section in sections for chart in section.charts)]):
+    drawn = list(filter(None, [headline, *(chart for section in sections for chart in section.charts)]))
+    for chart in drawn:
         for ending, content in charts.draw_files(chart).items():
             write_atomic(out / f"{chart.name}.{ending}", content)
         write_atomic(out / f"{chart.name}.tex", charts.as_latex(chart))
     write_atomic(out / PAGE, page)
+    for name in _AT_TIMES.difference(files, (f"{chart.name}.{ending}" for chart in drawn for ending in _FORMATS)):
+        (out / name).unlink(missing_ok=True)
     return comparison, papers
 
 
@@ -223,7 +229,7 @@ def write_tables(comparison: Comparison, out: Path, papers: AgainstPapers | None
     _write_csv(out / "comparison.csv", comparison.shown)
     shown = _filled(tables.decided_table(comparison), *(tables.score_table(comparison, by) for by in comparison.by))
     shown += _paper_tables(papers) if papers else []
-    write_atomic(out / "comparison.md", ENVIRONMENT.get_template("tables.md").render(tables=shown))
+    write_atomic(out / "comparison.md", "\n".join(map(tables.as_markdown, shown)))
 
 
 def _sections(

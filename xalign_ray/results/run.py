@@ -164,7 +164,7 @@ class Run:
     """One run folder, or a folder that holds only scores of an encoder made elsewhere.
 
     Attributes:
-        folder: where it is.
+        folder: where it is; of a run that is not `on_disk`, such as one of a table or a bundle, no more than its name.
         config: the resolved recipe with its `recipe` and `fingerprint`; empty for an encoder made elsewhere.
         log: its history; empty for an encoder made elsewhere.
         scores: all scores of all evaluations.
@@ -172,6 +172,7 @@ class Run:
         label: of its column; empty before `label_runs`, unless a study gives one.
         study: what study.json says of the study that it is a cell of, and its `choices`.
         given_seed: that of an encoder without a recipe, where it is known.
+        on_disk: whether it was read from `folder`: of others no file is looked for there.
     """
 
     folder: Path
@@ -182,11 +183,12 @@ class Run:
     label: str = ""
     study: Mapping[str, Any] | None = None
     given_seed: int | None = None
+    on_disk: bool = False
 
     @property
     def name(self) -> str:
         """Name of its folder."""
-        return self.folder.resolve().name
+        return self.folder.resolve().name if self.on_disk else self.folder.name
 
     @property
     def recipe(self) -> str:
@@ -244,7 +246,7 @@ def read_run(folder: Path) -> Run:
     made_of = next((start["data"] for start in reversed(log.starts) if start.get("data")), None)
     downloaded = RunFolder(folder).data
     data = downloaded if downloaded.is_dir() else made_of and local_folder(made_of)
-    return Run(folder, read_saved(folder), log, scores, read_manifest(data) if data else None)
+    return Run(folder, read_saved(folder), log, scores, read_manifest(data) if data else None, on_disk=True)
 
 
 def label_runs(runs: Sequence[Run]) -> list[Run]:

@@ -32,6 +32,7 @@ ENVIRONMENT = Environment(
 
 
 MAX_WORDS = 20  # of the sentence that a page opens with
+_NAMED = 3  # encoders of a list
 _SEEN = "alignment_trained"  # what such metrics ask is what a loss trained: no finding where there is another
 _DEMO = (
     "These runs were trained on the embedded world: a small made-up set of languages to learn the tool by and to test "
@@ -174,18 +175,37 @@ def repetitions(runs: Sequence[Run]) -> list[str]:
 
 def _sentence(comparison: Comparison, every: Sequence[Record], title: str) -> str:
     cells = _alike(comparison, every)
-    left_out = " Encoders with scores in other languages are left out." if len(cells) < len(every) else ""
-    return _judge(comparison, cells, title) + left_out
+    apart = [cell["label"] for cell in every if cell not in cells]
+    others = f" Left out, with scores in other languages: {_few(apart)}." if apart else ""
+    rest = {cell["label"]: cell["left_out"] for cell in cells if cell["left_out"]}
+    holes = f" Not every seed has every language: {sum(rest.values()):,} scores of {_few([*rest])} are in no mean."
+    return _judge(comparison, cells, title) + others + holes * bool(rest)
+
+
+def _few(labels: Sequence[str]) -> str:
+    """The first labels, and how many others."""
+    more = len(labels) - _NAMED
+    return ", ".join(labels[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _alike(comparison: Comparison, cells: Sequence[Record]) -> list[Record]:
-    """Those over the baseline's languages, or the first one's: means over others may be higher for being easier."""
+    """Those over the baseline's languages, or the first one's: means over others may be higher for being easier.
+
+    Where there is none but the baseline, those that have languages in common with it, which count by their difference.
+    """
     base = next((cell for cell in cells if cell["label"] == comparison.baseline), cells[0])
-    return [cell for cell in cells if cell["languages"] == base["languages"]]
+    alike = [cell for cell in cells if cell["languages"] == base["languages"]]
+    return alike if len(alike) > 1 else [cell for cell in cells if cell is base or cell["difference"] is not None]
+
+
+def _best(cells: Sequence[Record]) -> Record:
+    """The highest mean, or over several sets of languages the highest difference from the baseline."""
+    alike = len({cell["languages"] for cell in cells}) == 1
+    return max(cells, key=lambda cell: cell["mean"] if alike else cell["difference"] or 0.0)
 
 
 def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
-    best, alone = max(cells, key=lambda cell: cell["mean"]), len(comparison.labels) == 1
+    best, alone = _best(cells), len(comparison.labels) == 1
     name, reached = best["label"], f"{percent(best['metric'], best['mean'])} %"
     scope = _over(len(best["languages"].split()), best["seeds"], best["languages"])
     if all(cell["at_chance"] for cell in cells):
@@ -196,7 +216,7 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
     # The best is compared with the baseline, and where it is the baseline with the best of the others.
     is_baseline = name == comparison.baseline
     others = [cell for cell in cells if cell["difference"] is not None]
-    compared = max(others, key=lambda cell: cell["mean"], default=best) if is_baseline else best
+    compared = _best(others) if is_baseline and others else best
     score = f"{name} scores highest on {title}, {reached}"
     if compared["difference"] is None:
         return f"{score}, {scope}; there is nothing to compare it with."
@@ -225,10 +245,10 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
 
 def _brief(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
     """What `_judge` says, without seeds, languages and interval; a long title loses what stands in brackets."""
-    best = max(cells, key=lambda cell: cell["mean"])
+    best = _best(cells)
     name, base = best["label"], comparison.baseline
     others = [cell for cell in cells if cell["difference"] is not None]
-    compared = max(others, key=lambda cell: cell["mean"], default=best) if name == base else best
+    compared = _best(others) if name == base and others else best
     sign, other = (-1, compared["label"]) if name == base else (1, base)
     reached = f"{percent(best['metric'], best['mean'])} %"
 
@@ -260,7 +280,7 @@ def _next_best(best: str, cells: Sequence[Record], comparisons: int) -> str:
     """The next best encoder, with which the best one was not compared."""
     if not cells:
         return ""
-    second = max(cells, key=lambda cell: cell["mean"])
+    second = _best(cells)
     score = f"{second['label']} ({percent(second['metric'], second['mean'])} %)"
     return f" The interval allows for {comparisons} comparisons. {best} and {score} were not compared."
 

@@ -123,7 +123,7 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
 
     Of a study these are its pretraining runs with the scores of its own cells, labelled as the study labels them.
     Runs of an experiment that hold no scores are passed over, and so are fine-tunings of settings that were not chosen.
-    The scores of trials are joined to the runs that they began from.
+    The scores of trials are joined to the runs that they began from. A score that two sources have counts once.
 
     Args:
         names: folders of runs and of studies, `mlflow:EXPERIMENT` and `mlflow:RUN_ID`, bundles, CSV files and mteb's
@@ -132,39 +132,63 @@ def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
 
     Raises:
         ConfigError: there is no such folder.
-        DataError: a folder is no run, or a file of it is damaged.
+        DataError: a folder is no run, a file of it is damaged, or two sources differ in a score.
         TrackingError: MLflow cannot be reached, has no such run or experiment, or no scores of it.
     """
     check_names(names)
-    runs, foreign = dict[str, list[Run]](), list[Run]()
+    runs, foreign = dict[str, list[Run]](), dict[str, list[Run]]()
     for name in names:
         if name.startswith(MLFLOW):
             runs[name] = _from_mlflow(name.removeprefix(MLFLOW), tracking_uri)
         elif is_bundle(folder := local_folder(name)):
             runs[name] = _from_bundle(folder)
         elif is_foreign(folder):
-            found = [] if name in runs else read_foreign(folder)
-            _check_new(name, found, foreign)
-            foreign += found
-            runs[name] = []
+            foreign[name] = read_foreign(folder)
         else:
             is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
             runs[name] = _from_study(folder) if is_study else [read_run(folder)]
-    own = join_trials(_with_distinct_labels(join_studies(runs)))
-    labels = {run.label for run in own}
-    # Another program's encoder of the same name is a column of its own.
-    return own + [replace(run, label=f"{run.label} (given)") if run.label in labels else run for run in foreign]
+    sources = _with_given_labels({**runs, **foreign})
+    _check_contradictions(sources)
+    return join_trials(_with_distinct_labels(join_studies(sources)))
 
 
-def _check_new(name: str, found: Sequence[Run], others: Sequence[Run]) -> None:
-    known = {(run.label, run.seed, one.averaged_with, one.language) for run in others for one in run.scores}
-    for run in found:
-        for one in run.scores:
-            if (run.label, run.seed, one.averaged_with, one.language) in known:
+def _is_given(run: Run) -> bool:
+    """Whether it is an encoder that another program scored, or one without a recipe in a bundle."""
+    return bool(run.label) and not run.study
+
+
+def _with_given_labels(sources: Mapping[str, Sequence[Run]]) -> Mapping[str, Sequence[Run]]:
+    """Another program's encoder that is called as one of ours is a column of its own."""
+    labels = {run.label for runs in sources.values() for run in runs if not _is_given(run)}
+    return {
+        source: [
+            replace(run, label=f"{run.label} (given)") if _is_given(run) and run.label in labels else run
+            for run in runs
+        ]
+        for source, runs in sources.items()
+    }
+
+
+def _check_contradictions(sources: Mapping[str, Sequence[Run]]) -> None:
+    """Raises DataError where two sources differ in a score of an encoder that was given.
+
+    `join_studies` checks those of studies; a run with a recipe may be trained twice, and a report says where they part.
+    """
+    known: dict[Any, set[Any]] = {}
+    for source, runs in sources.items():
+        own = defaultdict[Any, set[Any]](set)
+        for run in filter(_is_given, runs):
+            for one in run.scores:
+                key = (run.label, run.seed, one.seed, one.step, one.averaged_with, one.language)
+                own[key].add((one.value, one.n, one.chance))
+        for key, values in own.items():
+            if not values <= known.get(key, values):
+                name, seed, *_, (metric, *_), language = key
                 raise DataError(
-                    f"{name}: a second {one.metric} of {run.label}, seed {run.seed}, in {one.language}, which another "
-                    "file has. Give one of them, or the encoder another name."
+                    f"{source}: a second {metric} of {name}, seed {seed}, in {language}, which another file has with "
+                    "another value. Give one of them, or the encoder another name."
                 )
+        known = own | known
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -186,7 +210,7 @@ def join_trials(runs: Sequence[Run]) -> list[Run]:
     trials: dict[Source, list[Score]] = defaultdict(list)
     studies: dict[Source, Mapping[str, Any] | None] = {}
     for run in runs:
-        if "recipe" in run.config or not run.scores:
+        if "recipe" in run.config or not run.scores or _is_given(run):
             place = (run.label, run.folder.resolve())
             own[place] = _with(own.get(place, run), run.scores)
             continue
@@ -224,10 +248,13 @@ def _as_run(
 
 
 def _from_bundle(path: Path) -> list[Run]:
-    bundle = read_bundle(path)
+    """The runs of a bundle; one with a recipe and of no study is labelled by its recipe, as that of a run folder."""
+    bundle, runs = read_bundle(path), list[Run]()
+    with bundle.reading("the rest"):
+        runs = [replace(run, label="") if run.config and not run.study else run for run in bundle.runs]
     if bundle.problems:
         raise DataError(f"{path} was changed: {bundle.problems[0]}. `xalign verify {path}` names all that differs.")
-    return bundle.runs
+    return runs
 
 
 def join_studies(sources: Mapping[str, Sequence[Run]]) -> list[Run]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import html
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -49,6 +51,8 @@ _NOTES = {
     "vocabulary": "Pieces of sentences for each piece of their English translations: few of what the vocabulary holds.",
     "training": "Tokens in the data of the encoder that has most of a language; half of a pair's count for each.",
 }
+# `_` inside a word, and brackets that no link follows, are text: names of metrics and intervals stay readable.
+_MARKDOWN = re.compile(r"[\\`*|$~]|\](?=[(\[])|(?<![^\W_])_|_(?![^\W_])")
 _CELL = ("name", "label", "kind", "state", "reason")
 _ENDED = ("finished", "not chosen")
 
@@ -107,7 +111,7 @@ def score_table(comparison: Comparison, by: str) -> Table:
                 Entry(first["group"], "" if by == "language" else named) if grouped else name,
                 *(_entry(found[label], label in best) if label in found else NONE for label in comparison.labels),
                 _span(cells, "chance", lambda value: f"{100 * value:.2g}") or "-",
-                Entry(_span(cells, "n", "{:,}".format), "" if grouped else count),
+                Entry(_span(cells, "n", "{:,.0f}".format) or "-", "" if grouped else count),
                 seeds[0] if len(set(seeds)) == 1 else ", ".join(seeds),
             )
         )
@@ -124,11 +128,11 @@ def terminal_table(comparison: Comparison, by: str) -> rich.table.Table:
     drawn = new_grid(title, ("", "percent", "difference" if several else "", "seeds"))
     for cells in _grouped(comparison, by):
         metric = cells[0]["metric"] + comparison.told_apart(cells[0])
-        chance = _span(cells, "chance", lambda value: f"{100 * value:.2g}")
-        facts = (f"chance {chance}" if chance else "", f"n {_span(cells, 'n', '{:,}'.format)}", "")
+        chance, n = _span(cells, "chance", lambda value: f"{100 * value:.2g}"), _span(cells, "n", "{:,.0f}".format)
         if not alone and metric != last:
-            drawn.add_row(metric)
-        drawn.add_row(metric if alone else f"  {cells[0]['group']}", *facts)
+            drawn.add_row(Text(metric))
+        name = Text(metric if alone else f"  {cells[0]['group']}")
+        drawn.add_row(name, f"chance {chance}" if chance else "", f"n {n}" if n else "", "")
         last = metric
         for cell in cells:
             label = Text(f"{'  ' if alone else '    '}{cell['label']}")
@@ -138,11 +142,14 @@ def terminal_table(comparison: Comparison, by: str) -> rich.table.Table:
 
 
 def new_grid(title: str, header: Sequence[str]) -> rich.table.Table:
-    """A table of the terminal without rows: words in its first column, numbers in the others."""
+    """A table of the terminal without rows: words in its first column, numbers in the others.
+
+    Words of users are `Text`: rich reads brackets in plain strings as markup.
+    """
     drawn = rich.table.Table(title=Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
-    drawn.add_column(header[0], overflow="fold")
+    drawn.add_column(Text(header[0]), overflow="fold")
     for heading in header[1:]:
-        drawn.add_column(heading, justify="right", overflow="fold", no_wrap=True)
+        drawn.add_column(Text(heading), justify="right", overflow="fold", no_wrap=True)
     return drawn
 
 
@@ -152,6 +159,27 @@ def plain_grid(table: Table) -> rich.table.Table:
     for row in table.rows:
         drawn.add_row(*(Text(str(cell)) for cell in row))
     return drawn
+
+
+def as_markdown(table: Table) -> str:
+    """A table of Markdown below its heading, with its note."""
+
+    def line(cells: Iterable[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    width = len(table.header)
+    lines = [f"### {escape_markdown(table.title)}", "", line(map(escape_markdown, table.header))]
+    lines.append(line("---" if column < table.names else "---:" for column in range(width)))
+    for row in table.rows:
+        first, *others = (escape_markdown(str(cell)) for cell in row)
+        lines.append(line([first, *others] if others or width == 1 else [f"**{first}**", *[""] * (width - 1)]))
+    lines += ["", escape_markdown(table.note)] if table.note else []
+    return "\n".join(lines) + "\n"
+
+
+def escape_markdown(text: str) -> str:
+    """Text of users on one line, of which neither Markdown nor HTML takes a letter for markup."""
+    return _MARKDOWN.sub(r"\\\g<0>", html.escape(re.sub(r"[\r\n]+", " ", text), quote=False))
 
 
 def decided_table(comparison: Comparison) -> Table:

@@ -38,6 +38,7 @@ HOLDS, DOES_NOT, UNDECIDED = "holds", "does not hold", "undecided"
 FEWEST_ARMS = 10  # of a correlation that is judged: arms are the sample, languages and seeds are repetitions
 STAND_INS = {"weam-tlm": "xlm", "ppa-2m": "ppa"}  # where a report lacks an arm: the same method in `study align`
 COLUMNS = ["label", "metric", "test_set", "language", "seed", "value", "n", "chance", "place"]
+_OF_DIRECTIONS = {"value": "mean", "n": "first", "chance": "first", "place": "min"}
 _ENGLISH = "en"
 
 
@@ -175,6 +176,10 @@ def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
     frame = seed_values(without_layers(scores))
     parts = zip(frame.split, frame.layer, frame.pooling, strict=True)
     named = frame.assign(language=frame.language.map(_name), test_set=[", ".join(filter(None, one)) for one in parts])
+    # Both directions of a pair are one language, and count as their mean.
+    named = (
+        named.groupby(["label", "metric", "test_set", "language", "seed"], sort=False).agg(_OF_DIRECTIONS).reset_index()
+    )
     places = {label: place for place, label in enumerate(columns_of(runs))}
     ordered = named.sort_values("label", key=lambda column: column.map(places), kind="stable")
     return Measured(ordered.filter(COLUMNS), has_dictionary)

@@ -6,6 +6,7 @@ A task of a user's own is a module with one object of `Task`; its name is the mo
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -80,12 +81,13 @@ class MtebTask(Task):
             found = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False)
         (result,) = found.task_results
         origin, revision = _origin(encoder), task.metadata.dataset["revision"]
+        names = names_of_parts(task.metadata.hf_subsets_to_langscripts)
         scores = [
             Score(
                 **origin,
                 task=self.name,
                 split=split,
-                language=language_of_part(row["languages"], row["hf_subset"]),
+                language=names[row["hf_subset"]],
                 metric=self.name,
                 value=float(row["main_score"]),
                 chance=None,
@@ -175,8 +177,19 @@ def _origin(encoder: str) -> dict[str, Any]:
     }
 
 
-def language_of_part(names: Collection[str], subset: str) -> str:
-    """What a score of these languages is named by; of more than two, mteb's own name of the part."""
+def names_of_parts(parts: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """What the scores of each part of a task are named by, given its languages as mteb names them.
+
+    That is the language, or the pair; mteb's own name of the part where several would have one, such as `ar-ar` and
+    `en-ar` of STS17.
+    """
+    names = {part: _name_of_part(languages, part) for part, languages in parts.items()}
+    known = Counter(names.values())
+    return {part: name if known[name] == 1 else part for part, name in names.items()}
+
+
+def _name_of_part(names: Collection[str], subset: str) -> str:
+    """Of more than two languages, mteb's own name of the part."""
     codes = list(dict.fromkeys(map(_code, names)))
     if len(codes) > 2:
         return subset

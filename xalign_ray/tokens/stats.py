@@ -179,8 +179,11 @@ def _table(title: str, columns: Sequence[str]) -> Table:
     """A table that fits in 80 columns; word% and tok.% are the shares that have a dictionary entry."""
     import rich.box
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=rich.box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(
+        title=Text(title), title_justify="left", box=rich.box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     return table

@@ -320,8 +320,7 @@ def verify(
         shown += [f"  and {more:,} more"] if more else []
         counted = f"{len(found.problems):,} difference{'s' * (len(found.problems) > 1)}"
         raise DataError("\n".join([f"{shown_path(path)} does not hold: {counted}.", *shown]))
-    versions = ", ".join(f"{name} {number}" for name, number in found.index["versions"].items())
-    return "\n".join([f"{shown_path(path)} holds. Made with {versions}.", *found.facts])
+    return "\n".join([f"{shown_path(path)} holds.", *found.facts])
 
 
 def word_map(

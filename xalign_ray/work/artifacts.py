@@ -273,7 +273,7 @@ def read_archive(content: bytes) -> tuple[dict[str, bytes], list[str]]:
     """The files of an archive by name, and the names of those that cannot be read; zipfile's errors if it is none."""
     members, damaged = {}, []
     archive = zipfile.ZipFile(io.BytesIO(content))
-    for name in archive.namelist():
+    for name in (name for name in archive.namelist() if not name.endswith("/")):  # which those of folders do
         try:
             members[name] = archive.read(name)
         except Exception:  # zipfile and zlib raise a dozen kinds on changed bytes

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.unit.results.run_folders import score, write_run, write_study
+from tests.unit.results.run_folders import open_folders, score, write_run, write_study
 from tests.unit.results.whole_study import (
     LANGUAGES,
     SEEDS,
@@ -22,6 +22,7 @@ from tests.unit.results.whole_study import (
     forge,
     forge_prediction,
     forge_score,
+    write_bundle_of,
     write_whole_study,
 )
 from xalign_ray.config.load import load_recipe
@@ -118,6 +119,8 @@ def test_the_headline_of_retrieval_is_computed_again(tmp_path: Path) -> None:
 
 def test_a_bundle_holds_without_its_runs(bundle: Path) -> None:
     said = verify(bundle)
+    assert "mine.zip holds.\nMade with " in said
+    assert ", xalign-ray " in said
     assert "72 of 90 scores computed again from 18 files of predictions." in said
     assert "18 scores have no predictions: they are held to their hashes alone." in said
     assert "6 declared seeds of pretraining looked for." in said
@@ -199,7 +202,8 @@ def test_what_is_not_of_one_study_is_not_joined(other: dict[str, Any], problem: 
         with pytest.raises(DataError, match=problem):
             report(names, tmp_path / "page")
     else:  # seed 1 is in both, with equal scores, and counts once
-        report(names, tmp_path / "page")
+        report(names, tmp_path / "page", bundle=tmp_path / "x.zip")
+        assert "72 of 93 scores computed again from 24 files of predictions." in verify_bundle(tmp_path / "x.zip").facts
         assert set(pd.read_csv(tmp_path / "page/scores.csv").query("label == 'mlm'").seed) == {0, 1, 2}
 
 
@@ -257,6 +261,19 @@ def test_the_command_names_what_differs(bundle: Path) -> None:
         verify(bundle)
 
 
+def test_a_bundle_that_was_zipped_again_is_named(bundle: Path) -> None:
+    """As `zip -r` does it, with an entry for each folder."""
+    with zipfile.ZipFile(bundle) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(bundle, "w") as archive:
+        for folder in {parent for name in members for parent in Path(name).parents}:
+            archive.mkdir(str(folder))
+        for name, content in members.items():
+            archive.writestr(name, content)
+    (problem,) = verify_bundle(bundle).problems
+    assert problem.startswith("the archive: its SHA-256 is not the one that it ends with")
+
+
 def of_a_later_zip() -> bytes:
     """An archive that says it needs version 9.9 of the format to be read, which zipfile answers in its own way."""
     content = bytearray(seal_archive({INDEX: b"{}"}))
@@ -271,6 +288,9 @@ def of_a_later_zip() -> bytes:
         (b"", "is no bundle, or it is damaged: it is not a zip archive"),
         (of_a_later_zip(), "is no bundle, or it is damaged: it is not a zip archive"),
         (seal_archive({"other.txt": b"x"}), "is no whole bundle: bundle.json is missing or damaged"),
+        (seal_archive({"": b""}), "is no whole bundle: bundle.json is missing or damaged"),
+        (seal_archive({INDEX: b"[" * 100_000}), "is no whole bundle: bundle.json is missing or damaged"),
+        (seal_archive({INDEX: b'{"format": 3, "files": 3}'}), "is no whole bundle: bundle.json is missing or damaged"),
         (seal_archive({INDEX: b'{"format": 99, "files": {}}'}), "is a bundle of format 99; this xalign reads format 3"),
     ],
 )
@@ -311,3 +331,17 @@ def test_runs_alone_are_bundled_too(tmp_path: Path) -> None:
     report([str(run) for run in runs], tmp_path / "page", bundle=tmp_path / "x.zip")
     shutil.rmtree(runs[0])
     assert verify_bundle(tmp_path / "x.zip").problems == []
+
+
+def test_bundles_of_runs_are_columns_as_their_folders_are(tmp_path: Path) -> None:
+    def write(folder: str, name: str, value: float, **run: Any) -> Path:
+        return write_run(tmp_path / folder / name, scores={"tatoeba": [score(value=value, run=name)]}, **run)
+
+    folders = [
+        write("a", "tiny-mlm-0", 0.5),
+        write("a", "tiny-mlm-1", 0.5, seed=1),
+        write("a", "long", 0.5, settings=["train.max_steps=7"]),
+    ]
+    bundles = [write_bundle_of(folder) for folder in folders]
+    labels = [run.label for run in open_folders(folders)]
+    assert [run.label for run in open_folders(bundles)] == labels == ["tiny/mlm", "tiny/mlm", "tiny/mlm (max_steps=7)"]

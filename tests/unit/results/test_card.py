@@ -108,6 +108,12 @@ def test_a_head_that_no_loss_trained_fills_no_masks(tmp_path: Path) -> None:
     assert "model = AutoModel.from_pretrained(folder)" in text
 
 
+def test_text_of_users_is_no_markup_of_the_card(tmp_path: Path) -> None:
+    _, text = write_card(tmp_path, "notes=a ``` b", "model.init_from=/gone/my`one`")
+    assert "continued from `` my`one` `` for 4 steps" in text
+    assert yaml.safe_load(text.split("````yaml\n")[1].split("````")[0])["notes"] == "a ``` b"
+
+
 def test_a_model_without_them_is_loaded_without(tmp_path: Path) -> None:
     _, text = write_card(tmp_path)
     assert "model = AutoModelForMaskedLM.from_pretrained(folder)" in text

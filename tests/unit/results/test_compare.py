@@ -255,10 +255,21 @@ def test_test_sets_come_before_development_sets_and_stand_as_they_were_written()
     assert [record["split"] for record in compare(given, None, ["task"]).records("task")] == ["test", "dev", "pud"]
 
 
-def test_a_language_that_a_seed_lacks_is_left_out_of_the_mean() -> None:
-    given = {"base": [*scores({"de": 0.1, "fr": 0.9}, "m0", 0), *scores({"de": 0.3}, "m1", 1)]}
+@pytest.mark.parametrize(
+    ("seeds", "languages", "values", "left_out"),
+    [
+        ([{"de": 0.1, "fr": 0.9}, {"de": 0.3}], "de", [0.1, 0.3], 1),  # as many values: more seeds
+        ([{"de": 0.1, "fr": 0.9, "hi": 0.2}, {"de": 0.3}], "de fr hi", [0.4], 1),
+        ([{"de": 0.1, "fr": 0.3}, {"de": 0.3, "fr": 0.5}, {"fr": 0.9, "hi": 0.2}], "de fr", [0.2, 0.4], 2),
+    ],
+)
+def test_a_mean_is_over_the_largest_block_of_languages_and_seeds_and_says_how_many_values_are_in_none(
+    seeds: Sequence[Mapping[str, float]], languages: str, values: Sequence[float], left_out: int
+) -> None:
+    given = {"base": [one for seed, values in enumerate(seeds) for one in scores(values, f"m{seed}", seed)]}
     found = cells(compare(given, None, ["task", "language"]), "task", "base")["all languages"]
-    assert (found["languages"], found["values"]) == ("de", [0.1, 0.3])
+    assert (found["languages"], found["left_out"]) == (languages, left_out)
+    assert found["values"] == pytest.approx(values)
 
 
 def test_without_single_languages_the_given_mean_stands_and_single_layers_never_do() -> None:

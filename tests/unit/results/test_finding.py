@@ -280,7 +280,7 @@ def test_the_chart_shows_languages_and_where_they_are_many_families() -> None:
         ],
         0.3,
     )
-    lots = compared({"mlm": [many], "new": [shifted(many, 0.1)]})
+    lots = compared({"mlm": [many], "new": [shifted(many, 0.1)], "newer": [shifted(many, 0.2)]})
     for comparison, rows in ((few, ["all languages", "de", "nl"]), (lots, ["all languages", "Germanic", "Slavic"])):
         chart = score_chart(comparison, find(comparison).key or ())
         first, second = draw_svgs(chart)
@@ -298,3 +298,50 @@ def test_more_encoders_than_colours_are_told_apart_and_black_is_drawn_in_the_pag
     assert len(keys) == 8
     assert "fill: var(--series-6)" in draw_svgs(chart)[0]
     assert list(chart.panels)[1] == "points above the baseline"
+
+
+FIVE = {"de": 0.5, "fr": 0.5, "hi": 0.5, "nl": 0.5, "tr": 0.6}
+
+
+@pytest.mark.parametrize(
+    ("by_label", "brief", "said"),
+    [
+        (  # one language less must not take the best encoder out of the headline
+            {"base": [FIVE], "mine": [shifted({**FOUR, "de": 0.3}, 0.1)], "other": [{"sw": 0.9}]},
+            "mine is best on Sentence retrieval (Tatoeba): 37.5 %, 10.0 points above base.",
+            "Left out, with scores in other languages: other.",
+        ),
+        (  # of several sets of languages a difference counts and not a mean
+            {"base": [FIVE], "tiny": [{"tr": 0.7}], "mine": [{"de": 0.65, "fr": 0.65, "hi": 0.65, "nl": 0.65}]},
+            "mine is best on Sentence retrieval (Tatoeba): 65.0 %, 15.0 points above base.",
+            "and tiny (70.0 %) were not compared.",
+        ),
+        (
+            {"base": [FIVE], "mine": [shifted(FIVE, 0.1)], **{name: [{"sw": 0.9}] for name in "abcde"}},
+            "mine is best on Sentence retrieval (Tatoeba): 62.0 %, 10.0 points above base.",
+            "Left out, with scores in other languages: a, b, c and 2 more.",
+        ),
+        (
+            {"base": [FIVE, {"de": 0.5}], "mine": [shifted(FIVE, 0.1), {"de": 0.4}]},
+            "mine is best on Sentence retrieval (Tatoeba): 62.0 %, 10.0 points above base.",
+            "Not every seed has every language: 2 scores of base, mine are in no mean.",
+        ),
+    ],
+)
+def test_what_a_headline_leaves_out_is_named(by_label: Mapping[str, Sequence[Values]], brief: str, said: str) -> None:
+    if "other" in by_label:
+        by_label = {**by_label, "base": [{**FOUR, "de": 0.3, "tr": 0.9}]}
+    found = find(compared(by_label))
+    assert found.brief == brief
+    assert said in found.sentence
+
+
+def test_encoders_without_seeds_are_undecided_for_their_languages() -> None:
+    """More seeds of two released encoders cannot be had."""
+    given = {"base": [FOUR], "mine": [shifted(FOUR, 0.4, -0.15)]}
+    found = find(
+        of_one_run(
+            {label: [score(value=v, language=k, seed=None) for k, v in one[0].items()] for label, one in given.items()}
+        )
+    )
+    assert found.brief.endswith("mine is 12.5 points above base: too few languages.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,10 @@ import numpy as np
 import pytest
 
 from tests.unit.results.run_folders import open_folders, score, write_run
-from tests.unit.results.whole_study import write_whole_study
+from tests.unit.results.whole_study import write_bundle_of, write_whole_study
 from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import ScoreTable
-from xalign_ray.results.bundle import verify_bundle
+from xalign_ray.results.bundle import Options, tables_of, verify_bundle
 from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.difference import difference
 from xalign_ray.results.page import report
@@ -106,9 +108,16 @@ def test_one_metric_of_two_tasks_is_two_rows_and_ours_keep_their_names(tmp_path:
         (HEADER + "a,0.5,de,f1,0.5\n", "line 2: seed is 0.5; it must be a whole number"),
         (HEADER + 'a,0,de,f1,"0,5"\n', "line 2: value is 0,5; it must be a number"),
         (f"{HEADER.strip()},chance\na,0,de,f1,0.5,25\n", r"line 2: chance is 25; write a share, such as 0.25 for 25 %"),
+        (f"{HEADER.strip()},n\na,0,de,f1,0.5,-3\n", "line 2: n is -3; write how many things were scored"),
         (HEADER + "a,0,de,f1,nan\n", "line 2: value is nan; it must be a number"),
         (HEADER + ",0,de,f1,0.5\n", "line 2: encoder is empty"),
         (HEADER + "a,0,de,f1,0.5\na,0,de,f1,0.6\n", "line 3: a second f1 of a, seed 0, in de"),
+        (HEADER + "a,0,zh,f1,0.5\na,0,zho_Hans,f1,0.6\n", "line 3: a second f1 of a, seed 0, in zh"),
+        (HEADER + "XLM-R, base,0,de,f1,0.5\n", "line 2: 6 columns, and the header has 5. Put quotes around a name"),
+        (HEADER + "a,0,de,f1\n", "line 2: 4 columns, and the header has 5"),
+        (HEADER + "\n\na,0,de,f1,2\n", "line 4: value is 2"),
+        (f'{HEADER.strip()},task\na,0,de,f1,0.5,"of\ntwo"\na,0,xx,f1,0.5,b\n', "line 4: "),
+        ("encoder,seed,language,metric,value,value\n", "has the column value twice"),
     ],
 )
 def test_rows_that_mean_nothing_are_named(text: str, problem: str, tmp_path: Path) -> None:
@@ -143,28 +152,59 @@ def test_where_n_is_not_known_nothing_is_at_chance_and_encoders_are_compared(tmp
     assert own["difference"] == pytest.approx(0.25)
 
 
+def tables(*sources: Path) -> dict[str, str]:
+    """The numbers of a report, by file."""
+    return {name: frame.to_csv() for name, frame in tables_of(open_folders(sources), Options()).items()}
+
+
 def test_an_encoder_that_is_called_as_one_of_a_study_is_a_column_of_its_own(tmp_path: Path) -> None:
-    study = write_whole_study(tmp_path, seeds=(0,))
-    (tmp_path / "x.csv").write_text(HEADER + "mlm,0,de,recall,0.5\nother,0,de,recall,0.9\n")
-    runs = open_folders([study, tmp_path / "x.csv"])
+    """Paired by its seeds with those of the study, whether the CSV file is given, its bundle, or both."""
+    study, own, other = write_whole_study(tmp_path, seeds=(0, 1)), tmp_path / "x.csv", tmp_path / "y.csv"
+    header = f"{HEADER.strip()},task,n\n"
+    rows = [f"{name},{seed},de,pos_accuracy,0.{seed + 7},pos,200\n" for name in ("mlm", "other") for seed in (0, 1)]
+    own.write_text(header + "".join(rows))
+    other.write_text(header + rows[0].replace("0.7", "0.6"))
+    expected, bundle = tables(study, own), write_bundle_of(own)
+    runs = open_folders([study, own])
     assert {run.label for run in runs} == {"mlm", "dict-mlm-50", "mlm (given)", "other"}
+    paired = [one for one in compare_runs(runs, score_frame(runs)).records("task") if one["metric"] == "pos_accuracy"]
+    assert [one["difference_seeds"] for one in paired] == [None, 2, 2, 2]
+    together = write_bundle_of(study, own)
+    for sources in ([study, bundle], [study, own, bundle], [together], [together, own], [own, together]):
+        assert tables(*sources) == expected
+    differs = r"a second pos_accuracy of mlm \(given\), seed 0, in de, which another file has with another value"
+    for first in (together, own, bundle):
+        with pytest.raises(DataError, match=differs):
+            open_folders([study, first, other])
 
 
-def test_a_score_that_two_files_have_is_refused(tmp_path: Path) -> None:
-    for name in ("mine", "theirs"):
-        (tmp_path / f"{name}.csv").write_text(HEADER + f"base,0,de,acc,0.5\n{name},0,de,acc,0.9\n")
-    with pytest.raises(DataError, match=r"theirs\.csv: a second acc of base, seed 0, in de, which another file has"):
-        open_folders([tmp_path / "mine.csv", tmp_path / "theirs.csv"])
+def test_a_score_that_two_files_have_counts_once_and_is_refused_where_they_differ(tmp_path: Path) -> None:
+    one, other = write_csv(tmp_path / "scores.csv"), tmp_path / "others.csv"
+    other.write_text(HEADER + "theirs,0,de,recall,0.9\n")
+    write_mteb(tmp_path / "results", "org/A", "1", 0.8)
+    write_mteb(tmp_path / "other-results", "org/A", "1", 0.7)
+    for same, differing in ((one, other), (tmp_path / "results", tmp_path / "other-results")):
+        expected, bundle = tables(same), write_bundle_of(same)
+        copy = tmp_path / f"copy-of-{same.name}"
+        (shutil.copytree if same.is_dir() else shutil.copy)(same, copy)
+        for sources in ([bundle], [same, bundle], [bundle, same], [same, copy], [bundle, write_bundle_of(copy)]):
+            assert tables(*sources) == expected
+        for first, second in product((same, bundle), (differing, write_bundle_of(differing))):
+            with pytest.raises(DataError, match=r"a second .* in de, which another file has with"):
+                open_folders([first, second])
 
 
-def write_mteb(folder: Path, model: str, revision: str, main_score: float) -> None:
-    own = folder / model.replace("/", "__") / revision
-    own.mkdir(parents=True)
-    (own / "model_meta.json").write_text(json.dumps({"name": model, "revision": revision}))
+def write_mteb(folder: Path, model: str, revision: str, main_score: float, experiment: str = "") -> None:
     rows = [
         {"hf_subset": "deu-eng", "languages": ["deu-Latn", "eng-Latn"], "main_score": main_score, "f1": 0.1},
         {"hf_subset": "jpn-eng", "languages": ["jpn-Jpan", "eng-Latn"], "main_score": main_score / 2, "f1": 0.1},
     ]
+    write_mteb_rows(folder / model.replace("/", "__") / revision / experiment, model, revision, rows)
+
+
+def write_mteb_rows(own: Path, model: str, revision: str, rows: list[dict[str, Any]]) -> None:
+    own.mkdir(parents=True)
+    (own / "model_meta.json").write_text(json.dumps({"name": model, "revision": revision}))
     result = {"task_name": "Tatoeba", "dataset_revision": "69e8", "scores": {"test": rows}, "mteb_version": "2"}
     (own / "Tatoeba.json").write_text(json.dumps(result))
 
@@ -201,3 +241,42 @@ def test_two_revisions_are_two_columns_and_damage_is_named(tmp_path: Path) -> No
     file.unlink()
     with pytest.raises(DataError, match=r"has no result beside its model_meta\.json"):
         open_folders([tmp_path])
+
+
+def test_parts_of_an_mteb_task_that_have_one_language_keep_their_own_names(tmp_path: Path) -> None:
+    parts = {"ar-ar": ["ara-Arab"], "en-ar": ["eng-Latn", "ara-Arab"], "en-de": ["eng-Latn", "deu-Latn"]}
+    for model, lacking in (("A", ""), ("B", "en-ar")):
+        rows = [
+            {"hf_subset": part, "languages": languages, "main_score": 0.9 if part == "ar-ar" else 0.5}
+            for part, languages in parts.items()
+            if part != lacking
+        ]
+        write_mteb_rows(tmp_path / model / "1", model, "1", rows)
+    runs = open_folders([tmp_path])
+    assert [[one.language for one in run.scores] for run in runs] == [["ar-ar", "en-ar", "de"], ["ar-ar", "de"]]
+    _, other = compare_runs(runs, score_frame(runs), baseline="A").records("task")
+    assert (other["difference"], other["difference_languages"]) == (0.0, 2)
+
+
+def test_results_of_one_model_that_were_made_apart_are_columns_of_their_own(tmp_path: Path) -> None:
+    """Revisions that begin alike, and experiments of one revision, below mteb's own cache folder."""
+    made = [("no_revision", ""), ("no_revision_available", ""), ("no_revision", "experiments/short")]
+    for number, (revision, experiment) in enumerate(made):
+        write_mteb(tmp_path / "results", "org/A", revision, 0.2 * number + 0.1, experiment)
+    found = {run.label: run.scores[0].value for run in open_folders([tmp_path])}
+    assert found == pytest.approx(
+        {"org/A (no_revision)": 0.1, "org/A (no_revision_available)": 0.3, "org/A (no_revision, short)": 0.5}
+    )
+    assert {run.label for run in open_folders([tmp_path / "results/org__A/no_revision"])} == {"org/A", "org/A (short)"}
+    copy = tmp_path / "results/org__A/copied"
+    write_mteb_rows(copy, "org/A", "no_revision", [{"hf_subset": "x", "languages": ["deu-Latn"], "main_score": 0.1}])
+    with pytest.raises(DataError, match=r"is a second org/A \(no_revision\), as model_meta\.json says; give one"):
+        open_folders([tmp_path])
+
+
+def test_codes_of_flores_and_short_ones_are_the_same_language(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(HEADER + "a,0,zho_Hans,acc,0.5\na,0,yor_Latn,acc,0.5\na,0,zho_Hant,acc,0.5\n")
+    (tmp_path / "b.csv").write_text(HEADER + "b,0,zh,acc,0.6\nb,0,yo,acc,0.6\nb,0,zh-Hant,acc,0.6\n")
+    runs = open_folders([tmp_path / "a.csv", tmp_path / "b.csv"])
+    _, own = compare_runs(runs, score_frame(runs)).records("task")
+    assert (own["languages"], own["difference_languages"]) == ("yo zh zh-Hant", 3)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.results.run_folders import open_folders
 from tests.unit.results.whole_study import (
     Members,
     change_json,
@@ -19,7 +20,8 @@ from tests.unit.results.whole_study import (
     forge_score,
     write_whole_study,
 )
-from xalign_ray.results.bundle import RUNS_FILE, STUDIES_FILE
+from xalign_ray.errors import DataError
+from xalign_ray.results.bundle import INDEX, RUNS_FILE, STUDIES_FILE
 from xalign_ray.results.page import report
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import Score, average_languages
@@ -223,6 +225,22 @@ def forge_text(name: str, old: str, new: str) -> Callable[[Members], None]:
     return change
 
 
+def put(part: str, content: bytes) -> Callable[[Members], None]:
+    """Replaces the one file with this in its name."""
+
+    def change(members: Members) -> None:
+        (name,) = (name for name in members if part in name)
+        members[name] = content
+
+    return change
+
+
+def test_a_report_on_a_bundle_that_cannot_be_read_is_refused(bundle: Path) -> None:
+    forge(bundle, put(RUNS_FILE, b'{"a": 1}'))
+    with pytest.raises(DataError, match=r"was changed: the rest cannot be read \(TypeError"):
+        open_folders([bundle.with_name("forged.zip")])
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -277,6 +295,12 @@ def forge_text(name: str, old: str, new: str) -> Callable[[Members], None]:
         (forge_text("report/claims.csv", "undecided", "holds"), "verdict is holds, computed again undecided"),
         (forge_text("report/comparison.csv", ",3,", ",4,"), "report/comparison.csv: task, tatoeba_accuracy"),
         (lambda members: members.pop("report/papers.csv"), "report/papers.csv: it is missing"),
+        (put("pos-mlm-0-1/predictions/de", b""), "scores.json or a prediction of it cannot be read (ZeroDivisionError"),
+        (put("pos-mlm-0-1/predictions/de", b"[" * 100_000), "or a prediction of it cannot be read (RecursionError"),
+        (lambda members: change_json(members, INDEX, lambda index: index.pop("versions")), "(KeyError: 'versions')"),
+        (put("recipes/000", b"a: ["), "recipes/000-tiny-mlm-0.yaml cannot be read (YAMLError"),
+        (put("report/scores.csv", b"x" * 200_000), "report/scores.csv cannot be read (Error: field larger"),
+        (forge_text(RUNS_FILE, '"n": 1000', f'"n": 1{"0" * 400}'), "the rest cannot be read (OverflowError"),
         (lambda members: members.pop(RUNS_FILE), "the rest cannot be read (KeyError: 'runs.json')"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",

@@ -178,11 +178,12 @@ def test_sizes_are_read_with_their_languages_in_the_one_spelling(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("code,size\nde,1\n", "must begin with the header language,megabytes"),
+        ("code,size\nde,1\n", "has no column language, megabytes; give a CSV file with language,megabytes"),
         ("language,megabytes\nde,much\n", "line 2: could not convert string to float: 'much'"),
         ("language,megabytes\nde,1\nxx-yy-zz,1\n", "line 3: 'xx-yy-zz' is not a language code"),
         ("language,megabytes\nde,0\n", "line 2: a size must be above 0 MB, it is 0"),
-        ("language,megabytes\nde\n", "line 2: could not convert string to float: ''"),
+        ("language,megabytes\nde\n", "line 2: 1 columns, and the header has 2"),
+        ("language,megabytes\nde,9,000\n", "line 2: 3 columns, and the header has 2. Put quotes around"),
     ],
 )
 def test_a_file_of_sizes_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -6,6 +6,8 @@ import csv
 import os
 import re
 import shlex
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from markdown_it import MarkdownIt
+from matplotlib.font_manager import fontManager
 from rich.console import Console
 
 from tests.unit.results.run_folders import (
@@ -28,11 +32,26 @@ from tests.unit.results.run_folders import (
 )
 from xalign_ray.config.load import find_study
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.charts import MAX_DRAWN, curves_of, held_out_chart, layer_chart, loss_frame
+from xalign_ray.results.charts import (
+    MAX_DRAWN,
+    NAMES,
+    Chart,
+    as_latex,
+    curves_of,
+    draw_files,
+    draw_svgs,
+    held_out_chart,
+    layer_chart,
+    loss_frame,
+    score_chart,
+    training_chart,
+)
 from xalign_ray.results.compare import score_frame
+from xalign_ray.results.page import report
 from xalign_ray.results.run import Log, Run, label_runs
-from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read, origins
-from xalign_ray.results.tables import Entry, Table, run_table, terminal_table
+from xalign_ray.results.sentences import ENVIRONMENT, caveats, find, how_to_read, origins
+from xalign_ray.results.tables import Entry, Table, as_markdown, plain_grid, run_table, score_table, terminal_table
+from xalign_ray.work.artifacts import write_json
 
 LAYERS = [
     score(value=value, layer=layer, language=code) for code in ("all", "qgr") for layer, value in enumerate((0.1, 0.2))
@@ -398,9 +417,8 @@ def test_the_terminal_table_fits_eighty_columns(runs: list[Path]) -> None:
 
 def test_a_table_has_the_same_text_in_markdown_and_html() -> None:
     table = Table("T", ("", "a|b"), [(Entry("all"),), ("x<y", Entry("1.0", "at chance", "quiet"))], "Note.")
-    markdown = ENVIRONMENT.get_template("tables.md").render(tables=[table])
-    rows = "| **all** |  |\n| x<y | 1.0 (at chance) |"
-    assert markdown.strip() == f"### T\n\n|  | a\\|b |\n| --- | ---: |\n{rows}\n\nNote."
+    rows = "| **all** |  |\n| x&lt;y | 1.0 (at chance) |"
+    assert as_markdown(table) == f"### T\n\n|  | a\\|b |\n| --- | ---: |\n{rows}\n\nNote.\n"
     html = ENVIRONMENT.get_template("tables.html").module.html(table)  # type: ignore[attr-defined]
     assert '<th colspan="2" class="name"><span>all</span></th>' in html
     assert '<th class="name">x&lt;y</th><td class=" quiet">1.0 <small>at chance</small></td>' in html
@@ -425,3 +443,144 @@ def test_scores_of_an_unfinished_run_come_with_a_warning(tmp_path: Path) -> None
     run = write_run(tmp_path / "run", scores={"tatoeba": [score()]}, events=[start(), step(1, 6.0)])
     page = report_on([run], tmp_path / "out").read_text(encoding="utf-8")
     assert "Not finished yet: tiny/mlm." in page
+
+
+def write_scores_of(path: Path, values: Mapping[str, Sequence[float]], metric: str = "acc", seeds: int = 1) -> Path:
+    """A CSV file: the scores of each encoder in as many languages, without a seed where there is one."""
+    codes = ("de", "fi", "hi", "tr", "ar", "zh", "sw", "ru")
+    rows = [
+        (label, seed if seeds > 1 else "", code, metric, value + seed / 100)
+        for label, own in values.items()
+        for code, value in zip(codes, own, strict=False)
+        for seed in range(seeds)
+    ]
+    pd.DataFrame(rows, columns=["encoder", "seed", "language", "metric", "value"]).to_csv(path, index=False)
+    return path
+
+
+def test_an_encoder_of_a_table_a_bundle_or_a_score_is_not_looked_for_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "linked").symlink_to("elsewhere")
+    write_json(tmp_path / "mine" / "comparison.json", {"base": 1})
+    labels = ["mine", "linked", "n" * 300]
+    table = write_scores_of(tmp_path / "x.csv", {label: [0.5] for label in labels})
+    report([str(table)], tmp_path / "out", bundle=tmp_path / "x.zip")
+    assert [row["run"] for row in read_csv(tmp_path / "out/scores.csv")] == labels
+    assert [run.name for run in open_folders([tmp_path / "x.zip"])] == labels
+    evaluated = {"kind": "evaluation", "label": "a", "scores": [score(run=None, encoder="mine")]}
+    report_on([tmp_path / "x.zip", write_study(tmp_path / "study", [evaluated])], tmp_path / "again")
+
+
+def test_a_report_leaves_no_file_of_another_one_and_takes_no_file_of_others(files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    charts = {f"{name}.{ending}" for name in NAMES for ending in ("png", "pdf", "svg", "tex")}
+    for name in {*charts, *os.listdir(files), "claims.csv", "papers.csv", "transfer.csv", "headline.txt", "mine.csv"}:
+        (out / name).write_text("old")
+    page = report_on([write_scores_of(tmp_path / "x.csv", {"a": [0.5], "b": [0.6]})], out)
+    linked = {name for name in Reader(page.read_text(encoding="utf-8")).references if not name.startswith("#")}
+    assert {*os.listdir(out)} == linked | {"index.html", "headline.txt", "mine.csv"}
+    template = Path(ENVIRONMENT.get_template("page.html").filename or "").read_text(encoding="utf-8")
+    assert {*re.findall(r'^  "(.*?)": "', template, re.MULTILINE)} == {*NAMES}
+
+
+@pytest.mark.parametrize("metric", ["f1[/x]", "f1 [macro]", "f1 :smile:"])
+def test_brackets_and_colons_of_users_are_text_in_the_terminal(metric: str, tmp_path: Path) -> None:
+    comparison = compare_folders([write_scores_of(tmp_path / "x.csv", {"e5 [base]": [0.5], "[b]": [0.6]}, metric)])
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(terminal_table(comparison, "task"), terminal_table(comparison, "language"))
+    console.print(plain_grid(Table("[t]", ("[h]", "e5 [large]"), [(metric, "1 [i]")])))
+    text = console.export_text()
+    assert text.count(metric) == 3
+    assert all(word in text for word in ("e5 [base]", "[b]", "[t]", "[h]", "e5 [large]", "1 [i]"))
+
+
+def test_a_number_of_questions_that_is_not_known_is_not_printed(tmp_path: Path) -> None:
+    comparison = compare_folders([write_scores_of(tmp_path / "x.csv", {"a": [0.5], "b": [0.6]})])
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(terminal_table(comparison, "task"))
+    assert " n " not in console.export_text()
+    (row,) = score_table(comparison, "task").rows
+    assert [str(cell) for cell in row[-3:]] == ["-", "- (1 language)", "1"]
+    assert comparison.shown.n.isna().all()
+
+
+TEXTS = [
+    *(
+        "a|b",
+        "two\nlines",
+        "<script>alert(1)</script>",
+        "$x$ and $y$",
+        "*x* and **y**",
+        "_x_ and __y__",
+        "a_b_c",
+        "`x`",
+    ),
+    *("[x](y)", "[3.0, 4.0]", "![x](y)", "~~x~~", "R&D &lt;", "\\*", "[first", "*first"),
+]
+
+
+def test_no_letter_of_users_is_markup_in_markdown_or_latex() -> None:
+    table = Table("T", ("", *TEXTS), [(text, *TEXTS) for text in TEXTS], "; ".join(TEXTS))
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    tokens = [token for token in parser.parse(as_markdown(table)) if token.type == "inline"]
+    expected = [
+        text.replace("\n", " ") for text in ["T", "", *TEXTS, *(c for t in TEXTS for c in (t, *TEXTS)), table.note]
+    ]
+    assert ["".join(part.content for part in token.children or ()) for token in tokens] == expected
+    assert {part.type for token in tokens for part in token.children or ()} <= {"text", "text_special"}
+    assert not re.search(r"(?<!\\)\$", as_markdown(table)), "GitHub reads it as mathematics"
+    text = as_latex(Chart("c", "; ".join(TEXTS), [], "c.csv", {}, {}, numbers=table))
+    rows = text.partition("\\midrule\n")[2].partition("\\bottomrule")[0].splitlines()
+    assert len(rows) == len(TEXTS)
+    assert not any(row.startswith(("[", "*")) for row in rows), "of the end of the row before"
+    assert not re.search(r"[<>|]", text)
+
+
+HUB = [f"sentence-transformers/paraphrase-multilingual-mpnet-base-v{number}" for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "languages", "rows", "drawn"),
+    [
+        (HUB[:2], 3, 4, HUB[:2]),
+        (HUB[:15], 3, 4, HUB[:15]),
+        (HUB[:6], 8, 9, HUB[:6]),
+        (HUB, 8, 1, [HUB[0], *HUB[33:]]),
+        (["base", "\u65e5\u672c\u8a9e", "n" * 300], 3, 4, ["base", "\u65e5\u672c\u8a9e", "n" * 300]),
+    ],
+)
+def test_the_headline_has_room_for_its_legend_and_draws_the_best_of_many(
+    labels: list[str], languages: int, rows: int, drawn: list[str], tmp_path: Path
+) -> None:
+    values = {label: [0.3 + place / 100] * languages for place, label in enumerate(labels)}
+    comparison = compare_folders([write_scores_of(tmp_path / "x.csv", values, seeds=2)])
+    chart = score_chart(comparison, find(comparison).key or ())
+    assert list(chart.styles) == drawn
+    assert len({(style["color"], style["marker"]) for style in chart.styles.values()}) == len(drawn)
+    told = [note for note in chart.notes if "encoders:" in note]
+    assert told == (
+        [f"28 of 60 encoders: {HUB[0]} and the best others; comparison.csv has all."] if labels == HUB else []
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first, *_ = draw_svgs(chart)
+        png = draw_files(chart)["png"]
+    assert first.count("languages</text>") + len(re.findall(r">[a-z]{2}</text>", first)) == rows
+    assert int.from_bytes(png[20:24]) / 100 > chart.size[1] + 0.17 * len(drawn), "the legend lies on the panels"
+    boxes = any("boxes for letters" in note for note in chart.notes)
+    assert boxes == (not "".join(labels).isascii() and not any("CJK" in name for name in fontManager.get_font_names()))
+
+
+def test_curves_that_cannot_be_told_apart_are_left_out(tmp_path: Path) -> None:
+    run, *_ = open_folders([write_run(tmp_path / "run")])
+    many = [replace(run, label=f"run {number}", config={}) for number in range(30)]
+    chart = training_chart(many, loss_frame(many))
+    assert chart is not None
+    assert (
+        len({(style["color"], str(style["linestyle"])) for style in chart.styles.values()}) == len(chart.styles) == 28
+    )
+    assert "The first 28 of 30 encoders; losses.csv has all." in chart.notes

@@ -287,3 +287,10 @@ def test_claims_that_nothing_is_known_of_come_last() -> None:
     assert (first.name, first.verdict) == ("ppa-tlm", "holds")
     assert {one.verdict for one in others} == {"undecided"}
     assert len(others) == 7
+
+
+def test_both_directions_of_a_pair_are_one_language_with_their_mean() -> None:
+    values = {"en-de": 0.2, "de-en": 0.8, "en-fr": 0.4, "fr-en": 0.6}
+    run = Run(Path("m"), {"seed": 0}, Log(), tuple(score(value=v, language=k) for k, v in values.items()), label="m")
+    found = measured([run], score_frame([run])).frame
+    assert dict(zip(found.language, found.value, strict=True)) == pytest.approx({"de": 0.5, "fr": 0.5})

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.unit.results.run_folders import choice, score, write_run, write_study
+from tests.unit.results.run_folders import choice, open_folders, score, write_run, write_study
 from xalign_ray.config.load import load_recipe
-from xalign_ray.results.bundle import INDEX, RUNS_FILE, verify_bundle
+from xalign_ray.results.bundle import INDEX, RUNS_FILE, Options, verify_bundle, write_bundle
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import Score, average_languages, write_scores
 from xalign_ray.work.artifacts import seal_archive, write_json
@@ -104,6 +104,13 @@ def write_whole_study(
     how = {"metric": "tatoeba_accuracy", "languages": ["tr"]}
     write_json(folder / "rates.json", how | {"tried": tried, "chosen": chosen_rates})
     return folder
+
+
+def write_bundle_of(*sources: Path) -> Path:
+    """The bundle of a report on these sources, beside the first, without its page."""
+    bundle = sources[0].with_suffix(".zip")
+    write_bundle(bundle, open_folders(sources), sources, Options())
+    return bundle
 
 
 def forge(bundle: Path, change: Callable[[Members], None]) -> list[str]:

@@ -115,9 +115,10 @@ def test_tables_of_any_size_fit_in_80_columns(inputs: Path, tmp_path: Path, toke
     pool = replace(stats.all, pool="text/zh-Hant", padding=1.0, phrases_in_dictionary=0.125, **counts)
     draw = replace(stats.sampling[0], stream="contrasted_pairs", drawn_rows=tokens, expected_rows=float(tokens))
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(*as_tables(replace(stats, shards="data", pools=[pool], sampling=[draw])))
+    console.print(*as_tables(replace(stats, shards="data [x]", pools=[pool], sampling=[draw])))
     shown = console.export_text()
     assert "…" not in shown
+    assert "data [x]" in shown, "not taken for markup"
     assert "12.5%" in shown[shown.index("entries of several words") :]
 
 
