@@ -96,6 +96,12 @@ NOT_RUN = {
     "xalign study align --scale two-cores --encoder MODEL --set data.root=DATA --set 'seeds=[0]'": "hours",
     "xalign study align --scale two-cores --encoder MODEL --set data.root=DATA --set 'seeds=[1]' --set "
     "rates.chosen=rates.json": "hours",
+    "xalign prepare pieces.yaml --set data.root=DATA": "network",
+    "cp -r runs/data/FINGERPRINT/tokenizer pieces": "like",
+    "xalign pretrain exchanged.yaml --set data.root=DATA": "network",
+    "xalign export runs/exchanged-FINGERPRINT --step 0 --out minilm-exchanged": "like",
+    "xalign study align --scale two-cores --encoder minilm-exchanged --set data.root=DATA --set "
+    "'rates.learning_rate=[5e-5, 2e-4]'": "hours",
     "xalign report runs/studies/align-two-cores-MODEL --bundle seed0.zip": "like",
     "xalign report seed0.zip runs/studies/align-two-cores-MODEL --bundle align.zip": "like",
     "xalign report scores.csv results --baseline intfloat/multilingual-e5-base": "like",
