@@ -223,10 +223,10 @@ def verify_bundle(path: Path) -> Bundle:
     """
     bundle = read_bundle(path)
     with bundle.reading("the rest"):
-        made_with = ", ".join(f"{name} {number}" for name, number in bundle.index["versions"].items())
-        bundle.facts.append(f"Made with {made_with}.")
         for check in (_check_scores, _check_seeds, _check_rates, _check_choices, _check_declared, _check_tables):
             check(bundle)
+        made_with = ", ".join(f"{name} {number}" for name, number in bundle.index["versions"].items())
+        bundle.facts.append(f"Made with {made_with}.")
     return bundle
 
 
