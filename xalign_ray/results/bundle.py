@@ -86,7 +86,7 @@ class Bundle:
         index: bundle.json.
         members: the content of each file of the archive that can be read.
         problems: a sentence for each difference.
-        facts: the versions it was made with and what was computed again, a sentence each.
+        facts: what was computed again and the versions that it was made with, a sentence each.
     """
 
     index: Mapping[str, Any]
