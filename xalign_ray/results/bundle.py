@@ -3,7 +3,7 @@
 A bundle is a zip archive whose comment is the SHA-256 of all bytes before it. It holds `bundle.json` (versions, the
 report's options, a hash of each file), `runs.json` (runs, their data's manifests and scores), `studies.json`, the
 resolved recipes, the files of scores with their predictions, and the report's tables as CSV. It holds no text of a
-corpus.
+corpus, and of paths only what does not tell whose machine they are of.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import json
 import math
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,12 @@ from xalign_ray.errors import DataError
 from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cell_frame, claim_frame
 from xalign_ray.results.aggregate import over_seeds
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
-from xalign_ray.results.run import Log, Run, columns_of, declared_seeds, keys_as_declared, left_out
+from xalign_ray.results.run import Log, Run, columns_of, declared_seeds, keys_as_declared, left_out, published
 from xalign_ray.results.verdicts import measured
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
 from xalign_ray.tasks.task import Measure, Metric
+from xalign_ray.track.scored_encoder import versions
 from xalign_ray.work.artifacts import hash_value, is_sealed_archive, read_archive, seal_archive, write_atomic
 from xalign_ray.work.run_folder import PREDICTIONS, SCORES
 from xalign_ray.work.storage import shown_path
@@ -44,7 +44,6 @@ from xalign_ray.work.storage import shown_path
 FORMAT = 3
 INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
 REPORT, SCORED, RECIPES = "report", "scores", "recipes"  # folders in it
-_PACKAGES = ("xalign-ray", "torch", "transformers", "tokenizers", "deepspeed", "ray", "numpy", "pandas", "scipy")
 _SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study or run: of cells and evaluations
 _OF_LOG = ("starts", "end", "last_step", "started", "seconds", "memory", "waiting")  # all but its curves
 _TOLERANCE = 1e-6  # of a mean or an end of an interval: far below what is printed, above what versions of scipy change
@@ -134,6 +133,7 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
         runs: labelled, as the report shows them.
         sources: folders of the runs and studies, in which the predictions lie, and bundles.
     """
+    runs, hide = published(runs)
     known = _keys(_key(score, run.label) for run in runs for score in run.scores)
     studies = {run.study["name"]: run.study for run in runs if run.study}
     members = {
@@ -145,21 +145,21 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
         **{
             f"{SCORED}/{at}-{source.resolve().name}/{name}": content
             for at, source in enumerate(sources)
-            for scores, files in _scored_files(source)
+            for scores, name, files in _scored_files(source, hide)
             if scores and all(_holds(known, _key(score)) for score in scores)
-            for name, content in files.items()
+            for name, content in {**files, name: _scores_file(scores)}.items()
         },
         **{f"{REPORT}/{name}": _as_csv(frame).encode() for name, frame in tables_of(runs, options).items()},
     }
     scored = (name for name in members if name.endswith(f"/{SCORES}"))
     in_files = _keys(_key(Score(**one)) for name in scored for one in json.loads(members[name])["scores"])
     every = [(_key(one, run.label), one) for run in runs for one in run.scores]
-    if rest := [asdict(one) for key, one in every if not _holds(in_files, key)]:
-        members[f"{SCORED}/elsewhere/{SCORES}"] = _json({"scores": rest, "sha256": hash_value(rest)})
+    if rest := [one for key, one in every if not _holds(in_files, key)]:
+        members[f"{SCORED}/elsewhere/{SCORES}"] = _scores_file(rest)
     used = sorted({score.metric for run in runs for score in run.scores})
     index = {
         "format": FORMAT,
-        "versions": _versions(),
+        "versions": versions(),
         "report": asdict(options),
         "metrics": {name: asdict(METRICS[name]) for name in used},
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
@@ -258,18 +258,24 @@ def _recipe_name(number: int, run: Run) -> str:
     return f"{RECIPES}/{number:03}-{run.name}.yaml"
 
 
-def _scored_files(source: Path) -> Iterator[tuple[Scores, Members]]:
-    """Each scores.json of a folder or a bundle: its scores, and by name it and the predictions beside it."""
+def _scored_files(source: Path, hide: Callable[[Any], Any]) -> Iterator[tuple[Scores, str, Members]]:
+    """Each scores.json of a folder or a bundle: its scores, its name, and the predictions beside it by theirs."""
     if is_bundle(source):
         members = read_bundle(source).members
         for name in (one for one in members if one.endswith(f"/{SCORES}")):
-            beside = _beside(name)
-            files = {one: content for one, content in members.items() if one == name or one.startswith(beside)}
-            yield [Score(**record) for record in json.loads(members[name])["scores"]], files
+            scores = [Score(**hide(record)) for record in json.loads(members[name])["scores"]]
+            yield scores, name, {one: content for one, content in members.items() if one.startswith(_beside(name))}
         return
     for path in sorted({path for pattern in _SCORE_FILES for path in source.glob(pattern)}):
-        found = (path, *sorted(path.parent.glob(f"{PREDICTIONS}/*.jsonl")))
-        yield read_scores(path), {file.relative_to(source).as_posix(): file.read_bytes() for file in found}
+        scores = [replace(score, encoder=hide(score.encoder)) for score in read_scores(path)]
+        found = path.parent.glob(f"{PREDICTIONS}/*.jsonl")
+        files = {file.relative_to(source).as_posix(): file.read_bytes() for file in sorted(found)}
+        yield scores, path.relative_to(source).as_posix(), files
+
+
+def _scores_file(scores: Scores) -> bytes:
+    records = [asdict(score) for score in scores]
+    return _json({"scores": records, "sha256": hash_value(records)})
 
 
 def _key(score: Score, label: str = "") -> Key:
@@ -590,11 +596,3 @@ def _as_csv(frame: pd.DataFrame) -> str:
 
 def _json(value: Any) -> bytes:
     return (json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1) + "\n").encode()
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found

@@ -16,13 +16,13 @@ from typing import Any
 from xalign_ray.track.events import run_identity
 from xalign_ray.work.artifacts import read_json
 
-_PACKAGES = ("xalign-ray", "torch", "deepspeed", "transformers", "ray")
+_PACKAGES = ("xalign-ray", "torch", "transformers", "tokenizers", "deepspeed", "ray", "numpy", "pandas", "scipy")
 
 
 @cache
 def origin() -> dict[str, Any]:
     """Who runs what and where, as far as it can be known: a start event says it."""
-    found = {"host": socket.gethostname(), "python": platform.python_version(), "versions": _versions()}
+    found = {"host": socket.gethostname(), "python": platform.python_version(), "versions": versions()}
     with suppress(OSError, KeyError):  # a container's user may have no name
         found["user"] = getpass.getuser()
     if commit := _commit(Path.cwd()) or _commit(Path(__file__).parent):
@@ -30,7 +30,8 @@ def origin() -> dict[str, Any]:
     return found
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of this package, and of those installed that its results may depend on."""
     found = {}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):

@@ -34,6 +34,7 @@ DATA_MANIFEST: dict[str, Any] = {
         for language in LANGUAGES
     },
 }
+HOST, USER = "anns-laptop", "ann.other"  # who ran them and where
 
 
 def score(metric: str = "tatoeba_accuracy", value: float = 0.5, **fields: Any) -> Score:
@@ -130,6 +131,7 @@ def start(step: int = 0, attempt: int = 1, time: float = 1000.0, data: Path | No
     """The event of an attempt's beginning."""
     facts = {"recipe": "tiny/mlm", "workers": 2, "zero_stage": 2, "steps": 4, "notes": [], "data": str(data)}
     facts["values"] = {"start": "from scratch (bert)", "learning rate": "0.003", "dropout": "0"}
+    facts |= {"hosts": [HOST] * 2, "origin": {"host": HOST, "user": USER, "python": "3.11.7"}}
     return {"event": "start", "attempt": attempt, "time": time, "step": step, **facts}
 
 

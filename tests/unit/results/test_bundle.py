@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.unit.results.run_folders import open_folders, score, write_run, write_study
+from tests.unit.results.run_folders import HOST, USER, open_folders, score, write_run, write_study
 from tests.unit.results.whole_study import (
     LANGUAGES,
     SEEDS,
@@ -29,7 +29,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.bundle import FORMAT, INDEX, read_bundle, verify_bundle
 from xalign_ray.results.page import report
-from xalign_ray.results.run import Log, Run, keys_as_declared
+from xalign_ray.results.run import Log, Run, keys_as_declared, published
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import average_languages, read_scores, write_scores
 from xalign_ray.tasks.task import TunedTask
@@ -140,6 +140,49 @@ def test_a_bundle_has_equal_bytes_and_chosen_cells_alone(bundled: Path) -> None:
     assert sum(name.startswith("recipes/") for name in names) == 6
 
 
+def test_a_bundle_and_a_page_do_not_tell_who_ran_it_and_where(tmp_path: Path) -> None:
+    """With an encoder that was given; the start events of the runs say a host and a user."""
+    study = write_whole_study(tmp_path, base=0.5)
+    report([str(study)], tmp_path / "page", bundle=tmp_path / "mine.zip")
+    bundle = read_bundle(tmp_path / "mine.zip")
+    pages = {path.name: path.read_bytes() for path in (tmp_path / "page").iterdir() if path.suffix != ".png"}
+    for name, content in {**bundle.members, **pages}.items():
+        for secret in (str(tmp_path), HOST, USER):
+            assert secret.encode() not in content, (name, secret)
+    given = {score.encoder for run in bundle.runs if run.label == "base" for score in run.scores}
+    assert given == {".../e5-small"}
+    assert verify_bundle(tmp_path / "mine.zip").problems == []
+
+
+PATHS = [
+    ("/home/ann/runs", ".../runs"),
+    ("/home/ann/runs/a-12345678/export", ".../runs/a-12345678/export"),
+    ("output=/home/ann/runs", "output=.../runs"),
+    ("encoder:/home/ann/models/e5", "encoder:.../ann/models/e5"),
+    ("/mnt/bob/models/e5", ".../bob/models/e5"),
+    ("/mnt/other/run-1/export", ".../run-1/export"),
+    ("/home/ann/my models/e6", ".../e6"),
+    ('corpora=[{paths: ["/mnt/texts/a.txt"]}]', 'corpora=[{paths: [".../a.txt"]}]'),
+    ("cannot read /home/ann/runs/x.", "cannot read .../runs/x."),
+    ("/home/ann/runs-2", ".../runs-2"),
+    ("/home/ann/runs.old", ".../runs.old"),
+    ("file:///home/ann/runs/log", "file://.../runs/log"),
+    ("/data", "/data"),
+    ("/data/ann/texts", ".../texts"),
+    ("https://host.org/a/b", "https://host.org/a/b"),
+    ("s3://bucket/a/b", "s3://bucket/a/b"),
+    ("intfloat/multilingual-e5-small", "intfloat/multilingual-e5-small"),
+    ("dictionaries/muse/en-de.txt", "dictionaries/muse/en-de.txt"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), PATHS)
+def test_paths_as_others_read_them(text: str, expected: str) -> None:
+    texts = [row[0] for row in PATHS]
+    _, hide = published([Run(Path("x"), {"texts": texts}, Log(), ())])
+    assert hide({"key": [text]}) == {"key": [expected]}
+
+
 def test_any_altered_byte_is_found(bundle: Path) -> None:
     content = bundle.read_bytes()
     rng = random.Random(0)
@@ -236,6 +279,9 @@ def test_a_folder_that_another_machine_has_somewhere_else_is_as_declared() -> No
     study = {"name": "mine", "study": {"encoders": [declared]}}
     differing = [key for key, right in keys_as_declared(trained("/their/models/e5", "mse"), study).items() if not right]
     assert differing == []
+    (cut,), _ = published([trained("/their/models/e5", "mse")])
+    assert cut.config["data"]["teacher"]["path"] == ".../e5"
+    assert all(keys_as_declared(cut, study).values())
     differing = [key for key, right in keys_as_declared(trained("/x", "cosine"), study).items() if not right]
     assert differing == ["objectives.0.distance"]
 

@@ -100,6 +100,7 @@ def test_a_continued_encoder_says_what_it_was_continued_from(
     assert front.get("base_model") == base
     assert f"for en, qgr, qdv, continued from `{said or base}` for 4 steps" in text
     assert "pretrained" not in text.split("## ")[0]
+    assert str(tmp_path) not in text
 
 
 def test_a_head_that_no_loss_trained_fills_no_masks(tmp_path: Path) -> None:
