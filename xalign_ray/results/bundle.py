@@ -31,7 +31,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cell_frame, claim_frame
 from xalign_ray.results.aggregate import over_seeds
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
-from xalign_ray.results.run import Log, Run, columns_of, declared_seeds, keys_as_declared, left_out, published
+from xalign_ray.results.run import Log, Run, as_published, columns_of, declared_seeds, keys_as_declared, left_out
 from xalign_ray.results.verdicts import measured
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
@@ -133,7 +133,7 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
         runs: labelled, as the report shows them.
         sources: folders of the runs and studies, in which the predictions lie, and bundles.
     """
-    runs, hide = published(runs)
+    runs, hide = as_published(runs)
     known = _keys(_key(score, run.label) for run in runs for score in run.scores)
     studies = {run.study["name"]: run.study for run in runs if run.study}
     members = {

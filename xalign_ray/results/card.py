@@ -17,7 +17,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.results.compare import Comparison, compare_scores, is_share, known_groupings, score_frame
 from xalign_ray.results.continued import of_comparison, read_continued, sentence
-from xalign_ray.results.run import Run, label_runs, published, read_run
+from xalign_ray.results.run import Run, as_published, label_runs, read_run
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read
 from xalign_ray.results.tables import as_markdown, data_tables, escape_markdown, run_table, score_table, values_table
 from xalign_ray.tasks.registry import METRICS
@@ -43,7 +43,7 @@ def write_model_card(run: Path) -> None:
 
 def _write(run: Run, model: Mapping[str, Any]) -> str:
     base = run.config.get("model", {}).get("init_from") or ""
-    (run,), _ = published([run])
+    (run,), _ = as_published([run])
     known = known_groupings([run], {})
     scores = compare_scores(score_frame([run]), [run.label], None, {by: known[by] for by in _GROUPINGS})
     tables = [

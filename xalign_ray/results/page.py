@@ -39,7 +39,7 @@ from xalign_ray.results.compare import (
     score_frame,
 )
 from xalign_ray.results.continued import Continued, of_comparison, origin_sentence, read_continued, sentence
-from xalign_ray.results.run import Run, columns_of, label_runs, published
+from xalign_ray.results.run import Run, as_published, columns_of, label_runs
 from xalign_ray.results.sentences import (
     ENVIRONMENT,
     caveats,
@@ -165,7 +165,7 @@ def write_report(
     Removes what an earlier report wrote and this one has nothing for.
     `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
     """
-    runs, _ = published(runs)
+    runs, _ = as_published(runs)
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     averaged = [average_table(scores, list(columns), average)] if average else []
     comparison = compare_runs(runs, scores, by, sizes, baseline)

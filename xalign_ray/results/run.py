@@ -253,7 +253,7 @@ def read_run(folder: Path) -> Run:
     return Run(folder, read_saved(folder), log, scores, read_manifest(data) if data else None, on_disk=True)
 
 
-def published(runs: Sequence[Run]) -> tuple[list[Run], Callable[[Any], Any]]:
+def as_published(runs: Sequence[Run]) -> tuple[list[Run], Callable[[Any], Any]]:
     """Runs as others may read of them: nothing in them tells who ran them, and where on which machine.
 
     In place of an absolute path that they name stands `.../` and its shortest end that no other has, of an export the

@@ -29,7 +29,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.bundle import FORMAT, INDEX, read_bundle, verify_bundle
 from xalign_ray.results.page import report
-from xalign_ray.results.run import Log, Run, keys_as_declared, published
+from xalign_ray.results.run import Log, Run, as_published, keys_as_declared
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import average_languages, read_scores, write_scores
 from xalign_ray.tasks.task import TunedTask
@@ -155,18 +155,18 @@ def test_a_bundle_and_a_page_do_not_tell_who_ran_it_and_where(tmp_path: Path) ->
 
 
 PATHS = [
-    ("/home/ann/runs", ".../runs"),
-    ("/home/ann/runs/a-12345678/export", ".../runs/a-12345678/export"),
-    ("output=/home/ann/runs", "output=.../runs"),
-    ("encoder:/home/ann/models/e5", "encoder:.../ann/models/e5"),
-    ("/mnt/bob/models/e5", ".../bob/models/e5"),
-    ("/mnt/other/run-1/export", ".../run-1/export"),
-    ("/home/ann/my models/e6", ".../e6"),
-    ('corpora=[{paths: ["/mnt/texts/a.txt"]}]', 'corpora=[{paths: [".../a.txt"]}]'),
-    ("cannot read /home/ann/runs/x.", "cannot read .../runs/x."),
-    ("/home/ann/runs-2", ".../runs-2"),
-    ("/home/ann/runs.old", ".../runs.old"),
-    ("file:///home/ann/runs/log", "file://.../runs/log"),
+    ("/disk/ann/runs", ".../runs"),
+    ("/disk/ann/runs/a-12345678/export", ".../runs/a-12345678/export"),
+    ("output=/disk/ann/runs", "output=.../runs"),
+    ("encoder:/disk/ann/models/e5", "encoder:.../ann/models/e5"),
+    ("/store/bob/models/e5", ".../bob/models/e5"),
+    ("/store/other/run-1/export", ".../run-1/export"),
+    ("/disk/ann/my models/e6", ".../e6"),
+    ('corpora=[{paths: ["/store/texts/a.txt"]}]', 'corpora=[{paths: [".../a.txt"]}]'),
+    ("cannot read /disk/ann/runs/x.", "cannot read .../runs/x."),
+    ("/disk/ann/runs-2", ".../runs-2"),
+    ("/disk/ann/runs.old", ".../runs.old"),
+    ("file:///disk/ann/runs/log", "file://.../runs/log"),
     ("/data", "/data"),
     ("/data/ann/texts", ".../texts"),
     ("https://host.org/a/b", "https://host.org/a/b"),
@@ -179,7 +179,7 @@ PATHS = [
 @pytest.mark.parametrize(("text", "expected"), PATHS)
 def test_paths_as_others_read_them(text: str, expected: str) -> None:
     texts = [row[0] for row in PATHS]
-    _, hide = published([Run(Path("x"), {"texts": texts}, Log(), ())])
+    _, hide = as_published([Run(Path("x"), {"texts": texts}, Log(), ())])
     assert hide({"key": [text]}) == {"key": [expected]}
 
 
@@ -279,7 +279,7 @@ def test_a_folder_that_another_machine_has_somewhere_else_is_as_declared() -> No
     study = {"name": "mine", "study": {"encoders": [declared]}}
     differing = [key for key, right in keys_as_declared(trained("/their/models/e5", "mse"), study).items() if not right]
     assert differing == []
-    (cut,), _ = published([trained("/their/models/e5", "mse")])
+    (cut,), _ = as_published([trained("/their/models/e5", "mse")])
     assert cut.config["data"]["teacher"]["path"] == ".../e5"
     assert all(keys_as_declared(cut, study).values())
     differing = [key for key, right in keys_as_declared(trained("/x", "cosine"), study).items() if not right]
