@@ -269,12 +269,12 @@ class AlignmentTask(Task):
         lexicons = {code: _lexicon(encoder, pairs, code) for code in {code for names in golds for code in names}}
         kept: dict[str, dict[str, str]] = defaultdict(dict)
         for source, target in sorted(golds):
-            pair = f"{source}-{target}"
+            pair, of = f"{source}-{target}", (lexicons[source], lexicons[target])
+            nearest = nearest_words(golds[source, target][ALL], *of, str(encoder.model.device))
             for part in _PARTS:
                 if asked := golds[source, target].get(part):
-                    of = lexicons[source], lexicons[target]
                     questions = hash_value({word: sorted(golds) for word, golds in asked.items()})
-                    found, chance = found_translations(asked, *of, str(encoder.model.device))
+                    found, chance = found_translations(asked, nearest, lexicons[target])
                     for suffix, right in found.items():
                         name = f"alignment_{part}{suffix}"
                         measure = Measure(sum(right) / len(right), chance, len(right))
@@ -286,24 +286,30 @@ class AlignmentTask(Task):
                 write_rows(predictions / f"{pair}.jsonl", rows)
 
 
-def found_translations(
-    golds: Mapping[str, set[str]], source: Lexicon, target: Lexicon, device: str = "cpu"
-) -> tuple[dict[str, list[bool]], float]:
-    """Of each source word, in order, whether its nearest target word is a translation, by metric suffix; and chance."""
-    words, candidates = sorted(golds.keys() & source.row.keys()), list(target.row)
-    if not words or not candidates:
-        return dict.fromkeys(("", "_csls"), [False] * len(golds)), 0.0
-    queries = source.vectors[[source.row[word] for word in words]]
+def nearest_words(
+    words: Collection[str], source: Lexicon, target: Lexicon, device: str = "cpu"
+) -> dict[str, dict[str, str]]:
+    """The nearest target word of each source word that has a vector, by metric suffix."""
+    asked, candidates = sorted(source.row.keys() & words), list(target.row)
+    if not asked or not candidates:
+        return {"": {}, "_csls": {}}
+    queries = source.vectors[[source.row[word] for word in asked]]
     found = {
         "": nearest_cosine(queries, target.vectors, device),
         "_csls": nearest_csls(queries, target.vectors, source.vectors, device=device),
     }
-    right = sum(len(golds[word] & target.row.keys()) for word in words)
-    nearest = {suffix: dict(zip(words, rows, strict=True)) for suffix, rows in found.items()}
     return {
-        suffix: [word in own and candidates[own[word]] in golds[word] for word in sorted(golds)]
-        for suffix, own in nearest.items()
-    }, right / len(candidates) / len(golds)
+        suffix: {word: candidates[row] for word, row in zip(asked, rows, strict=True)} for suffix, rows in found.items()
+    }
+
+
+def found_translations(
+    golds: Mapping[str, set[str]], nearest: Mapping[str, Mapping[str, str]], target: Lexicon
+) -> tuple[dict[str, list[bool]], float]:
+    """Of each source word, in order, whether its nearest target word is a translation, by metric suffix; and chance."""
+    right = sum(len(own & target.row.keys()) for word, own in golds.items() if word in nearest[""])
+    found = {suffix: [own.get(word) in golds[word] for word in sorted(golds)] for suffix, own in nearest.items()}
+    return found, right / max(len(target.row), 1) / len(golds)
 
 
 def mean_cosine_random(encoder: Encoder) -> float:

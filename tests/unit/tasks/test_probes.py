@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.nearest import Indices, Vectors, nearest_csls
+from xalign_ray.tasks import probes
 from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.tasks.probes import ALIGNMENT, DROPPED, HELD_OUT, TRAINED, WordPair, mean_cosine_random, read_word_pairs
 from xalign_ray.tasks.scores import Score
@@ -50,6 +52,21 @@ def test_a_word_is_right_when_any_translation_is_nearest_among_all_words_of_the_
     assert found["alignment_all"].chance == pytest.approx((2 / 5 + 1 / 5 + 1 / 5 + 1 / 5) / 5)
     assert {score.layer for score in found.values()} == {"embedding_table"}
     assert {score.split for score in found.values()} == {"dictionary"}
+
+
+def test_words_are_compared_once_for_all_parts(make_bert: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
+    """Their nearest words are the same, whichever part a question is in."""
+    folder, calls = make_bert(list(VECTORS), vectors=VECTORS), list[int]()
+    write_pairs(folder, PAIRS)
+    once = ALIGNMENT.evaluate(str(folder), None)
+
+    def counted(queries: Vectors, *others: Vectors, device: str) -> Indices:
+        calls.append(len(queries))
+        return nearest_csls(queries, *others, device=device)
+
+    monkeypatch.setattr(probes, "nearest_csls", counted)
+    assert ALIGNMENT.evaluate(str(folder), None) == once
+    assert calls == [4]  # the words of all three parts that have a vector
 
 
 def test_the_words_that_found_a_translation_give_the_scores_again(make_bert: Callable[..., Path], tmp_path: Path):
