@@ -60,9 +60,9 @@ def test_words_are_compared_once_for_all_parts(make_bert: Callable[..., Path], m
     write_pairs(folder, PAIRS)
     once = ALIGNMENT.evaluate(str(folder), None)
 
-    def counted(queries: Vectors, *others: Vectors, device: str) -> Indices:
+    def counted(queries: Vectors, candidates: Vectors, sources: Vectors, device: str) -> Indices:
         calls.append(len(queries))
-        return nearest_csls(queries, *others, device=device)
+        return nearest_csls(queries, candidates, sources, device=device)
 
     monkeypatch.setattr(probes, "nearest_csls", counted)
     assert ALIGNMENT.evaluate(str(folder), None) == once
