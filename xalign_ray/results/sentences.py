@@ -282,7 +282,7 @@ def _next_best(best: str, cells: Sequence[Record], comparisons: int) -> str:
         return ""
     second = _best(cells)
     score = f"{second['label']} ({percent(second['metric'], second['mean'])} %)"
-    return f" The interval allows for {comparisons} comparisons. {best} and {score} were not compared."
+    return f" The interval allows for {comparisons} comparisons. The next best, {score}, was not compared with {best}."
 
 
 def _over(languages: int, seeds: int, names: str) -> str:

@@ -168,7 +168,8 @@ def test_one_language_says_nothing_about_other_languages() -> None:
 def test_the_next_best_is_named_that_the_best_was_not_compared_with() -> None:
     runs = {"mlm": [FOUR] * 3, "new": [shifted(FOUR, 0.1)] * 3, "other": [shifted(FOUR, 0.09)] * 3}
     assert find(compared(runs)).sentence.endswith(
-        "excludes zero. The interval allows for 2 comparisons. new and other (34.0 %) were not compared."
+        "excludes zero. The interval allows for 2 comparisons. The next best, other (34.0 %), was not compared "
+        "with new."
     )
     fewer = {"few": [dict([*FOUR.items()][:3])] * 3}  # compared too, over three languages
     assert " The interval allows for 3 comparisons. " in find(compared(runs | fewer)).sentence
@@ -314,7 +315,7 @@ FIVE = {"de": 0.5, "fr": 0.5, "hi": 0.5, "nl": 0.5, "tr": 0.6}
         (  # of several sets of languages a difference counts and not a mean
             {"base": [FIVE], "tiny": [{"tr": 0.7}], "mine": [{"de": 0.65, "fr": 0.65, "hi": 0.65, "nl": 0.65}]},
             "mine is best on Sentence retrieval (Tatoeba): 65.0 %, 15.0 points above base.",
-            "and tiny (70.0 %) were not compared.",
+            "The next best, tiny (70.0 %), was not compared with mine.",
         ),
         (
             {"base": [FIVE], "mine": [shifted(FIVE, 0.1)], **{name: [{"sw": 0.9}] for name in "abcde"}},
