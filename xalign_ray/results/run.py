@@ -155,7 +155,7 @@ _SETTLED = (
 )
 _COUNTED = ("train.max_steps", "train.global_batch_size", "train.schedule")  # and where it counts passes, by its data
 _CUT = ".../"  # how a path begins whose folder is not told
-_PATHS = ("/", "encoder:/", _CUT, f"encoder:{_CUT}")  # of a folder, which every machine has somewhere else
+PATHS = ("/", "encoder:/", _CUT, f"encoder:{_CUT}")  # how those of folders begin, which machines have somewhere else
 _MAX_IN_LABEL = 3
 _ABSOLUTE = re.compile(r"""(?:(?<=[\s"'=\[(:])|(?<=file://))/(?!/)[^\s"'\],;)]+""")  # a path within a text
 _RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is named
@@ -358,7 +358,7 @@ def keys_as_declared(run: Run, study: Mapping[str, Any]) -> Mapping[str, bool]:
             continue
         settled = _SETTLED if config.train.is_counted else (*_SETTLED, *_COUNTED)
         declared = flatten(config.model_dump(mode="json", exclude={*_ASIDE}))
-        said = {key: value for key, value in flatten(run.config).items() if not str(value).startswith(_PATHS)}
+        said = {key: value for key, value in flatten(run.config).items() if not str(value).startswith(PATHS)}
         keys = [key for key in declared if key in said and not key.startswith(settled)]
         found.append({key: said[key] == declared[key] for key in keys})
     return max(found, key=lambda own: sum(own.values()), default={})

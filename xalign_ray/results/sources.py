@@ -15,7 +15,7 @@ from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
 from xalign_ray.results.bundle import is_bundle, read_bundle
 from xalign_ray.results.foreign import is_foreign, read_foreign
-from xalign_ray.results.run import Log, Run, columns_of, left_out, read_run
+from xalign_ray.results.run import PATHS, Log, Run, columns_of, left_out, read_run
 from xalign_ray.tasks.scores import Score
 from xalign_ray.track.follower import quiet_mlflow, reason_of
 from xalign_ray.work.artifacts import MANIFEST, check_files, read_json, read_manifest
@@ -288,11 +288,9 @@ def join_studies(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
 
 
 def _check_recipes(source: str, run: Run, other: str, known: Run) -> None:
-    """Paths may differ, which machines have of their own; an encoder that was given has no recipe."""
+    """An encoder that was given has no recipe."""
     one, two = run.settings, known.settings
-    differing = [
-        key for key in one | two if one.get(key) != two.get(key) and not _are_paths(one.get(key), two.get(key))
-    ]
+    differing = [key for key in one | two if _without_paths(one.get(key)) != _without_paths(two.get(key))]
     if differing and run.config and known.config:
         key = differing[0]
         raise DataError(
@@ -301,8 +299,13 @@ def _check_recipes(source: str, run: Run, other: str, known: Run) -> None:
         )
 
 
-def _are_paths(*values: Any) -> bool:
-    return all(isinstance(value, str) and Path(value).is_absolute() for value in values)
+def _without_paths(value: Any) -> Any:
+    """A value of JSON; whatever path of a machine stands in it is as any other."""
+    if isinstance(value, Mapping):
+        return {key: _without_paths(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(one) for one in value]
+    return PATHS if isinstance(value, str) and value.startswith(PATHS) else value
 
 
 def _check_scores(source: str, run: Run, other: str, known: Run) -> None:
@@ -323,7 +326,7 @@ def _join_declarations(
 ) -> Mapping[str, Any]:
     """What study.json would say had all ran together; `again` are labels that the first has already."""
     for key in ("evaluations", "finetunings"):
-        if study.get("study", {}).get(key) != first.get("study", {}).get(key):
+        if _without_paths(study.get("study", {}).get(key)) != _without_paths(first.get("study", {}).get(key)):
             raise DataError(f"{source}: its study {study['name']} declares other {key} than the sources before it.")
     named = {cell["name"] for cell in first["cells"]}
     cells = [one for one in study["cells"] if one["label"] not in again and one["name"] not in named]

@@ -34,7 +34,7 @@ from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import average_languages, read_scores, write_scores
 from xalign_ray.tasks.task import TunedTask
 from xalign_ray.verbs.scores import verify
-from xalign_ray.work.artifacts import seal_archive
+from xalign_ray.work.artifacts import seal_archive, write_json
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +174,18 @@ PATHS = [
     ("intfloat/multilingual-e5-small", "intfloat/multilingual-e5-small"),
     ("dictionaries/muse/en-de.txt", "dictionaries/muse/en-de.txt"),
 ]
+
+
+def test_a_bundle_and_the_folder_that_it_was_made_of_are_one_study(tmp_path: Path) -> None:
+    """Though their paths are told otherwise, of recipes, of the encoder that was given and of the declared data."""
+    study = write_whole_study(tmp_path, base=0.5, settings=[f"data.root={tmp_path}/texts"])
+    told = json.loads((study / "study.json").read_text())
+    told["study"]["evaluations"][0]["data"] = f"{tmp_path}/tests/tatoeba"
+    write_json(study / "study.json", told)
+    bundle, expected = write_bundle_of(study), open_folders([study])
+    assert ".../texts" in {run.config["data"]["root"] for run in read_bundle(bundle).runs if run.config}
+    for sources in ([bundle, study], [study, bundle]):
+        assert [(run.label, run.seed) for run in open_folders(sources)] == [(run.label, run.seed) for run in expected]
 
 
 @pytest.mark.parametrize(("text", "expected"), PATHS)
