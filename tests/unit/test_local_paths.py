@@ -15,7 +15,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.open import expand
 from xalign_ray.tasks.registry import TASKS
-from xalign_ray.work.storage import absolute_model, absolute_path
+from xalign_ray.work.storage import absolute_model, absolute_path, hide_places
 
 HOME = Path.home()
 
@@ -163,3 +163,40 @@ def test_scores_of_a_model_that_is_no_run_have_a_place_of_their_own(here: Path) 
     assert [path.parent.name.split("-")[0] for path in places] == ["encoder", "encoder", "org"]
     assert evaluation.target_folder(Path("/x"), None, "org/name", "pos") == Path("/x")
     assert evaluation.target_folder(None, here / "runs/mine", "export", "pos") == here / "runs/mine/evaluation/pos"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{here}/runs", "./runs"),
+        ("{here}", "./"),
+        ("{here}/my texts/a.txt", "./my texts/a.txt"),
+        ("{here}-old/runs", "~/work-old/runs"),
+        ("{here}.old", "~/work.old"),
+        ("{home}/models/e5", "~/models/e5"),
+        ("output={here}/runs", "output=./runs"),
+        ("encoder:{home}/e5", "encoder:~/e5"),
+        ('[{{paths: ["{here}/a.txt",{here}/b.txt]}}]', '[{{paths: ["./a.txt",./b.txt]}}]'),
+        ("cannot read {here}/x. See `{home}/log`", "cannot read ./x. See `~/log`"),
+        ("file://{here}/a", "file://./a"),
+        ("sqlite:///{home}/mlflow.db", "sqlite:///~/mlflow.db"),
+        ("https://host.org{here}/a", "https://host.org{here}/a"),
+        ("s3://bucket{home}/a", "s3://bucket{home}/a"),
+        ("my{here}/a", "my{here}/a"),
+        ("/other/place", "/other/place"),
+        ("query: /x/y ", "query: /x/y "),
+        ("intfloat/multilingual-e5-small", "intfloat/multilingual-e5-small"),
+    ],
+)
+def test_places_of_the_machine_as_others_read_them(
+    text: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "work"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    told, read = (
+        [{one.format(here=here, home=tmp_path): (one.format(here=here, home=tmp_path), 7, None)}]
+        for one in (text, expected)
+    )
+    assert hide_places(told) == read

@@ -3,7 +3,7 @@
 A bundle is a zip archive whose comment is the SHA-256 of all bytes before it. It holds `bundle.json` (versions, the
 report's options, a hash of each file), `runs.json` (runs, their data's manifests and scores), `studies.json`, the
 resolved recipes, the files of scores with their predictions, and the report's tables as CSV. It holds no text of a
-corpus, and of paths only what does not tell whose machine they are of.
+corpus, and not who ran what and where (`hide_places`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import math
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -39,7 +39,7 @@ from xalign_ray.tasks.task import Measure, Metric
 from xalign_ray.track.scored_encoder import versions
 from xalign_ray.work.artifacts import hash_value, is_sealed_archive, read_archive, seal_archive, write_atomic
 from xalign_ray.work.run_folder import PREDICTIONS, SCORES
-from xalign_ray.work.storage import shown_path
+from xalign_ray.work.storage import hide_places, shown_path
 
 FORMAT = 3
 INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
@@ -133,7 +133,7 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
         runs: labelled, as the report shows them.
         sources: folders of the runs and studies, in which the predictions lie, and bundles.
     """
-    runs, hide = as_published(runs)
+    runs, options = as_published(runs), replace(options, baseline=hide_places(options.baseline))
     known = _keys(_key(score, run.label) for run in runs for score in run.scores)
     studies = {run.study["name"]: run.study for run in runs if run.study}
     members = {
@@ -145,7 +145,7 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
         **{
             f"{SCORED}/{at}-{source.resolve().name}/{name}": content
             for at, source in enumerate(sources)
-            for scores, name, files in _scored_files(source, hide)
+            for scores, name, files in _scored_files(source)
             if scores and all(_holds(known, _key(score)) for score in scores)
             for name, content in {**files, name: _scores_file(scores)}.items()
         },
@@ -258,16 +258,16 @@ def _recipe_name(number: int, run: Run) -> str:
     return f"{RECIPES}/{number:03}-{run.name}.yaml"
 
 
-def _scored_files(source: Path, hide: Callable[[Any], Any]) -> Iterator[tuple[Scores, str, Members]]:
+def _scored_files(source: Path) -> Iterator[tuple[Scores, str, Members]]:
     """Each scores.json of a folder or a bundle: its scores, its name, and the predictions beside it by theirs."""
     if is_bundle(source):
         members = read_bundle(source).members
         for name in (one for one in members if one.endswith(f"/{SCORES}")):
-            scores = [Score(**hide(record)) for record in json.loads(members[name])["scores"]]
+            scores = [Score(**record) for record in json.loads(members[name])["scores"]]
             yield scores, name, {one: content for one, content in members.items() if one.startswith(_beside(name))}
         return
     for path in sorted({path for pattern in _SCORE_FILES for path in source.glob(pattern)}):
-        scores = [replace(score, encoder=hide(score.encoder)) for score in read_scores(path)]
+        scores = [replace(score, encoder=hide_places(score.encoder)) for score in read_scores(path)]
         found = path.parent.glob(f"{PREDICTIONS}/*.jsonl")
         files = {file.relative_to(source).as_posix(): file.read_bytes() for file in sorted(found)}
         yield scores, path.relative_to(source).as_posix(), files

@@ -43,7 +43,7 @@ def write_model_card(run: Path) -> None:
 
 def _write(run: Run, model: Mapping[str, Any]) -> str:
     base = run.config.get("model", {}).get("init_from") or ""
-    (run,), _ = as_published([run])
+    (run,) = as_published([run])
     known = known_groupings([run], {})
     scores = compare_scores(score_frame([run]), [run.label], None, {by: known[by] for by in _GROUPINGS})
     tables = [

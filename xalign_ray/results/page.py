@@ -11,6 +11,7 @@ import pandas as pd
 import yaml
 from rich.console import Console
 
+from xalign_ray.config.explain import flatten
 from xalign_ray.errors import ConfigError, LockError
 from xalign_ray.results import charts, tables
 from xalign_ray.results.against_papers import (
@@ -59,7 +60,7 @@ from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import CARD, RunFolder
 from xalign_ray.work.status_line import say
-from xalign_ray.work.storage import shown_path
+from xalign_ray.work.storage import hide_places, shown_path
 
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
@@ -138,6 +139,8 @@ def report(
             if bundle:
                 options = Options(by, known_sizes, baseline)
                 write_bundle(bundle, runs, [local_folder(name) for name in names], options)
+                if outside := _outside(as_published(runs)):
+                    say(f"{shown_path(bundle)} names places outside this folder and your home: {', '.join(outside)}.")
     except LockError as locked:
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
     for table in (tables.terminal_table(comparison, comparison.by[0]), *terminal_tables(papers)):
@@ -165,7 +168,7 @@ def write_report(
     Removes what an earlier report wrote and this one has nothing for.
     `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
     """
-    runs, _ = as_published(runs)
+    runs, baseline = as_published(runs), hide_places(baseline)
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     averaged = [average_table(scores, list(columns), average)] if average else []
     comparison = compare_runs(runs, scores, by, sizes, baseline)
@@ -267,7 +270,7 @@ def _continued_sections(continued: Mapping[str, Continued]) -> Iterator[Section]
     """Each continued run against its own base, before anything else."""
     for number, (label, found) in enumerate(continued.items()):
         title = "Base against yours" if len(continued) == 1 else f"{found.name} against {label}"
-        yield Section(f"{_BASE}{number}", title, _filled(*of_comparison(found)), notes=found.notes)
+        yield Section(f"{_BASE}{number}", title, _filled(*of_comparison(found)), notes=hide_places(found.notes))
 
 
 def _links(run: Run, out: Path) -> dict[str, str]:
@@ -299,6 +302,12 @@ def _title(runs: Sequence[Run]) -> str:
 
 def _write_csv(path: Path, frame: pd.DataFrame) -> None:
     write_atomic(path, frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _outside(runs: Sequence[Run]) -> list[str]:
+    """Paths of the machine that recipes and scores name and that `hide_places` leaves."""
+    told = (value for run in runs for value in (*flatten(run.config).values(), *(one.encoder for one in run.scores)))
+    return sorted({value for value in told if isinstance(value, str) and value.startswith("/")})
 
 
 def _check_bundled(names: Sequence[str], path: Path) -> None:

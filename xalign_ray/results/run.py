@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +21,7 @@ from xalign_ray.track.events import Event, check_whole, stream_events
 from xalign_ray.work.artifacts import hash_value, read_manifest, whole_manifest
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.storage import hide_places
 
 MAX_POINTS = 2000  # of a series; more are averaged in bins of steps
 TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/loss"
@@ -154,10 +155,8 @@ _SETTLED = (
     "train.schedule.warmup_steps",
 )
 _COUNTED = ("train.max_steps", "train.global_batch_size", "train.schedule")  # and where it counts passes, by its data
-_CUT = ".../"  # how a path begins whose folder is not told
-PATHS = ("/", "encoder:/", _CUT, f"encoder:{_CUT}")  # how those of folders begin, which machines have somewhere else
+PATHS = ("/", "./", "~/", "encoder:/", "encoder:./", "encoder:~/", "file:")  # of folders, which machines have elsewhere
 _MAX_IN_LABEL = 3
-_ABSOLUTE = re.compile(r"""(?:(?<=[\s"'=\[(:])|(?<=file://))/(?!/)[^\s"'\],;)]+""")  # a path within a text
 _RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is named
 
 
@@ -223,9 +222,7 @@ class Run:
     def on_demo(self) -> bool:
         """Whether the data is the embedded world, which is no source of claims."""
         root = self.config.get("data", {}).get("root")
-        return root == "demo" or bool(
-            root and self.on_disk and (whole_manifest(Path(root)) or {}).get("kind") == "demo"
-        )
+        return root == "demo" or bool(root and (whole_manifest(Path(root)) or {}).get("kind") == "demo")
 
     def sources(self, key: str) -> Sequence[Mapping[str, Any]]:
         """The recipe's `corpora`, `parallel`, `tests` or `dictionaries`."""
@@ -253,63 +250,23 @@ def read_run(folder: Path) -> Run:
     return Run(folder, read_saved(folder), log, scores, read_manifest(data) if data else None, on_disk=True)
 
 
-def as_published(runs: Sequence[Run]) -> tuple[list[Run], Callable[[Any], Any]]:
-    """Runs as others may read of them: nothing in them tells who ran them, and where on which machine.
-
-    In place of an absolute path that they name stands `.../` and its shortest end that no other has, of an export the
-    name of its run too, and what lies in it keeps its place there. A path of one name, such as `/data`, stays.
-
-    Returns:
-        The runs, and what does the same with a value of JSON that goes with them.
-    """
-    told = [(run.config, run.study, run.data, run.log.starts, [one.encoder for one in run.scores]) for run in runs]
-    named = {path.rstrip("/.:") for text in {*_texts(told)} for path in _absolute(text)}
-    deep = {path for path in named if path.count("/") > 1}
-    tops = [path for path in sorted(deep) if deep.isdisjoint(map(str, Path(path).parents))]
-    ends = {
-        path: ["/".join(path.split("/")[-many:]) for many in range(1 + path.endswith("/export"), path.count("/") + 1)]
-        for path in tops
-    }
-    common = Counter(end for own in ends.values() for end in own)
-    short = {path: next(f"{_CUT}{end}" for end in own if common[end] == 1) for path, own in ends.items()}
-    pattern = re.compile(f"(?:{'|'.join(map(re.escape, sorted(tops, key=len, reverse=True)))})(?![\\w-]|\\.\\w)")
-
-    def hide(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {hide(key): hide(one) for key, one in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(map(hide, value))
-        return pattern.sub(lambda path: short[path[0]], value) if isinstance(value, str) and short else value
-
-    return [_published(run, hide) for run in runs], hide
+def as_published(runs: Sequence[Run]) -> list[Run]:
+    """Runs as others may read of them: see `hide_places`; hosts and users of start events are left out."""
+    studies = {id(run.study): hide_places(run.study) for run in runs}
+    return [replace(_published(run), study=studies[id(run.study)]) for run in runs]
 
 
-def _published(run: Run, hide: Callable[[Any], Any]) -> Run:
-    config = {**hide(run.config), "output": "runs"} if run.config else {}
+def _published(run: Run) -> Run:
+    config = {**hide_places(run.config), "output": "runs"} if run.config else {}
     if run.on_demo:
         config["data"]["root"] = "demo"  # where it lies here, it does not lie there
     starts = tuple(
-        hide({**start, "hosts": None, "origin": start.get("origin", {}) | {"host": None, "user": None}})
+        hide_places({**start, "hosts": None, "origin": start.get("origin", {}) | {"host": None, "user": None}})
         for start in run.log.starts
     )
-    log = replace(run.log, starts=starts, end=hide(run.log.end))
-    scores = tuple(replace(score, encoder=hide(score.encoder)) for score in run.scores)
-    return replace(run, config=config, log=log, scores=scores, data=hide(run.data), study=hide(run.study))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a value of JSON."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(one)
-
-
-def _absolute(text: str) -> Iterator[str]:
-    """The absolute paths in a text: all of it, what follows `key=` in it, or words of it."""
-    whole = [part for part in (text, text.partition("=")[2]) if part.startswith("/") and not re.search('[\n"]', part)]
-    yield from whole or _ABSOLUTE.findall(text)
+    log = replace(run.log, starts=starts, end=hide_places(run.log.end))
+    scores = tuple(replace(score, encoder=hide_places(score.encoder)) for score in run.scores)
+    return replace(run, config=config, log=log, scores=scores, data=hide_places(run.data), label=hide_places(run.label))
 
 
 def label_runs(runs: Sequence[Run]) -> list[Run]:
@@ -383,7 +340,7 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
         settings["model.init_from"] = f"{RUN_OF}{found[1]}"
         if settings.get("data.tokenizer.kind") == "folder" and settings.get("data.tokenizer.path") == start:
             settings |= {"data.tokenizer.kind": "start", "data.tokenizer.path": None}
-    return settings
+    return hide_places(settings)
 
 
 def _labels(firsts: Sequence[Run]) -> list[str]:

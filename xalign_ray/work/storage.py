@@ -6,8 +6,9 @@ import io
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -207,3 +208,31 @@ def is_folder_name(written: str) -> bool:
 def shown_path(path: Path) -> str:
     """The path for a message: relative inside the current folder, else absolute."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def hide_places(value: Any) -> Any:
+    """A value of JSON in whose texts the current folder is `./` and the home folder `~/`.
+
+    What lies elsewhere stays as it is, and so does a part of a URL or of a longer path.
+    """
+    if isinstance(value, Mapping):
+        return {hide_places(key): hide_places(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(hide_places, value))
+    if isinstance(value, str) and "/" in value:
+        for pattern, short in _places(Path.cwd(), Path.home()):
+            value = pattern.sub(short, value)
+    return value
+
+
+@cache
+def _places(*folders: Path) -> list[tuple[re.Pattern[str], str]]:
+    """What to look for and what stands for it, the longer path first."""
+    known = [
+        (str(folder), short) for folder, short in zip(folders, ("./", "~/"), strict=True) if folder.parent != folder
+    ]
+    begins, ends = r"(?:(?<![\w.~/-])|(?<=file://)|(?<=sqlite:///))", r"(?:/|(?![\w-]|\.\w))"
+    return [
+        (re.compile(f"{begins}{re.escape(folder)}{ends}"), short)
+        for folder, short in sorted(known, key=lambda one: -len(one[0]))
+    ]

@@ -92,9 +92,10 @@ def test_a_model_with_language_embeddings_is_loaded_with_the_language(tmp_path: 
     ],
 )
 def test_a_continued_encoder_says_what_it_was_continued_from(
-    tmp_path: Path, start: str, base: str | None, said: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, base: str | None, said: str | None
 ) -> None:
     """A folder of this machine is named, not where it lies."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "my encoder").mkdir()
     front, text = write_card(tmp_path, f"model.init_from={start.format(folder=tmp_path)}")
     assert front.get("base_model") == base
