@@ -31,7 +31,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cell_frame, claim_frame
 from xalign_ray.results.aggregate import over_seeds
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
-from xalign_ray.results.run import Log, Run, as_published, columns_of, declared_seeds, keys_as_declared, left_out
+from xalign_ray.results.run import Log, Run, as_published, columns_of, declared_seeds, is_of, keys_as_declared, left_out
 from xalign_ray.results.verdicts import measured
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
@@ -435,7 +435,7 @@ def _check_seeds(bundle: Bundle) -> None:
         known = {None, *(seed for seeds in declared_seeds(study).values() for seed in seeds)}
         strange = set[int | None]()  # an encoder that was given may have any
         for label, seeds in declared_seeds(study).items():
-            own = [run for shown, runs in columns.items() if _is_of(shown, label, study) for run in runs]
+            own = [run for shown, runs in columns.items() if is_of(shown, label, study) for run in runs]
             for task in (None, *dict.fromkeys(one["task"] for one in _asked(study))):
                 have = {run.seed for run in own if any(task in (None, score.task) for score in run.scores)}
                 what = "is declared and has no scores" if task is None else f"has no scores of {task}"
@@ -530,12 +530,6 @@ def _check_rates(bundle: Bundle) -> None:
             checked += 1
     if checked:
         bundle.facts.append(f"{checked} learning rates follow from the development scores of those that were tried.")
-
-
-def _is_of(shown: str, label: str, study: Mapping[str, Any]) -> bool:
-    """Whether a column is of an encoder: its label, which another study or a kind of training lengthens."""
-    own = shown.removesuffix(f" ({study['name']})")
-    return own == label or (label not in study["labels"] and own.startswith(f"{label} "))
 
 
 def _check_tables(bundle: Bundle) -> None:

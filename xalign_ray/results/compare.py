@@ -244,20 +244,23 @@ def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """One long frame of the scores of labelled runs, a row a score.
 
     Its columns are SCORE_COLUMNS (`run` is the folder's name; `at_chance` None where chance is not known), `replicate`
-    (the pretraining seed, or the run's name where it is not known), `of_tuned_head` (whether `seed` is one of
-    fine-tuning) and `single_layer` (a score of one numbered layer, which belongs to a curve).
+    (the pretraining seed, or the run's name where it is not known or none of the study's), `of_tuned_head` (whether
+    `seed` is one of fine-tuning) and `single_layer` (a score of one numbered layer, which belongs to a curve).
     """
     values_of = attrgetter(*_FIELDS)
     rows = [
-        (*values_of(score), run.label, run.name, run.name if run.seed is None else run.seed)
+        (*values_of(score), run.label, run.name, run.name if is_given or run.seed is None else run.seed, is_given)
         for run in runs
+        for is_given in (run.is_given,)
         for score in run.scores
     ]
-    frame = pd.DataFrame(rows, columns=[*_FIELDS, "label", "folder", "replicate"], dtype=object)
+    frame = pd.DataFrame(rows, columns=[*_FIELDS, "label", "folder", "replicate", "is_given"], dtype=object)
+    of_tuned_head = pd.Series([METRICS[metric].of_tuned_head for metric in frame.metric], frame.index, dtype=bool)
     guessed = pd.Series(is_at_chance(frame.value, frame.chance, frame.n), frame.index, dtype=object)
     return frame.assign(
         run=frame.folder,
-        of_tuned_head=[METRICS[metric].of_tuned_head for metric in frame.metric],
+        seed=frame.seed.where(of_tuned_head | ~frame.is_given.astype(bool), None),
+        of_tuned_head=of_tuned_head,
         at_chance=guessed.where(frame.chance.notna(), None),
         single_layer=frame.layer.map(lambda layer: isinstance(layer, int)).astype(bool),
     )

@@ -202,6 +202,13 @@ class Run:
         return self.config.get("seed", self.given_seed)
 
     @property
+    def is_given(self) -> bool:
+        """Whether its study took the encoder as it is: none of the study's seeds is its own, whatever made it."""
+        study = self.study or {}
+        encoders = (one for one in study.get("study", {}).get("encoders", ()) if one.get("model"))
+        return any(is_of(self.label, one.get("label") or one["model"], study) for one in encoders)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """What makes its result what it is, the seed apart, as dotted keys."""
         return _settings(self.config)
@@ -299,6 +306,12 @@ def declared_seeds(study: Mapping[str, Any]) -> dict[str, list[int]]:
     for one in (one for one in declares.get("encoders", ()) if one["recipe"]):
         seeds.setdefault(one["label"] or one["recipe"], set()).update(one.get("seeds") or declares.get("seeds", ()))
     return {label: sorted(own) for label, own in seeds.items()}
+
+
+def is_of(shown: str, label: str, study: Mapping[str, Any]) -> bool:
+    """Whether a column is of an encoder: its label, which another study or a kind of training lengthens."""
+    own = shown.removesuffix(f" ({study['name']})")
+    return own == label or (label not in study["labels"] and own.startswith(f"{label} "))
 
 
 def keys_as_declared(run: Run, study: Mapping[str, Any]) -> Mapping[str, bool]:

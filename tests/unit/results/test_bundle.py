@@ -28,6 +28,7 @@ from tests.unit.results.whole_study import (
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.bundle import FORMAT, INDEX, read_bundle, verify_bundle
+from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.page import report
 from xalign_ray.results.run import Log, Run, as_published, keys_as_declared
 from xalign_ray.tasks.registry import TUNED_TASKS
@@ -283,6 +284,31 @@ def test_a_folder_that_another_machine_has_somewhere_else_is_as_declared() -> No
     assert all(keys_as_declared(cut, study).values())
     differing = [key for key, right in keys_as_declared(trained("/x", "cosine"), study).items() if not right]
     assert differing == ["objectives.0.distance"]
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("recipe_beside", [False, True])
+def test_an_encoder_that_was_given_is_compared_with_all_seeds(tmp_path: Path, seed: int, recipe_beside: bool) -> None:
+    """Whatever made it: its own seed 0 is not the seed 0 of an arm that begins from it."""
+    study = write_whole_study(tmp_path, base=0.5)
+    expected = compared_on_translations(study)
+    scores = study / "cells" / f"tatoeba-base-{tmp_path.name}" / "scores.json"
+    export = write_run(tmp_path / "other", seed=seed) / "export" if recipe_beside else tmp_path / "e5"
+    write_scores(scores, [replace(one, run="other", encoder=str(export), seed=seed) for one in read_scores(scores)])
+    assert compared_on_translations(study) == expected
+    bundle = write_bundle_of(study)
+    assert compared_on_translations(bundle) == expected
+    assert verify_bundle(bundle).problems == []
+
+
+def compared_on_translations(source: Path) -> dict[str, list[float]]:
+    """Difference and interval of each arm from the encoder that was given; three seeds of each."""
+    runs = open_folders([source])
+    found = compare_runs(runs, score_frame(runs), baseline="base").shown
+    rows = found[(found.by == "task") & (found.metric == "tatoeba_accuracy") & (found.label != "base")]
+    assert list(rows.seeds) == [3, 3]
+    assert list(rows.difference_seeds) == [0, 0]  # none in common
+    return {row.label: [row.difference, row.low_95, row.high_95] for row in rows.itertuples()}
 
 
 def test_an_encoder_that_was_given_may_have_a_seed_that_no_recipe_of_the_study_has(tmp_path: Path) -> None:

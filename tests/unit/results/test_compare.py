@@ -353,7 +353,12 @@ def test_a_report_has_the_groupings_that_say_more_than_the_mean(tmp_path: Path) 
 
 def test_forgetting_is_seen_in_english_and_in_languages_of_no_data_from_the_encoder_that_was_continued() -> None:
     """Whatever the baseline is; without that encoder, data that are known or a study of one, there is no such table."""
-    study = {"name": "s", "baseline": "mlm", "study": {"encoder": "e5", "encoders": [{"model": "e5", "label": "base"}]}}
+    study = {
+        "name": "s",
+        "baseline": "mlm",
+        "labels": ["base", "mlm"],
+        "study": {"encoder": "e5", "encoders": [{"model": "e5", "label": "base"}]},
+    }
     pools = {"text/en": {"tokens": 9}, "pairs/de-en": {"tokens": 9}}
     values = {"base": (0.9, 0.8, 0.5), "mlm": (0.8, 0.7, 0.6), "align": (0.85, 0.8, 0.7)}
     runs = [

@@ -81,9 +81,11 @@ def write_whole_study(
     told = json.loads((folder / "study.json").read_text())
     told |= {"seeds": {"mlm": seeds, "dict-mlm-50": seeds}}
     encoder = {"recipe": "tiny/mlm", "model": "", "settings": ["masking.mlm_probability=0.15"], "languages": []}
+    given = [encoder | {"label": "base", "recipe": "", "model": str(tmp_path / "e5-small"), "settings": []}]
+    given *= base is not None
     told |= {
         "study": {
-            "encoders": [{"label": label} | encoder for label in ("mlm", "dict-mlm-50")],
+            "encoders": [*given, *({"label": label} | encoder for label in ("mlm", "dict-mlm-50"))],
             "evaluations": [{"task": "tatoeba", "languages": []}],
             "finetunings": [
                 {"task": "pos", "train_language": "en", "seeds": [0], "languages": [*LANGUAGES]}
