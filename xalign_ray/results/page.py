@@ -200,6 +200,7 @@ def write_report(
         wide=len(columns) > _MAX_NARROW,
         finding=sentence(only) if only else found.brief,
         detail="" if only else found.detail,
+        elsewhere=found.elsewhere,
         origins=origins(runs),
         headline=headline,
         caveats=[*guessed, *caveats(runs)],

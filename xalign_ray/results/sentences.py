@@ -51,12 +51,14 @@ class Finding:
         brief: its core, in at most MAX_WORDS words.
         key: the headline measurement, None where nothing has been scored.
         at_chance: titles of the other metrics on which no encoder is above chance.
+        elsewhere: of three or more encoders, what other measurements decide where this one does not.
     """
 
     sentence: str
     brief: str
     key: Key | None = None
     at_chance: tuple[str, ...] = ()
+    elsewhere: str = ""
 
     @property
     def detail(self) -> str:
@@ -84,11 +86,13 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
         is_transfer = METRICS[key[0]].of_tuned_head and not key[0].endswith("_supervised")
         return key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, key[0] != declared, not is_transfer
 
-    first = min(by_key, key=rank)
+    first, *rest = sorted(by_key, key=rank)
     others = dict.fromkeys(comparison.title(by_key[key][0]) for key in by_key if key in guessed and key != first)
     title = comparison.title(by_key[first][0])
     brief = _brief(comparison, _alike(comparison, by_key[first]), title)
-    return Finding(_sentence(comparison, by_key[first], title), brief, first, tuple(others))
+    is_open = not any(map(_is_decided, by_key[first]))
+    elsewhere = _elsewhere(comparison, [by_key[key] for key in rest]) if is_open else ""
+    return Finding(_sentence(comparison, by_key[first], title), brief, first, tuple(others), elsewhere)
 
 
 def declared_metric(runs: Sequence[Run]) -> str | None:
@@ -180,6 +184,25 @@ def _sentence(comparison: Comparison, every: Sequence[Record], title: str) -> st
     rest = {cell["label"]: cell["left_out"] for cell in cells if cell["left_out"]}
     holes = f" Not every seed has every language: {sum(rest.values()):,} scores of {_few([*rest])} are in no mean."
     return _judge(comparison, cells, title) + others + holes * bool(rest)
+
+
+def _is_decided(cell: Record) -> bool:
+    return cell["difference"] is not None and not cell["undecided"]
+
+
+def _elsewhere(comparison: Comparison, others: Sequence[Sequence[Record]]) -> str:
+    """How many of the other measurements decide something, for the more there are the more do so by chance; the first.
+
+    Empty where two encoders are compared: no table of the page counts what is decided.
+    """
+    decided = [[cell for cell in cells if _is_decided(cell)] for cells in others]
+    decided = [sorted(cells, key=lambda cell: -cell["difference"]) for cells in decided if cells]
+    if len(comparison.labels) < 3 or not decided:
+        return ""
+    shown = ", ".join(f"{cell['label']} {points(cell['difference'])}" for cell in decided[0])
+    tell = f"tell{'s' * (len(decided) == 1)} an encoder from {comparison.baseline}"
+    where = f"such as {comparison.title(decided[0][0])}, in points: {shown}"
+    return f"{len(decided)} of {len(others)} other measurements {tell}, {where}."
 
 
 def _few(labels: Sequence[str]) -> str:
