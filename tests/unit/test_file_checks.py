@@ -35,6 +35,8 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:919dc2c227228
 NO_DATA = {
     "LFS": (POINTER, "a Git LFS pointer, not the file itself. Run `git lfs pull`"),
     "annex": (b"/annex/objects/SHA256E-s1--00.txt\n", "a git-annex pointer"),
+    "annex, as a link": (b"../../.git/annex/objects/Mx/1k/SHA256E-s1--00.txt", "a git-annex pointer"),
+    "cache of the hub": (b"../../blobs/" + b"8f2a" * 10, "the text of a link into a cache of the Hugging Face hub"),
     "DVC": (
         b"outs:\n- md5: a304afb9\n  size: 37\n  path: data.txt\n",
         "a DVC pointer, not the file itself. Run `dvc pull`",
@@ -60,6 +62,15 @@ NO_DATA = {
     "list": (b'[{"errors": ["gone"]}]', "an error message of a server"),
     "raw": (b"404: Not Found", "an error message of a server"),
     "gated": (b"Access denied.\n", "an error message of a server"),
+    "gated at the hub": (
+        b"Access to dataset a/b is restricted. You must have access to it and be authenticated to access it. "
+        b"Please log in.",
+        "an error message of a server",
+    ),
+    "hub": (b"Invalid username or password.", "an error message of a server"),
+    "hub's token": (b"Invalid credentials in Authorization header", "an error message of a server"),
+    "Cloudflare": (b"error code: 1020\n", "an error message of a server"),
+    "AWS": (b"Rate exceeded", "an error message of a server"),
 }
 NO_TEXT = {
     "tar": (b"name".ljust(257, b"\0") + b"ustar\x0000", "a tar archive"),

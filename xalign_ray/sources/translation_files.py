@@ -18,7 +18,7 @@ from xalign_ray.sources.columnar import one_line
 from xalign_ray.sources.language_id import fits, language_of_file, language_of_name
 from xalign_ray.sources.open import NOT_UTF8, BrokenFile, BrokenFileError, Chunks
 from xalign_ray.sources.records import Part, Record, Skipped, make_pair
-from xalign_ray.sources.xml import local_name, stream_elements
+from xalign_ray.sources.xml import find_decoder, local_name, stream_elements
 
 if TYPE_CHECKING:
     from polib import POEntry, POFile
@@ -255,7 +255,8 @@ def open_po(path: str) -> POFile:
     charset = _CHARSET.search(raw)
     encoding = charset[1].decode("ascii") if charset and charset[1] != b"CHARSET" else "utf-8"
     try:
-        text = raw.decode("utf-8-sig" if _is_utf8(raw) or encoding.lower() in ("utf-8", "utf8") else encoding)
+        is_utf8 = _is_utf8(raw) or encoding.lower() in ("utf-8", "utf8")
+        text = find_decoder("utf-8-sig" if is_utf8 else encoding).decode(raw, final=True)
     except LookupError:
         raise DataError(
             f"{path} names the encoding '{encoding}', which is not known here. Convert it to UTF-8."

@@ -12,9 +12,18 @@ from xml.parsers import expat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.open import XML_BROKEN, XML_ENDS, XML_LONG, Chunks
 
-_OF_EXPAT = {"", "utf-8", "utf-16", "iso-8859-1", "us-ascii"}
+_OF_EXPAT = {"", "utf-8", "utf-16", "us-ascii"}
 # Files that are declared as the first often hold characters of the second, which has all of the first (as browsers do).
-_LARGER = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
+_OF_WINDOWS = {"iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874"}
+_LARGER = {
+    **_OF_WINDOWS,
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "big5": "cp950",
+}
+_AS_CONTROL = "xalign.as_control"
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._:-]+)["']""")
 MAX_ELEMENT_BYTES = 64 << 20  # between two tags: a text that never ends must not fill the memory
 _CUT_OFF = frozenset(
@@ -91,13 +100,33 @@ def _decoder(path: str, head: bytes) -> codecs.IncrementalDecoder | None:
     if name.lower() in _OF_EXPAT:
         return None
     try:
-        b"text".decode(name, "replace")  # raises for codecs that are not of text
-        return codecs.getincrementaldecoder(_LARGER.get(name.lower(), name))()
+        return find_decoder(name)
     except (LookupError, UnicodeError):
         raise DataError(
             f"{path} declares the encoding '{name}', which is not known here. Convert it to UTF-8 (iconv -f {name} -t "
             "UTF-8) and change the encoding in its first line."
         ) from None
+
+
+def find_decoder(name: str) -> codecs.IncrementalDecoder:
+    """What decodes text that declares this encoding, with the characters that browsers find in it, too.
+
+    Raises:
+      LookupError, UnicodeError: Python does not know it, or it is not one of text.
+    """
+    known = codecs.lookup(name.lower().removeprefix("x-")).name
+    b"text".decode(known, "replace")  # raises for codecs that are not of text
+    larger = _LARGER.get(known, known)
+    return codecs.getincrementaldecoder(larger)(_AS_CONTROL if larger in _OF_WINDOWS.values() else "strict")
+
+
+def _as_control(error: UnicodeError) -> tuple[str, int]:
+    """The character of a byte to which a Windows code page gives none: the control character of its number."""
+    assert isinstance(error, UnicodeDecodeError)
+    return chr(error.object[error.start]), error.start + 1
+
+
+codecs.register_error(_AS_CONTROL, _as_control)
 
 
 def _seen_encoding(head: bytes) -> str:

@@ -28,13 +28,18 @@ _NOT_DATA = (
         rb"version https?://(git-lfs\.github\.com|hawser\.github\.com|git-media\.io)/",
         "a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone it lies in.",
     ),
+    (
+        rb"(\.\./)+blobs/[0-9a-f]{32,64}\s*\Z",
+        "the text of a link into a cache of the Hugging Face hub, not the file itself. Copy the cache with its links, "
+        "or what they point to (cp -rL).",
+    ),
     (rb"# xet version \d", "a Git Xet pointer, not the file itself. Run `git xet checkout`, or fetch it again."),
     (
         rb"(outs|deps):\s*\n\s*- (md5|hash|etag|size|path):",
         "a DVC pointer, not the file itself. Run `dvc pull` in the clone it lies in.",
     ),
     (
-        rb"/annex/objects/",
+        rb"(\.\./)*(\.git)?/?annex/objects/",
         "a git-annex pointer, not the file itself. Run `git annex get` in the clone it lies in.",
     ),
     (
@@ -75,7 +80,8 @@ _OTHER_KEYS = {
 _ERROR_TEXT = re.compile(
     rb"(?i)((http )?(error )?[45]\d\d[\s:,-]*)?"
     rb"(((entry|repository|revision|page|file|object|resource) )?(not found|does not exist|moved permanently)"
-    rb"|access ?denied|forbidden|unauthorized|too many requests|invalid username or password\\.?|bad request"
+    rb"|access ?denied|forbidden|unauthorized|too many requests|bad request"
+    rb"|invalid (username or password|credentials[ \w]*)|access to (model|dataset|space) \S+ is restricted\b.*|error code: \d+|rate exceeded"
     rb"|(internal )?server error|bad gateway|gateway time-?out|service (temporarily )?unavailable|rate limit exceeded)"
     rb"[.!]?\s*"
 )

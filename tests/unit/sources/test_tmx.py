@@ -141,7 +141,13 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
         ("Shift_JIS", "\u3053\u3093"),
         ("EUC-JP", "\u3053\u3093"),
         ("iso-2022-jp", "\u3053\u3093"),
-        ("euc-kr", "\uc548\ub155"),
+        ("x-sjis", "\u2460"),  # these and the next few are of the larger encoding, too
+        ("euc-kr", "\uc548\ub160"),
+        ("ks_c_5601-1987", "\ub620"),
+        ("Big5", "\u789a"),
+        ("ISO-8859-1", "\u201cIt\u2019s\u201d \u2013 5 \u20ac"),
+        ("iso-8859-9", "\u201c\u0131\u201d"),
+        ("TIS-620", "\u201c\u0e01\u201d"),
         ("utf8", "\u4f60\u597d"),
         ("windows-1252", "caf\u00e9"),
         ("koi8-r", "\u043a\u043e\u0442"),
@@ -150,7 +156,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
 def test_encodings_that_the_declaration_names_are_read(tmp_path: Path, encoding: str, text: str) -> None:
     path = tmp_path / "a.tmx"
     content = HEAD.replace("UTF-8", encoding) + unit(en="Hello", zh=text) * 3 + "</body></tmx>"
-    written = {"gb2312": "gb18030"}.get(encoding, encoding)
+    larger = {"gb2312": "gb18030", "x-sjis": "cp932", "euc-kr": "cp949", "ks_c_5601-1987": "cp949", "Big5": "cp950"}
+    larger |= {"ISO-8859-1": "cp1252", "iso-8859-9": "cp1254", "TIS-620": "cp874"}
+    written = larger.get(encoding, encoding)
     path.write_bytes(content.encode(written))
     pairs = [record.texts for record in read("tmx", [str(path)], ["en", "zh"]) if isinstance(record, Pair)]
     assert pairs == [("Hello", text)] * 3

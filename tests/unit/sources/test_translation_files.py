@@ -77,6 +77,25 @@ def test_po_in_utf8_is_read_as_that_whatever_its_header_kept(tmp_path: Path, hea
     assert texts("po", path, "en,be")[0] == [("Open", "Адкрыць")]
 
 
+@pytest.mark.parametrize(
+    ("header", "written", "text"),
+    [
+        ("GB2312", "gb18030", "\u9555"),
+        ("EUC-KR", "cp949", "\ub620"),
+        ("Shift_JIS", "cp932", "\u2460"),
+        ("ISO-8859-1", "cp1252", "\u201cIt\u2019s\u201d 5 \u20ac"),
+        ("ISO-8859-1", "latin-1", "1\x81"),  # a byte to which no code page gives a character
+    ],
+)
+def test_po_may_hold_what_the_windows_encoding_of_its_header_has_more(
+    tmp_path: Path, header: str, written: str, text: str
+) -> None:
+    path = tmp_path / "zh.po"
+    kept = f"text/plain; charset={header}"
+    path.write_bytes(po_text([("Open", text)], Language="zh", Content_Type=kept).encode(written))
+    assert texts("po", path, "en,zh")[0] == [("Open", text)]
+
+
 PLAIN = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n\n#msgid "old"\n#= sticky\nmsgid "a"\nmsgstr "\u00e4"\n'
 
 
