@@ -81,7 +81,8 @@ _ERROR_TEXT = re.compile(
     rb"(?i)((http )?(error )?[45]\d\d[\s:,-]*)?"
     rb"(((entry|repository|revision|page|file|object|resource) )?(not found|does not exist|moved permanently)"
     rb"|access ?denied|forbidden|unauthorized|too many requests|bad request"
-    rb"|invalid (username or password|credentials[ \w]*)|access to (model|dataset|space) \S+ is restricted\b.*|error code: \d+|rate exceeded"
+    rb"|invalid (username or password|credentials[ \w]*)"
+    rb"|access to (model|dataset|space) \S+ is restricted\b.*|error code: \d+|rate exceeded"
     rb"|(internal )?server error|bad gateway|gateway time-?out|service (temporarily )?unavailable|rate limit exceeded)"
     rb"[.!]?\s*"
 )
