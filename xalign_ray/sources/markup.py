@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from html import unescape
 from importlib.metadata import version
 
 import mwparserfromhell
@@ -129,10 +130,10 @@ LANGUAGES = frozenset(
 )
 
 
-WIKITEXT_VERSION = 5  # raise it when the same page would give other paragraphs
+WIKITEXT_VERSION = 6  # raise it when the same page would give other paragraphs
 # Formats whose text depends on a package and on a version of our own.
 PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}
-_HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})  # these work in every wiki
+_HIDDEN_NAMESPACES = frozenset({"file", "image", "category"})  # these work in every wiki
 _FILE_NAME = re.compile(r"\.(jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gav]|opus|webm|mp3|wav|flac|midi?)$", re.I)
 COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
 _LONE_NAMESPACE_LINKS = re.compile(r"^(?:[ \t]*\[\[[^\[\]|:\n]+:[^\s\[\]][^\[\]\n]*\]\])+[ \t]*$", re.M)
@@ -222,12 +223,14 @@ class Page:
 
     Args:
       hidden: the wiki's own lower-case names of the file and category namespaces; the English ones always count.
+      media: those of the media namespace; `media` always counts.
       language: the wiki's.
       title: the page's, which `{{PAGENAME}}` shows.
       noted: receives counts of what is left out or kept that a reader would see otherwise.
     """
 
     hidden: frozenset[str] = frozenset()
+    media: frozenset[str] = frozenset()
     language: str = "en"
     title: str = ""
     noted: Counter[str] = field(default_factory=Counter)
@@ -395,9 +398,11 @@ def _show_text(node: Text, _: Page) -> Iterator[str]:
 
 
 def _show_entity(node: HTMLEntity, _: Page) -> Iterator[str]:
+    """The character; a blank for control characters and for half a surrogate pair, which fits in no file."""
     mark = node.normalize()
-    if unicodedata.category(mark) not in ("Cc", "Cs"):  # a half surrogate pair would fit in no file
-        yield mark
+    if "\x80" <= mark <= "\x9f":  # by the HTML standard these are windows-1252: `1914&#150;18` has a dash
+        mark = unescape(str(node))
+    yield " " if unicodedata.category(mark) in ("Cc", "Cs") else mark
 
 
 def _show_template(node: Template, page: Page) -> Iterator[str]:
@@ -473,9 +478,15 @@ def _show_external_link(node: ExternalLink, page: Page) -> Iterator[str]:
 
 
 def _show_wikilink(node: Wikilink, page: Page) -> Iterator[str]:
+    """The label, or the title of a link without one; nothing of a file, a category or another language.
+
+    Of `[[Media:x.ogg|the anthem]]` and of a link with the wiki's own language code only the label is text.
+    """
     title = _DIRECTIONS.sub("", str(node.title)).replace("_", " ").strip()
     prefix, colon, _ = title.partition(":")
-    if prefix and colon and _is_invisible(prefix.strip().lower(), title, page.hidden):
+    prefix = prefix.strip().lower() if colon else ""
+    is_here = prefix in ("media", page.language) or prefix in page.media
+    if prefix and (node.text is None if is_here else _is_invisible(prefix, title, page.hidden)):
         return
     if node.text is None:
         yield "".join(_render(node.title.nodes, page)).strip().lstrip(":")

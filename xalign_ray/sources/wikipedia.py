@@ -100,8 +100,13 @@ def _begins_with_page(file: BinaryIO, offset: int) -> bool:
 
 
 _ARTICLE, _FILE, _MEDIA, _CATEGORY = "0", "6", "-2", "14"
-# "#REDIRECT [[", "#WEITERLEITUNG [[", in any language; but no numbered list whose first item begins with a link.
-_REDIRECT = re.compile(r"\s*#[^\s\[\]#*:;]+\s*:?\s*\[\[[^\[\]\n]+\]\][^\S\n]*(?:\{\{[^{}]*\}\}\s*)*(?:\n(?!#)|\Z)")
+# "#REDIRECT [[X]]", whatever follows, works in every wiki. Behind a word of its own ("#WEITERLEITUNG [[X]]") only
+# templates, links to categories and switches may follow: else it may be a numbered list whose first item has a link.
+_REDIRECT = re.compile(
+    r"\s*#(?:redirect\s*(?::\s*)?\[\[[^\[\]\n]+\]\]|[^\s\[\]#*:;]+\s*(?::\s*)?\[\[[^\[\]\n]+\]\][^\S\n]*"
+    r"(?:(?:\{\{[^{}]*\}\}|\[\[[^\[\]\n:]+:[^\[\]\n]+\]\]|__\w+__)\s*)*(?:\n(?!#)|\Z))",
+    re.I,
+)
 
 
 @dataclass
@@ -110,9 +115,9 @@ class _Site:
 
     namespaces: dict[str, str] = field(default_factory=dict)
 
-    def hidden(self) -> frozenset[str]:
-        """The local names of the namespaces whose links leave no words in the text."""
-        return frozenset(name for name, key in self.namespaces.items() if key in (_FILE, _MEDIA, _CATEGORY))
+    def names(self, *keys: str) -> frozenset[str]:
+        """The lower-case local names of these namespaces."""
+        return frozenset(name for name, key in self.namespaces.items() if key in keys)
 
     def key_of(self, title: str) -> str:
         """The namespace that a title stands in, for dumps that do not say."""
@@ -174,7 +179,8 @@ def _read_page(
     if fields.get("model", "wikitext") != "wikitext":
         return Skipped("page that is not wikitext")
     try:
-        paragraphs = read_paragraphs(markup, Page(site.hidden(), language, fields.get("title", ""), noted))
+        hidden, media = site.names(_FILE, _CATEGORY), site.names(_MEDIA)
+        paragraphs = read_paragraphs(markup, Page(hidden, media, language, fields.get("title", ""), noted))
     except (ParserError, RecursionError):
         return BadRow(path, number, "markup cannot be parsed")
     return Document(language, paragraphs, path, number) if paragraphs else Skipped("empty after markup")

@@ -37,6 +37,12 @@ from xalign_ray.sources.markup import Page, read_paragraphs
         ("See [[:Category:Cats]] and [[:de:Katze|the German one]].", ("See Category:Cats and the German one.",)),
         ("[[Alien: Resurrection]] is a film.", ("Alien: Resurrection is a film.",)),
         ("The 5&nbsp;km road &amp; x&lt;y &#1041;.", ("The 5 km road & x<y \u0411.",)),
+        (
+            "From 1914&#150;18 it&#x92;s &#147;A&#148;, 5&#128;.",
+            ("From 1914\u201318 it\u2019s \u201cA\u201d, 5\u20ac.",),
+        ),
+        ("From 1914&#10;18 to 20&#129;21 and 5&#xD800;6.", ("From 1914 18 to 20 21 and 5 6.",)),
+        ("Hear [[Datei:a.ogg|it]][[Medium:a.ogg|the anthem]].", ("Hear the anthem.",)),
         ("A line.<br/>Another.<div>A block.</div>", ("A line.", "Another.", "A block.")),
         ("H<sub>2</sub>O and <nowiki>[[raw]]</nowiki> and <code>x</code>.", ("H2O and [[raw]] and x.",)),
         ("Let <math>x</math> be.<gallery>File:a.jpg|cap</gallery>", ("Let x be.",)),
@@ -49,7 +55,7 @@ from xalign_ray.sources.markup import Page, read_paragraphs
     ],
 )
 def test_markup_becomes_what_a_reader_sees(markup: str, paragraphs: tuple[str, ...]) -> None:
-    assert read_paragraphs(markup, Page(frozenset({"datei", "kategorie"}))) == paragraphs
+    assert read_paragraphs(markup, Page(frozenset({"datei", "kategorie"}), frozenset({"medium"}))) == paragraphs
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from xalign_ray.sources.records import Document, Record
 
 SITE = """<siteinfo><dbname>dewiki</dbname><namespaces>
 <namespace key="0" case="first-letter" /><namespace key="1" case="first-letter">Diskussion</namespace>
+<namespace key="-2" case="first-letter">Medium</namespace>
 <namespace key="6" case="first-letter">Datei</namespace><namespace key="14" case="first-letter">Kategorie</namespace>
 </namespaces></siteinfo>"""
 
@@ -44,7 +45,7 @@ def test_only_articles_are_read_and_the_rest_is_counted_not_bad(tmp_path: Path) 
     path = write(
         tmp_path / "dewiki.xml",
         dump(
-            page("Erster '''Satz'''.\n\n[[Kategorie:A]] Zweiter [[Satz|Absatz]]."),
+            page("Erster '''Satz'''.\n\n[[Kategorie:A]] Zweiter [[Medium:a.ogg|Absatz]]."),
             page("#WEITERLEITUNG [[Ziel]]", extra='<redirect title="Ziel" />'),
             page("Wer sagt das?", title="Diskussion:A", ns="1"),
             page("{}", model="json"),
@@ -91,6 +92,14 @@ def test_old_schemas_without_ns_and_redirect_elements_are_understood(tmp_path: P
         ("\ufeff#REDIRECT [[Ziel]]", True),
         ("<!-- a -->#REDIRECT [[Ziel]]", True),
         ("#WEITERLEITUNG [[Ziel]] <!-- a -->", True),
+        ("#REDIRECT [[X]] [[Category:Foo]]", True),
+        ("#REDIRECT [[X]][[de:Y]]", True),
+        ("#redirect [[X]]__NOTOC__", True),
+        ("#REDIRECT [[X]]. moved text", True),
+        ("#Redirect: [[X]]\n# [[Y]]", True),
+        ("#WEITERLEITUNG [[X]] [[Kategorie:A]]__KEIN_INHALTSVERZEICHNIS__", True),
+        ("#Weiterleitung [[X]]. Mehr Text", False),
+        ("# REDIRECT [[X]]", False),
         ("# Eins [[a]]\n# Zwei", False),
         ("#Eins [[a]]\n#Zwei [[b]]", False),
         ("#Eins [[a]] und mehr", False),

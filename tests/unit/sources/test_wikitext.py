@@ -310,6 +310,8 @@ def test_enumerations_keep_all_members(markup: str, text: str) -> None:
         ("See [[doi:10.1/182|the DOI]], [[voy:B|a guide]], [[rfc:1459|RFC]].", "See the DOI, a guide, RFC."),
         ("See [[iso:639|ISO]], [[wikt:word|word]], [[mw:Help]].", "See ISO, word, mw:Help."),
         ("Cat [[de:Katze]][[DE:Katze|x]] [[zh-min-nan:X]] [[simple:Cat]] [[arz:قطة]] end", "Cat end"),
+        ("See [[en:Paris|Paris]] and [[EN:Rome|it]] [[en:Oslo]] end", "See Paris and it end"),
+        ("Hear [[Media:A.ogg|the anthem]] or [[media:B.ogg]] now", "Hear the anthem or now"),
     ],
 )
 def test_only_languages_with_a_wikipedia_are_hidden_prefixes(markup: str, text: str) -> None:
