@@ -132,8 +132,11 @@ _FRACTION = re.compile(rf"(\d?){RAISED}(\d+){LEVEL}[/\u2044\u2215]{LOWERED}(\d+)
 _NO_LEVEL = f"[^{RAISED}{LOWERED}{LEVEL}]"
 _LEVELS = re.compile(
     f"(?P<last>{_NO_LEVEL}?)(?P<quotes>'{{0,5}})(?P<way>[{RAISED}{LOWERED}])(?P<text>{_NO_LEVEL}*){LEVEL}"
+    r"(?=(?P<next>\d?))"
 )
+_MAX_NESTED = 5  # levels around one: a loop of 1,000 over a long line would take minutes
 _EXPONENT = re.compile(r"[-+\u2212\u2013]?[\dnkxyzijpqN]+(?:[-+\u2212/.,]\w+)*[-+\u2212]?|''\w+''(?:[-+\u2212]\w+)?")
+_NUMBER = re.compile(r"\d|[-+\u2212\u2013]\w")
 _DIGITS = str.maketrans("0123456789+-\u2212\u2013n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻ⁿ")
 
 
@@ -142,20 +145,34 @@ def write_levels(line: str) -> str:
 
     Behind a digit an exponent is written `10^6` and an index `1010_2`: a raised digit character would be another number
     again after the NFKC of most tokenizers. Elsewhere digits are raised characters (km2 with a raised 2), and what is
-    lowered stands on the line (H2O). Ordinals (1st) stay as they are.
+    lowered stands on the line (H2O). Ordinals (1st) stay as they are. A level that holds another is `10^(10^100)`.
     """
     if RAISED not in line and LOWERED not in line:
         return line
     line = _FRACTION.sub(lambda found: f"{found[1]}{' ' if found[1] else ''}{found[2]}/{found[3]}", line)
-    return re.sub(f"[{RAISED}{LOWERED}{LEVEL}]", "", _LEVELS.sub(_write_level, line))
+    line = _LEVELS.sub(_write_level, line)
+    for _ in range(_MAX_NESTED):  # what is left holds another level
+        line, count = _LEVELS.subn(_write_nested, line)
+        if not count:
+            break
+    return re.sub(f"[{RAISED}{LOWERED}{LEVEL}]", "", line)
 
 
 def _write_level(found: re.Match[str]) -> str:
     text, last = found["text"].strip(), found["last"]
     before = last + found["quotes"]
+    apart = " " if found["next"] and text[-1:].isdigit() else ""  # log<sub>10</sub>5
     is_exponent = bool(_EXPONENT.fullmatch(text))
+    joins_number = last.isdigit() and bool(_NUMBER.match(text))
     if found["way"] == LOWERED:
-        return f"{before}_{text}" if last.isdigit() and text.isdigit() else before + text
-    if is_exponent and (last.isdigit() or last in (")", "]")):
-        return f"{before}^{text}"
-    return before + (text.translate(_DIGITS) if is_exponent and any(map(str.isdigit, text)) else text)
+        return f"{before}{'_' if joins_number else ''}{text}{apart}"
+    if joins_number or (is_exponent and (last.isdigit() or last in (")", "]"))):
+        return f"{before}^{text}{apart}"
+    return before + (text.translate(_DIGITS) if is_exponent and any(map(str.isdigit, text)) else text) + apart
+
+
+def _write_nested(found: re.Match[str]) -> str:
+    text, last = found["text"].strip(), found["last"]
+    if not (last.isalnum() or last in (")", "]")):
+        return last + found["quotes"] + text
+    return f"{last}{found['quotes']}{'_' if found['way'] == LOWERED else '^'}({text})"
