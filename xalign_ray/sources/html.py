@@ -168,7 +168,7 @@ def _write_level(found: re.Match[str]) -> str:
         return f"{before}{'_' if joins_number else ''}{text}{apart}"
     if joins_number or (is_exponent and (last.isdigit() or last in (")", "]"))):
         return f"{before}^{text}{apart}"
-    return before + (text.translate(_DIGITS) if is_exponent and any(map(str.isdigit, text)) else text) + apart
+    return before + (text.translate(_DIGITS) if is_exponent and any(map(str.isdigit, text)) else text)
 
 
 def _write_nested(found: re.Match[str]) -> str:

@@ -260,7 +260,7 @@ def test_english_words_of_templates_stand_in_english_only() -> None:
         ("10<sup>10<sup>100</sup></sup> and 2<sup>2<sup>2<sup>3</sup></sup></sup>", "10^(10^100) and 2^(2^(2^3))"),
         ("''e''<sup>−''x''<sup>2</sup></sup> and x<sub>''i''<sub>2</sub></sub>", "e^(−x²) and x_(i2)"),
         ("10<sup>3a</sup>, 10<sup>−a</sup>, 10<sub>2,5</sub>, NH4<sup>+</sup>", "10^3a, 10^−a, 10_2,5, NH4+"),
-        ("log<sub>10</sub>5 and 10<sup>6</sup>5", "log10 5 and 10^6 5"),
+        ("log<sub>10</sub>5, 10<sup>6</sup>5, 5d<sup>10</sup>6s<sup>1</sup>", "log10 5, 10^6 5, 5d¹⁰6s¹"),
     ],
 )
 def test_raised_and_lowered_digits_make_no_other_number(markup: str, text: str) -> None:
