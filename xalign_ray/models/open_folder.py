@@ -119,7 +119,8 @@ def _check_loaded(name: str, model: Any, found: dict[str, Any], drawn: list[str]
     missing, unexpected = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
     lacking = [key for key in missing if _is_of_encoder(model, key) and POOLER not in key.split(".")]
     if type(model).__name__.endswith("ForMaskedLM"):  # other heads are tuned anew, whatever is there of them
-        head = {key for key, _ in model.named_parameters() if not _is_of_encoder(model, key)}
+        encoder = {id(one) for one in model.base_model.parameters()}  # with the table that XLM-R names after its head
+        head = {key for key, one in model.named_parameters() if id(one) not in encoder}
         lacking += drawn if drawn and not head <= set(drawn) else []
     if lacking:
         why = _why_lacking(model.config, unexpected)

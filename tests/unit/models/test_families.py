@@ -104,6 +104,17 @@ def test_a_continued_encoder_computes_what_the_stock_model_computes_of_ids_alone
     assert torch.equal(encoder.encode(given, 3), hidden), "the last layer is what predictions are made from"
 
 
+def test_an_encoder_without_a_head_is_continued_with_a_drawn_one(family, folder, tmp_path):
+    """As e5-base, bge-m3 and other encoders of sentences are saved; XLM-R's class names the tied table after the head."""
+    stock = type(STOCK[family]()).from_pretrained(folder).eval()
+    stock.base_model.save_pretrained(tmp_path)
+    encoder, given = continued(tmp_path), batch()
+    expected = stock(input_ids=given["input_ids"], output_hidden_states=True).hidden_states[-1]
+    hidden = encoder.encode(given)
+    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=0)
+    assert encoder.predict(hidden.flatten(0, 1), given["language_ids"].flatten()).isfinite().all()
+
+
 def test_an_encoder_of_bert_from_scratch_is_the_stock_model_to_the_bit():
     torch.manual_seed(0)
     sizes = {"vocab_size": 60, "max_position_embeddings": 16, "attn_implementation": "sdpa", **SIZES}
