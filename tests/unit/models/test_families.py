@@ -105,7 +105,7 @@ def test_a_continued_encoder_computes_what_the_stock_model_computes_of_ids_alone
 
 
 def test_an_encoder_without_a_head_is_continued_with_a_drawn_one(family, folder, tmp_path):
-    """As e5-base, bge-m3 and other encoders of sentences are saved; XLM-R's class names the tied table after the head."""
+    """As e5-base, bge-m3 and others are saved; XLM-R's class names the tied table after the head."""
     stock = type(STOCK[family]()).from_pretrained(folder).eval()
     stock.base_model.save_pretrained(tmp_path)
     encoder, given = continued(tmp_path), batch()
