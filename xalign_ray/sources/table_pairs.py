@@ -15,7 +15,16 @@ from xml.etree.ElementTree import ParseError
 from xalign_ray.errors import DataError
 from xalign_ray.sources.columnar import one_line, records_of, wanted_columns
 from xalign_ray.sources.language_id import column_of, language_of_name
-from xalign_ray.sources.open import Line, is_one_piece, open_bytes, read_lines, size_of
+from xalign_ray.sources.open import (
+    MAX_LINE_BYTES,
+    BrokenFileError,
+    Line,
+    held_back,
+    is_one_piece,
+    open_bytes,
+    read_lines,
+    size_of,
+)
 from xalign_ray.sources.records import (
     PART_BYTES,
     BadRow,
@@ -31,13 +40,16 @@ from xalign_ray.sources.records import (
 
 DELIMITERS = ",;\t|"
 LOOKED_AT = 200  # records by which the delimiter is found
-MAX_LINES = 64  # of a record: a quote that is never closed must not take the rest of the file
+MAX_LINES = 64  # of a record whose lines may look like records: a stray quote must not take the rest of the file
 MISSING = frozenset(  # what pandas and spreadsheets write for an empty cell, and for one that they cannot compute
     ("NaN", "nan", "<NA>", "NULL", "#N/A", "#VALUE!", "#REF!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!")
 )
 UNCLOSED = "a quote is not closed"
+TOO_LONG = "a quote is not closed within 1 MB"
+INSIDE = "line behind a quote that is not closed"
 MALFORMED = "a quote stands inside a field"
 _SEP = "sep="  # how a first line of Excel begins that names the delimiter
+csv.field_size_limit(4 * MAX_LINE_BYTES)  # more than _Feed gives of a record; csv's own limit is 131,072 characters
 
 
 class CsvRow(NamedTuple):
@@ -49,20 +61,22 @@ class CsvRow(NamedTuple):
 
 
 class CsvHead(NamedTuple):
-    """What the beginning of a CSV file says of it: its first two records, and the number of the first one's line."""
+    """What the beginning of a CSV file says of it: its first two records, the number of the first one's line, and
+    whether line 1 names the delimiter."""
 
     delimiter: str
     cells: list[str]
     below: list[str]
     first: int
+    is_named: bool
 
 
 def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """Documents or pairs of a CSV file, in the columns that the source names.
 
     Without these documents are in `text`, and pairs in columns that are called by the languages. Line ends within a
-    field of a pair become blanks. A field that a quote opens and none closes makes a bad row of its first line, and
-    reading goes on with the second.
+    field of a pair become blanks. A field that a quote opens and none closes makes a bad row of its first line; what
+    becomes of the next lines csv_rows says.
 
     Raises:
       DataError: the first record has no such column.
@@ -70,8 +84,9 @@ def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
     (path,), make = part.paths, records_of(part, languages, cell_text)
     head = read_head(path)
     places, has_header = find_columns(path, head.cells, wanted_columns(part, languages), head.below)
-    for row in csv_rows(read_lines(path, part.spans[0], part.first_line), head.delimiter, len(head.cells)):
-        if row.number < head.first or (has_header and row.number == head.first):
+    lines = read_lines(path, part.spans[0], part.first_line)
+    for row in csv_rows(lines, head.delimiter, len(head.cells), is_text=len(languages) == 1):
+        if (head.is_named and row.number == 1) or (has_header and row.number == head.first):
             continue
         if row.fault:
             yield BadRow(path, row.number, row.fault)
@@ -93,14 +108,17 @@ def read_head(path: str) -> CsvHead:
     Raises:
       DataError: the file is empty.
     """
-    lines = [line for line in islice(read_lines(path), LOOKED_AT) if not line.fault]
-    delimiter, lines = named_delimiter(lines) or (find_delimiter(lines), lines)
-    rows = csv_rows(iter(lines), delimiter)
+    broken: list[BrokenFileError] = []
+    lines = (line for line in held_back(read_lines(path), broken) if not line.fault)
+    head = list(islice(lines, LOOKED_AT))
+    named = named_delimiter(head)
+    delimiter, head = named or (find_delimiter(head), head)
+    rows = csv_rows(chain(head, lines), delimiter, is_text=True)
     full = list(islice((row for row in rows if not row.fault and any(cell.strip() for cell in row.cells)), 2))
     if not full:
-        raise DataError(f"{path} holds no rows. Check that it is the right file.")
+        raise broken[0] if broken else DataError(f"{path} holds no rows. Check that it is the right file.")
     cells, below = ([cell.strip() for cell in row.cells] for row in (full[0], full[-1]))
-    return CsvHead(delimiter, cells, below if len(full) > 1 else [], full[0].number)
+    return CsvHead(delimiter, cells, below if len(full) > 1 else [], full[0].number, named is not None)
 
 
 def named_delimiter(lines: Sequence[Line]) -> tuple[str, list[Line]] | None:
@@ -123,47 +141,101 @@ def _regularity(lines: Sequence[Line], delimiter: str) -> float:
     return widths[first] / len(rows) if first > 1 else 0.0
 
 
-def csv_rows(lines: Iterator[Line], delimiter: str, width: int | None = None) -> Iterator[CsvRow]:
-    """The records of lines; those that have not `width` columns are faults, if it is given."""
-    waiting: deque[Line] = deque()  # lines that a record took and gave back
-    taken: list[Line] = []
+def csv_rows(
+    lines: Iterator[Line], delimiter: str, width: int | None = None, *, is_text: bool = False
+) -> Iterator[CsvRow]:
+    """The records of lines; those that have not `width` columns are faults, if it is given.
+
+    A quote that is not closed is a stray one where half of the lines behind it have the columns of a record: these are
+    read as records. Where fewer have, they are lines of a text, and each is a fault.
+
+    Args:
+      is_text: a field may be a document. Else a quote is a stray one, too, that is closed behind more than MAX_LINES of
+        which most have the columns of a record.
+    """
+    feed, usual = _Feed(lines), width or 0
     while True:
-        feed = _Feed(lines, waiting, taken)
         reader = csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True)
         while True:
-            taken.clear()
+            taken = feed.taken = []
             try:
-                cells, fault = next(reader, None), ""
+                cells, quote = next(reader, None), ""
             except csv.Error as error:
-                cells, fault = [], UNCLOSED if "end of data" in str(error) else MALFORMED
+                cells, quote = [], feed.unclosed() if "end of data" in str(error) else MALFORMED
             if cells is None or not taken:
+                if feed.broken:
+                    raise feed.broken
                 return
-            fault = next((line.fault for line in taken if line.fault), "") or fault
+            usual = usual or len(cells)
+            fault = next((line.fault for line in taken if line.fault), "") or quote
             if not fault and width is not None and any(cells) and len(cells) != width:
                 fault = "too few columns" if len(cells) < width else "too many columns"
-            number = taken[0].number
-            if fault and len(taken) > 1:
-                waiting.extendleft(reversed(taken[1:]))
-                yield CsvRow(number, [], taken[0].fault or UNCLOSED)
-                break  # a new reader: this one may have seen the end of its lines
-            yield CsvRow(number, cells, fault)
+            if len(taken) == 1:
+                yield CsvRow(taken[0].number, cells, fault)
+                continue
+            end = len(taken) - (quote == MALFORMED)  # the line where a quote stands wrong may begin a record
+            share = _share_of_records(taken[1:end], delimiter, usual)
+            is_stray = share >= 0.5 if fault else share > 0.5 and len(taken) > MAX_LINES and not is_text
+            if not quote and not is_stray:
+                yield CsvRow(taken[0].number, cells, fault)
+                continue
+            yield CsvRow(taken[0].number, [], taken[0].fault or (UNCLOSED if is_stray else fault))
+            if is_stray:
+                feed.give_back(taken[1:])
+            else:
+                feed.give_back(taken[end:])
+                yield from (CsvRow(line.number, [], INSIDE) for line in taken[1:end])
+                while quote == TOO_LONG and (line := feed.take()):
+                    yield CsvRow(line.number, [], INSIDE)
+                    if line.text.count('"') % 2:  # the quote that closes; those within a text are doubled
+                        break
+            break  # a new reader: this one may have seen the end of its lines
+
+
+def _share_of_records(lines: Sequence[Line], delimiter: str, width: int) -> float:
+    """The share of lines that have the columns of a record; of lines of one column, which any text has, none."""
+    if not lines or width < 2:
+        return 0.0 if lines else 1.0
+    return sum(line.text.count(delimiter) == width - 1 for line in lines) / len(lines)
 
 
 class _Feed:
-    """The lines that csv.reader asks for, noted in `taken`; ends after MAX_LINES of one record."""
+    """The lines that csv.reader asks for, noted in `taken`; ends after 1 MB of one record."""
 
-    def __init__(self, lines: Iterator[Line], waiting: deque[Line], taken: list[Line]) -> None:
-        self._lines, self._waiting, self._taken = lines, waiting, taken
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self.taken: list[Line] = []
+        self.broken: BrokenFileError | None = None  # for the end, behind what was taken before it
+        self._lines, self._waiting, self._held = lines, deque[Line](), 0
 
     def __iter__(self) -> _Feed:
         return self
 
     def __next__(self) -> str:
-        if len(self._taken) == MAX_LINES:
+        if not self.taken:
+            self._held = 0
+        if self._held > MAX_LINE_BYTES or (line := self.take()) is None:
             raise StopIteration
-        line = self._waiting.popleft() if self._waiting else next(self._lines)
-        self._taken.append(line)
+        self.taken.append(line)
+        self._held += len(line.text)
         return line.text + "\n"
+
+    def take(self) -> Line | None:
+        """The next line, or None at the end."""
+        if self._waiting:
+            return self._waiting.popleft()
+        try:
+            return next(self._lines, None)
+        except BrokenFileError as error:
+            self.broken = error
+            return None
+
+    def unclosed(self) -> str:
+        """Why a quote was not closed in what was taken."""
+        return UNCLOSED if self._held <= MAX_LINE_BYTES else TOO_LONG
+
+    def give_back(self, lines: Sequence[Line]) -> None:
+        """Puts lines that were taken before those to come."""
+        self._waiting.extendleft(reversed(lines))
 
 
 def split_csv(format_: str, paths: Sequence[str]) -> list[Part]:
@@ -176,7 +248,7 @@ def _split(format_: str, path: str) -> list[Part]:
         return one_part_a_file(format_, [path])
     head = read_head(path)
     numbers, held = [1], 0
-    for row in csv_rows(read_lines(path), head.delimiter, len(head.cells)):
+    for row in csv_rows(read_lines(path), head.delimiter, len(head.cells), is_text=format_ == "csv_text"):
         if held >= PART_BYTES:
             numbers.append(row.number)
             held = 0

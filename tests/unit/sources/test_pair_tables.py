@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import random
@@ -18,7 +19,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.sources import records as splitting
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.open import BrokenFileError, held_back
-from xalign_ray.sources.records import BadRow, Pair
+from xalign_ray.sources.records import BadRow, Document, Pair
 
 ROWS = [("a cat", "eine Katze"), ('say "hi", please', 'sag "hi", bitte'), ("two\nlines", "zwei\nZeilen"), ("d", "D")]
 FLAT = [tuple(" ".join(text.split()) for text in row) for row in ROWS]
@@ -83,12 +84,82 @@ def test_bad_rows_of_a_csv_file_are_counted_and_take_no_other_with_them(tmp_path
     ]
 
 
-def test_an_open_quote_takes_no_more_than_its_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("closing", ["a300,b299", 'a300 said",b299'])
+def test_an_open_quote_takes_no_more_than_its_line(tmp_path: Path, closing: str) -> None:
     lines = ["en,de", *(f"a{n},b{n}" for n in range(500))]
-    lines[100] = '"open,b99'
+    lines[100], lines[300] = '"open,b99', closing
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
     assert len(texts("csv", tmp_path / "x.csv")) == 499
     assert bad_rows("csv", tmp_path / "x.csv") == [(101, "a quote is not closed")]
+
+
+PARAGRAPHS = [f"Paragraph {n}, of A." for n in range(100)]
+ONE_COMMA, NONE = "\n".join(PARAGRAPHS), "\n".join(f"{one} And, so, on." for one in PARAGRAPHS)
+B = ("Short, B.",)
+# Bytes of a CSV file of documents, the paragraphs of each, and its bad rows: lines and reasons.
+ARTICLES: dict[str, tuple[str | bytes, list[tuple[str, ...]], dict[int, str]]] = {
+    "of 200 lines": (
+        'title,text\nA,"' + "\n\n".join(PARAGRAPHS) + '"\nB,"Short, B."\n', [tuple(PARAGRAPHS), B], {},
+    ),
+    "each line of which looks like a record": (
+        f'title,text\nA,"{ONE_COMMA}"\nB,"Short, B."\n', [tuple(PARAGRAPHS), B], {},
+    ),
+    "in a single column": (f'text\n"{ONE_COMMA}"\n"Short, B."\n', [tuple(PARAGRAPHS), B], {}),
+    "of 300 lines, without a header": (
+        f'1,"{ONE_COMMA}\n{ONE_COMMA}\n{ONE_COMMA}"\n2,"Short, B."\n', [tuple(PARAGRAPHS * 3), B], {},
+    ),
+    "of 140,000 characters": (f"title,text\nA,{'w' * 140_000}\nB,B.\n", [("w" * 140_000,), ("B.",)], {}),
+    "with a line that cannot be read": (
+        b'title,text\nA,"One.\n\n\xff' + f'\n{NONE}"\nB,"Short, B."\n'.encode(), [B],
+        {2: "bytes are not UTF-8"},
+    ),
+    "that breaks off": (
+        f'title,text\nB,"Short, B."\nA,"{NONE}\n', [B],
+        {3: "a quote is not closed", **dict.fromkeys(range(4, 103), "line behind a quote that is not closed")},
+    ),
+    "in a single column, that breaks off": (
+        f'text\n"Short, B."\n"{ONE_COMMA}\n', [B],
+        {3: "a quote is not closed", **dict.fromkeys(range(4, 103), "line behind a quote that is not closed")},
+    ),
+    "of over 1 MB": (
+        f'text\n"{chr(10).join(["w" * 1000] * 1200)}\nThe end."\n"Short, B."\n', [B],
+        {
+            2: "a quote is not closed within 1 MB",
+            **dict.fromkeys(range(3, 1203), "line behind a quote that is not closed"),
+        },
+    ),
+    "with a quote that is not doubled": (
+        f'title,text\nA,"{NONE}\nHe said "x" here."\nB,"Short, B."\n', [B],
+        {
+            2: "a quote stands inside a field",
+            **dict.fromkeys(range(3, 102), "line behind a quote that is not closed"),
+            102: "too few columns",
+        },
+    ),
+    "with a stray quote, in a table": (
+        'id,text\n1,"One.\n2,Two.\n3,Three.\n', [("Two.",), ("Three.",)], {2: "a quote is not closed"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARTICLES)
+def test_article_of_csv(tmp_path: Path, name: str) -> None:
+    content, documents, bad = ARTICLES[name]
+    path = tmp_path / "x.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    columns = ("2",) if "without a header" in name else None
+    records = list(read("csv_text", [str(path)], ["en"], columns=columns))
+    assert [one.paragraphs for one in records if isinstance(one, Document)] == documents
+    assert {one.line: one.reason for one in records if isinstance(one, BadRow)} == bad
+
+
+def test_an_open_quote_before_a_damaged_end_is_a_bad_row_before_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(gzip.compress(f'text\n"{NONE}\n'.encode())[:-8])
+    broken: list[BrokenFileError] = []
+    records = list(held_back(read("csv_text", [str(path)], ["en"]), broken))
+    assert [one.line for one in records if isinstance(one, BadRow)] == list(range(2, 102))
+    assert [one.what.after for one in broken] == ["line 101"]
 
 
 @pytest.mark.parametrize("seed", range(5))
