@@ -52,6 +52,13 @@ ROWS = 500  # looked at
 MAX_NAME = 64  # characters of a column's name
 FITTING = 0.5  # of the rows: those that have as many columns as the first
 LETTERS = 0.5  # of the characters of most texts
+MAX_KINDS = 20  # of labels, such as parts of speech, that stand ten times or more each
+_TAGS = """
+    a abbr adj adjective adp adv adverb art article aux auxiliary cconj conj conjunction det determiner interj
+    interjection intj n name nf nm nn noun num number numeral part particle phrase postp pr prefix prep preposition pron
+    pronoun propn proper-noun punct sconj suffix sym v vb verb vi vt x
+"""
+_PARTS_OF_SPEECH = frozenset(_TAGS.split())
 _ADDRESS = re.compile(r"\s*(https?://|www\.|\S+@\S+\.\w+\s*$)")
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
 UNMARKED = "UTF-16 without a byte-order mark"
@@ -406,16 +413,20 @@ def look_at_texts(files: Mapping[str, str]) -> FirstRows:
 
 
 def is_text(cells: Sequence[str]) -> bool:
-    """Whether most cells are text in a language: letters that make different texts, no numbers, names, addresses, or
-    codes of languages over and over."""
+    """Whether most cells are text in a language: letters that make different texts, no numbers, names, addresses, and
+    neither parts of speech nor codes of languages or other labels over and over."""
     filled = [cell for cell in cells if cell]
     if not filled or (len(set(filled)) < len(filled) and all(map(language_of_name, set(filled)))):
         return False
     letters = [sum(map(_is_letter, cell)) > LETTERS * len(cell.replace(" ", "")) for cell in filled]
     codes = [" " not in cell and cell.isascii() and any(map(str.isdigit, cell)) for cell in filled]
     addresses = sum(bool(_ADDRESS.match(cell)) for cell in filled)
-    few = len(filled) > 20 and len(set(filled)) <= max(2, len(filled) // 50) and not any(" " in cell for cell in filled)
-    return sum(letters) * 2 > len(filled) and sum(codes) * 2 < len(filled) and addresses * 2 < len(filled) and not few
+    kinds, one_word = len(set(filled)), not any(" " in cell for cell in filled)
+    few = one_word and len(filled) > 20 and kinds <= max(2, min(len(filled) // 10, MAX_KINDS))
+    tags = sum(cell.lower().strip(".").replace(" ", "-") in _PARTS_OF_SPEECH for cell in filled)
+    is_label = few or (kinds < len(filled) < tags * 2)
+    half = len(filled) / 2
+    return sum(letters) > half and sum(codes) < half and addresses < half and not is_label
 
 
 def _is_letter(character: str) -> bool:

@@ -337,6 +337,21 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
         "csv_terms", "word,mood\n" + "".join(f"w{chr(97 + n)},GOOD\n" for n in range(25)),
         ": its first two columns do not hold terms of two languages; the first row has 'word', 'mood'.",
     ),
+    **{
+        f"{format_} with parts of speech between its terms: {name}": (
+            format_,
+            "".join(f"w{n:x}w{mark}{tags.split()[n % len(tags.split())]}{mark}m{n:x}m\n" for n in range(rows)),
+            f": its first two columns do not hold terms of two languages; the first row has 'w0w', "
+            f"""'{tags.split()[0]}', 'm0m'. Name the columns that do: columns: ["1", "3"], or by this row.""",
+        )
+        for format_, mark in (("tsv_terms", "\t"), ("csv_terms", ";"))
+        for name, rows, tags in (
+            ("eight", 600, "NOUN VERB ADJ ADV PRON PREP CONJ INTJ"),
+            ("in full, in a short file", 12, "noun verb adjective adverb preposition pronoun"),
+            ("shortened", 30, "n. v. adj. adv. prep."),
+            ("in another language", 100, "Nomen Zeitwort Eigenschaftswort Umstandswort Fürwort"),
+        )
+    },
     "muse of one word a line": (
         "muse", "a\nb\n",
         ": no row can be read as format muse. All 2 were set aside (dictionary line has one column: 2).",
