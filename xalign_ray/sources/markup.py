@@ -16,8 +16,8 @@ from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag,
 from mwparserfromhell.nodes.extras import Parameter
 from mwparserfromhell.parser import ParserError
 
-from xalign_ray.sources.html import BREAK, CLOSE, EMPTY, HOLE, OPEN, drop_html, write_levels
-from xalign_ray.sources.measures import Given
+from xalign_ray.sources.html import BREAK, CLOSE, EMPTY, HOLE, LACKING, LEVEL, OPEN, drop_html, write_levels
+from xalign_ray.sources.measures import Given, is_number
 from xalign_ray.sources.templates import (
     is_mark,
     is_sentence,
@@ -151,10 +151,10 @@ _DOUBLED = re.compile(r"([,;\u3001\uff0c\u060c\uff1b])(\s*\1)+")
 _BLANKS = re.compile(r"[^\S\n]+")
 _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\||!(?=[ \t]|.*(\|\||!!|\w=))|\}\})")  # but not "!Kung"
 _HEADING = "\x01"  # no XML holds it
-_LACKING = "\x0e"  # nor this: a word of the sentence stood here, and it cannot be said
 _CALLED = "\x10"  # nor this: between brackets that are empty as they are written
 _SOUND = "\x0f"  # what follows is a pronunciation, which inside brackets is left out
 _OFFERED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
+_GLUED = re.compile(f"([^\\W_]['{LEVEL}]*){OPEN}[^{OPEN}{CLOSE}]+{CLOSE}")
 _FILLED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]+){CLOSE}")
 _ELIDED = re.compile(r"(?:(?<![^\W\d_])[sS]|[^\W\d_sS])'\Z")  # l'eau, dell'oro; but not dogs'
 _OPENS, _CLOSES = re.compile(r"[(\[\uff08]"), re.compile(r"[)\]\uff09]")
@@ -286,38 +286,45 @@ def fill(raw: str, noted: Counter[str]) -> str:
 
     That is where it stands apart from the word before it (in scripts with blanks), is not behind the sentence's end,
     and does not begin a line whose sentence begins behind it. A template alone on a line shows whole sentences only.
-    A sentence in which a word is missing and nothing is offered is left out.
+    A sentence in which a word is missing and nothing is offered is left out. So is one with a template directly between
+    two letters or digits (a sign: 1914{{endash}}18), or with a number directly behind a digit (a power: 10{{hoch|6}}).
     """
-    if OPEN not in raw:
+    if OPEN not in raw and LACKING not in raw:
         return raw
+    noted[LEFT_OUT] += raw.count(LACKING)
     parts = _OFFERED.split(raw)
     if not any(map(str.isalpha, "".join(parts[::2]))):
-        parts[1::2] = [offered if is_sentence(offered) else "" for offered in parts[1::2]]
+        parts[1::2] = [offered.replace(HOLE, LACKING) if is_sentence(offered) else "" for offered in parts[1::2]]
         noted[SHOWN] += sum(map(bool, parts[1::2]))
-        return "".join(parts)
+        return _whole_sentences("".join(parts), noted)
     behind = _behind([text.replace(HOLE, "") for text in parts[2::2]])
     before = _Before()
-    for place, (first, has_letters) in zip(range(1, len(parts), 2), behind, strict=True):
+    for place, (first, touches, has_letters) in zip(range(1, len(parts), 2), behind, strict=True):
         before.add(parts[place - 1].replace(HOLE, ""))
         offered = parts[place]
         if offered.startswith(_SOUND):
             offered = "" if before.brackets > 0 else offered[1:]
         lacking = _lacks_a_word(before, first, has_letters) and (bool(offered) or _breaks_the_sentence(before, first))
+        if not lacking and before.last.isalnum() and (touches or (before.last.isdigit() and is_number(offered))):
+            offered, lacking = "", True
         shown = offered if lacking else ""
         noted[LEFT_OUT] += shown.count(HOLE)
         noted[SHOWN if shown else LEFT_OUT if lacking else FOOTNOTES] += 1
-        parts[place] = shown.replace(HOLE, _LACKING) or (_LACKING if lacking else HOLE)
+        parts[place] = shown.replace(HOLE, LACKING) or (LACKING if lacking else HOLE)
         before.add(shown)
     return _whole_sentences("".join(parts), noted)
 
 
-def _behind(texts: list[str]) -> list[tuple[str, bool]]:
-    """For each text of a line the first mark of it and what follows, and whether there is a letter."""
-    found, first, has_letters = [], "", False
+def _behind(texts: list[str]) -> list[tuple[str, bool, bool]]:
+    """For each text of a line the first mark of it and what follows, whether it begins with a letter or digit, and
+    whether there is a letter.
+    """
+    found, first, touches, has_letters = [], "", False, False
     for text in reversed(texts):
         first = text.lstrip(" '")[:1] or first
+        touches = text.lstrip("'")[:1].isalnum() if text.strip("'") else touches
         has_letters = has_letters or any(map(str.isalpha, text))
-        found.append((first, has_letters))
+        found.append((first, touches, has_letters))
     return found[::-1]
 
 
@@ -333,7 +340,7 @@ class _Before:
 
     def add(self, text: str) -> None:
         self.begun = self.begun or bool(text.strip(" *#:'"))
-        self.last = "'" if _ELIDED.search(text) else text.rstrip("'")[-1:] or self.last
+        self.last = "'" if _ELIDED.search(text) else text.rstrip(f"'{LEVEL}")[-1:] or self.last
         self.word = re.split(r"\W", self.word + text)[-1]
         self.solid = text.rstrip(" '")[-1:] or self.solid
         self.brackets += len(_OPENS.findall(text)) - len(_CLOSES.findall(text))
@@ -348,6 +355,8 @@ def _lacks_a_word(before: _Before, first: str, has_letters: bool) -> bool:
     last = before.last
     if before.word in _PROCLITICS:
         return True
+    if last in (")", "]", "%") and not _without_blanks(first):
+        return False
     return _without_blanks(last) or last == "\u3001" or not (last.isalnum() or last in (*_ENDS_SENTENCE, *_SEPARATES))
 
 
@@ -360,26 +369,26 @@ def _breaks_the_sentence(before: _Before, first: str) -> bool:
 
 def _whole_sentences(line: str, noted: Counter[str]) -> str:
     """A line without the sentences, and the pairs of brackets, in which a word is missing."""
-    if _LACKING not in line:
+    if LACKING not in line:
         return line
     line = _BRACKETED.sub(lambda found: _whole_elements(found, noted), line)
-    if _LACKING not in line:
+    if LACKING not in line:
         return line
     ends = [found.end() for found in _SENTENCE_END.finditer(line) if not line[found.end() : found.end() + 1].islower()]
     borders = [0, *ends, len(line)]
     sentences = [line[start:end] for start, end in itertools.pairwise(borders)]
-    whole = [sentence for sentence in sentences if _LACKING not in sentence]
+    whole = [sentence for sentence in sentences if LACKING not in sentence]
     noted[SENTENCES] += len(sentences) - len(whole)
     return "".join(whole)
 
 
 def _whole_elements(found: re.Match[str], noted: Counter[str]) -> str:
     """A pair of brackets without the elements that show nothing; none of it where an element lacks one of its words."""
-    lacking = [element for element in _ELEMENTS.split(found[0][1:-1]) if _LACKING in element]
-    if any(element.strip(f" '{HOLE}{_LACKING}") for element in lacking):
+    lacking = [element for element in _ELEMENTS.split(found[0][1:-1]) if LACKING in element]
+    if any(element.strip(f" '{HOLE}{LACKING}") for element in lacking):
         noted[BRACKETS] += 1
         return HOLE
-    return found[0].replace(_LACKING, HOLE)
+    return found[0].replace(LACKING, HOLE)
 
 
 def _without_blanks(letter: str) -> bool:
@@ -451,7 +460,11 @@ def _arguments(node: Template, page: Page) -> Given:
 
 
 def _flat(text: str) -> str:
-    """What an argument shows: other templates' offers are taken, and their empty ones stay for the line to count."""
+    """What an argument shows: other templates' offers are taken, but for those that touch the word before them.
+
+    Those and the empty ones stay for the line to count.
+    """
+    text = _GLUED.sub(lambda found: found[0] if _without_blanks(found[1][0]) else found[1] + EMPTY, text)
     return _FILLED.sub(r"\1", text).replace(HOLE, "").replace(_SOUND, "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from xalign_ray.sources.html import EMPTY, LEVEL, LOWERED, RAISED
+from xalign_ray.sources.html import EMPTY, LACKING, LEVEL, LOWERED, RAISED
 
 
 class Given(list[str]):
@@ -200,7 +200,7 @@ def unit_of_powers(given: Given) -> str:
     """French `unite|9|km|2` is 9 km^2, `unite|5|m|2|s|-1` 5 m^2 s^-1: a value, then units with their exponents."""
     if len(given) == 1 and not given.names:
         return given[0]  # 5,2 per mille
-    at, text = 1, amount(given[0]) or (given[0] if any(map(str.isalpha, given[0])) else "")
+    at, text = 1, amount(given[0]) or (given[0] if LEVEL in given[0] or any(map(str.isalpha, given[0])) else "")
     while at + 1 < len(given) and text and (joined := _between(given[at], given.language)) and amount(given[at + 1]):
         text, at = text + joined + amount(given[at + 1]), at + 2
     if exponent := given.named("e"):
@@ -223,6 +223,13 @@ def fraction(given: Given) -> str:
     above, below = ["1", *given][-2:]
     whole = f"{given[0]} " if len(given) == 3 else ""
     return f"{whole}{RAISED}{above}{LEVEL}/{LOWERED}{below}{LEVEL}"
+
+
+def root(given: Given) -> str:
+    """`sqrt|2` is √2, `sqrt|a + b` √(a + b); of other roots than the square one nothing can be said."""
+    if not given[0] or any(given[1:]):
+        return LACKING
+    return f"\u221a{given[0]}" if given[0].isalnum() else f"\u221a({given[0]})"
 
 
 def hour(given: Given) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from xalign_ray.sources import measures
-from xalign_ray.sources.html import BREAK, EMPTY, HOLE, LEVEL, LOWERED, RAISED
+from xalign_ray.sources.html import BREAK, EMPTY, HOLE, LACKING, LEVEL, LOWERED, RAISED
 from xalign_ray.sources.measures import Given
 
 _Show = Callable[[Given], str]
@@ -59,6 +59,21 @@ def _around(pattern: str) -> _Show:
     return lambda given: pattern.format(given[0]) if given[0] else ""
 
 
+def _not_sayable(_: Given) -> str:
+    return LACKING
+
+
+def _note(given: Given) -> str:
+    """`music|flat` is a flat; of times, keys and clefs nothing can be said."""
+    return _NOTES.get(given[0].lower(), LACKING)
+
+
+def _life(given: Given) -> str:
+    """Chinese `bd|1893年|12月26日|1976年|9月9日` joins the days of birth and of death with a dash."""
+    dates = filter(None, ("".join(given[:2]), "".join(given[2:4])))
+    return "\uff0d".join(dates) if given[0].endswith("\u5e74") else ""
+
+
 def _century(given: Given) -> str:
     """French `s|XIX` is XIXe siecle, `s|V|e|av. J.-C.` Ve siecle av. J.-C.; elsewhere `s` is a style."""
     return " ".join([f"{given[0]}e si\u00e8cle", *given[2:3]]) if _ROMAN.fullmatch(given[0]) else given[0]
@@ -87,6 +102,11 @@ def _nihongo(given: Given) -> str:
     return f"{head} ({', '.join(inside)})" if inside else head
 
 
+_NOTES = {
+    **dict.fromkeys(["flat", "b", "\u266d"], "\u266d"),
+    **dict.fromkeys(["sharp", "#", "\u266f"], "\u266f"),
+    **dict.fromkeys(["natural", "\u266e"], "\u266e"),
+}
 _ERAS = {"": "", "d": " d. C.", "a": " a. C."}
 _NAVIES = ("HMS", "HMAS", "HMCS", "USS", "USCGC", "SS", "RMS", "MS", "MV", "SMS", "HNLMS", "HDMS", "HSwMS", "ORP")
 # fmt: off
@@ -100,7 +120,7 @@ _QUOTATIONS = (
 # By lower-case name. The templates of the larger Wikipedias whose loss leaves a hole in a sentence.
 _WORDS: dict[str, _Show] = {
     **dict.fromkeys(
-        ["nowrap", "nobr", "small", "smaller", "big", "sc", "smallcaps", "linktext", "abbr", "tooltip", "nq", "angbr"],
+        ["nowrap", "nobr", "small", "smaller", "big", "sc", "smallcaps", "abbr", "tooltip", "nq", "angbr", "esd"],
         _first,
     ),
     **dict.fromkeys(["lang-grc-gre", "vr", "latin", "flag", "flagcountry", "flagu", "flag athlete"], _first),
@@ -112,14 +132,16 @@ _WORDS: dict[str, _Show] = {
     "citation": _around("\u00ab {} \u00bb"),
     "incise": _around("\u2013 {} \u2013"),
     # Words in other languages and links to other wikis.
-    **dict.fromkeys(["lang", "langue", "en langue"], _second),
+    **dict.fromkeys(["lang", "langue", "en langue", "langx", "script"], _second),
+    "linktext": "".join,
     **dict.fromkeys(["transl", "translit", "transliteration"], _last),
     **dict.fromkeys(
         ["\u043d\u043f", "\u043d\u043f2", "\u043d\u043f3", "\u043d\u043f4", "\u043d\u043f5", "iw"], _second_or_first
     ),
     "ill": _labelled,
     "le": _third_or_first,
-    "tsl": _last_of_four,
+    **dict.fromkeys(["tsl", "wikt-lang"], _last_of_four),  # wikt-lang|en|word|label
+    "bd": _life,
     "nihongo": _nihongo,
     # Numbers, measures and dates.
     **dict.fromkeys(["convert", "cvt"], measures.measure),
@@ -127,12 +149,13 @@ _WORDS: dict[str, _Show] = {
     "height": measures.height,
     **dict.fromkeys(["unit\u00e9", "unite"], measures.unit_of_powers),
     **dict.fromkeys(["nombre", "tmp"], _all),
-    **dict.fromkeys(["e", "esp", "x10^"], lambda given: measures.power_of_ten(given[0])),
-    "10^": lambda given: measures.power_of_ten(given[0])[1:],
-    **dict.fromkeys(["sup", "superscript"], _around(f"{RAISED}{{}}{LEVEL}")),
-    **dict.fromkeys(["sub", "subscript"], _around(f"{LOWERED}{{}}{LEVEL}")),
+    **dict.fromkeys(["e", "esp", "x10^"], lambda given: measures.power_of_ten(given[0]) or LACKING),
+    "10^": lambda given: measures.power_of_ten(given[0])[1:] or LACKING,
+    **dict.fromkeys(["sqrt", "radic", "\u221a"], measures.root),
+    **dict.fromkeys(["sup", "superscript", "exp", "exposant"], _around(f"{RAISED}{{}}{LEVEL}")),
+    **dict.fromkeys(["sub", "subscript", "ind", "indice"], _around(f"{LOWERED}{{}}{LEVEL}")),
     "su": measures.above_and_below,
-    **dict.fromkeys(["chem", "chem2"], measures.formula_of),
+    **dict.fromkeys(["chem", "chem2", "fchim"], measures.formula_of),
     **dict.fromkeys(["frac", "sfrac", "fraction"], measures.fraction),
     **dict.fromkeys(
         ["date", "date-", "date de naissance", "date de naissance-", "date de d\u00e9c\u00e8s"], measures.day
@@ -151,6 +174,14 @@ _WORDS: dict[str, _Show] = {
     **dict.fromkeys(["inr", "\u20b9"], _around("\u20b9{}")),
     **dict.fromkeys(["jpy", "\u00a5", "yen"], _around("\u00a5{}")),
     **{name: _around(f"{name.upper()} {{}}") for name in ("isbn", "issn")},
+    # Signs that show an argument, too.
+    "music": _note,
+    "prime": _around("{}\u2032"),
+    "pprime": _around("{}\u2033"),
+    # What these show is not what they are given.
+    **dict.fromkeys(["degree", "deg", "overline", "vinculum", "inflation", "inflation-year"], _not_sayable),
+    **dict.fromkeys(["hexadecimal", "octal", "binary", "roman", "ordinal", "nth", "spellnum", "numtext"], _not_sayable),
+    **dict.fromkeys(["percent", "pct", "abs", "floor", "ceil", "gaps"], _not_sayable),
     # Lists and ships.
     "hlist": lambda given: " \u00b7 ".join(filter(None, given)),
     **dict.fromkeys(["ubl", "unbulleted list"], lambda given: BREAK.join(filter(None, given))),
@@ -169,9 +200,22 @@ _SIGNS: dict[str, str] = {
     **dict.fromkeys(["\\", "slash"], " / "),
     **dict.fromkeys(["pipe", "|"], " | "),
     **dict.fromkeys(["\u00b7", "\u2022", "dot", "bull", "middot"], " \u00b7 "),
-    **dict.fromkeys(["ndash", "en dash"], "\u2013"),
-    **dict.fromkeys(["mdash", "mdashb", "em dash", "\u2014"], "\u2014"),
+    **dict.fromkeys(["ndash", "en dash", "endash", "nbndash"], "\u2013"),
+    **dict.fromkeys(["mdash", "mdashb", "em dash", "emdash", "\u2014"], "\u2014"),
     "eqm": " = ",
+    "times": "\u00d7",
+    "minus": "\u2212",
+    "pi": "\u03c0",
+    **dict.fromkeys(["degree", "deg"], "\u00b0"),
+    "prime": "\u2032",
+    "pprime": "\u2033",
+    "flat": "\u266d",
+    "sharp": "\u266f",
+    "natural": "\u266e",
+    "okina": "\u02bb",
+    "hamza": "\u02be",
+    "ayin": "\u02bf",
+    "half": f"{RAISED}1{LEVEL}/{LOWERED}2{LEVEL}",
 }
 _ROMAN = re.compile(r"[IVXLC]+")
 # French numbers that are the name of their own template (1re, 84e, Ier, XXe siecle).
@@ -202,7 +246,7 @@ _MARKS = frozenset({
     "pmid", "arxiv", "portal", "portal-inline", "commons", "commons category", "commonscat", "commons-inline",
     "wiktionary", "wikiquote", "wikisource", "stub", "cite", "short description", "reflist", "clear", "-", "0", "toc",
     "nowrap begin", "nowrap end", "nowrapbegin", "nowrapend", "wrap", "in lang", "subscription required",
-    "registration required",
+    "registration required", "refnest", "inflation-fn",
 })
 _CITED = (
     "arxiv|av media|biorxiv|book|conference|court|dictionary|document|encyclopaedia|encyclopedia|episode|interview|"
@@ -245,12 +289,9 @@ def words_of_template(name: str, given: Given, title: str = "") -> str | None:
     show = _WORDS.get(lowered) or (_first if _OF_LANGUAGE.fullmatch(lowered) else None)
     if show is measures.value and given and not any(map(str.isdigit, given[0])):
         return None  # another template of this name: `val|de|Berlin` in Latvian
-    if show or lowered in _SIGNS:
-        return (
-            show(given)
-            if show and (given or show in (measures.height, measures.above_and_below))
-            else _SIGNS.get(lowered, "")
-        )
+    sign = _SIGNS.get(lowered, "")
+    if show or (sign and not (sign.strip() and any(given))):  # only blanks are given a number: `spaces|5`
+        return show(given) if show and (given or show in (measures.height, measures.above_and_below)) else sign
     if _SELF.fullmatch(name):
         return " ".join([name, *given[:1]])
     if lowered in _TITLES:
@@ -274,8 +315,8 @@ def pronunciation(name: str, given: Given) -> str | None:
 def running_text(name: str, given: Given) -> str:
     """The first argument of a template that can stand in a sentence: no URL, file, language code or text of many lines.
 
-    Empty for parser functions, and for numbers that may be part of a measure. A number that is the name of its own
-    template, `19th`, is shown, too.
+    Empty for parser functions, for several texts that may all be codes (`xyz|en|cat`), and for numbers that may be part
+    of a measure. A number that is the name of its own template, `19th`, is shown, too.
     """
     if not name or ":" in name or "#" in name:
         return ""
@@ -283,7 +324,7 @@ def running_text(name: str, given: Given) -> str:
         return name
     texts = [text.replace(EMPTY, HOLE) for text in given if _is_text(text)]
     place = next((at for at, text in enumerate(texts) if not _CODE.fullmatch(text)), 0)
-    if not texts:
+    if not texts or (len(texts) > 1 and all(map(_CODE.fullmatch, texts))):
         return ""
     text, others = texts[place], texts[place + 1 :]
     if measures.is_number(text):
