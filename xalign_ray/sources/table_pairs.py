@@ -267,7 +267,8 @@ def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
     as they are if not. Fields are not quoted.
 
     Raises:
-      DataError: the header lacks a column or language, or there is neither header nor `languages`.
+      DataError: the header lacks a column or language, as one that names one language alone; or there is neither header
+        nor `languages`.
     """
     (path,) = part.paths
     (names, below), columns = _first_rows(path), part.columns or languages
@@ -276,6 +277,9 @@ def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
         (first, second), width = languages, len(names)
     else:
         header = _header(names)
+        if not header:
+            called = [names.index(name) if (name := column_of(names, code)) else None for code in languages]
+            check_half_header(path, names, below, languages, called)
         first, second = _choose(path, header, languages)
         places = [header.index(first), header.index(second)] if header else [0, 1]
         has_header, width = bool(header), len(header) or 2
@@ -332,6 +336,34 @@ def is_repeated(names: Sequence[str], below: Sequence[str], places: Sequence[int
     """Whether one of the names in these places of a first row stands in the second too, as each row may say its own
     languages."""
     return any(place < len(below) and names[place] == below[place].strip() for place in places)
+
+
+def check_half_header(
+    path: str, names: Sequence[str], below: Sequence[str], languages: Sequence[str], called: Sequence[int | None]
+) -> None:
+    """Looks whether a first row calls one column by a language and none by the other, which may stand in any of them.
+
+    Args:
+      below: the second row: a name that stands there too is what each row says.
+      called: the place of the column that is called by each of the languages, or None.
+
+    Raises:
+      DataError: it does; the rows would be read as they stand, and perhaps the wrong way round.
+    """
+    known = [place for place in called if place is not None]
+    if not known or None not in called or is_repeated(names, below, known):
+        return
+    missing = called.index(None)
+    place, example = known[0], ""
+    if len(names) == 2:
+        one, other = (1 - place, place) if missing == 0 else (place, 1 - place)
+        example = (
+            f': columns: ["{names[one]}", "{names[other]}"], or ["{one + 1}", "{other + 1}"] if that row has texts'
+        )
+    raise DataError(
+        f"{path}: its first row says which column is in '{languages[1 - missing]}' ({names[place]}), and of none that "
+        f"it is in '{languages[missing]}'. Write that above its column, or name both columns{example}."
+    )
 
 
 def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, str], path: str) -> Record:

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.config.sources import DictionaryFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.first_rows import decoded, is_text, is_workbook, table_suffix
-from xalign_ray.sources.language_id import fits, language_of_name, without_region
+from xalign_ray.sources.language_id import fits, is_turned, language_of_name, without_region
 from xalign_ray.sources.open import BrokenFileError, Chunks, Line, held_back, number_lines
 from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
 from xalign_ray.sources.table_pairs import (
     DELIMITERS,
     OTHER_SHEETS,
+    check_half_header,
     csv_rows,
     find_columns,
     find_delimiter,
@@ -104,17 +104,6 @@ def entries(
         yield BadRow(source, line, NO_TERM)
     for left, right in product(*cleaned):
         yield Entry((first, second), (left, right), source, line)
-
-
-def is_turned(path: str, languages: Sequence[str]) -> bool:
-    """Whether a file's name says its two languages in the other order: `deu-eng.tei` for en and de."""
-    name = path.rsplit(":", 1)[-1].rsplit("/", 1)[-1]
-    for one, other in re.findall(r"(?=(?:^|[._-])([a-z]{2,3})[-_]([a-z]{2,3})(?=[._-]|$))", name):
-        if is_language(one) and is_language(other):
-            codes = check_language(one), check_language(other)
-            if codes in ((languages[0], languages[1]), (languages[1], languages[0])):
-                return codes == (languages[1], languages[0])
-    return False
 
 
 # Reads dictionaries in XML: TBX (glossaries), TEI (FreeDict) and Apertium's dix; entries are streamed.
@@ -372,7 +361,8 @@ def _find_terms(
     """The places of the two terms, and whether the first of the rows is a header.
 
     Raises:
-        DataError: the columns that are named are not there; or none are, and the first two are not terms.
+        DataError: the columns that are named are not there; or none are, and the first two are not terms, or the first row
+            names one language alone.
     """
     width = max(map(len, rows))
     names = [name.strip() for name in [*rows[0], *[""] * (width - len(rows[0]))]]  # a header may name the first alone
@@ -381,14 +371,14 @@ def _find_terms(
         (first, second), has_header = find_columns(path, names, columns, below)
         return (first, second), has_header
     codes = [without_region(language_of_name(name)) for name in names]
-    if languages[0] in codes and languages[1] in codes:
-        places = (codes.index(languages[0]), codes.index(languages[1]))
-        if not is_repeated(names, below, places):
-            return places, True
+    called = [codes.index(code) if code in codes else None for code in languages]
+    if called[0] is not None and called[1] is not None and not is_repeated(names, below, (called[0], called[1])):
+        return (called[0], called[1]), True
     plain = [name.lower() for name in names]
     found = [next((place for place, name in enumerate(plain) if name in heads), None) for heads in _HEADS]
     if found[0] is not None and found[1] is not None:
         return (found[0], found[1]), True
+    check_half_header(path, names, below, languages, called)
     below_it = [[row[place] for row in rows[1:] if place < len(row)] for place in range(width)]
     terms = [place for place, cells in enumerate(below_it) if not cells or is_text(cells)]
     if terms[:2] != [0, 1]:
@@ -582,7 +572,8 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
         return "csv"
     full = [line.text for line in _first_lines(files[0]) if line.text.strip()]
     if sum("\t" in line for line in full) * 2 > len(full):
-        return "tsv" if any(len(line.split()) != 2 for line in full) else "muse"
+        is_header = any(map(language_of_name, full[0].split("\t")))
+        return "tsv" if is_header or any(len(line.split()) != 2 for line in full) else "muse"
     return "csv" if max(sum(_is_two(line, one) for line in full) for one in DELIMITERS) * 2 > len(full) else "muse"
 
 

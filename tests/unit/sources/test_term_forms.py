@@ -108,6 +108,10 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
     "tsv without a header": (
         "tsv_terms", "x.tsv", "be\tsein\nhard disk\tFestplatte\n", {("be", "sein"), ("hard disk", "Festplatte")}, {},
     ),
+    "tsv of one word a cell with a header": (
+        "tsv_terms", "x.tsv", "de\ten\nFestplatte\tdisk\nMaus\tmouse\n",
+        {("disk", "Festplatte"), ("mouse", "Maus")}, {"header": 1},
+    ),
     "csv": (
         "csv_terms", "x.csv", 'term;translation;note\n"hard; disk";Festplatte;IT\nmouse;Maus;\n',
         {("hard; disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 1, LISTS: 1, "header": 1},
@@ -350,6 +354,27 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
             ("in full, in a short file", 12, "noun verb adjective adverb preposition pronoun"),
             ("shortened", 30, "n. v. adj. adv. prep."),
             ("in another language", 100, "Nomen Zeitwort Eigenschaftswort Umstandswort Fürwort"),
+        )
+    },
+    **{
+        f"{format_} whose first row names one language: {one}, {other}": (
+            format_, content,
+            f": its first row says which column is in {named}. Write that above its column, or name both columns: "
+            f"columns: {columns} if that row has texts.",
+        )
+        for one, other, named, columns in (
+            ("Deutsch", "English", "'en' (English), and of none that it is in 'de'",
+             '["English", "Deutsch"], or ["2", "1"]'),
+            ("other", "en", "'en' (en), and of none that it is in 'de'", '["en", "other"], or ["2", "1"]'),
+            ("word_en", "Yoruba", "'en' (word_en), and of none that it is in 'de'",
+             '["word_en", "Yoruba"], or ["1", "2"]'),
+            ("Englisch", "German", "'de' (German), and of none that it is in 'en'",
+             '["Englisch", "German"], or ["1", "2"]'),
+        )
+        for format_, content in (
+            ("tsv_terms", f"{one}\t{other}\nhouse\tHaus\ndog\tHund\n"),
+            ("csv_terms", f"{one},{other}\nhouse,Haus\ndog,Hund\n"),
+            ("xlsx_terms", workbook([[one, other], ["house", "Haus"], ["dog", "Hund"]])),
         )
     },
     "muse of one word a line": (
