@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import re
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 
 # Columns of files of tagged words, found by looking: where the word stands, and where its tag.
 
-_INDEX = re.compile(r"[01]")  # of a sentence's first word
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_SKIPPED_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*|[0-9]+\.[1-9][0-9]*")  # multiword ranges 1-2, empty nodes 1.1
 _DOCSTART = "-DOCSTART-"
+_COMMENT = re.compile(r"# [\w.:-]+ = ")  # as in CoNLL-U: `# sent_id = 1`
 _CHUNK = re.compile(r"O|[BI]-\S+")
 
 
@@ -40,7 +44,7 @@ class TaggedColumns:
         separator: a tab or a blank; words may hold blanks, so that a row of two columns is parted at its last.
         count: of columns.
         word, tag: their places.
-        has_comments: whether a line that begins with `#` is none of a word.
+        has_index: whether a row begins with a number; a line that begins with `#` is then none of a word.
     """
 
     what: str
@@ -48,59 +52,67 @@ class TaggedColumns:
     count: int
     word: int
     tag: int
-    has_comments: bool = False
+    has_index: bool = False
 
     def split(self, line: str) -> tuple[str, str] | None:
-        """The word and the tag of a row; None where it has other columns, or no word."""
+        """The word, which may be empty, and the tag of a row; None where it has other columns."""
+        cells = _split_cells(line, self.separator)
         if self.separator == " " and self.count == 2:
-            columns = line.rstrip(" ").split(" ")
-            if len(columns) > 3 and _CHUNK.fullmatch(columns[-2]):  # CoNLL-2003's four, among rows of two
-                return columns[0], columns[-1]
-            cells = line.rstrip(" ").rsplit(" ", 1)
-        else:
-            cells = line.rstrip(" ").split(self.separator)
-        if len(cells) != self.count or not cells[self.word]:
+            if len(cells) > 3 and _CHUNK.fullmatch(cells[-2]):  # CoNLL-2003's four, among rows of two
+                return cells[0], cells[-1]
+            word, blank, tag = line.rstrip(" ").rpartition(" ")
+            return (word.strip(" "), tag.strip(BLANKS)) if blank else None
+        if len(cells) != self.count or (self.has_index and not _NUMBER.fullmatch(cells[0])):
             return None
         return cells[self.word], cells[self.tag].strip(BLANKS)
 
     def is_row(self, line: str) -> bool:
         """Whether a line is one of a word: no comment, and not the beginning of a document."""
-        return not (line.startswith(_DOCSTART) or (self.has_comments and line.startswith("#")))
+        if self.has_index and (line.startswith("#") or _SKIPPED_ID.fullmatch(_split_cells(line, self.separator)[0])):
+            return False
+        return not line.startswith(_DOCSTART)
+
+
+def _split_cells(line: str, separator: str) -> list[str]:
+    """The columns of a row. Several blanks part as one does; between two tabs is an empty column."""
+    cells = line.rstrip(" ").split(separator)
+    return [cell for cell in cells if cell] if separator == " " else cells
 
 
 TWO_BY_TAB = TaggedColumns("a word, a tab and its tag", "\t", 2, 0, 1)
 TWO_BY_BLANK = TaggedColumns("a word, a space and its tag", " ", 2, 0, 1)
-_CONLLU = TaggedColumns("the ten columns of CoNLL-U", "\t", 10, 1, 3, has_comments=True)
+_CONLLU = TaggedColumns("the ten columns of CoNLL-U", "\t", 10, 1, 3, has_index=True)
 
 
 def find_columns(lines: Sequence[str]) -> TaggedColumns:
-    """The form of a file by its first row; of columns between blanks by all rows, since words may hold blanks.
+    """The form of a file by what most of its rows have; `split` refuses the others.
 
     A word and a tag, by tab or blank; a word first and its tag last, as in CoNLL-2002 and 2003; an index, a word and
     its tag, as in WikiAnn, GermEval and Universal NER; CoNLL-U.
     """
     rows = [line for line in lines if line.strip(BLANKS) and not line.startswith((_DOCSTART, "# ", "#\t"))]
-    if not rows:
-        return TWO_BY_TAB
-    cells = rows[0].rstrip(" ").split("\t")
-    count = len(cells)
-    if count == 10:
-        return _CONLLU
-    if count > 2 and _INDEX.fullmatch(cells[0]):
-        more = "" if count == 3 else f" in {count} columns" if count != 5 else " in the five columns of Universal NER"
-        what = f"an index, a word and its tag{more}, parted by tabs"
-        return TaggedColumns(what, "\t", count, 1, 2, has_comments=True)
-    if count > 2:
-        return TaggedColumns(
-            f"{count} columns parted by tabs, a word first and its tag last", "\t", count, 0, count - 1
-        )
-    if count == 2:
-        return TWO_BY_TAB
-    widths = {len(line.rstrip(" ").split(" ")) for line in rows}
-    if len(widths) == 1 and (width := widths.pop()) > 2:
-        what = f"{width} columns parted by spaces, a word first and its tag last"
-        return TaggedColumns(what, " ", width, 0, width - 1)
-    return TWO_BY_BLANK if " " in rows[0] else TWO_BY_TAB
+    for separator, parted, two in (("\t", "tabs", TWO_BY_TAB), (" ", "spaces", TWO_BY_BLANK)):
+        cells = [_split_cells(row, separator) for row in rows]
+        widths = Counter(map(len, cells))
+        count = max(widths, key=widths.__getitem__, default=1)
+        if count == 2:
+            return two
+        if count > 2 and not _counts_up([row[0] for row in cells if len(row) == count]):
+            what = f"{count} columns parted by {parted}, a word first and its tag last"
+            return TaggedColumns(what, separator, count, 0, count - 1)
+        if count == 10 and separator == "\t":
+            return _CONLLU
+        if count > 2:
+            more = {3: "", 5: " in the five columns of Universal NER"}.get(count, f" in {count} columns")
+            what = f"an index, a word and its tag{more}, parted by {parted}"
+            return TaggedColumns(what, separator, count, 1, 2, has_index=True)
+    return TWO_BY_TAB
+
+
+def _counts_up(firsts: Sequence[str]) -> bool:
+    """Whether most rows begin with 0, 1, or one more than the row before: the word `1` alone is no index."""
+    numbers = [int(first) if _NUMBER.fullmatch(first) else -2 for first in firsts if not _SKIPPED_ID.fullmatch(first)]
+    return 2 * sum(now in (0, 1, before + 1) for before, now in pairwise([-2, *numbers])) > len(numbers)
 
 
 LONGEST_SENTENCE = 128  # pieces; a longer one becomes several inputs
@@ -163,12 +175,23 @@ class TaggingTask(TunedTask[Sentence]):
             where = f"{path}, line {number}"
             if not line.strip(BLANKS) or line == BOM:
                 sentences.append([])
-            elif form.is_row(line):
-                if (row := form.split(line)) is None:
-                    hint = self.untagged_hint if len(line.split(form.separator)) < form.count else ""
-                    raise DataError(f"{where}: not {form.what}: {line!r}.{hint}")
-                sentences[-1].append((row[0], self.read_tag(row[1], where)))
+            elif form.is_row(line) and (sentences[-1] or not _COMMENT.match(line)):
+                try:
+                    sentences[-1].append(self._read_row(line, form, where))
+                except DataError:
+                    if sentences[-1] or not line.startswith("# "):  # a comment stands above the words of a sentence
+                        raise
         return sentences
+
+    def _read_row(self, line: str, form: TaggedColumns, where: str) -> tuple[str, str]:
+        if (row := form.split(line)) is not None:
+            return row[0], self.read_tag(row[1], where)
+        count, hint = len(_split_cells(line, form.separator)), ""
+        if count < form.count == 2:
+            hint = self.untagged_hint
+        elif count > form.count and form.separator == " ":
+            hint = " If its word holds a blank, part all columns by tabs."
+        raise DataError(f"{where}: not {form.what}: {line!r}.{hint}")
 
     def _rows_of_table(self, path: Path) -> list[list[tuple[str, str]]]:
         rows = read_rows(path)
@@ -344,7 +367,6 @@ UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
     "SYM", "VERB", "X",
 )  # fmt: skip
-_SKIPPED_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*|[0-9]+\.[1-9][0-9]*")  # multiword ranges 1-2, empty nodes 1.1
 
 
 class PosTask(TaggingTask):

@@ -66,9 +66,11 @@ def test_iob1_is_read_as_iob2(tmp_path: Path):
 def test_columns_of_conll_2003_are_a_word_and_its_tag(tmp_path: Path):
     path = tmp_path / "en" / "train.txt"
     path.parent.mkdir()
-    path.write_text("-DOCSTART- -X- -X- O\n\nU.N. NNP I-NP I-ORG\nsees VBZ I-VP O\n\nNew York B-LOC\n10 000 km O\n")
+    four = "-DOCSTART- -X- -X- O\n\nU.N. NNP I-NP I-ORG\nsees VBZ I-VP O\n\n"
+    path.write_text(f"{four}New York B-LOC\n10 000 km O\nin O\nOslo B-LOC\n, O\n. O\n")
     read = [(sentence.words, sentence.tags) for sentence in NER.read(path, "en")]
-    assert read == [(("U.N.", "sees"), ("I-ORG", "O")), (("New York", "10 000 km"), ("B-LOC", "O"))]
+    assert read[0] == (("U.N.", "sees"), ("I-ORG", "O"))
+    assert read[1] == (("New York", "10 000 km", "in", "Oslo", ",", "."), ("B-LOC", "O", "O", "B-LOC", "O", "O"))
 
 
 def test_a_prefix_is_stripped_only_if_all_words_have_it(tmp_path: Path):
@@ -88,11 +90,11 @@ def test_a_prefix_is_stripped_only_if_all_words_have_it(tmp_path: Path):
             r"line 2: not a word, a tab and its tag: 'Oslo'\. XTREME's own test files lack the tag: take",
         ),
         ("dev-de.tsv", "Oslo B-LOC", "line 2: not a word, a tab and its tag"),
-        ("dev-de.tsv", "\tB-LOC", "line 2: not a word, a tab and its tag"),
         ("dev-de.tsv", "Oslo\tNOUN", "line 2: 'NOUN' is no tag of IOB, BIOES or BILOU, such as O, B-PER or I-PER."),
         ("dev-de.tsv", "Oslo\tM-LOC", "line 2: 'M-LOC' is no tag of IOB"),
         ("de/val.conllu", "Oslo\tB-LOC", "line 2: not an index, a word and its tag, parted by tabs: 'Oslo"),
         ("deu/dev.txt", "Oslo", "line 2: not a word, a space and its tag: 'Oslo'"),
+        ("deu/dev.txt", "# newdoc", "line 2: 'newdoc' is no tag of IOB"),
         ("de_pud-ud-dev.iob2", "1\tOslo\tB-LOC", "line 2: not an index, a word and its tag in the five columns of"),
     ],
 )

@@ -13,8 +13,11 @@ from xalign_ray.tasks.token_classification import NER, POS
 
 def test_invisible_words_are_words(tmp_path: Path) -> None:
     path = tmp_path / "dev-de.tsv"
-    path.write_text("\u00a0\tO\nBerlin\tB-LOC\n\u200e\tO\n\u00ad\tO\n\n\u3000\tO\n", encoding="utf-8")
-    assert [one.words for one in NER.read(path, "de")] == [("\u00a0", "Berlin", "\u200e", "\u00ad"), ("\u3000",)]
+    words = [("\u00a0", "Berlin", "\u200e", "\u00ad", ""), ("\u3000",), ("", "Bonn")]  # XTREME's script strips words
+    for parting in "\t ":
+        blocks = ["".join(f"{word}{parting}O\n" for word in sentence) for sentence in words]
+        path.write_text("\n".join(blocks), encoding="utf-8")
+        assert [one.words for one in NER.read(path, "de")] == words
 
 
 def test_mark_of_a_joined_file_parts_sentences(tmp_path: Path) -> None:
@@ -25,11 +28,11 @@ def test_mark_of_a_joined_file_parts_sentences(tmp_path: Path) -> None:
 
 def test_hint_on_missing_tags_is_given_where_tags_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "test-de.tsv"
-    for content, hint in (("Berlin\n", " XTREME's own test files lack the tag: take those of WikiAnn."), ("\tO\n", "")):
-        path.write_text(content)
+    for row, hint in (("Berlin", " XTREME's own test files lack the tag: take those of WikiAnn."), ("Bonn\tNE\tO", "")):
+        path.write_text(f"Ulm\tB-LOC\nsees\tO\n{row}\n")
         with pytest.raises(DataError) as caught:
             NER.read(path, "de")
-        assert str(caught.value) == f"{path}, line 1: not a word, a tab and its tag: {content[:-1]!r}.{hint}"
+        assert str(caught.value) == f"{path}, line 3: not a word, a tab and its tag: {row!r}.{hint}"
 
 
 def test_withheld_words_are_neither_scored_nor_learned_from(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ FORMS: dict[str, tuple[str, str]] = {
     "XTREME": ("{word}\t{tag}", "a word, a tab and its tag"),
     "CoNLL-2002": ("{word} NP {tag}", "3 columns parted by spaces, a word first and its tag last"),
     "CoNLL-2003": ("{word} NNP I-NP {tag}", "4 columns parted by spaces, a word first and its tag last"),
+    "aligned by blanks": (
+        "{word:<9} NNP  I-NP   {tag}",
+        "4 columns parted by spaces, a word first and its tag last",
+    ),
+    "two columns aligned by blanks": ("{word:<9} {tag}", "a word, a space and its tag"),
+    "MultiCoNER": ("{word} _ _ {tag}", "4 columns parted by spaces, a word first and its tag last"),
+    "an index and blanks": ("{place} {word} {tag}", "an index, a word and its tag, parted by spaces"),
     "CoNLL-2003 by tabs": ("{word}\tNNP\tI-NP\t{tag}", "4 columns parted by tabs, a word first and its tag last"),
     "WikiAnn": ("{place}\t{word}\t{tag}", "an index, a word and its tag, parted by tabs"),
     "GermEval": ("{next}\t{word}\t{tag}\tO", "an index, a word and its tag in 4 columns, parted by tabs"),
@@ -25,6 +33,12 @@ FORMS: dict[str, tuple[str, str]] = {
         "{next}\t{word}\t{tag}\t-\tann",
         "an index, a word and its tag in the five columns of Universal NER, parted by tabs",
     ),
+}
+HEADS = {  # comments, empty nodes and ranges of words
+    "Universal NER": "# newdoc id = 1\n1-2\tKarlOve\t_\t-\t-\n0.1\tO\tO\t-\t-\n",
+    "MultiCoNER": "# id 123-abc\tdomain=en\n",
+    "XTREME": "# sent_id = 1\n# text\n",
+    "MasakhaNER": "# newdoc\n# text = vitamin O\n",
 }
 WORDS = ("Karl", "Ove", "sees", "Oslo")
 IOB2 = ("B-PER", "I-PER", "O", "B-LOC")
@@ -55,12 +69,47 @@ def test_columns_are_found_whatever_the_file_is_called(
 ) -> None:
     row, what = FORMS[name]
     head = "-DOCSTART- -X- -X- O\n\n" if name.startswith("CoNLL") else ""
-    head = "# newdoc id = 1\n" if name == "Universal NER" else head
+    head = HEADS.get(name, head)
     for file in ("a.txt", "b.tsv"):
         (sentence,) = NER.read(write(tmp_path / file, row, IOB2, head), "de")
         assert (sentence.words, sentence.tags) == (WORDS, IOB2)
     said = f"ner: a row is {what} ({tmp_path / 'a.txt'}, and files like it)\n"
     assert capfd.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("1\tCD\tB-NP\tO\nUN\tNNP\tB-NP\tB-ORG\n", [("1", "O"), ("UN", "B-ORG")]),  # a number is no index
+        ("0\tCD\tO\nUN\tNNP\tB-ORG\n", [("0", "O"), ("UN", "B-ORG")]),
+        ("1 CD O\nUN NNP B-ORG\n", [("1", "O"), ("UN", "B-ORG")]),
+        ("4\tUN\tB-ORG\n5\tsees\tO\n6\t1\tO\n", [("UN", "B-ORG"), ("sees", "O"), ("1", "O")]),
+        ("# O\nUN B-ORG\nsees O\n", [("#", "O"), ("UN", "B-ORG"), ("sees", "O")]),
+        ("UN NNP B-ORG\nsees VBZ O\n10\u00a0000 CD O\n", [("UN", "B-ORG"), ("sees", "O"), ("10\u00a0000", "O")]),
+        ("UN NNP B-ORG\nsees VBZ O\nit O\n", "line 3: not 3 columns parted by spaces, a word first and its tag last"),
+        ("UN NNP B-ORG\nsees VBZ O\n10 000 CD O\n", "'10 000 CD O'. If its word holds a blank, part all columns by t"),
+        ("UN\nUN B-ORG\nsees O\n", "line 1: not a word, a space and its tag: 'UN'. XTREME's own test files lack"),
+        ("1 UN B-ORG\n2 sees O\nit PRP O\n", "line 3: not an index, a word and its tag, parted by spaces: 'it PRP O'."),
+    ],
+)
+def test_most_rows_decide_the_form_and_an_odd_one_is_named(
+    tmp_path: Path, text: str, read: list[tuple[str, str]] | str
+) -> None:
+    path = tmp_path / "dev-de.tsv"
+    path.write_text(text, encoding="utf-8")
+    if isinstance(read, str):
+        with pytest.raises(DataError, match=re.escape(read)):
+            NER.read(path, "de")
+    else:
+        (sentence,) = NER.read(path, "de")
+        assert [*zip(sentence.words, sentence.tags, strict=True)] == read
+
+
+def test_ranges_and_empty_nodes_of_conllu_are_no_words_whatever_the_file_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "dev-de.tsv"
+    rows = ("1-2\tzum\t_\t_", "1\tzu\t_\tADP", "1.1\tda\t_\tADV", "2\tdem\t_\tDET")
+    path.write_text("".join(row + "\t_" * 6 + "\n" for row in rows))
+    assert [one.words for one in POS.read(path, "de")] == [("zu", "dem")]
 
 
 @pytest.mark.parametrize("name", SCHEMES)
