@@ -219,7 +219,7 @@ def unit_of_powers(given: Given) -> str:
 def fraction(given: Given) -> str:
     """`frac|3` is 1/3, `frac|1|3` too, `frac|2|1|3` 2 1/3; behind a digit a blank stands before it."""
     if len(given) > 3 or not all(given):
-        return ""
+        return LACKING
     above, below = ["1", *given][-2:]
     whole = f"{given[0]} " if len(given) == 3 else ""
     return f"{whole}{RAISED}{above}{LEVEL}/{LOWERED}{below}{LEVEL}"

@@ -216,6 +216,7 @@ _SIGNS: dict[str, str] = {
     "hamza": "\u02be",
     "ayin": "\u02bf",
     "half": f"{RAISED}1{LEVEL}/{LOWERED}2{LEVEL}",
+    **{f"{a}/{b}": f"{RAISED}{a}{LEVEL}/{LOWERED}{b}{LEVEL}" for a, b in ("12", "13", "23", "14", "34")},
 }
 _ROMAN = re.compile(r"[IVXLC]+")
 # French numbers that are the name of their own template (1re, 84e, Ier, XXe siecle).

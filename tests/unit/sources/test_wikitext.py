@@ -151,7 +151,7 @@ def test_marks_leave_no_hole(name: str) -> None:
         ("2{{pi}}''r'' or {{math|2{{pi}}''r''}}", "2πr or 2πr"),
         ("Hawai{{okina}}i, Qur{{hamza}}an, {{ayin}}Ali", "Hawaiʻi, Qurʾan, ʿAli"),
         ("90{{degree}} 5{{prime}} 6{{pprime}} f {{prime|g}}", "90° 5′ 6″ f g′"),
-        ("3{{half}}", "3 1/2"),
+        ("3{{half}}, 3{{3/4}} and {{1/2}}", "3 1/2, 3 3/4 and 1/2"),
         ("{{sqrt|2}}, {{radic|''x''}}, {{√|a + b}}", "√2, √(x), √(a + b)"),
         ("{{esd|3 000}} a {{esd|5 km}} 45{{esd}}m", "3 000 a 5 km 45 m"),
         (
@@ -186,7 +186,7 @@ def test_numbers_and_measures_are_shown_whole(markup: str, text: str) -> None:
         "{{date|11|11|1866}}",
         "{{date|2010-05-01|mdy}}",
         "{{heure|x|30}}",
-        "{{frac|1|2|3|4}}",
+        "3{{frac|1|2|3|4}}",
         "{{age|1990|5|1}}",
         "{{xyz|9|km|2}}",
         "{{xyz|25 March|1700}}",
