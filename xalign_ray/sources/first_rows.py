@@ -39,7 +39,16 @@ from xalign_ray.sources.open import (
     read_as,
     read_lines,
 )
-from xalign_ray.sources.table_pairs import DELIMITERS, cell_text, csv_rows, first_cells, is_repeated, read_head
+from xalign_ray.sources.table_pairs import (
+    DELIMITERS,
+    cell_text,
+    check_half_header,
+    csv_rows,
+    find_columns,
+    first_cells,
+    is_repeated,
+    read_head,
+)
 from xalign_ray.sources.text import member_names
 from xalign_ray.sources.translation_files import SOURCE, is_po, open_po, po_languages, po_texts, read_units, unit_texts
 from xalign_ray.sources.xml import stream_elements
@@ -431,3 +440,42 @@ def is_text(cells: Sequence[str]) -> bool:
 
 def _is_letter(character: str) -> bool:
     return character.isalpha() or not character.isascii()  # vowel signs are no letters to Python
+
+
+# Names of the columns of a header whose terms translate each other, in lower case.
+_HEADS = ({"source", "src", "term", "word", "headword", "l1"}, {"target", "tgt", "trg", "translation", "l2"})
+
+
+def find_terms(
+    path: str, rows: Sequence[Sequence[str]], languages: Sequence[str], columns: Sequence[str] | None
+) -> tuple[tuple[int, int], bool]:
+    """The places of the two terms, and whether the first of the rows is a header.
+
+    Raises:
+        DataError: the columns that are named are not there; or none are, and the first row names one language alone, or
+            the first two are not terms.
+    """
+    width = max(map(len, rows))
+    names = [name.strip() for name in [*rows[0], *[""] * (width - len(rows[0]))]]  # a header may name the first alone
+    below = [cell for row in rows[1:2] for cell in row]
+    if columns:
+        (first, second), has_header = find_columns(path, names, columns, below)
+        return (first, second), has_header
+    codes = [without_region(language_of_name(name.lstrip("# "))) for name in names]
+    called = [codes.index(code) if code in codes else None for code in languages]
+    if called[0] is not None and called[1] is not None and not is_repeated(names, below, (called[0], called[1])):
+        return (called[0], called[1]), True
+    plain = [name.lower().lstrip("# ") for name in names]
+    found = [next((place for place, name in enumerate(plain) if name in heads), None) for heads in _HEADS]
+    if found[0] is not None and found[1] is not None:
+        return (found[0], found[1]), True
+    check_half_header(path, names, below, languages, called)
+    below_it = [[row[place] for row in rows[1:] if place < len(row)] for place in range(width)]
+    terms = [place for place, cells in enumerate(below_it) if not cells or is_text(cells)]
+    if terms[:2] != [0, 1]:
+        shown = ", ".join(f'"{place + 1}"' for place in ([*terms, width - 1] if terms else [0, width - 1])[:2])
+        raise DataError(
+            f"{path}: its first two columns do not hold terms of two languages; the first row has "
+            f"{', '.join(map(repr, names))}. Name the columns that do: columns: [{shown}], or by this row."
+        )
+    return (0, 1), False

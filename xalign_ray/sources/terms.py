@@ -16,18 +16,15 @@ from xml.etree.ElementTree import Element
 
 from xalign_ray.config.sources import DictionaryFormat
 from xalign_ray.errors import DataError
-from xalign_ray.sources.first_rows import decoded, is_text, is_workbook, table_suffix
-from xalign_ray.sources.language_id import fits, is_turned, language_of_name, without_region
+from xalign_ray.sources.first_rows import decoded, find_terms, is_workbook, table_suffix
+from xalign_ray.sources.language_id import fits, is_turned, language_of_name
 from xalign_ray.sources.open import BrokenFileError, Chunks, Line, held_back, number_lines
 from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
 from xalign_ray.sources.table_pairs import (
     DELIMITERS,
     OTHER_SHEETS,
-    check_half_header,
     csv_rows,
-    find_columns,
     find_delimiter,
-    is_repeated,
     named_delimiter,
     open_rows,
 )
@@ -40,6 +37,7 @@ from xalign_ray.work.file_checks import HEAD_BYTES
 
 ONE_TERM = "dictionary line has one column"
 NO_TERM = "term is empty"
+BLANK = "blank line"
 NO_TRANSLATION = "entry without a translation into the other language"
 OTHER_LANGUAGES = "entry in other languages"
 PUNCTUATION = "dictionary lines with punctuation around a word, taken off"
@@ -265,11 +263,33 @@ def _count_notes(element: Element) -> int:
 
 # Reads dictionaries in tables and lines: MUSE, TSV, CSV, PanLex, kaikki's JSON; finds which form a file has.
 
-# Names of the columns of a header whose terms translate each other, in lower case.
-_HEADS = ({"source", "src", "term", "word", "headword", "l1"}, {"target", "tgt", "trg", "translation", "l2"})
 HEADER = "header"
+COMMENT = "comment at the beginning"
+_COMMENT = re.compile(r"#(?!\w[^\t]*\t|[\t,;|])")  # not `#MeToo\t#MeToo` and `#\tnumber sign`
+_DIRECTION = re.compile(r"#\s*([A-Z]{2}-[A-Z]{2}) vocabulary database")  # as dict.cc writes
 LOOKED_AT = 200  # lines by which the delimiter is found
 MORE = "dictionary line has more than two columns"
+
+
+def _without_comments(lines: Iterator[Line]) -> tuple[list[Line], Iterator[Line]]:
+    """The comments and blank lines that a file begins with, and its other lines, from a header after `#` on."""
+    head: list[Line] = []
+    for line in lines:
+        is_header = "\t" in line.text and all(map(language_of_name, line.text.lstrip("# ").split("\t")))
+        if line.fault or is_header or (line.text.strip() and not _COMMENT.match(line.text)):
+            return head, chain([line], lines)
+        head.append(line)
+    return head, iter(())
+
+
+def _count_comments(head: Sequence[Line]) -> Iterator[Skipped]:
+    return (Skipped(COMMENT if line.text.strip() else BLANK) for line in head)
+
+
+def _is_said_turned(head: Sequence[Line], languages: Sequence[str]) -> bool:
+    """Whether comments say that the second language stands first: `# EN-DE vocabulary database` for de and en."""
+    said = filter(None, (_DIRECTION.match(line.text) for line in head))
+    return any(is_turned(found[1].lower(), languages) for found in said)
 
 
 def read_muse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
@@ -280,16 +300,19 @@ def read_muse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped
     it would never be found.
     """
     for file in files_of(part.paths[0]):
-        for line in number_lines(file, file.path):
+        comments, lines = _without_comments(number_lines(file, file.path))
+        yield from _count_comments(comments)
+        first, second = (1, 0) if _is_said_turned(comments, languages) else (0, 1)
+        for line in lines:
             words = muse_words(line.text)
             if line.fault:
                 yield BadRow(file.path, line.number, line.fault)
             elif not words:
-                yield Skipped("blank line")
+                yield Skipped(BLANK)
             elif len(words) != 2:
                 yield BadRow(file.path, line.number, ONE_TERM if len(words) == 1 else MORE)
             else:
-                yield from entries(languages, words[:1], words[1:], file.path, line.number)
+                yield from entries(languages, [words[first]], [words[second]], file.path, line.number)
 
 
 def muse_words(line: str) -> list[str]:
@@ -306,17 +329,18 @@ def read_tsv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
     What stands in other columns, such as parts of speech, is counted and not read.
     """
     for file in files_of(part.paths[0]):
-        rows = ((line.number, line.text.split("\t"), line.fault) for line in number_lines(file, file.path))
-        yield from _entries(file.path, rows, languages, part.columns)
+        comments, lines = _without_comments(number_lines(file, file.path))
+        rows = ((line.number, line.text.split("\t"), line.fault) for line in lines)
+        yield from _entries(file.path, rows, languages, part.columns, comments)
 
 
 def read_csv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
     """As read_tsv_terms, of fields that may be quoted; the delimiter is found by looking."""
     for file in files_of(part.paths[0]):
-        lines = number_lines(file, file.path)
+        comments, lines = _without_comments(number_lines(file, file.path))
         head: list[Line] = list(islice(lines, LOOKED_AT))
         delimiter, head = named_delimiter(head) or (find_delimiter([line for line in head if not line.fault]), head)
-        yield from _entries(file.path, csv_rows(chain(head, lines), delimiter), languages, part.columns)
+        yield from _entries(file.path, csv_rows(chain(head, lines), delimiter), languages, part.columns, comments)
 
 
 def read_xlsx_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
@@ -329,9 +353,14 @@ def read_xlsx_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | S
 
 
 def _entries(
-    path: str, rows: Iterator[tuple[int, list[str], str]], languages: Sequence[str], columns: Sequence[str] | None
+    path: str,
+    rows: Iterator[tuple[int, list[str], str]],
+    languages: Sequence[str],
+    columns: Sequence[str] | None,
+    comments: Sequence[Line] = (),
 ) -> Iterator[Record | Skipped | Noted]:
     """Raises DataError where it is not clear which two of several columns are the terms."""
+    yield from _count_comments(comments)
     head = list(islice(rows, LOOKED_AT))
     full = [cells for _, cells, fault in head if not fault and any(cell.strip() for cell in cells)]
     places: tuple[int, int] | None = None
@@ -340,10 +369,12 @@ def _entries(
             yield BadRow(path, number, fault)
             continue
         if not any(cell.strip() for cell in cells):
-            yield Skipped("blank line")
+            yield Skipped(BLANK)
             continue
         if places is None:
-            places, is_header = _find_terms(path, full, languages, columns)
+            places, is_header = find_terms(path, full, languages, columns)
+            if not columns and not is_header and _is_said_turned(comments, languages):
+                places = places[1], places[0]
             if is_header:
                 yield Skipped(HEADER)
                 continue
@@ -353,41 +384,6 @@ def _entries(
         if notes := sum(bool(cell.strip()) for place, cell in enumerate(cells) if place not in places):
             yield Noted(NOTES, notes)
         yield from entries(languages, [cells[places[0]]], [cells[places[1]]], path, number)
-
-
-def _find_terms(
-    path: str, rows: Sequence[Sequence[str]], languages: Sequence[str], columns: Sequence[str] | None
-) -> tuple[tuple[int, int], bool]:
-    """The places of the two terms, and whether the first of the rows is a header.
-
-    Raises:
-        DataError: the columns that are named are not there; or none are, and the first two are not terms, or the first row
-            names one language alone.
-    """
-    width = max(map(len, rows))
-    names = [name.strip() for name in [*rows[0], *[""] * (width - len(rows[0]))]]  # a header may name the first alone
-    below = [cell for row in rows[1:2] for cell in row]
-    if columns:
-        (first, second), has_header = find_columns(path, names, columns, below)
-        return (first, second), has_header
-    codes = [without_region(language_of_name(name)) for name in names]
-    called = [codes.index(code) if code in codes else None for code in languages]
-    if called[0] is not None and called[1] is not None and not is_repeated(names, below, (called[0], called[1])):
-        return (called[0], called[1]), True
-    plain = [name.lower() for name in names]
-    found = [next((place for place, name in enumerate(plain) if name in heads), None) for heads in _HEADS]
-    if found[0] is not None and found[1] is not None:
-        return (found[0], found[1]), True
-    check_half_header(path, names, below, languages, called)
-    below_it = [[row[place] for row in rows[1:] if place < len(row)] for place in range(width)]
-    terms = [place for place, cells in enumerate(below_it) if not cells or is_text(cells)]
-    if terms[:2] != [0, 1]:
-        shown = ", ".join(f'"{place + 1}"' for place in ([*terms, width - 1] if terms else [0, width - 1])[:2])
-        raise DataError(
-            f"{path}: its first two columns do not hold terms of two languages; the first row has "
-            f"{', '.join(map(repr, names))}. Name the columns that do: columns: [{shown}], or by this row."
-        )
-    return (0, 1), False
 
 
 # Reads PanLex's snapshot in CSV: expressions of two languages that share a meaning of the same source.
@@ -478,7 +474,7 @@ def read_kaikki(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
     for file in files_of(part.paths[0]):
         for line in number_lines(file, file.path, json_lines=True):
             if not line.fault and not line.text.strip():
-                yield Skipped("blank line")
+                yield Skipped(BLANK)
                 continue
             value, fault = ({}, line.fault) if line.fault else _parsed(line.text)
             if fault:
@@ -570,9 +566,9 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
         raise DataError(f"{path} is JSON, but no dictionary as kaikki.org has them. {_AS_TABLE}")
     if table_suffix(files[0].path) == ".csv":
         return "csv"
-    full = [line.text for line in _first_lines(files[0]) if line.text.strip()]
+    full = [line.text for line in _without_comments(_first_lines(files[0]))[1] if line.text.strip()]
     if sum("\t" in line for line in full) * 2 > len(full):
-        is_header = any(map(language_of_name, full[0].split("\t")))
+        is_header = any(map(language_of_name, full[0].lstrip("# ").split("\t")))
         return "tsv" if is_header or any(len(line.split()) != 2 for line in full) else "muse"
     return "csv" if max(sum(_is_two(line, one) for line in full) for one in DELIMITERS) * 2 > len(full) else "muse"
 

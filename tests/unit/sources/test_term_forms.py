@@ -22,6 +22,7 @@ from xalign_ray.sources.terms import find_dictionary_form
 NOTES = "noted: parts of speech and notes, not read"
 BRACKETS = "noted: terms with notes in brackets, taken off"
 LISTS = "noted: terms with a comma or semicolon in them, each read as one term"
+COMMENT = "comment at the beginning"
 NO_TRANSLATION = "entry without a translation into the other language"
 
 TBX = """<?xml version="1.0"?><martif type="TBX" xml:lang="en"><text><body>
@@ -108,9 +109,37 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
     "tsv without a header": (
         "tsv_terms", "x.tsv", "be\tsein\nhard disk\tFestplatte\n", {("be", "sein"), ("hard disk", "Festplatte")}, {},
     ),
+    "muse below comments": (
+        "muse", "x.txt", "# CC-CEDICT\n#! version=1\n\n#\ncat Katze\n# Raute\n",
+        {("cat", "Katze"), ("#", "Raute")}, {COMMENT: 3, "blank line": 1},
+    ),
+    "tsv below the comments of dict.cc, which say its direction": (
+        "tsv_terms", "x.txt",
+        "# DE-EN vocabulary database\tcompiled by dict.cc\n# Date and time\t2024-01-05 23:10\n# License\tTHIS WORK IS "
+        "PROTECTED\n\nFestplatte {f}\thard disk\tnoun\t[comp.] \n"
+        "#\tnumber sign\tnoun\t\nMaus\tmouse\t\t\nHund\tdog\t\t\n",
+        {("hard disk", "Festplatte"), ("number sign", "#"), ("mouse", "Maus"), ("dog", "Hund")},
+        {COMMENT: 3, "blank line": 1, NOTES: 3, BRACKETS: 1},
+    ),
+    "muse below a comment that says its direction": (
+        "muse", "x.txt", "# DE-EN vocabulary database\tcompiled by dict.cc\nnew\nFestplatte\tdisk\n",
+        {("disk", "Festplatte")}, {COMMENT: 1, "dictionary line has one column": 1},
+    ),
+    "csv below comments": (
+        "csv_terms", "x.csv", "# Licence: CC, BY\n# made, by us\nen;note;de\nhard disk;x;Festplatte\n",
+        {("hard disk", "Festplatte")}, {COMMENT: 2, NOTES: 1, "header": 1},
+    ),
+    "tsv with a header behind #, below a comment": (
+        "tsv_terms", "x.tsv", "# made by us\n# German\tEnglish\nFestplatte\thard disk\n",
+        {("hard disk", "Festplatte")}, {COMMENT: 1, "header": 1},
+    ),
     "tsv of one word a cell with a header": (
         "tsv_terms", "x.tsv", "de\ten\nFestplatte\tdisk\nMaus\tmouse\n",
         {("disk", "Festplatte"), ("mouse", "Maus")}, {"header": 1},
+    ),
+    "tsv whose terms begin with #": (
+        "tsv_terms", "x.tsv", "#\tnumber sign\n#MeToo\t#MeToo\nhard disk\tFestplatte\n",
+        {("#", "number sign"), ("#MeToo", "#MeToo"), ("hard disk", "Festplatte")}, {},
     ),
     "csv": (
         "csv_terms", "x.csv", 'term;translation;note\n"hard; disk";Festplatte;IT\nmouse;Maus;\n',
@@ -181,6 +210,9 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
 }  # fmt: skip
 
 
+NO_LANGUAGES = ("tsv without a header", "tsv whose terms begin with #")
+
+
 def read_entries(format_: str, path: Path, *languages: str) -> tuple[set[tuple[str, str]], dict[str, int]]:
     counted: Counter[str] = Counter()
     records = list(read(format_, [str(path)], languages, counted))
@@ -206,7 +238,7 @@ def test_forms_that_name_their_languages_are_read_in_both_directions(tmp_path: P
     format_, file, content, expected, _ = FORMS[name]
     path = tmp_path / file
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    turned = expected if name == "tsv without a header" else {(de, en) for en, de in expected}
+    turned = expected if name in NO_LANGUAGES else {(de, en) for en, de in expected}
     assert read_entries(format_, path, "de", "en")[0] == turned
 
 
