@@ -92,8 +92,9 @@ Record = Document | Pair | Entry | BadRow
 
 
 def make_document(language: str, text: str, source: str, line: int) -> Document | BadRow:
-    """A document whose paragraphs are the lines of a text that are not blank; set aside if it has none."""
-    paragraphs = tuple(stripped for raw in text.split("\n") if (stripped := raw.strip()))
+    """A document whose paragraphs are the lines of a text that are not blank; set aside if it has none. LF, CRLF and CR
+    end a line."""
+    paragraphs = tuple(stripped for raw in text.replace("\r", "\n").split("\n") if (stripped := raw.strip()))
     return Document(language, paragraphs, source, line) if paragraphs else BadRow(source, line, EMPTY_DOCUMENT)
 
 

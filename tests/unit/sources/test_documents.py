@@ -86,11 +86,11 @@ def test_the_document_that_a_broken_file_cuts_in_two_is_read_as_far_as_it_goes(t
 
 
 def test_json_lines_give_a_document_each_and_its_lines_are_paragraphs(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", '{"id": 1, "text": "one\\n\\n two "}\n\n{"text": "three"}\n')
+    path = write(tmp_path / "a.jsonl", '{"id": 1, "text": "one\\n\\n two "}\n\n{"text": "three\\rfour\\r\\nfive"}\n')
     skipped: Counter[str] = Counter()
     assert list(read("jsonl", [path], ["de"], skipped)) == [
         Document("de", ("one", "two"), path, 1),
-        Document("de", ("three",), path, 3),
+        Document("de", ("three", "four", "five"), path, 3),
     ]
     assert skipped == {"blank line": 1}
 
