@@ -457,7 +457,7 @@ def _age(stamp: Stamp) -> float:
 
 
 CUTS = "cuts"  # in the output's data folder: its recipes share them
-CUTS_VERSION = 2  # raise it when the same files would be cut elsewhere
+CUTS_VERSION = 3  # raise it when the same files would be cut elsewhere
 
 
 class KeptCuts:
