@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -38,6 +38,7 @@ from xalign_ray.tasks.task_files import (
     read_lines,
     read_rows,
 )
+from xalign_ray.tasks.text_classification import csv_cells
 from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 
@@ -54,6 +55,7 @@ _STS = (
         r"(?:[.-](?P<split>train|dev|test))?\.(?:tsv|csv|jsonl|parquet)"
     ),
 )
+_STS_COLUMNS = (("sentence1",), ("sentence2",), ("score", "similarity_score"))
 _DEV, _TEST = ("dev", "sample"), ("test", "training")  # XTREME calls BUCC's sample dev, and its training set test
 
 
@@ -335,7 +337,7 @@ class StsTask(SentenceTask):
 
     Files are STS 2017's as Sentence Transformers has them (`STS.en-de.txt`), or tables of the multilingual STS
     benchmark (`stsb-de-test.csv`, `sts.en-de.tsv`): two sentences and a score in the first three columns, or in columns
-    sentence1, sentence2 and score.
+    sentence1, sentence2 and score or similarity_score.
     """
 
     name = "sts"
@@ -386,23 +388,29 @@ def sts_rows(path: Path) -> list[tuple[str, str, float]]:
     """Two sentences and their score a row.
 
     Raises:
-        DataError: a row has not these, all scores are equal, or there are fewer than 3.
+        DataError: a row has not these, a score is not finite, all are equal, or there are fewer than 3.
     """
     if is_table(path):
         rows = read_rows(path)
-        names = [column_in(path, rows, one) for one in (("sentence1",), ("sentence2",), ("score", "similarity_score"))]
+        names = [column_in(path, rows, one) for one in _STS_COLUMNS]
         cells = [[str(row[name]) for name in names] for row in rows]
     else:
         lines = read_lines(path)
-        cells = [*csv.reader(lines)] if path.suffix == ".csv" else [line.split("\t") for line in lines]
-        if cells and [*map(str.lower, cells[0][:3])] == ["sentence1", "sentence2", "score"]:
-            del cells[0]
+        is_csv = path.suffix == ".csv"
+        cells = [row for _, row in csv_cells(path, lines, 1, ",")] if is_csv else [line.split("\t") for line in lines]
+        header = [*map(str.lower, cells[0])] if cells else []
+        places = [header.index(name) for names in _STS_COLUMNS for name in names if name in header]
+        if len(places) == len(_STS_COLUMNS):
+            cells = [[row[place] for place in places if place < len(row)] for row in cells[1:]]
     found = []
     for number, row in enumerate((row for row in cells if any(row)), 1):
         try:
-            found.append((row[0], row[1], float(row[2])))
+            score = float(row[2])
         except (IndexError, ValueError):
-            raise DataError(f"{path}, row {number}: not two sentences and a number.") from None
+            score = math.nan
+        if not math.isfinite(score):
+            raise DataError(f"{path}, row {number}: not two sentences and a number.")
+        found.append((row[0], row[1], score))
     if len({score for *_, score in found}) < 2:
         raise DataError(f"{path}: {len(found)} rows with fewer than two different scores have no correlation.")
     return found

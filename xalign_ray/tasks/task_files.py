@@ -28,7 +28,9 @@ _SPLITS = {"train": "train", "dev": "dev", "val": "dev", "test": "test", "": "te
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file without their ends. Only LF and CRLF end a line: U+2028 and its like belong to the text.
+    """The lines of a file without their ends; empty lines at its end are none.
+
+    Only LF and CRLF end a line: U+2028 and its like belong to the text.
 
     Raises:
         DataError: the file is missing, is no text (as `file_checks` says), or has a line that is not UTF-8, or longer
@@ -41,6 +43,8 @@ def read_lines(path: Path) -> list[str]:
         if fault:
             raise DataError(f"{path}, line {number}: {fault}{read_as(str(path), number, fault)}; {_HINTS[fault]}.")
         lines.append(text)
+    while lines and not lines[-1]:
+        lines.pop()
     return lines
 
 

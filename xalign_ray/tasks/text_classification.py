@@ -60,7 +60,7 @@ class Columns:
     label: str
     key: str | None = None  # equal in a translation's row; without it that is the number of the row
     language: str | None = None  # rows of other languages than the file's are left out
-    header: bool = True  # the file's first line says the names; if not, it has exactly these columns in this order
+    header: bool = True  # the file's first line says the names; if not, it may have exactly these columns in this order
     quoted: bool = False  # fields may be quoted as in CSV, and then hold tabs and line ends
 
     @property
@@ -85,13 +85,15 @@ class ClassificationTask(TunedTask[LabelledText]):
             return
         lines = read_lines(path)
         header = lines[0].split("\t") if lines else []
-        columns = next((one for one in self.layouts if not one.header or set(one.names) <= set(header)), None)
+        named = next((one for one in self.layouts if set(one.names) <= set(header)), None)
+        columns = named or next((one for one in self.layouts if not one.header), None)
         if columns is None:
             raise DataError(f"{path}, line 1: not a header with the columns {', '.join(self.layouts[0].names)}.")
-        names = header if columns.header else columns.names
-        hint = "" if columns.header else "; XTREME's own test files lack the label: take those of the data set itself"
-        numbers = itertools.count()
-        for line, cells in _cells(path, lines[columns.header :], 1 + columns.header, columns.quoted):
+        names = header if named else columns.names
+        hint = "" if named else "; XTREME's own test files lack the label: take those of the data set itself"
+        numbers, first, below = itertools.count(), (2 if named else 1), lines[bool(named) :]
+        rows = csv_cells(path, below, first, "\t") if columns.quoted else _cells(below, first)
+        for line, cells in rows:
             if len(cells) != len(names):
                 raise DataError(
                     f"{path}, line {line}: {len(cells)} columns; {len(names)} were expected, with "
@@ -109,7 +111,7 @@ class ClassificationTask(TunedTask[LabelledText]):
         there = set(rows[0]) if rows else set()
         fitting = [one for one in self.layouts if set(one.texts) <= there and {one.label, LABEL} & there]
         if not fitting:
-            wanted = " or ".join(", ".join((*one.texts, one.label)) for one in self.layouts)
+            wanted = " or ".join(dict.fromkeys(", ".join((*one.texts, one.label)) for one in self.layouts))
             raise DataError(f"{path} has not the columns {wanted}; it has {', '.join(sorted(there)) or 'no rows'}.")
         columns = fitting[0]
         label = column_in(path, rows, (columns.label, LABEL))
@@ -179,12 +181,17 @@ class ClassificationTask(TunedTask[LabelledText]):
         return replace(example, texts=tuple(replace_running_words(text, replace_word) for text in example.texts))
 
 
-def _cells(path: Path, lines: Sequence[str], first: int, quoted: bool) -> Iterator[tuple[int, list[str]]]:
-    """The columns of each row and the number of its first line; DataError where a quote is not closed."""
-    if not quoted:
-        yield from enumerate((line.split("\t") for line in lines), first)
-        return
-    reader = csv.reader((f"{line}\n" for line in lines), delimiter="\t", strict=True)
+def _cells(lines: Sequence[str], first: int) -> Iterator[tuple[int, list[str]]]:
+    return enumerate((line.split("\t") for line in lines), first)
+
+
+def csv_cells(path: Path, lines: Sequence[str], first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The columns of each row, which may hold line ends, and the number of its first line.
+
+    Raises:
+        DataError: a quote is not closed.
+    """
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
     while True:
         line = first + reader.line_num
         try:
@@ -229,6 +236,7 @@ def _unquote(cell: str) -> str:
     return inner.replace('""', '"') if quoted else cell
 
 
+_NO_CONSENSUS = "-"  # the gold label of SNLI's and MultiNLI's pairs that annotators did not agree on
 OFFICIAL_LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 
 
@@ -236,6 +244,8 @@ class XnliTask(ClassificationTask):
     """XNLI: whether a hypothesis follows from a premise.
 
     Files are XTREME's `dev-de.tsv`, the translations `multinli.train.de.tsv`, and XNLI's own `xnli.test.tsv`.
+
+    Pairs without a gold label (`-`) are left out with their number, as is usual for SNLI and MultiNLI.
     """
 
     name = "xnli"
@@ -250,12 +260,24 @@ class XnliTask(ClassificationTask):
     )
     layouts = (
         Columns(texts=("sentence1", "sentence2"), label="gold_label", language="language"),
+        Columns(texts=("sentence1", "sentence2"), label="gold_label"),
+        Columns(texts=("sentence1", "sentence2"), label="label"),
         Columns(texts=("premise", "hypo"), label="label"),
         Columns(texts=("premise", "hypothesis"), label="label", header=False),
     )
 
     def languages_of(self, code: str, path: Path) -> Collection[str]:
         return OFFICIAL_LANGUAGES if code == "xnli" else super().languages_of(code, path)
+
+    def rows(self, path: Path, language: str) -> Iterator[Row]:
+        without = 0
+        for row in super().rows(path, language):
+            if row[-1] == _NO_CONSENSUS:
+                without += 1
+            else:
+                yield row
+        if without:
+            log.warning("%s: %d pairs without a gold label (-) are left out", path, without)
 
 
 XNLI = XnliTask()

@@ -20,6 +20,12 @@ def test_a_byte_order_mark_and_crlf_are_no_text(tmp_path: Path):
     assert read_lines(path) == ["one", "two", "", "four"]
 
 
+def test_empty_lines_at_the_end_are_no_lines(tmp_path: Path):
+    path = tmp_path / "text"
+    path.write_bytes(b"\none\n\r\n\n")
+    assert read_lines(path) == ["", "one"]
+
+
 def test_only_a_line_feed_ends_a_line(tmp_path: Path):
     path = tmp_path / "text"
     path.write_text("a\u2028b\x85c\x0bd\n", encoding="utf-8", newline="")

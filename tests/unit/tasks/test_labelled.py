@@ -41,9 +41,10 @@ def test_columns_go_by_the_names_in_the_header_in_any_order(table: Path):
     ]
 
 
-def test_a_file_without_a_header_is_read_by_place_with_row_numbers_for_keys(table: Path):
-    rows = read(table, "\ufeffa\tb\tyes\r\nc\td\tno\r\n")
-    assert [(row.key, row.texts, row.label) for row in rows] == [("0", ("a", "b"), "yes"), ("1", ("c", "d"), "no")]
+def test_a_file_that_may_lack_its_header_is_read_by_place_with_row_numbers_for_keys(table: Path):
+    for header in ("", "one\ttwo\tlabel\r\n"):
+        rows = read(table, f"\ufeff{header}a\tb\tyes\r\nc\td\tno\r\n\r\n")
+        assert [(row.key, row.texts, row.label) for row in rows] == [("0", ("a", "b"), "yes"), ("1", ("c", "d"), "no")]
 
 
 def test_other_spellings_of_a_label_are_its_class(table: Path):

@@ -25,6 +25,7 @@ from xalign_ray.tasks.sentence_benchmarks import (
     mined_of,
     right_by_margin,
     sts_files,
+    sts_rows,
 )
 from xalign_ray.verbs.scores import evaluate
 
@@ -246,6 +247,8 @@ def test_of_sts_the_test_files_alone_are_scored(tmp_path: Path) -> None:
     [
         ("a\tb\tc\n", r"STS.en-de.txt, row 1: not two sentences and a number"),
         ("a\tb\n", r"STS.en-de.txt, row 1: not two sentences and a number"),
+        ("a\tb\t1\nc\td\tnan\n", r"STS.en-de.txt, row 2: not two sentences and a number"),
+        ("score\tsentence1\tsentence2\n1\ta\tb\n2\tc\n", r"row 2: not two sentences and a number"),
         ("a\tb\t1\nc\td\t1\n", r"2 rows with fewer than two different scores have no correlation"),
     ],
 )
@@ -253,6 +256,23 @@ def test_similarities_that_cannot_be_read(tmp_path: Path, text: str, message: st
     (tmp_path / "STS.en-de.txt").write_text(text)
     with pytest.raises(DataError, match=message):
         STS.check_data(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'sentence1,sentence2,similarity_score\n"a\nx",b,3.0\nc,"d, ""e""",4\n',
+        'Score,year,Sentence1,Sentence2\n3.0,1,"a\nx",b\n4,2,c,"d, ""e"""\n',
+        '"a\nx",b,3.0\nc,"d, ""e""",4\n\n',
+    ],
+)
+def test_columns_of_similarities_by_name_or_place(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "stsb-de-test.csv"
+    path.write_text(text)
+    assert sts_rows(path) == [("a\nx", "b", 3.0), ("c", 'd, "e"', 4.0)]
+    path.write_text('a,b,1\n"c,d,2\n"e",f,3\n')
+    with pytest.raises(DataError, match=r"stsb-de-test.csv, line 2: a quoted field is malformed"):
+        sts_rows(path)
 
 
 def test_languages_that_are_asked_for(tmp_path: Path) -> None:

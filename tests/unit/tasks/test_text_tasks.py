@@ -64,6 +64,20 @@ def test_the_training_file_of_xnli_has_a_header_and_another_word_for_contradicti
     assert XNLI.read(path, "en") == [LabelledText("0", ("It is .", "It is not ."), ("en", "en"), "contradiction")]
 
 
+@pytest.mark.parametrize(
+    "header", ["premise\thypothesis\tlabel", "sentence1\tsentence2\tlabel", "sentence1\tsentence2\tgold_label", ""]
+)
+def test_xnli_in_columns_of_other_tables_and_pairs_without_a_gold_label(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, header: str
+):
+    rows = "Er geht.\tJa.\t-\nEr geht.\tEr bleibt.\tcontradiction\nEr geht.\tEr.\tentailment\nJa.\tSo.\tneutral\n"
+    path = write(tmp_path / "dev-de.tsv", f"{header}\n{rows}".removeprefix("\n"))
+    assert [(one.key, one.label) for one in XNLI.read(path, "de")] == [
+        ("1", "contradiction"), ("2", "entailment"), ("3", "neutral"),
+    ]  # fmt: skip
+    assert caplog.messages == [f"{path}: 1 pairs without a gold label (-) are left out"]
+
+
 def test_xnli_dev_files_have_crlf_and_no_header(tmp_path: Path):
     path = write(tmp_path / "dev-de.tsv", "Er geht.\tEr bleibt.\tcontradiction\r\nEr geht.\tJa.\tneutral\r\n")
     assert [one.label for one in XNLI.read(path, "de")] == ["contradiction", "neutral"]
