@@ -127,15 +127,15 @@ def in_cache(name: str) -> str:
     hub_id, options = revision_of(name)
     if options:
         return snapshot(hub_id, options["revision"])
-    config = _find(name, CONFIG)
-    if config is None or not any(_find(name, file) for file in TOKENIZERS):
+    config = cached_file(name, CONFIG)
+    if config is None or not any(cached_file(name, file) for file in TOKENIZERS):
         return name
-    weights = next((found for file in WEIGHTS if (found := _find(name, file))), None)
+    weights = next((found for file in WEIGHTS if (found := cached_file(name, file))), None)
     if weights is None:
         return name
     if weights.suffix == ".json":
         shards = {*json.loads(weights.read_bytes())["weight_map"].values()}
-        if not all(_find(name, shard) for shard in shards):
+        if not all(cached_file(name, shard) for shard in shards):
             return name
     return str(config.parent)
 
@@ -162,7 +162,10 @@ def hub_file(name: str, file: str) -> Path | None:
     return Path(path) if path else None
 
 
-def _find(name: str, file: str) -> Path | None:
+def cached_file(name: str, file: str) -> Path | None:
+    """A file of a folder, or of a hub model in this machine's cache; None where it is not there. Asks no hub."""
+    if Path(name).is_dir():
+        return Path(name, file) if Path(name, file).is_file() else None
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(name, file)

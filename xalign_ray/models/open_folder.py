@@ -11,12 +11,12 @@ from pickle import UnpicklingError
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
+from transformers import AutoConfig, PretrainedConfig
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import check_hub, in_cache
-from xalign_ray.models.own_tokenizer import check_files, check_ids, check_vocabulary
+from xalign_ray.models.own_tokenizer import check_files, check_ids, read_tokenizer
 from xalign_ray.models.weight_files import WRAPPED, check_weight_files
 
 OWN_CODE = "it comes with code of its own (auto_map in its config.json), which is not run here: name another encoder"
@@ -65,12 +65,11 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
     with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"):
         config: PretrainedConfig = AutoConfig.from_pretrained(in_cache(name), trust_remote_code=False, **settings)
     check_files(name, config)
-    check_vocabulary(name)
     with (
         _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"),
         quiet_transformers(),
     ):
-        tokenizer = AutoTokenizer.from_pretrained(in_cache(name), trust_remote_code=False)
+        tokenizer = read_tokenizer(name)
     model, drawn = open_weights(name, model_class, config)
     if drawn and not new_head:
         raise DataError(

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import hub_file
+from xalign_ray.models.hub import cached_file, hub_file, in_cache
 from xalign_ray.models.weight_files import check_is_file
 from xalign_ray.work.artifacts import hash_value, write_atomic, write_json
 
@@ -20,6 +20,7 @@ FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")  # one of them 
 _OF_BATCHES = ("truncation", "padding")  # parts of tokenizer.json that say nothing of text
 _CONFIG = "tokenizer_config.json"
 _DIRECTIONS = ("padding_side", "truncation_side")
+_PROBE = "Berlin CAFÉ 1914-18 don't 北京 हिन्दी"  # tokenizers that differ read it otherwise
 
 
 def make_portable(folder: Path, max_length: int, segments: int) -> None:
@@ -98,6 +99,57 @@ def identify(folder: Path) -> str | None:
         return None
     special = {key: _content(value) for key, value in _read_settings(folder).items() if key.endswith("_token")}
     return identify_tokenizer(path.read_text(encoding="utf-8"), special)
+
+
+def read_tokenizer(name: str) -> Any:
+    """The tokenizer of a local folder or hub id, as `AutoTokenizer` opens it.
+
+    Raises:
+        DataError: a file of it is no vocabulary that can be read here, or transformers takes it for another kind.
+    """
+    from transformers import AutoTokenizer
+
+    check_vocabulary(name)
+    tokenizer = AutoTokenizer.from_pretrained(in_cache(name), trust_remote_code=False)
+    _check_kind(name, tokenizer)
+    return tokenizer
+
+
+def _check_kind(name: str, tokenizer: Any) -> None:
+    """Refuses a tokenizer whose kind transformers has guessed wrong.
+
+    Where tokenizer_config.json names no class, or not whether a BERT keeps capitals, transformers 5 puts the vocabulary
+    into what config.json suggests: a cased BERT is lower-cased, a SentencePiece model is taken for WordPiece.
+    """
+    config, file, lines = (cached_file(in_cache(name), one) for one in (_CONFIG, "tokenizer.json", "vocab.txt"))
+    settings = _read_settings(config.parent) if config else {}
+    is_bert = hasattr(tokenizer, "do_lower_case")
+    if not tokenizer.is_fast or ("tokenizer_class" in settings and ("do_lower_case" in settings or not is_bert)):
+        return
+    read = _pieces(tokenizer.backend_tokenizer)
+    if file:
+        from tokenizers import Tokenizer
+
+        is_wrong = read != _pieces(Tokenizer.from_file(str(file)))
+    else:  # one piece in a hundred: lower-cased vocabularies hold special ones alone
+        capitals = sum(piece != piece.lower() for piece in tokenizer.get_vocab()) if lines and is_bert else 0
+        is_wrong = capitals > len(tokenizer) / 100 and "do_lower_case" not in settings
+    if is_wrong:
+        shown = " ".join(read[:4]) or "an error"
+        raise DataError(
+            f"{name}: transformers does not read text as its {file.name if file else 'vocab.txt, which has capitals,'} "
+            f"does ({_PROBE[:11]}: {shown}), for want of the model's own {_CONFIG}: put it there, or write one that "
+            "names do_lower_case of a BERT, or tokenizer_class (PreTrainedTokenizerFast) and the special tokens."
+        )
+
+
+def _pieces(tokenizer: Any) -> list[str]:
+    """Of the probe; none where the tokenizer cannot read it, as one without an unknown piece."""
+    try:
+        found = tokenizer.encode(_PROBE, add_special_tokens=False)
+    except Exception:  # what tokenizers raises has no class of its own
+        return []
+    return [piece for piece, counts in zip(found.tokens, found.attention_mask, strict=True) if counts]  # no padding
 
 
 def check_vocabulary(name: str) -> None:

@@ -14,8 +14,7 @@ from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.explain import suggest_path
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.models.hub import in_cache
-from xalign_ray.models.own_tokenizer import check_vocabulary
+from xalign_ray.models.own_tokenizer import read_tokenizer
 from xalign_ray.streams.collate import Vocabulary
 from xalign_ray.vocabulary.tokenizer import frame_of, put_frame
 from xalign_ray.work.storage import is_folder_name
@@ -45,14 +44,11 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
     Raises:
         ConfigError: if it is not there, not fast, or lacks a token that every row needs.
     """
-    from transformers import AutoTokenizer
-
     where = f"data.tokenizer.path '{path}'"
     if is_folder_name(path) and not Path(path).is_dir():
         raise ConfigError(f"data.tokenizer.path: there is no folder '{path}'.{suggest_path(Path(path))}")
     try:
-        check_vocabulary(path)
-        tokenizer = AutoTokenizer.from_pretrained(in_cache(path), trust_remote_code=False)
+        tokenizer = read_tokenizer(path)
     except DataError as error:
         raise ConfigError(f"data.tokenizer.path: {error}") from None
     except Exception as error:  # of a foreign file: what its readers raise has no class in common

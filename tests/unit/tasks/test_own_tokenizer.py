@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE, WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 from transformers import AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
+from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, read_tokenizer
 from xalign_ray.tasks.cloze import Predictor
 from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.verbs.scores import evaluate
@@ -79,3 +83,55 @@ def test_ids_beyond_the_embeddings_are_refused(
     make_tokenizer([*PIECES, "more"]).save_pretrained(folder)
     with pytest.raises(DataError, match=r"its tokenizer gives ids up to 25, but the model has 25 embeddings"):
         Encoder.open(folder)
+
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Berlin", "##lin", "ber", "a", "b"]
+NAMED = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+
+
+def cased(folder: Path) -> None:
+    backend = Tokenizer(WordPiece({piece: number for number, piece in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    backend.normalizer = BertNormalizer(lowercase=False, strip_accents=False)
+    backend.pre_tokenizer = BertPreTokenizer()
+    backend.enable_padding(length=200)  # which is no part of how text is read
+    backend.save(str(folder / "tokenizer.json"))
+
+
+def byte_level(folder: Path) -> None:
+    backend = Tokenizer(BPE({piece: number for number, piece in enumerate([*VOCABULARY, "Ġ"])}, []))
+    backend.pre_tokenizer = ByteLevel()
+    backend.save(str(folder / "tokenizer.json"))
+
+
+def lines(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("write", "settings", "is_read"),
+    [
+        (cased, None, False),
+        (cased, {}, False),
+        (cased, {"tokenizer_class": "BertTokenizer"}, False),
+        (cased, {"do_lower_case": False}, True),
+        (cased, {"tokenizer_class": "BertTokenizer", "do_lower_case": True}, True),  # which somebody has said
+        (cased, NAMED, True),
+        (byte_level, None, False),
+        (lines, None, False),
+        (lines, {"do_lower_case": False}, True),
+    ],
+)
+def test_a_tokenizer_that_is_taken_for_another_kind_is_refused(
+    tmp_path: Path, write: Callable[[Path], None], settings: dict[str, Any] | None, is_read: bool
+) -> None:
+    """transformers puts a vocabulary into the class that config.json suggests where no other file names one."""
+    write(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    if settings is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    if is_read:
+        read_tokenizer(str(tmp_path))
+        return
+    with pytest.raises(DataError, match=r"does not read text as its (tokenizer\.json|vocab\.txt, which has capitals,) "
+                                        r"does \(Berlin CAFÉ: .*put it there, or write one that names"):  # fmt: skip
+        read_tokenizer(str(tmp_path))
