@@ -214,7 +214,8 @@ _KINDS = {  # later ones win
 _ASSIGNED = ((0, 0xD800), (0xE000, 0x33480), (0xE0000, 0xE1000))  # all beyond are signs
 FIRST_UNSPACED = "\u0e01"  # the first letter of a script without blanks: Thai
 _JOINER = 0x200D
-_MARKS = regex.compile(r"[\p{M}\u200c\u200d]*")
+# What a normalizer takes away or joins to what stands before it: marks, joiners and other invisible characters, jamo.
+_MARKS = regex.compile(r"[\p{M}\p{Cf}\u1160-\u11ff\ud7b0-\ud7fb]*")
 
 
 @dataclass(frozen=True)
