@@ -490,12 +490,11 @@ def pair_languages(name: str) -> tuple[str, str]:
 def read_squad(path: Path, context_language: str, question_language: str) -> list[Question]:
     """The questions of a file of SQuAD's JSON; DataError for another form, or an answer that is not where it says."""
     rows = list(_read_rows(path))
-    counts, seen = Counter(str(row["id"]) for row, _ in rows), Counter()
+    counts, seen = Counter(str(row["id"]) for row, _, _ in rows), Counter()
     questions = []
-    for row, context in rows:
+    for row, context, answers in rows:
         key = str(row["id"])
         seen[key] += 1
-        answers = tuple(Answer(one["text"], one["answer_start"]) for one in row["answers"] if one["text"])
         for text, start in ((answer.text, answer.start) for answer in answers):
             if not isinstance(start, int) or start < 0 or not context.startswith(text, start):
                 raise DataError(
@@ -513,23 +512,32 @@ def read_squad(path: Path, context_language: str, question_language: str) -> lis
     return questions
 
 
-def _read_rows(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each question as the file has it, and its context."""
+_FORM = "read is a JSON object whose data lists articles, their paragraphs, and in each a context and its qas"
+
+
+def _read_rows(path: Path) -> Iterator[tuple[dict[str, Any], str, tuple[Answer, ...]]]:
+    """Each question as the file has it, its context and its answers that hold text."""
     if not path.is_file():
         raise DataError(f"{path} is missing; give the folder that holds the task's data.")
     try:
         with open_file(path) as file:
-            articles = json.loads(file.read().decode("utf-8-sig"))["data"]
-        paragraphs = (paragraph for article in articles for paragraph in article["paragraphs"])
+            content = json.loads(file.read().decode("utf-8-sig"))
+        if not isinstance(content, dict) or "data" not in content:
+            raise DataError(f"{path} is not SQuAD 1.1: it is a list or has no data; {_FORM}.")
+        paragraphs = (paragraph for article in content["data"] for paragraph in article["paragraphs"])
         for row, context in ((row, paragraph["context"]) for paragraph in paragraphs for row in paragraph["qas"]):
-            texts = [context, row["question"], *(answer["text"] for answer in row["answers"])]
+            answers = row["answers"] or []
+            if isinstance(answers, dict):  # as Hugging Face's tables have them: a list of texts and one of places
+                answers = [dict(zip(answers, one, strict=True)) for one in zip(*answers.values(), strict=True)]
+            texts = [context, row["question"], *(answer["text"] for answer in answers)]
             if not all(isinstance(text, str) for text in texts) or not isinstance(row["id"], str | int):
                 raise TypeError(f"question {row['id']} has a text that is none")
-            yield row, context
+            yield row, context, tuple(Answer(one["text"], one["answer_start"]) for one in answers if one["text"])
     except KeyError as error:
-        raise DataError(f"{path} is not SQuAD 1.1: {error} is missing.") from None
+        raise DataError(f"{path} is not SQuAD 1.1: {error} is missing; {_FORM}.") from None
     except (ValueError, TypeError) as error:
-        raise DataError(f"{path} is not SQuAD 1.1: {error}.") from None
+        reason = "it holds JSON lines" if "Extra data" in str(error) else error
+        raise DataError(f"{path} is not SQuAD 1.1: {reason}; {_FORM}.") from None
 
 
 MLQA, XQUAD, TYDIQA, SQUAD = MlqaTask(), XquadTask(), TydiqaTask(), SquadTask()

@@ -99,6 +99,19 @@ def test_a_question_has_context_answers_and_both_languages(tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("answers", "read"),
+    [
+        ({"text": ["den Hund", "sah"], "answer_start": [15, 6]}, (Answer("den Hund", 15), Answer("sah", 6))),
+        ({"answer_start": [], "text": []}, ()),
+        (None, ()),
+    ],
+)
+def test_answers_in_the_form_of_hugging_face_or_null(tmp_path: Path, answers: object, read: tuple[Answer, ...]):
+    path = write(tmp_path, squad([row(), row("q2") | {"answers": answers}]))
+    assert read_squad(path, "de", "de")[1].answers == read
+
+
 def test_ids_that_a_file_repeats_are_numbered(tmp_path: Path):
     path = write(tmp_path, squad([row("12"), row("3"), row("12")]))
     assert [question.key for question in read_squad(path, "de", "de")] == ["12#1", "3", "12#2"]
@@ -123,10 +136,16 @@ def test_an_answer_that_is_not_where_it_says_is_named_by_file_and_id(tmp_path: P
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "is not SQuAD 1.1: list indices must be integers"),
-        ({"data": [{"paragraphs": [{"qas": [row()]}]}]}, "is not SQuAD 1.1: 'context' is missing."),
-        (squad([{"id": "q1", "answers": []}]), "is not SQuAD 1.1: 'question' is missing."),
-        (squad([row() | {"question": None}]), "is not SQuAD 1.1: question q1 has a text that is none."),
+        (
+            [row()],
+            "is not SQuAD 1.1: it is a list or has no data; read is a JSON object whose data lists articles, their",
+        ),
+        (row(), "is not SQuAD 1.1: it is a list or has no data; read is a JSON object"),
+        ({"data": [{"paragraphs": [{"qas": [row()]}]}]}, "is not SQuAD 1.1: 'context' is missing; read is a JSON ob"),
+        (squad([{"id": "q1", "answers": []}]), "is not SQuAD 1.1: 'question' is missing; read is a JSON object"),
+        (squad([row() | {"question": None}]), "is not SQuAD 1.1: question q1 has a text that is none; read is"),
+        (squad([row() | {"answers": [{"text": "sah"}]}]), "is not SQuAD 1.1: 'answer_start' is missing; read is"),
+        (squad([row() | {"answers": {"text": ["a", "b"], "answer_start": [1]}}]), "is not SQuAD 1.1: zip() argument"),
         (squad([]), "holds no question."),
         (squad([row(text="", start=0)]), "no question has an answer. XTREME empties those of its test files: take the"),
     ],
@@ -140,6 +159,9 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, content: object, mess
 def test_a_file_that_is_no_json_or_no_utf8_or_missing_is_refused(tmp_path: Path):
     path = tmp_path / "dev-de.json"
     with pytest.raises(DataError, match=re.escape(f"{path} is missing; give the folder that holds the task's data.")):
+        read_squad(path, "de", "de")
+    path.write_bytes(b'{"id": "q1"}\n{"id": "q2"}\n')
+    with pytest.raises(DataError, match=re.escape(f"{path} is not SQuAD 1.1: it holds JSON lines; read is a JSON obj")):
         read_squad(path, "de", "de")
     path.write_bytes(b'{"data": [')
     with pytest.raises(DataError, match=re.escape(f"{path} is not SQuAD 1.1: Expecting value")):
