@@ -20,6 +20,7 @@ from xalign_ray.models.own_tokenizer import check_files, check_ids, read_tokeniz
 from xalign_ray.models.weight_files import WRAPPED, check_weight_files
 
 OWN_CODE = "it comes with code of its own (auto_map in its config.json), which is not run here: name another encoder"
+_ALONE = "save the model alone, with save_pretrained"
 POOLER = "pooler"  # in the name of a weight: a layer that no loss and no task here reads
 
 _Given = ParamSpec("_Given")
@@ -122,7 +123,7 @@ def _check_loaded(name: str, model: Any, found: dict[str, Any], drawn: list[str]
         head = {key for key, one in model.named_parameters() if id(one) not in encoder}
         lacking += drawn if drawn and not head <= set(drawn) else []
     if lacking:
-        why = _why_lacking(model.config, unexpected)
+        why = _why_lacking(model, lacking[0], unexpected)
         raise DataError(f"{name} lacks {len(lacking)} of its weights, such as {lacking[0]}; {why}.")
     if found["mismatched_keys"]:
         key, there, asked = sorted(found["mismatched_keys"])[0]
@@ -144,15 +145,18 @@ def _check_loaded(name: str, model: Any, found: dict[str, Any], drawn: list[str]
         )
 
 
-def _why_lacking(config: Any, unexpected: Sequence[str]) -> str:
-    """What may have become of weights that are not there, by the names of those that are too much."""
+def _why_lacking(model: Any, lacking: str, unexpected: Sequence[str]) -> str:
+    """What may have become of a weight that is not there, by the names of those that are too much."""
     for prefix, why in WRAPPED.items():
         if prefixed := sum(key.startswith(prefix) for key in unexpected):
             return f"{prefixed} names begin with '{prefix}', {why}"
-    if hasattr(config, "auto_map"):
+    if hasattr(model.config, "auto_map"):
         return OWN_CODE
     if others := [key for key in unexpected if "." not in key]:
-        return f"its file of weights holds {', '.join(others[:3])} instead: save the model alone, with save_pretrained"
+        return f"its file of weights holds {', '.join(others[:3])} instead: {_ALONE}"
+    tail = lacking.removeprefix(f"{model.base_model_prefix}.")
+    if held := next((key for key in unexpected if key.endswith(f".{tail}")), None):
+        return f"its file of weights holds it as {held}: {_ALONE}"
     return "its config.json and its weights do not belong together: export it again"
 
 

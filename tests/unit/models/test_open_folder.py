@@ -121,6 +121,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         resaved(lambda weights: {f"_orig_mod.{name}": value for name, value in weights.items()}),
         r"names begin with '_orig_mod\.', as torch\.compile saves them: save `model\._orig_mod` instead\.$",
     ),
+    "names of a wrapper": (
+        resaved(lambda weights: {f"0.auto_model.{name}": value for name, value in weights.items()}),
+        r"lacks \d+ of .*; its file of weights holds it as 0\.auto_model\.bert\..*: save the model alone, with ",
+    ),
     "weights below the key of a trainer": (
         pickled(lambda weights: {"state_dict": weights, "epoch": 3}),
         r"lacks \d+ of its weights, such as .*; its file of weights holds epoch, state_dict instead: save the model a",
