@@ -68,7 +68,7 @@ def holds_head(folder: str, values: Mapping[str, Any]) -> bool:
     found = has_head(folder, values)
     if found is None:
         classes = values.get("architectures") or ["ForMaskedLM"]  # left out where we know a model by its name
-        found = any(one.endswith("ForMaskedLM") for one in classes)
+        found = any(one.endswith(("ForMaskedLM", "ForPreTraining")) for one in classes)
     return found
 
 

@@ -21,6 +21,7 @@ from xalign_ray.config.choices import (
     Distillation,
     MaskedLm,
     MaskedText,
+    MomentumContrast,
     SentenceContrast,
     prompt_reserve,
 )
@@ -195,9 +196,11 @@ def _tree(
         reserve = math.ceil(100 * prompt_reserve(_pieces(lines.model, prompt))) / 100
         if reserve > method.data.reserve_fraction:
             data["reserve_fraction"] = reserve
-    if encoder.pooling != "mean":
-        pooled = (SentenceContrast().kind, Distillation().kind)
-        objectives = [one | {"pooling": encoder.pooling} if one["kind"] in pooled else one for one in objectives]
+    pooled = {one.kind: one.pooling for one in (SentenceContrast(), Distillation(), MomentumContrast())}
+    objectives = [
+        one if pooled.get(one["kind"], encoder.pooling) == encoder.pooling else one | {"pooling": encoder.pooling}
+        for one in objectives
+    ]
     if lines.teacher:
         data["teacher"] = {"path": lines.teacher, "language": _language_of_all(pairs)}
         if is_normalized(lines.teacher):

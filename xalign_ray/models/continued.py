@@ -136,7 +136,7 @@ def _shown(origin: str) -> str:
 
 # Refuses an encoder that cannot be continued by its files alone: about a second, without torch or transformers.
 
-_WITHOUT_A_MASK = (None, "PreTrainedTokenizerFast", "TokenizersBackend")  # classes that have no mask token by default
+_WITHOUT_A_MASK = {"PreTrainedTokenizerFast", "TokenizersBackend"}  # classes that have no mask token by default
 
 
 def has_weights(start: str | None) -> bool:
@@ -174,6 +174,7 @@ def check_encoder_files(start: str) -> None:
     """
     if not Path(start).is_dir():
         check_reachable(start)
+        check_modules(start)
         return
     check_modules(start)
     check_weight_files(start)
@@ -203,8 +204,9 @@ def _check_tokenizer(config: RunConfig, start: str, rows: int) -> None:
         if (path := Path(start) / name).is_file()
     ]
     masking = [one.kind for one in config.all_streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
-    kinds = [one.get("tokenizer_class") for one in settings]
-    if masking and not any(one.get("mask_token") for one in settings) and set(kinds) <= set(_WITHOUT_A_MASK):
+    # Where none names a class, transformers takes that of the model's type, such as BERT's: see `check_mask`.
+    kinds = {kind for one in settings if (kind := one.get("tokenizer_class"))}
+    if masking and not any(one.get("mask_token") for one in settings) and kinds and kinds <= _WITHOUT_A_MASK:
         raise DataError(
             f"{start} has no mask token, and stream {masking[0]} masks text. Name one of its tokens in "
             'tokenizer_config.json ("mask_token": "<mask>"), or take a stream that masks nothing (contrasted_pairs '

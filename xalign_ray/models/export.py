@@ -185,6 +185,7 @@ def _save_model(
     }
     classes = family.classes(with_languages=model.language_embeddings)
     values.pop("model_type")  # the class has its own
+    values.pop("auto_map", None)  # of code that the export does not hold, and that its classes do not need
     hf_config = classes.config.from_dict(values)
     hf_config.update(family.older_keys(hf_config))
     bare = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}

@@ -187,6 +187,8 @@ def _as_one_sentence(what: str) -> Iterator[None]:
             "first, if you know who made it."
         ) from None
     except Exception as error:
+        if "trust_remote_code" in str(error):
+            raise DataError(f"{what}: {OWN_CODE}.") from None
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise DataError(f"{what}: {lines[0]}") from error
 

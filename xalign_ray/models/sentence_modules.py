@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import hub_file
+from xalign_ray.models.hub import cached_file, hub_file, in_cache
 from xalign_ray.work.artifacts import read_json, write_json
 from xalign_ray.work.status_line import say
 
@@ -24,6 +24,9 @@ _ALONE = ("mean", "cls")  # kinds of pooling that are trained, each alone
 _KNOWN = {"Transformer", "Pooling", "Normalize", "Dense"}
 _PROMPTS = "config_sentence_transformers.json"
 _LENGTH = "sentence_bert_config.json"
+_OLDER_LENGTHS = tuple(  # as Sentence Transformers named it once, and still reads it
+    f"sentence_{kind}_config.json" for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
 QUERY = "query"  # name of the prompt that is taken where none is the default
 
 
@@ -127,7 +130,7 @@ def own_max_length(encoder: str) -> int | None:
     Raises:
         DataError: the file is damaged.
     """
-    config = _read(encoder, _LENGTH)
+    config = _parsed(_length_file(encoder))
     try:
         length = None if config is None else config.get("max_seq_length")
         return None if length is None else int(length)
@@ -149,7 +152,10 @@ def is_normalized(encoder: str) -> bool:
 
 
 def _read(encoder: str, name: str) -> Any:
-    path = hub_file(encoder, name)
+    return _parsed(hub_file(encoder, name))
+
+
+def _parsed(path: Path | None) -> Any:
     if path is None:
         return None
     try:
@@ -209,20 +215,22 @@ def write_modules(form: SentenceForm, folder: Path, width: int, room: int) -> No
 
 
 def check_modules(name: str) -> None:
-    """Refuses a local folder of which training would leave something behind that its sentence vectors need.
+    """Refuses a folder or hub model of which training would leave something behind that its sentence vectors need.
 
     Raises:
         DataError: its encoder lies in a folder below, a module has weights of its own, or its pooling is not trained.
     """
-    if not (Path(name) / MODULES).is_file():
+    path = hub_file(name, MODULES)
+    if path is None:
         return
-    for kind, folder in list_modules(Path(name) / MODULES):
+    for kind, folder in list_modules(path):
         if kind == "Transformer" and folder:
             raise DataError(f"{name} keeps its encoder in a folder below: name {name}/{folder}.")
         if kind not in KEPT:
             raise DataError(
                 f"{name} has a module {kind}, whose weights would not be trained with the encoder, nor fit it then. "
-                f"Continue a copy of the folder without {MODULES}: its vectors are then those of the encoder alone."
+                f"Continue a copy of the folder whose {MODULES} leaves it out: its vectors are then those of the "
+                "encoder and the other modules."
             )
     pooled = _pooled_by(name)
     if pooled and (len(pooled[0]) != 1 or pooled[0][0] not in _ALONE):
@@ -249,9 +257,18 @@ def copy_modules(name: str, folder: Path) -> None:
             shutil.copyfile(config, folder / below / "config.json")
         elif below:  # a module without settings, such as Normalize
             (folder / below).mkdir(parents=True, exist_ok=True)
-    for file in (MODULES, *SETTINGS):
-        if (found := hub_file(name, file)) is not None:
+    found_files = {file: hub_file(name, file) for file in (MODULES, _PROMPTS)} | {_LENGTH: _length_file(name)}
+    for file, found in found_files.items():
+        if found is not None:
             shutil.copyfile(found, folder / file)
+    if heads := sorted(path.name for path in Path(in_cache(name)).glob("*_linear.pt")):
+        say(f"{', '.join(heads)} of {name} are not in the export: they fitted the encoder as it was.")
+
+
+def _length_file(name: str) -> Path | None:
+    """The file that says how long an input may be, under its name of today or an older one."""
+    older = (cached_file(in_cache(name), file) for file in _OLDER_LENGTHS)
+    return hub_file(name, _LENGTH) or next(filter(None, older), None)
 
 
 def list_modules(path: Path) -> list[tuple[str, str]]:

@@ -66,18 +66,11 @@ def check_weight_files(name: str) -> None:
 
 
 def _check_pickle(path: Path) -> None:
-    """Refuses what torch saved if it is cut short, or names objects that are no tensors: it could run any code."""
-    with path.open("rb") as file:
-        is_archive = file.read(2) == b"PK"
-    if not is_archive:
-        return  # of versions before 1.6; judged when it is opened
-    try:
-        with zipfile.ZipFile(path) as archive:
-            (name,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
-            steps = list(pickletools.genops(archive.read(name)))
-    except (zipfile.BadZipFile, ValueError):
-        raise DataError(f"{path} is not whole. Copy or download it again.") from None
-    named = [str(argument) for opcode, argument, _ in steps if opcode.name == "GLOBAL"]
+    """Refuses what torch saved if it is cut short, or names objects that are no tensors: it could run any code.
+
+    What versions of torch before 1.6 saved is judged when it is opened.
+    """
+    named = [str(argument) for opcode, argument in _pickle_steps(path) if opcode == "GLOBAL"]
     other = [name for name in named if name.split(" ")[0].split(".")[0] not in _OF_TENSORS]
     if other:
         raise DataError(
@@ -86,17 +79,36 @@ def _check_pickle(path: Path) -> None:
         )
 
 
+def _pickle_steps(path: Path) -> list[tuple[str, object]]:
+    """The steps and arguments of a pickle that torch saved, which is not run; none of torch before 1.6.
+
+    Raises:
+        DataError: it is cut short.
+    """
+    with path.open("rb") as file:
+        if file.read(2) != b"PK":
+            return []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
+            return [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(archive.read(name))]
+    except (zipfile.BadZipFile, ValueError):
+        raise DataError(f"{path} is not whole. Copy or download it again.") from None
+
+
 def weight_names(name: str) -> set[str] | None:
-    """The names of a local folder's weights, by its safetensors headers or index; None where only opening tells.
+    """The names of a local folder's weights, by headers, an index, or the texts in a pickle; None where only opening
+    tells.
 
     Raises:
         DataError: a file of them is not whole.
     """
-    folder = Path(name)
-    index, single = folder / f"{SAFETENSORS}.index.json", folder / SAFETENSORS
-    if single.is_file():
-        return set(_read_header(single))
-    return set(_read_index(index)) if index.is_file() else None
+    path = next((path for file in WEIGHTS if (path := Path(name) / file).is_file()), None)
+    if path is None or path.suffix == ".json":
+        return set(_read_index(path)) if path else None
+    if path.suffix == ".bin":
+        return {text for _, text in _pickle_steps(path) if isinstance(text, str) and "." in text} or None
+    return set(_read_header(path))
 
 
 def read_config(name: str) -> dict[str, Any]:

@@ -157,11 +157,14 @@ def test_large_encoders_are_continued_at_half_the_rate(folder: Path) -> None:
     assert resolved().recipe.config.train.optimizer.learning_rate == 1e-5
 
 
-def test_encoder_that_pools_by_its_first_token_is_contrasted_so(folder: Path) -> None:
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("method", ["contrast", "ppa"])  # the paper's PPA has cls
+def test_the_vector_that_is_trained_is_the_one_that_is_scored(folder: Path, method: str, pooling: str) -> None:
     (folder / "bare" / "modules.json").write_text(json.dumps([{"path": "1_Pooling", "type": "x.models.Pooling"}]))
     (folder / "bare" / "1_Pooling").mkdir()
-    (folder / "bare" / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
-    assert resolved().recipe.config.objectives[0].pooling == "cls"  # pyright: ignore[reportAttributeAccessIssue]
+    (folder / "bare" / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{pooling}_token": True}))
+    objectives = resolved(method=method, set=("allow=[new_head]",)).recipe.config.objectives
+    assert {one.pooling for one in objectives if hasattr(one, "pooling")} == {pooling}  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize(("prompt", "reserve"), [("", None), ("query: ", None), ("en en de de en: ", 0.45)])

@@ -9,16 +9,23 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertModel, DebertaV2Config, DebertaV2Model
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import BertForMaskedLM, BertModel, DebertaV2Config, DebertaV2Model
 
 from tests.whole_words import write_encoder
 from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.continuing.methods import holds_head
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.continued import inherited_from_scratch
+from xalign_ray.models.continued import check_start, has_head, inherited_from_scratch
 from xalign_ray.models.encoder import build_encoder, check_opens
 from xalign_ray.pipeline import check
 from xalign_ray.planning.describe import describe
+from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer
 
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{number}" for number in range(55)]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 CONTRAST = "objectives=[{kind: sentence_contrast}]"
@@ -111,6 +118,33 @@ def test_a_head_that_is_there_is_not_new(encoder: Path) -> None:
     write_encoder(encoder, WORDS, **SIZES)
     check(continued(encoder))
     check_opens(continued(encoder).config)
+
+
+@pytest.mark.parametrize(("kind", "has"), [(BertModel, False), (BertForMaskedLM, True)])
+def test_the_names_in_pickled_weights_tell_whether_there_is_a_head(encoder: Path, kind: type, has: bool) -> None:
+    """Whatever the config says: it may name no class, or `BertForPreTraining`."""
+    torch.save(kind.from_pretrained(encoder).state_dict(), encoder / "pytorch_model.bin")
+    (encoder / "model.safetensors").unlink()
+    values = json.loads((encoder / "config.json").read_text())
+    assert has_head(str(encoder), values) is holds_head(str(encoder), values | {"architectures": []}) is has
+
+
+@pytest.mark.parametrize(
+    "settings", [{"do_lower_case": False, "model_max_length": 16}, {"tokenizer_class": "BertTokenizer"}]
+)
+def test_a_tokenizer_that_names_no_mask_has_that_of_its_class(encoder: Path, settings: dict[str, object]) -> None:
+    """As the folders of bert-base-multilingual-cased and xlm-roberta-base say: the class is that of config.json."""
+    write_encoder(encoder, WORDS, **SIZES)
+    for name in ("special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"):
+        (encoder / name).unlink(missing_ok=True)
+    backend = Tokenizer(
+        WordPiece({piece: number for number, piece in enumerate([*SPECIAL, *WORDS])}, unk_token="[UNK]")
+    )
+    backend.normalizer, backend.pre_tokenizer = BertNormalizer(lowercase=False), BertPreTokenizer()
+    backend.save(str(encoder / "tokenizer.json"))
+    (encoder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False} | settings))
+    check_start(continued(encoder, "data.tokenizer={kind: start}").config)
+    assert open_tokenizer(str(encoder)).mask_token == "[MASK]"
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])

@@ -18,6 +18,7 @@ from xalign_ray.errors import CheckpointError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, fold
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
+from xalign_ray.models.sentence_modules import own_max_length
 from xalign_ray.objectives.combine import Objectives
 
 FACTS = {"recipe": "tiny/mlm", "fingerprint": "00", "step": 1}
@@ -286,15 +287,34 @@ def contrasted(init_from: str | None, *objectives: str) -> RunConfig:
 def test_a_head_that_nothing_trained_is_not_exported(prepared, tmp_path, start, objectives, kept):
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     if start is not None:
-        start(BertConfig(vocab_size=20, **sizes)).save_pretrained(tmp_path / "start")
+        code = {"auto_map": {"AutoModel": "modeling_own.OwnModel"}}  # of files that no export holds
+        start(BertConfig(vocab_size=20, **sizes, **code)).save_pretrained(tmp_path / "start")
     config = contrasted(str(tmp_path / "start") if start else None, *objectives)
     encoder = build_encoder(config.model, 20, ["en", "de"], 8, pad_id=0, with_head=config.needs_head)
     state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     export(state, config, prepared, tmp_path / "export", FACTS)
-    said = json.loads((tmp_path / "export" / "config.json").read_text())["architectures"]
-    assert said == ["BertForMaskedLM" if kept else "BertModel"]
+    said = json.loads((tmp_path / "export" / "config.json").read_text())
+    assert said["architectures"] == ["BertForMaskedLM" if kept else "BertModel"]
+    assert "auto_map" not in said
     opened = BertModel.from_pretrained(tmp_path / "export", add_pooling_layer=False)
     assert torch.equal(opened.embeddings.word_embeddings.weight, encoder.hf.get_input_embeddings().weight)
+
+
+def test_the_export_has_the_length_of_an_older_file_and_says_which_heads_it_lacks(prepared, tmp_path, capsys):
+    start = tmp_path / "start"
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertModel(BertConfig(vocab_size=20, **sizes)).save_pretrained(start)
+    (start / "modules.json").write_text(json.dumps([{"path": "", "type": "sentence_transformers.models.Transformer"}]))
+    (start / "sentence_xlm-roberta_config.json").write_text(json.dumps({"max_seq_length": 6}))
+    (start / "colbert_linear.pt").write_bytes(b"")
+    config = contrasted(str(start))
+    encoder = build_encoder(config.model, 20, ["en", "de"], 8, pad_id=0, with_head=False)
+    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    export(state, config, prepared, tmp_path / "export", FACTS)
+    assert own_max_length(str(start)) == own_max_length(str(tmp_path / "export")) == 6
+    assert json.loads((tmp_path / "export" / "sentence_bert_config.json").read_text()) == {"max_seq_length": 6}
+    said = f"colbert_linear.pt of {start} are not in the export: they fitted the encoder as it was."
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

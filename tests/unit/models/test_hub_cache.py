@@ -70,6 +70,13 @@ def test_files_that_the_hub_lacks_are_known_to_be_missing(home: Path) -> None:
     assert "does not answer" not in done.stderr
 
 
+def test_a_module_that_training_would_leave_behind_is_refused_of_a_hub_model_too(home: Path) -> None:
+    modules = '[{"path": "", "type": "x.models.Transformer"}, {"path": "2_Dense", "type": "x.models.Dense"}]'
+    (home / "hub" / "models--acme--tiny" / "snapshots" / "abc" / "modules.json").write_text(modules)
+    done = run(home, "from xalign_ray.models.sentence_modules import check_modules\ncheck_modules('acme/tiny')")
+    assert "acme/tiny has a module Dense, whose weights would not be trained with the encoder" in done.stderr
+
+
 @pytest.mark.parametrize("missing", ["model.safetensors", "tokenizer.json"])
 def test_a_model_that_is_cached_in_part_is_not_opened_from_there(home: Path, missing: str) -> None:
     snapshot = home / "hub" / "models--acme--tiny" / "snapshots" / "abc"
