@@ -20,7 +20,7 @@ from xalign_ray.align.encoder_aligner import PretrainedEncoder
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.encoder import build_encoder
-from xalign_ray.models.open_folder import open_model
+from xalign_ray.models.open_folder import OWN_CODE, open_model
 
 WORDS = [f"w{number}" for number in range(55)]
 SIZES = {
@@ -252,3 +252,11 @@ def test_threads_that_open_an_encoder_at_once_each_get_all_of_its_weights(folder
         assert all(torch.equal(found[f"bert.{name}"], value) for name, value in bare.items())
         drawn = model.cls.predictions.transform.dense.weight
         assert 0 < drawn.std() < 2 * model.config.initializer_range
+
+
+@pytest.mark.parametrize("door", ["evaluate", "cloze", "tune"])
+def test_a_model_of_a_kind_that_only_its_own_code_knows_is_refused_in_a_sentence(folder: Path, door: str) -> None:
+    """As gte-multilingual-base: transformers would ask, or name a folder to look into."""
+    configured(model_type="new", auto_map={"AutoConfig": "configuration.NewConfig"})(folder)
+    with pytest.raises(DataError, match=re.escape(OWN_CODE)):
+        DOORS[door](str(folder))
