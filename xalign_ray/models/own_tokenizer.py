@@ -12,6 +12,7 @@ from typing import Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import cached_file, hub_file, in_cache
+from xalign_ray.models.sentence_modules import lowers_text
 from xalign_ray.models.weight_files import check_is_file
 from xalign_ray.work.artifacts import hash_value, write_atomic, write_json
 
@@ -104,6 +105,8 @@ def identify(folder: Path) -> str | None:
 def read_tokenizer(name: str) -> Any:
     """The tokenizer of a local folder or hub id, as `AutoTokenizer` opens it.
 
+    Where Sentence Transformers lower-cases a text first (`do_lower_case`), the tokenizer does so itself.
+
     Raises:
         DataError: a file of it is no vocabulary that can be read here, or transformers takes it for another kind.
     """
@@ -112,7 +115,20 @@ def read_tokenizer(name: str) -> Any:
     check_vocabulary(name)
     tokenizer = AutoTokenizer.from_pretrained(in_cache(name), trust_remote_code=False)
     _check_kind(name, tokenizer)
+    if lowers_text(name):
+        _lower_case(name, tokenizer)
     return tokenizer
+
+
+def _lower_case(name: str, tokenizer: Any) -> None:
+    from tokenizers.normalizers import Lowercase, Sequence
+
+    if not tokenizer.is_fast:
+        raise DataError(f"{name} lower-cases a text before a slow tokenizer: save it with a tokenizer.json first.")
+    backend = tokenizer.backend_tokenizer
+    own = [backend.normalizer] if backend.normalizer else []
+    if not own or own[0].normalize_str("A") != "a":
+        backend.normalizer = Sequence([Lowercase(), *own])
 
 
 def _check_kind(name: str, tokenizer: Any) -> None:

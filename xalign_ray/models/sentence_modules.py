@@ -138,6 +138,16 @@ def own_max_length(encoder: str) -> int | None:
         raise DataError(f"{encoder}: {_LENGTH} is damaged: its max_seq_length is no number. Fetch it again.") from None
 
 
+def lowers_text(encoder: str) -> bool:
+    """Whether the encoder's files lower-case a text before its tokenizer reads it.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    config = _parsed(_length_file(encoder))
+    return isinstance(config, dict) and config.get("do_lower_case") is True
+
+
 def is_normalized(encoder: str) -> bool:
     """Whether the encoder's files give each sentence vector length 1.
 

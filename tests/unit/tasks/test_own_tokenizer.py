@@ -135,3 +135,18 @@ def test_a_tokenizer_that_is_taken_for_another_kind_is_refused(
     with pytest.raises(DataError, match=r"does not read text as its (tokenizer\.json|vocab\.txt, which has capitals,) "
                                         r"does \(Berlin CAFÉ: .*put it there, or write one that names"):  # fmt: skip
         read_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize("file", ["sentence_bert_config.json", "sentence_roberta_config.json"])
+def test_a_text_is_lower_cased_where_sentence_transformers_does_so(tmp_path: Path, file: str) -> None:
+    cased(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(NAMED | {"unk_token": "[UNK]"}))
+    read: dict[bool, list[str]] = {}
+    for lowers in (False, True):
+        (tmp_path / file).write_text(json.dumps({"max_seq_length": 64, "do_lower_case": lowers}))
+        read[lowers] = read_tokenizer(str(tmp_path)).tokenize("Berlin A")
+    assert read == {False: ["Berlin", "[UNK]"], True: ["ber", "##lin", "a"]}
+    saved = tmp_path / "saved"
+    read_tokenizer(str(tmp_path)).save_pretrained(saved)
+    assert AutoTokenizer.from_pretrained(saved).tokenize("Berlin A") == read[True]
