@@ -11,7 +11,7 @@ from pickle import UnpicklingError
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from transformers import AutoConfig, PretrainedConfig
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PretrainedConfig
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
@@ -47,6 +47,8 @@ def one_at_a_time(make: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
 def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **settings: Any) -> tuple[Any, Any]:
     """Model (fp32) and tokenizer of a local folder or hub id, see `open_weights`.
 
+    Of a model that also has a decoder, such as NLLB's or mBART, `AutoModel` is its encoder.
+
     Args:
         folder: local Hugging Face folder, or hub id.
         model_class: an Auto class of transformers.
@@ -71,6 +73,8 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
         quiet_transformers(),
     ):
         tokenizer = read_tokenizer(name)
+    if model_class is AutoModel and any(one.endswith("EncoderModel") for one in config.architectures or ()):
+        model_class = AutoModelForTextEncoding  # of T5's kinds, saved without the decoder that AutoModel asks for
     model, drawn = open_weights(name, model_class, config)
     if drawn and not new_head:
         raise DataError(
@@ -80,6 +84,8 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
     with _as_one_sentence(f"{name} is no encoder of text"):
         rows = model.get_input_embeddings().num_embeddings
     check_ids(name, tokenizer, rows)
+    if model_class is AutoModel and config.is_encoder_decoder:  # whose own outputs are the decoder's
+        model = model.get_encoder()
     return model, tokenizer
 
 
