@@ -262,7 +262,9 @@ class _Range(io.RawIOBase):
 
 
 def packing(path: str) -> str | None:
-    """How a file is packed, by its first bytes, or by its name where those are none that we know; None if it is not.
+    """How a file is packed, by its first bytes, or by its name where those are no text; None if it is not.
+
+    A server that unpacks what it sends leaves text under a name such as `a.txt.gz`.
 
     Raises:
       DataError: it is packed in a way that is not read here.
@@ -270,7 +272,16 @@ def packing(path: str) -> str | None:
     with open_bytes(path) as file:
         head = file.read(HEAD_BYTES)
     check_archive(path, head)
-    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), _SUFFIXES.get(Path(path).suffix))
+    by_name = None if head and _is_utf8(head) else _SUFFIXES.get(Path(path).suffix)
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), by_name)
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in head
 
 
 def is_one_piece(path: str) -> bool:

@@ -53,6 +53,17 @@ def noise_lines(count: int) -> list[str]:
     return [f"{rng.randbytes(40).hex()} \u00e9\u4e2d" for _ in range(count)]
 
 
+@pytest.mark.parametrize("suffix", PACK)
+def test_text_that_is_named_as_if_it_were_packed_is_read_as_it_is(tmp_path: Path, suffix: str) -> None:
+    """As servers leave it that unpack what they send; what is neither text nor packed stays damaged."""
+    text = "é" * 3000 + "\ntwo\n"
+    assert [line.text for line in read_lines(write(tmp_path / f"a{suffix}", text.encode()))] == ["é" * 3000, "two"]
+    with pytest.raises(BrokenFileError):
+        list(read_lines(write(tmp_path / f"b{suffix}", b"\xfa\xce" + text.encode())))
+    with pytest.raises(DataError, match="is an HTML page"):
+        list(read_lines(write(tmp_path / f"c{suffix}", b"<!DOCTYPE html><html></html>")))
+
+
 def test_lines_are_numbered_and_end_with_lf_or_crlf_only(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "one\r\ntwo\u2028still two\x85\x0c\n\nfour\rfour".encode())
     assert list(read_lines(path)) == [
@@ -173,10 +184,10 @@ def test_a_damaged_archive_is_told_and_read_up_to_the_damage(tmp_path: Path, suf
 
 
 def test_a_file_that_is_an_archive_by_name_only_is_told_as_damaged(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.bz2", b"plain text\n")
+    path = write(tmp_path / "a.bz2", b"\xfaplain text\n")
     with pytest.raises(BrokenFileError) as caught:
         list(read_lines(path))
-    assert caught.value.what == BrokenFile(path, DAMAGED, 0, 11, 1.0)
+    assert caught.value.what == BrokenFile(path, DAMAGED, 0, 12, 1.0)
 
 
 def test_a_gzip_whose_checksum_is_wrong_does_not_say_that_it_was_read(tmp_path: Path) -> None:
@@ -195,7 +206,7 @@ def test_a_gzip_whose_checksum_is_wrong_does_not_say_that_it_was_read(tmp_path: 
 
 def test_a_broken_file_travels_between_processes(tmp_path: Path) -> None:
     with pytest.raises(BrokenFileError) as caught:
-        list(read_lines(write(tmp_path / "a.bz2", b"plain text\n")))
+        list(read_lines(write(tmp_path / "a.bz2", b"\xfaplain text\n")))
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.what, str(again)) == (caught.value.what, str(caught.value))
 
