@@ -21,10 +21,10 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrackingError
 from xalign_ray.track.events import EventReader
 from xalign_ray.track.follower import HUB, Track, reason_of
-from xalign_ray.work.artifacts import finished_run, whole_json, write_atomic
+from xalign_ray.work.artifacts import LOCK, MANIFEST, finished_run, whole_json, whole_manifest, write_atomic
 from xalign_ray.work.job import open_job
-from xalign_ray.work.mirror import fetch, fetch_checkpoint, local_folder, opened
-from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.mirror import RECORD, fetch, fetch_checkpoint, local_folder, opened
+from xalign_ray.work.run_folder import CARD, RunFolder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import shown_path
 
@@ -186,6 +186,8 @@ def export(
     """
     run, out = opened(run), local_folder(out) if out else None
     recipe, fingerprint = open_saved(run)
+    if out:
+        _check_replaceable(out)
     if as_ not in ("", SENTENCES):
         raise ConfigError(f"--as {as_}: the other form of an export is {SENTENCES}.")
     if not as_ and (pooling or prompts):
@@ -201,6 +203,19 @@ def export(
         if out is None and step is None:
             job.finish(card=write_model_card)  # which lies in the export that is replaced
         return export_run(recipe, prepared, run, {"fingerprint": fingerprint}, step, out, trust, form)
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuses a place that holds something else than an earlier export, which a new one replaces as a whole."""
+    is_folder = not out.exists() or out.is_dir()
+    files = (whole_manifest(out, "fingerprint", "step") or {}).get("files") if is_folder else None
+    own = {MANIFEST, CARD, RECORD, LOCK, *(files if isinstance(files, dict) else ())}
+    found = (path for path in (out.rglob("*") if is_folder else [out]) if path.is_symlink() or not path.is_dir())
+    if other := next((path for path in found if path.relative_to(out).as_posix() not in own), None):
+        raise ConfigError(
+            f"--out {shown_path(out)}: {shown_path(other)} is there, which no export wrote, and an export replaces all "
+            "that is there. Name a new folder."
+        )
 
 
 QUEUE, PUSHED, MAIN = "hub", "pushed.json", "main"

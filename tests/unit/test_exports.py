@@ -1,7 +1,8 @@
-"""What an export imports is imported after the first step of a training, and not before."""
+"""What an export imports is imported after the first step of a training; an export replaces an export only."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.results.run_folders import write_run
 from xalign_ray import exports
+from xalign_ray.errors import ConfigError
 from xalign_ray.track.events import EventLog
 
 NAME = "library_of_this_test"
@@ -68,7 +71,9 @@ ENDING = """
 import atexit, sys, time
 from contextlib import suppress
 from pathlib import Path
+from tests.unit.results.run_folders import write_run
 from xalign_ray import exports
+from xalign_ray.errors import ConfigError
 from xalign_ray.track.events import EventLog
 exports.LIBRARIES, exports.LOOK_S = ("slow_library",), 0.01
 atexit.register(time.sleep, 1)  # as Ray does, to end its processes
@@ -89,3 +94,33 @@ def test_a_process_that_ends_meanwhile_says_nothing(tmp_path: Path) -> None:
     slow_end = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(exports.__file__).parents[1]}"}
     ended = subprocess.run(command, env=slow_end, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+OTHERS = {
+    "file": ["notes.txt"],
+    "hidden file": [".git/HEAD"],
+    "file beside an export": ["config.json", "manifest.json", "notes.txt"],
+    "nothing": [],
+    "export": ["config.json", "manifest.json", "README.md", ".lock"],
+}
+
+
+@pytest.mark.parametrize("there", OTHERS)
+def test_an_export_replaces_an_export_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    run, out = write_run(tmp_path / "run"), tmp_path / "out"
+    out.mkdir()
+    for name in OTHERS[there]:
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text(json.dumps({"fingerprint": "0", "step": 1, "files": {"config.json": "0"}}))
+    monkeypatch.setattr(exports, "open_data", lambda run: None)
+    monkeypatch.setattr(exports, "export_run", lambda *given: out)
+    if there in ("nothing", "export"):
+        assert exports.export(run, 0, out) == out
+        return
+    with pytest.raises(ConfigError, match=r"which no export wrote, .* Name a new folder\."):
+        exports.export(run, 0, out)
+    with pytest.raises(ConfigError, match=r"which no export wrote, .* Name a new folder\."):
+        exports.export(run, 0, out / OTHERS[there][-1])
+    assert (out / OTHERS[there][-1]).is_file()

@@ -104,6 +104,7 @@ def export(
         ConfigError: when the folder that the run continued is gone.
     """
     transformers_logging.disable_progress_bar()
+    folder = Path(os.path.realpath(folder))  # a link stays one
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:

@@ -15,19 +15,21 @@ from xalign_ray.models.hub import cached_file, hub_file, in_cache
 from xalign_ray.work.artifacts import read_json, write_json
 from xalign_ray.work.status_line import say
 
-# Pooling and prompt that an encoder is made for, as its Sentence Transformers files say.
-
-_MODULES = "modules.json"
+MODULES = "modules.json"
+KEPT = ("Transformer", "Pooling", "Normalize")  # without weights of their own, but for the encoder
+CUT = 512  # tokens of the longest input, if the encoder has room for it: where `evaluate` cuts
+_TYPES = "sentence_transformers.models."  # a name that its versions from 2 on know
 _OWN_CODE = "custom_st."  # how the type of a module begins whose code comes with the encoder
 _POOLED = re.compile(r"pooling_mode_(\w+?)(_tokens?)?")  # keys of Pooling's config.json, one of which is true
 _ALONE = ("mean", "cls")  # kinds of pooling that are trained, each alone
-_KNOWN = {"Transformer", "Pooling", "Normalize", "Dense"}
+_KNOWN = {*KEPT, "Dense"}
 _PROMPTS = "config_sentence_transformers.json"
 _LENGTH = "sentence_bert_config.json"
 _OLDER_LENGTHS = tuple(  # as Sentence Transformers named it once, and still reads it
     f"sentence_{kind}_config.json" for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 QUERY = "query"  # name of the prompt that is taken where none is the default
+_DAMAGED = "It says how an encoder makes sentence vectors; copy or download it again."
 
 
 def own_pooling(encoder: str) -> str | None:
@@ -61,7 +63,7 @@ def _pooled_by(encoder: str) -> tuple[list[str], list[str], bool] | None:
     Returns:
         None where no files say how it pools.
     """
-    modules = _read(encoder, _MODULES)
+    modules = _read(encoder, MODULES)
     if modules is None:
         return None
     try:
@@ -73,7 +75,7 @@ def _pooled_by(encoder: str) -> tuple[list[str], list[str], bool] | None:
         named = config.get("pooling_mode") or [kind for kind, is_set in flags.items() if is_set]
         others = sorted({_kind(one["type"]) for one in modules} - _KNOWN)
     except (TypeError, KeyError, AttributeError):
-        damaged = f"{_MODULES} or the config.json of its pooling is damaged"
+        damaged = f"{MODULES} or the config.json of its pooling is damaged"
         raise DataError(f"{encoder}: {damaged}; fetch it again.") from None
     kinds = [named] if isinstance(named, str) else named or ([] if flags else ["mean"])  # the package's own default
     return kinds, others, config.get("include_prompt") is False
@@ -154,11 +156,11 @@ def is_normalized(encoder: str) -> bool:
     Raises:
         DataError: the file is damaged.
     """
-    modules = _read(encoder, _MODULES) or []
+    modules = _read(encoder, MODULES) or []
     try:
         return any(one["type"].endswith("Normalize") for one in modules)
     except (TypeError, KeyError, AttributeError):
-        raise DataError(f"{encoder}: {_MODULES} is damaged; fetch it again.") from None
+        raise DataError(f"{encoder}: {MODULES} is damaged; fetch it again.") from None
 
 
 def _read(encoder: str, name: str) -> Any:
@@ -172,14 +174,6 @@ def _parsed(path: Path | None) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{path} is damaged: {error}. Fetch it again.") from None
-
-
-MODULES = "modules.json"
-SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json")  # prompts; the length of an input
-KEPT = ("Transformer", "Pooling", "Normalize")  # without weights of their own, but for the encoder
-CUT = 512  # tokens of the longest input, if the encoder has room for it: where `evaluate` cuts
-_TYPES = "sentence_transformers.models."  # a name that its versions from 2 on know
-_DAMAGED = "It says how an encoder makes sentence vectors; copy or download it again."
 
 
 @dataclass(frozen=True)
@@ -220,8 +214,8 @@ def write_modules(form: SentenceForm, folder: Path, width: int, room: int) -> No
     pooling = {"word_embedding_dimension": width, **{key: form.pooling == kind for kind, key in kinds.items()}}
     write_json(folder / "1_Pooling" / "config.json", pooling)
     prompts = {"prompts": dict(form.prompts), "default_prompt_name": form.default_prompt}
-    write_json(folder / SETTINGS[0], prompts | {"similarity_fn_name": "cosine"})
-    write_json(folder / SETTINGS[1], {"max_seq_length": form.max_length or min(room, CUT), "do_lower_case": False})
+    write_json(folder / _PROMPTS, prompts | {"similarity_fn_name": "cosine"})
+    write_json(folder / _LENGTH, {"max_seq_length": form.max_length or min(room, CUT), "do_lower_case": False})
 
 
 def check_modules(name: str) -> None:
