@@ -22,12 +22,21 @@ from xalign_ray.vocabulary.words import FIRST_UNSPACED, find_line_words
 
 # Forms under which words are looked up in a dictionary: lower case and spelling variants folded, by language.
 
-# Languages whose Latin I is the capital of a dotless i: Unicode's SpecialCasing, and two that are written the same.
-DOTLESS_I = frozenset({"tr", "az", "crh", "gag"})
+# Languages whose Latin I is the capital of a dotless i: Unicode's SpecialCasing, and others that are written the same.
+DOTLESS_I = frozenset({"tr", "az", "crh", "gag", "tt", "kk"})
 _CAPITAL_I = str.maketrans({"I": "\u0131", "\u0130": "i"})
+# Letters of a language that its texts also write as another, which the language does not have: Romanian s and t with a
+# cedilla for a comma below; Arabic yeh, alef maksura and kaf for the Persian letters; eth for the Vietnamese d.
+_ARABIC = {"\u064a": "\u06cc", "\u0649": "\u06cc", "\u0643": "\u06a9"}
+_ONE_LETTER = {
+    "ro": str.maketrans("\u015f\u0163", "\u0219\u021b"),
+    **dict.fromkeys(("fa", "ckb"), str.maketrans(_ARABIC)),
+    "ur": str.maketrans(_ARABIC | {"\u0647": "\u06c1"}),
+    "vi": str.maketrans("\u00f0", "\u0111"),
+}
 # Ligatures and digraphs, presentation forms of Hebrew and Arabic letters, full-width and half-width forms.
 _PRINTED = (
-    range(0x0132, 0x0134), range(0x01C4, 0x01CD), range(0x01F1, 0x01F4),
+    range(0x0132, 0x0134), range(0x013F, 0x0141), range(0x01C4, 0x01CD), range(0x01F1, 0x01F4), range(0x0587, 0x0588),
     range(0xFB00, 0xFE00), range(0xFE70, 0xFEFD), range(0xFF01, 0xFFEF),
 )  # fmt: skip
 # Hebrew points, Arabic vowel marks and the letter stretcher: most texts leave them out.
@@ -41,8 +50,10 @@ _INVISIBLE = (
 _FOLDED = {
     **{point: unicodedata.normalize("NFKC", chr(point)) for points in _PRINTED for point in points},
     **dict.fromkeys((*_POINTS, *_INVISIBLE), ""),
-    **dict.fromkeys((0x02BC, 0x2018, 0x2019), "'"),  # ways to write an apostrophe
-    **dict.fromkeys((0x2010, 0x2011), "-"),  # hyphens
+    **dict.fromkeys((0x0060, 0x00B4, 0x02BB, 0x02BC, 0x05F3, 0x2018, 0x2019), "'"),  # ways to write an apostrophe
+    **dict.fromkeys((0x05BE, 0x2010, 0x2011), "-"),  # hyphens
+    0x05F4: '"',  # in Hebrew's abbreviations
+    0x0149: "'n",
 }
 # Punctuation at the end of a dictionary's word that is no part of it; not hyphens and apostrophes (-ing, 's), not signs
 # (#, %, &, @, *, /), and a point only where the word has no other (U.S.).
