@@ -114,8 +114,8 @@ def test_an_export_replaces_an_export_and_nothing_else(
     for name in OTHERS[there]:
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text(json.dumps({"fingerprint": "0", "step": 1, "files": {"config.json": "0"}}))
-    monkeypatch.setattr(exports, "open_data", lambda run: None)
-    monkeypatch.setattr(exports, "export_run", lambda *given: out)
+    monkeypatch.setattr(exports, "open_data", lambda _: None)
+    monkeypatch.setattr(exports, "export_run", lambda *_: out)
     if there in ("nothing", "export"):
         assert exports.export(run, 0, out) == out
         return
