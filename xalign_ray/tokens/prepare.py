@@ -322,7 +322,7 @@ def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: l
 # What prepared data depends on (settings, content of files, tokenizer, programs), and its fingerprint.
 
 SHARDS_VERSION = 21  # raise it when the same input would give other shards
-LABELS_VERSION = 1  # the same, of dictionaries and the labels made of them
+LABELS_VERSION = 2  # the same, of dictionaries and the labels made of them
 EXCHANGE_VERSION = 2  # raise it when the same two vocabularies would give other rows to start from
 FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
 

@@ -23,14 +23,15 @@ from xalign_ray.vocabulary.words import FIRST_UNSPACED, find_line_words
 # Forms under which words are looked up in a dictionary: lower case and spelling variants folded, by language.
 
 # Languages whose Latin I is the capital of a dotless i: Unicode's SpecialCasing, and others that are written the same.
-DOTLESS_I = frozenset({"tr", "az", "crh", "gag", "tt", "kk"})
+DOTLESS_I = frozenset({"tr", "az", "crh", "gag", "kk-Latn", "tt-Latn"})
 _CAPITAL_I = str.maketrans({"I": "\u0131", "\u0130": "i"})
 # Letters of a language that its texts also write as another, which the language does not have: Romanian s and t with a
-# cedilla for a comma below; Arabic yeh, alef maksura and kaf for the Persian letters; eth for the Vietnamese d.
+# cedilla for a comma below; Arabic yeh, alef maksura, kaf and heh for the Persian letters; eth for the Vietnamese d.
 _ARABIC = {"\u064a": "\u06cc", "\u0649": "\u06cc", "\u0643": "\u06a9"}
 _ONE_LETTER = {
     "ro": str.maketrans("\u015f\u0163", "\u0219\u021b"),
-    **dict.fromkeys(("fa", "ckb"), str.maketrans(_ARABIC)),
+    "fa": str.maketrans(_ARABIC),
+    "ckb": str.maketrans(_ARABIC | {"\u06be": "\u0647"}),
     "ur": str.maketrans(_ARABIC | {"\u0647": "\u06c1"}),
     "vi": str.maketrans("\u00f0", "\u0111"),
 }
@@ -50,7 +51,7 @@ _INVISIBLE = (
 _FOLDED = {
     **{point: unicodedata.normalize("NFKC", chr(point)) for points in _PRINTED for point in points},
     **dict.fromkeys((*_POINTS, *_INVISIBLE), ""),
-    **dict.fromkeys((0x0060, 0x00B4, 0x02BB, 0x02BC, 0x05F3, 0x2018, 0x2019), "'"),  # ways to write an apostrophe
+    **dict.fromkeys((0x00B4, 0x02BB, 0x02BC, 0x05F3, 0x2018, 0x2019), "'"),  # ways to write an apostrophe
     **dict.fromkeys((0x05BE, 0x2010, 0x2011), "-"),  # hyphens
     0x05F4: '"',  # in Hebrew's abbreviations
     0x0149: "'n",
@@ -64,7 +65,8 @@ _OF_SCRIPTS = (  # stops, commas and marks: Greek, Armenian, Hebrew, Syriac, Tib
 )  # fmt: skip
 _ENDS = frozenset(map(chr, _OF_SCRIPTS)) | frozenset(
     '()[]{}<>,;:!?"\u00a1\u00bf\u00ab\u00bb\u2039\u203a\u201c\u201d\u201e\u2026\u060c\u061b\u061f\u06d4\u0964\u0965'
-    "\u3001\u3002\u300c\u300d\u300e\u300f\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+    "\u037e\u3001\u3002\u3008\u3009\u300a\u300b\u300c\u300d\u300e\u300f\u3010\u3011\u3014\u3015\uff01\uff02\uff08\uff09\uff0c"
+    "\uff1a\uff1b\uff1f\uff3b\uff3d\uff5b\uff5d\uff61\uff62\uff63\uff64"
 )
 
 _QUOTES = frozenset(
@@ -72,6 +74,7 @@ _QUOTES = frozenset(
 )
 
 
+_DOT = re.compile("([ij\u012f])\u0307")  # that Lithuanian keeps below an accent, and Python's lower case of \u0130
 _STRESS = re.compile("([\u0400-\u052f])[\u0300\u0301]")  # NFC has made letters of those that are: ѝ, ѓ, ќ
 
 
@@ -83,22 +86,24 @@ def look_up_form(word: str, language: str = "") -> str:
     only words of a dictionary are written so.
 
     Args:
-        language: of the word; in tr, az, crh and gag the lower case of I is dotless.
+        language: of the word; in tr, az, crh and gag the lower case of I is dotless, and in ro, fa, ckb, ur and vi
+            letters that stand for another are that one.
     """
-    text = unicodedata.normalize("NFC", word)
-    if language.partition("-")[0] in DOTLESS_I:
+    text, code = unicodedata.normalize("NFC", word), language.partition("-")[0]
+    if code in DOTLESS_I or language in DOTLESS_I:
         text = text.translate(_CAPITAL_I)
-    return _fold(text.lower()).lower()
+    return _fold(text.lower()).lower().translate(_ONE_LETTER.get(code, {}))
 
 
 def label_form(word: str) -> str:
-    """How a word of a dictionary is asked for, shown and aligned: as it is looked up, but in its own case."""
+    """How a word of a dictionary is asked for and aligned: as it is looked up, but in its own case and letters."""
     return _fold(unicodedata.normalize("NFC", word))
 
 
 def _fold(text: str) -> str:
+    text = text.replace("`", "'")
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text.translate(_FOLDED).replace("i\u0307", "i"))
+        text = unicodedata.normalize("NFC", _DOT.sub(r"\1", text.translate(_FOLDED)))
         text = _STRESS.sub(r"\1", text)
     return text.strip()
 

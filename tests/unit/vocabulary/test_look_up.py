@@ -41,6 +41,30 @@ from xalign_ray.vocabulary.dictionary import label_form, look_up_form, trim_punc
         ("fa", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),
         ("th", "\u0e19\u0e49\u0e33", "\u0e19\u0e49\u0e33"),  # its vowel is not taken apart: no text writes it so
         ("hi", "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
+        ("tt-Latn", "I\u015fek", "\u0131\u015fek"),
+        ("tt", "IT", "it"),  # Cyrillic: what is Latin is foreign
+        ("ku", "\xcemam I", "\xeemam i"),
+        ("lt", "i\u0307\u0301", "\xed"),
+        ("lt", "\u012f\u0307\u0301", "\u012f\u0301"),
+        ("ro", "\u015fcoal\u0103", "\u0219coal\u0103"),
+        ("ro-MD", "\u0162AR\u0102", "\u021bar\u0103"),
+        ("tr", "\u015fehir", "\u015fehir"),  # a letter of its own
+        ("uz", "o\u02bbzbek", "o'zbek"),
+        ("uz", "O\u2018zbek", "o'zbek"),
+        ("uz", "o`zbek", "o'zbek"),
+        ("uk", "\u043f\xb4\u044f\u0442\u044c", "\u043f'\u044f\u0442\u044c"),
+        ("fa", "\u0643\u062a\u0627\u0628\u064a", "\u06a9\u062a\u0627\u0628\u06cc"),
+        ("ar", "\u0643\u062a\u0627\u0628\u064a", "\u0643\u062a\u0627\u0628\u064a"),
+        ("ckb", "\u06be\u064a\u0643", "\u0647\u06cc\u06a9"),
+        ("ur", "\u0643\u0647", "\u06a9\u06c1"),
+        ("vi", "\xd0i", "\u0111i"),
+        ("is", "\xd0", "\xf0"),
+        ("he", "\u05e6\u05d4\u05f4\u05dc", '\u05e6\u05d4"\u05dc'),
+        ("he", "\u05d1\u05d9\u05ea\u05be\u05e1\u05e4\u05e8", "\u05d1\u05d9\u05ea-\u05e1\u05e4\u05e8"),
+        ("he", "\u05e6\u05f3", "\u05e6'"),
+        ("ca", "co\u0140lecci\xf3", "col\xb7lecci\xf3"),
+        ("af", "\u0149", "'n"),
+        ("hy", "\u0587", "\u0565\u0582"),
     ],
 )
 def test_look_up_form(language: str, written: str, form: str) -> None:
@@ -57,6 +81,7 @@ def test_look_up_form(language: str, written: str, form: str) -> None:
         ("\u0627\u0644\u0643\u064e\u062a\u0628", "\u0627\u0644\u0643\u062a\u0628"),  # a vowel mark
         ("\u041c\u043e\u0441\u043a\u0432\u0430\u0301", "\u041c\u043e\u0441\u043a\u0432\u0430"),  # stress
         ("St\u2019s", "St's"),
+        ("\u015ecoal\u0103", "\u015ecoal\u0103"),  # folded to be looked up, and asked for as it is written
     ],
 )
 def test_a_label_keeps_the_case_of_its_dictionary(written: str, label: str) -> None:
@@ -85,6 +110,10 @@ def test_a_label_keeps_the_case_of_its_dictionary(written: str, label: str) -> N
         ("\u057f\u0578\u0582\u0576\u0589", "\u057f\u0578\u0582\u0576"),
         ("\u1795\u17d2\u1791\u17c7\u17d4", "\u1795\u17d2\u1791\u17c7"),
         ("\u05d1\u05d9\u05ea\u05c3", "\u05d1\u05d9\u05ea"),
+        ("\u03c0\u03bf\u03b9\u03bf\u03c2\u037e", "\u03c0\u03bf\u03b9\u03bf\u03c2"),
+        ("\u300a\u4e66\u300b", "\u4e66"),
+        ("\u3010\u5bb6\u3011", "\u5bb6"),
+        ("\uff62\u5bb6\uff63", "\u5bb6"),
         ("...", "..."),
         (",", ","),
         ("cat", "cat"),
