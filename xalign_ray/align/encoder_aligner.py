@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from xalign_ray.align.links import SYMMETRISERS, Link, WordPair
 from xalign_ray.errors import ConfigError
+from xalign_ray.vocabulary.tokenizer import frame_of, tokenize_words
 from xalign_ray.work.artifacts import hash_file
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+VERSION = 2  # raise it when the same pairs would give other links
 THRESHOLD = 1e-3  # awesome-align's: a partner of which the softmax says more is linked
 BATCH = 32  # sides of about the same length that are encoded together
 
@@ -88,6 +90,7 @@ class PretrainedEncoder:
             )
         return {
             "kind": self.name,
+            "version": VERSION,
             "encoder": {file.name: hash_file(file) for file in files},
             "languages": self.languages,
             "layer": self.layer,
@@ -114,6 +117,7 @@ class EncoderAligner:
         model, tokenizer = open_model(settings.path, AutoModel)
         self.model: Any = model.eval()
         self.tokenizer: Any = tokenizer
+        self.frame = frame_of(tokenizer.backend_tokenizer)
         layers = self.model.config.num_hidden_layers
         self.layer = round(layers * 2 / 3) if settings.layer is None else settings.layer
         if not 1 <= self.layer <= layers:
@@ -152,26 +156,40 @@ class EncoderAligner:
     def _encode(self, texts: Sequence[Sequence[str]], token_type: int) -> Iterator[tuple[int, tuple[Any, Any]]]:
         """The place of each side, and for its pieces the hidden states [P, D] and the words they belong to [P]."""
         import torch
+        from torch.nn.utils.rnn import pad_sequence
 
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         for begin in range(0, len(order), BATCH):
             places = order[begin : begin + BATCH]
-            encoded = self.tokenizer(
-                [list(texts[place]) for place in places],
-                is_split_into_words=True,
-                truncation=True,
-                max_length=self._room(),
-                padding=True,
-                return_tensors="pt",
-            )
-            inputs: dict[str, Tensor] = {name: encoded[name] for name in ("input_ids", "attention_mask")}
+            cut = self._cut([texts[place] for place in places])
+            ids = [torch.tensor(pieces) for pieces, _ in cut]
+            mask = pad_sequence([torch.ones_like(one) for one in ids], batch_first=True)
+            padded = pad_sequence(ids, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
+            inputs: dict[str, Tensor] = {"input_ids": padded, "attention_mask": mask}
             if token_type:
                 inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], token_type)
             with torch.no_grad():
                 hidden = self.model(**inputs, output_hidden_states=True).hidden_states[self.layer].float().numpy()
-            for row, place in enumerate(places):
-                words = np.asarray([-1 if word is None else word for word in encoded.word_ids(row)])
-                yield place, (hidden[row][words >= 0], words[words >= 0])
+            for row, (place, (_, words)) in enumerate(zip(places, cut, strict=True)):
+                is_word = words >= 0
+                yield place, (hidden[row, : len(words)][is_word], words[is_word])
+
+    def _cut(self, texts: Sequence[Sequence[str]]) -> list[tuple[list[int], NDArray[np.int64]]]:
+        """The pieces of each side, framed and cut to the encoder's longest input, and the word of each, -1 of a frame.
+
+        Each word has the pieces that it has inside a sentence. transformers' `is_split_into_words` gives tokenizers of
+        bytes and of Gemma's kind the words without the blank before them.
+        """
+        known = list(dict.fromkeys(word for text in texts for word in text))
+        pieces = dict(zip(known, tokenize_words(self.tokenizer.backend_tokenizer, known), strict=True))
+        room = self._room() - sum(map(len, self.frame))
+        found = []
+        for text in texts:
+            flat = [(piece, number) for number, word in enumerate(text) for piece in pieces[word]][:room]
+            begin, end = self.frame
+            words = [*[-1] * len(begin), *(number for _, number in flat), *[-1] * len(end)]
+            found.append(([*begin, *(piece for piece, _ in flat), *end], np.asarray(words, np.int64)))
+        return found
 
 
 def link_pieces(similarity: Similarity, extraction: str, method: str) -> list[Link]:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from tests.unit.tasks.conftest import make_bert_in
@@ -242,6 +242,16 @@ def test_an_encoder_links_words_by_any_of_their_pieces_and_empty_sides_by_none(e
     aligner = PretrainedEncoder(str(encoder), extraction="argmax").open(tmp_path)
     pairs = [(["reddish", "house"], ["haus", "rot"]), ([], ["rot"]), (["house"], ["haus"])]
     assert aligner.align(pairs, "intersection") == [[(0, 1), (1, 0)], [], [(0, 0)]]
+
+
+def test_words_have_the_blank_before_them_where_it_is_part_of_a_piece(encoder: Path, tmp_path: Path) -> None:
+    names = ["a" if p == "##dish" else p if p.startswith("[") else f"\u2581{p}" for p in PIECES]
+    vocab = {p: n for n, p in enumerate(names)}
+    made = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", continuing_subword_prefix=""))
+    made.normalizer = normalizers.Replace(" ", "\u2581")  # as Gemma's
+    PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(encoder)
+    aligner = PretrainedEncoder(str(encoder), extraction="argmax").open(tmp_path)
+    assert aligner.align([(["red", "house"], ["haus", "rot"])], "intersection") == [[(0, 1), (1, 0)]]
 
 
 def test_words_beyond_the_encoders_longest_input_are_not_linked(encoder: Path, tmp_path: Path) -> None:
