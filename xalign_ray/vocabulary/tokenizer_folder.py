@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SPECIAL = ("pad", "unk", "cls", "sep", "mask")
 FALLBACKS = {"cls": "bos", "sep": "eos", "pad": "eos"}  # what stands for a token that decoders' tokenizers lack
+_UNUSED = ("[unused", "<unused")  # what pieces are called that no text has, of BERT's and of Gemma's kind
+_RARE = "\U00016800"  # a letter that no vocabulary has
 ABSENT = -1  # the id of an unknown piece, or of a mask, that a tokenizer does not have
 
 
@@ -42,7 +44,7 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
     It may lack an unknown piece, as byte-level tokenizers do, and a mask: see `check_mask`.
 
     Raises:
-        ConfigError: if it is not there, not fast, or lacks a token that every row needs.
+        ConfigError: if it is not there, not fast, lacks a token that every row needs, or fails at unknown characters.
     """
     where = f"data.tokenizer.path '{path}'"
     if is_folder_name(path) and not Path(path).is_dir():
@@ -62,6 +64,13 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
     if missing := [name for name in FALLBACKS if getattr(tokenizer, f"{name}_token_id") is None]:
         lacking = ", ".join(f"{name} (nor {FALLBACKS[name]})" for name in missing)
         raise ConfigError(f"{where} has no {lacking} token; every row needs them. Name them in tokenizer_config.json.")
+    try:
+        tokenizer.backend_tokenizer.encode(_RARE, add_special_tokens=False)
+    except Exception:  # what tokenizers raises has no class of its own
+        raise ConfigError(
+            f"{where} has no piece for characters that it does not know, and cannot read any of them. Give its "
+            "vocabulary an unknown piece, and name it in tokenizer.json (unk_token, or unk_id of a unigram model)."
+        ) from None
     return tokenizer
 
 
@@ -107,11 +116,12 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
 def vocabulary(tokenizer: PreTrainedTokenizerFast) -> Vocabulary:
     """The special ids (ABSENT for those it lacks), and the pieces that may stand at random places.
 
-    These are all but the special and `[unused..]` ones.
+    These are all but the special ones, also those that only tokenizer.json calls so, and the unused ones.
     """
-    special = set(tokenizer.all_special_ids)
+    added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
+    special = {*tokenizer.all_special_ids, *(number for number, token in added.items() if token.special)}
     tokens = tokenizer.get_vocab()
-    regular = sorted(i for token, i in tokens.items() if i not in special and not token.startswith("[unused"))
+    regular = sorted(i for token, i in tokens.items() if i not in special and not token.startswith(_UNUSED))
     return Vocabulary(
         *(_special_id(tokenizer, name) for name in ("pad", "cls", "sep", "mask", "unk")),
         regular=np.asarray(regular, np.int32),

@@ -36,8 +36,21 @@ def test_a_trained_tokenizer_comes_back_from_its_folder(tmp_path: Path) -> None:
 
 
 def test_special_and_unused_pieces_are_never_drawn() -> None:
-    words = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "[unused2]", "mat"]
+    words = [
+        "[PAD]",
+        "[unused1]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "cat",
+        "[unused2]",
+        "mat",
+        "<unused3>",
+        "<turn>",
+    ]
     backend = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.add_special_tokens(["<turn>"])  # which tokenizer_config.json does not name
     found = vocabulary(wrap_tokenizer(backend))
     assert found.regular.tolist() == [6, 8]
     assert (found.pad, found.cls, found.sep, found.mask, found.unknown) == (0, 3, 4, 5, 2)
@@ -153,6 +166,17 @@ def test_a_tokenizer_without_the_tokens_of_a_row_is_refused(tmp_path: Path) -> N
         f"data.tokenizer.path '{tmp_path}' has no cls (nor bos) token; every row needs them. Name them in "
         "tokenizer_config.json."
     )
+
+
+@pytest.mark.parametrize(
+    "model", [models.WordPiece({"[PAD]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3}), models.Unigram([("a", -1.0)])]
+)
+def test_a_tokenizer_that_fails_at_unknown_characters_is_refused(tmp_path: Path, model: models.Model) -> None:
+    made = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(model), pad_token="[PAD]", cls_token="[CLS]",
+                                   sep_token="[SEP]")  # fmt: skip
+    save_tokenizer(made, tmp_path)
+    with pytest.raises(ConfigError, match="has no piece for characters that it does not know"):
+        open_tokenizer(str(tmp_path))
 
 
 def test_a_mask_may_be_absent_where_nothing_is_masked(tmp_path: Path) -> None:
