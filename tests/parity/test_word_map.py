@@ -26,15 +26,26 @@ WORDS = {
     "sea": [0, -1], "meer": [-3, 0],
     "mond": [0.1, 1],
 }  # fmt: skip
+WATER = "\u092a\u093e\u0928\u0940"  # Hindi: two letters with their vowel signs
 PAIRS = ["dog hund", "cat katze", "sun sonne", "sea meer"]
 
 
 def write_aligned(folder: Path) -> ParallelCorpus:
-    """Seven pairs of lines with the links of their words."""
+    """Nine pairs of lines with the links of their words."""
     lines = {
-        "a.en": ["The dog and the cat", "a dog, Berlin", "the cat", "Dog", "cat 7", "moon", "x"],
-        "a.de": ["der Hund und die Katze", "ein Hund, Berlin", "die Mieze", "HUND", "Katze 7", "Hund", ""],
-        "alignment.txt": ["0-0 1-1 2-2 3-3 4-4", "0-0 1-1 2-2", "0-0 1-1", "0-0", "0-0 1-1", "0-0", ""],
+        "a.en": ["The dog and the cat", "a dog, Berlin", "the cat", "Dog", "cat 7", "moon", "x", "water", "water"],
+        "a.de": [
+            "der Hund und die Katze",
+            "ein Hund, Berlin",
+            "die Mieze",
+            "HUND",
+            "Katze 7",
+            "Hund",
+            "",
+            WATER,
+            WATER,
+        ],
+        "alignment.txt": ["0-0 1-1 2-2 3-3 4-4", "0-0 1-1 2-2", "0-0 1-1", "0-0", "0-0 1-1", "0-0", "", "0-0", "0-0"],
     }
     for name, rows in lines.items():
         (folder / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
@@ -46,7 +57,7 @@ def test_frequent_words_are_those_aligned_most_often_without_stop_words(tmp_path
     path, _ = write_words(write_aligned(tmp_path), tmp_path)
     assert path == tmp_path / "en-de.frequent.txt"
     # dog-hund and cat-katze twice each; cat-mieze and moon-hund have a word that is taken; "dog," is no word.
-    assert path.read_text().splitlines() == ["dog hund", "cat katze"]
+    assert path.read_text().splitlines() == ["dog hund", "cat katze", f"water {WATER}"]
 
 
 def test_dictionary_of_the_links_of_a_corpus(tmp_path: Path) -> None:
@@ -54,13 +65,14 @@ def test_dictionary_of_the_links_of_a_corpus(tmp_path: Path) -> None:
     path = write_words(corpus, tmp_path, min_count=2)[1]
     # hund has 4 links, cat 3, the 3; "dog," is dog.
     table = ["en\tde\tcount\tshare", "dog\thund\t3\t0.750", "cat\tkatze\t2\t0.667", "the\tdie\t2\t0.667"]
+    table.append(f"water\t{WATER}\t2\t1.000")
     assert path.read_text().splitlines() == table
     counted: Counter[str] = Counter()
     words = [one.words for one in read("tsv_terms", [str(path)], ["en", "de"], counted) if isinstance(one, Entry)]
-    assert words == [("dog", "hund"), ("cat", "katze"), ("the", "die")]
-    assert counted == {"header": 1, "noted: parts of speech and notes, not read": 6}
+    assert words == [("dog", "hund"), ("cat", "katze"), ("the", "die"), ("water", WATER)]
+    assert counted == {"header": 1, "noted: parts of speech and notes, not read": 8}
     write_words(corpus, tmp_path, min_count=2, min_share=0.7)
-    assert path.read_text().splitlines() == table[:2]
+    assert path.read_text().splitlines() == [*table[:2], table[-1]]
 
 
 def test_each_encoder_is_drawn_and_measured(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import regex
 from numpy.typing import NDArray
 
 from xalign_ray.align.chain_aligner import Chains
@@ -372,6 +373,7 @@ def _write_pharaoh(columns: Sequence[Path], path: Path) -> None:
 
 SENTENCES = 100_000  # that are counted: the first of a corpus
 PAIRS = 1000  # that are written
+_LETTERS = regex.compile(r"(?:\p{L}[\p{M}\u200c\u200d]*)+")  # with vowel signs and joiners
 MAX_COUNTED = 4_000_000  # pairs of words that are held while they are counted: about 1 GB
 
 
@@ -398,7 +400,11 @@ def frequent_words(pairs: Iterable[Pair], languages: Sequence[str]) -> list[tupl
     taken: set[tuple[int, str]] = set()
     for words, _ in counted.most_common():
         english = [word for word, code in zip(words, languages, strict=True) if code == "en"]
-        is_word = all(map(str.isalpha, words)) and words[0] != words[1] and not ENGLISH_STOP_WORDS.intersection(english)
+        is_word = (
+            all(map(_LETTERS.fullmatch, words))
+            and words[0] != words[1]
+            and not ENGLISH_STOP_WORDS.intersection(english)
+        )
         if is_word and taken.isdisjoint(enumerate(words)):
             taken |= set(enumerate(words))
             found.append(words)

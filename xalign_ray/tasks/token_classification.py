@@ -214,7 +214,7 @@ class TaggingTask(TunedTask[Sentence]):
         columns = [list(zip(*rows, strict=True)) for rows in self.words_and_tags(path) if rows]
         if not columns:
             raise DataError(f"{path} holds no sentence.")
-        if withheld := sum(len(words) > 1 and set(words) == {WITHHELD} for words, _ in columns):
+        if withheld := sum(len(words) > 1 and set("".join(words)) == {WITHHELD} for words, _ in columns):
             raise DataError(explain_withheld(path, withheld, len(columns)))
         return [Sentence(str(place), words, tags, language) for place, (words, tags) in enumerate(columns)]
 

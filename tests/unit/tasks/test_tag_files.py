@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,11 @@ def test_hint_on_missing_tags_is_given_where_tags_are_missing(tmp_path: Path) ->
         assert str(caught.value) == f"{path}, line 3: not a word, a tab and its tag: {row!r}.{hint}"
 
 
-def test_withheld_words_are_neither_scored_nor_learned_from(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["__", ["___", "_____"]])  # one underscore for a word, or for each letter
+def test_withheld_words_are_neither_scored_nor_learned_from(words: Sequence[str], tmp_path: Path) -> None:
     row = "{}\t{}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n"
     path = tmp_path / "ar_nyuad-ud-dev.conllu"
-    path.write_text(row.format(1, "a") + "\n" + row.format(1, "_") + row.format(2, "_"))
+    path.write_text(row.format(1, "a") + "\n" + row.format(1, words[0]) + row.format(2, words[1]))
     hint = "Merge them with the script that comes with the treebank, or leave these sentences out."
     with pytest.raises(DataError) as caught:
         POS.read(path, "ar")
