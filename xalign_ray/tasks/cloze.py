@@ -137,11 +137,12 @@ class Predictor:
         inputs, model = self.encoder.inputs, self.encoder.model
         first = [*inputs.prefix, *question.english, *inputs.suffix] if with_translation else [*inputs.prefix]
         masked = [inputs.tokenizer.mask_token_id] * len(question.answer)
-        second = [*question.other[: question.begin], *masked, *question.other[question.end :], *inputs.suffix]
+        more = inputs.middle[len(inputs.suffix) :] if with_translation else ()  # separators before the second sentence
+        second = [*more, *question.other[: question.begin], *masked, *question.other[question.end :], *inputs.suffix]
         begin = len(first)
-        row: Features = {"input_ids": [*first, *second], "at": begin + question.begin}
+        row: Features = {"input_ids": [*first, *second], "at": begin + len(more) + question.begin}
         if self.reset:
-            restart = 1 if with_translation else begin
+            restart = 1 - len(more) if with_translation else begin
             positions = [*range(begin), *range(restart, restart + len(second))]
             row["position_ids"] = [first_position(model) + position for position in positions]
         if getattr(model.config, "type_vocab_size", 0) > 1:
@@ -153,7 +154,7 @@ class Predictor:
 
 def ask(inputs: Inputs, other: Sequence[str], english: Sequence[str], language: str) -> Iterator[Question]:
     """One question of each pair that fits into the model and has a word of letters and few pieces (LONGEST_ANSWER)."""
-    room = inputs.max_length - len(inputs.prefix) - 2 * len(inputs.suffix)
+    room = inputs.max_length - len(inputs.prefix) - len(inputs.middle) - len(inputs.suffix)
     translations = inputs.piece_texts(english)
     found = tokenize_lines(inputs.tokenizer.backend_tokenizer, other, LONGEST_ANSWER, language=language)
     word_length, pieces = found.word_length.tolist(), found.pieces.tolist()

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tokenizers import Tokenizer
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.cloze import CLOZE, Predictor, Question, ask
+from xalign_ray.vocabulary.tokenizer import put_frame
 
 WORDS = ["one", "two", "three", "eins", "zwei", "drei", ".", "##s", "##i"]
 RESET = {"positions": "reset", "segments": False}
@@ -74,6 +76,22 @@ def test_the_layout_is_the_one_of_training(make_bert: Callable[..., Path]):
     alone = predictor._row(question, with_translation=False)
     assert (alone["input_ids"], alone["token_type_ids"]) == ([2, 8, 4, 10, 3], [2] * 5)
     assert (alone["position_ids"], alone["at"]) == ([0, 1, 2, 3, 4], 2)
+
+
+def test_a_pair_has_the_separators_that_the_tokenizer_puts_between_two_texts(make_bert: Callable[..., Path]):
+    folder = make_bert(WORDS, languages=["en", "de"], xalign_pairs=RESET)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    put_frame(tokenizer, "[CLS]", "[SEP]", between=2)  # as an export of masked_pairs with double_separator has it
+    tokenizer.save(str(folder / "tokenizer.json"))
+    predictor = Predictor.open(str(folder), "cpu")
+    question = Question(english=[5, 6], other=[8, 9, 10], begin=1, end=2, language="de")
+    assert predictor._row(question, with_translation=True) == {
+        "input_ids": [2, 5, 6, 3, 3, 8, 4, 10, 3],
+        "position_ids": [0, 1, 2, 3, 0, 1, 2, 3, 4],
+        "token_type_ids": [0, 0, 0, 0, 2, 2, 2, 2, 2],
+        "at": 6,
+    }
+    assert predictor._row(question, with_translation=False)["input_ids"] == [2, 8, 4, 10, 3]
 
 
 def test_both_accuracies_stand_beside_the_share_of_the_commonest_answer(make_bert: Callable[..., Path], pairs: Path):
