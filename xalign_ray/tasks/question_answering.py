@@ -24,7 +24,7 @@ from xalign_ray.tasks.task import Files, Measure, Metric, ReplaceWord, TunedTask
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, name_language
 from xalign_ray.tasks.text_classification import replace_running_words
 from xalign_ray.tasks.tokenized import Features, Inputs
-from xalign_ray.vocabulary.words import end_of_marks
+from xalign_ray.vocabulary.words import begin_of_marks, end_of_marks
 from xalign_ray.work.file_checks import open_file
 
 if TYPE_CHECKING:
@@ -273,17 +273,19 @@ def _cut_out(windows: Sequence[Window], logits: Sequence[Logits]) -> str:
 
 
 def _trim(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Context:
-    """Pieces without the white space that some tokenizers count to the word behind it, and with their last marks.
+    """Pieces without the white space that some tokenizers count to the word behind it, and with the marks around them.
 
     The offsets of a tokenizer that strips or composes combining marks end before them: vowel signs, accents in NFD.
+    One that strips invisible characters begins behind those at the beginning of a word.
     """
     starts, ends = [], []
     next_starts = [*(start for start, _ in offsets[1:]), len(text)]
     for (start, end), following in zip(offsets, next_starts, strict=False):
         part = text[start:end]
-        starts.append(start + len(part) - len(part.lstrip()))
-        end = max(starts[-1], start + len(part.rstrip()))
-        ends.append(end_of_marks(text, end, following) if end > starts[-1] else end)
+        start, end = start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+        is_blank = end <= start
+        starts.append(start if is_blank else begin_of_marks(text, start, ends[-1] if ends else 0))
+        ends.append(start if is_blank else end_of_marks(text, end, following))
     return Context(text, tuple(ids), tuple(starts), tuple(ends))
 
 

@@ -326,6 +326,18 @@ def end_of_marks(text: str, end: int, following: int) -> int:
     return found.end() if found else end
 
 
+def begin_of_marks(text: str, begin: int, before: int) -> int:
+    """The beginning of a piece with the marks before it that no piece has, such as U+200F before an Arabic word.
+
+    Args:
+        begin: by the tokenizer's offsets.
+        before: where what comes before ends.
+    """
+    while begin > before and _MARKS.fullmatch(text, begin - 1, begin):
+        begin -= 1
+    return begin
+
+
 # Blanks between words and columns of data files: U+0020 and TAB, as the programs that write the files have them.
 #
 # Python's own `str.split()` also splits at U+0085, U+00A0, U+2009, U+202F, U+3000 and others. fast_align, eflomal and

@@ -114,6 +114,8 @@ def test_places_are_those_of_the_text_as_it_is(make_bert: Callable[..., Path]):
         "\u1112\u1161\u11ab\u1100\u116e\u11a8\u110b\u1165",  # Korean in jamo, which a tokenizer composes
         "Norfolk\u200b",  # as MLQA's Spanish answers end; and other invisible characters
         "Norfolk\u200e",
+        "\u200f\u0643\u062a\u0627\u0628",  # and some begin with one
+        "\ufeffNorfolk",
         "Nor\u00adfolk\u00ad",
         "\u05e9\u05c1",  # Hebrew with a point
         "\u0995\u09cd\u200d",  # Bengali with a joiner
