@@ -16,7 +16,7 @@ from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import check_lasting, local_folder, opened, url_of
 from xalign_ray.work.run_folder import CONFIG, EVALUATION, RUNS, SCORES, RunFolder, check_export
 from xalign_ray.work.status_line import say, say_next
-from xalign_ray.work.storage import absolute_model, absolute_path, is_folder_name, quoted, shown_path
+from xalign_ray.work.storage import absolute_model, absolute_path, is_folder_name, is_url, quoted, shown_path
 
 if TYPE_CHECKING:
     from xalign_ray.tasks.scores import Score
@@ -51,7 +51,8 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
         ConfigError: it is a path, no hub id, and there is no such folder.
         DataError: a file of our export is missing or not as it was written.
     """
-    model = str(opened(model)) if url_of(local_folder(model)) else absolute_model(model)
+    local = local_folder(model)
+    model = str(opened(model)) if url_of(local) else absolute_model(str(local) if is_url(model) else model)
     folder = Path(model)
     if is_folder_name(model):
         check_folder(folder)

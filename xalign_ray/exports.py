@@ -264,9 +264,11 @@ def push(run: str | Path, repository: str = "") -> dict[str, str]:
         TrackingError: the hub does not answer, or has taken a part only; what is left stays in the queue.
     """
     folder = opened(run)
-    repository = repository or open_saved(folder)[0].config.track.hub or ""
+    own = open_saved(folder)[0].config.track.hub
+    repository = repository or own or ""
     if not repository:
         raise ConfigError(f"{folder} names no repository: give one, as in --to ORG/NAME.")
+    say(f"Pushing {shown_path(folder)} to the hub.")
     make_repository(repository)
     hub = HubRun(folder, repository)
     try:

@@ -41,6 +41,7 @@ VERBS = [
     ["report", "{}"],
     ["report", "runs/tiny-align-mlm-9f8e7d6c", "{}"],
     ["track", "replay", "{}", "--to", "sqlite"],
+    ["hub", "push", "{}", "--to", "org/name"],
 ]
 PATHS = {
     "runs/tiny-mlm": "runs/tiny-mlm-0a1b2c3d",
@@ -54,6 +55,24 @@ PATHS = {
 def test_a_mistyped_run_is_named_with_the_nearest_there_is(say: Say, verb: list[str], written: str) -> None:
     said = say(*[word.format(written) for word in verb])
     assert said == f"There is no folder '{Path(written)}'. Did you mean '{PATHS[written]}'?"
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda words: "-".join(words[:2]).replace("/", "-"))
+def test_what_is_no_folder_is_said(say: Say, tmp_path: Path, verb: list[str]) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert say(*[word.format("loop") for word in verb]) == "There is no folder 'loop'."
+    if verb[0] != "report":  # which takes files of scores
+        said = say(*[word.format("mine/first.yaml") for word in verb])
+        assert said == "There is no folder 'mine/first.yaml'. It is a file; name the folder that it lies in, mine."
+
+
+OPTIONS = [["export", "mine", "--out", "{}"], ["evaluate", "mine", "--task", "x", "--data={}"]]
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *OPTIONS], ids=lambda words: "-".join(words).replace("/", "-"))
+def test_an_empty_path_is_not_the_current_folder(say: Say, verb: list[str]) -> None:
+    said = say(*[word.format("") for word in verb])
+    assert said == "A path is empty, as of a variable that is not set; `.` is the current folder."
 
 
 def test_where_nothing_is_near_nothing_is_suggested(say: Say, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.open import expand
 from xalign_ray.tasks.registry import TASKS
-from xalign_ray.work.storage import absolute_model, absolute_path, hide_places
+from xalign_ray.work.storage import absolute_model, absolute_path, hide_places, is_folder_name, quoted
 
 HOME = Path.home()
 
@@ -44,6 +44,32 @@ def test_model_is_a_folder_or_a_hub_id(here: Path) -> None:
     assert absolute_model("bert-base-cased") == "bert-base-cased"
     assert absolute_model("org/name") == "org/name"
     assert absolute_model("run:tiny/mlm") == "run:tiny/mlm"
+
+
+IDS = ["bert-base-cased", "org/name", "org/name@refs/pr/1", "run:../mine.yaml", "run:/mine/x.yaml", "a_b/c.d@v1"]
+FOLDERS = ["nope/", " ", "a b", "a/b/c", "./x", "~/x", "$HOME/x", "mlflow:", "-x", "a--b", "a.txt", "dangling"]
+
+
+def test_what_cannot_be_a_hub_id_is_a_folder(here: Path) -> None:
+    (here / "a.txt").touch()
+    (here / "dangling").symlink_to("nowhere")
+    assert [name for name in (*IDS, *FOLDERS) if is_folder_name(name)] == FOLDERS
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [("~nobody-here/x", "stands for no home folder"), ("$HOME/x", "variables"), ("/x/${USER}-runs", "variables")],
+)
+def test_a_path_that_would_be_taken_literally_is_refused(here: Path, written: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"{why}.*; write it out"):
+        absolute_path(written)
+    (here / "$HOME").mkdir()
+    assert absolute_path("$HOME") == f"{here}/$HOME"
+    assert absolute_path("a$1") == f"{here}/a$1"
+
+
+def test_a_name_that_begins_with_a_dash_is_shown_as_a_path(here: Path) -> None:
+    assert quoted(here / "-x") == "./-x"
 
 
 RELATIVE = [
@@ -138,6 +164,7 @@ def test_model_of_tune_is_absolute_whoever_names_it(here: Path) -> None:
     (here / "runs" / "mine" / "export" / "config.json").write_text("{}")
     assert evaluation.find_encoder("encoder") == (f"{here}/encoder", None)
     assert evaluation.find_encoder("runs/mine") == (f"{here}/runs/mine/export", here / "runs" / "mine")
+    assert evaluation.find_encoder(f"file://{here}/runs/mine") == evaluation.find_encoder("runs/mine")
     assert evaluation.find_encoder("bert-base-cased") == ("bert-base-cased", None)
 
 

@@ -188,7 +188,7 @@ def suggest_path(path: Path) -> str:
         if not near or not (found / near[0]).exists():
             return ""
         found /= near[0]
-    return f" Did you mean '{found}'?"
+    return "" if found == path else f" Did you mean '{found}'?"
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -199,8 +199,8 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises ConfigError if a folder that was named is not there."""
-    if not folder.exists():
+    """Raises ConfigError if a folder that was named is not there, or is no folder."""
+    if not folder.is_dir():
         shown = Path(shown_path(folder))
         raise ConfigError(f"There is no folder '{shown}'.{suggest_path(shown)}")
 

@@ -323,7 +323,7 @@ def find_recipe(name: str, extended_by: Path | None = None) -> Path:
 
 def find_study(name: str) -> Path:
     """The file of a study given by path or by name; ConfigError if there is none, or it is there at several scales."""
-    path = next((path for path in (Path(name), STUDIES / f"{name}.yaml") if path.is_file()), None)
+    path = next((path for path in (Path(expand_home(name)), STUDIES / f"{name}.yaml") if path.is_file()), None)
     if path is not None:
         return path
     known = list_studies()
@@ -441,7 +441,7 @@ def _child(at: Any, name: str, path: str, setting: str) -> Any:
 
 
 def _index(at: list[Any], name: str, setting: str) -> int:
-    if not name.isdigit() or int(name) >= len(at):
+    if not (name.isascii() and name.isdigit()) or int(name) >= len(at):
         raise ConfigError(f"--set {setting}: the list has entries 0 to {len(at) - 1}, not '{name}'.")
     return int(name)
 

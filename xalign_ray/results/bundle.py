@@ -38,6 +38,7 @@ from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, rea
 from xalign_ray.tasks.task import Measure, Metric
 from xalign_ray.track.scored_encoder import versions
 from xalign_ray.work.artifacts import hash_value, is_sealed_archive, read_archive, seal_archive, write_atomic
+from xalign_ray.work.file_checks import check_plain
 from xalign_ray.work.run_folder import PREDICTIONS, SCORES
 from xalign_ray.work.storage import hide_places, shown_path
 
@@ -179,6 +180,8 @@ def read_bundle(path: Path) -> Bundle:
         DataError: it is missing, no bundle, of another format, or so damaged that it cannot be read.
     """
     try:
+        if path.exists():
+            check_plain(path)
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{shown_path(path)} cannot be read ({error.strerror}).") from None

@@ -194,8 +194,8 @@ def _check_contradictions(sources: Mapping[str, Sequence[Run]]) -> None:
 def check_names(names: Sequence[str]) -> None:
     """Raises ConfigError if one of the folders is not there."""
     for name in names:
-        if not name.startswith(MLFLOW):
-            check_folder(opened(name))
+        if not name.startswith(MLFLOW) and not (path := opened(name)).is_file():
+            check_folder(path)
 
 
 def join_trials(runs: Sequence[Run]) -> list[Run]:

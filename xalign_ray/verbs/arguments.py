@@ -32,18 +32,30 @@ PathLike = str | os.PathLike[str]
 Complete = Callable[[str], list[str]]
 
 
+def filled(path: PathLike) -> str:
+    """A path or name as it is written; ConfigError for an empty one, which would be the current folder."""
+    if not (written := os.fspath(path)).strip():
+        raise ConfigError("A path is empty, as of a variable that is not set; `.` is the current folder.")
+    return written
+
+
+def filled_path(path: PathLike) -> Path:
+    """What the command line reads as a path."""
+    return Path(filled(path))
+
+
 @overload
 def as_path(path: PathLike) -> Path: ...
 @overload
 def as_path(path: PathLike | None) -> Path | None: ...
 def as_path(path: PathLike | None) -> Path | None:
     """A file or folder as an absolute path, or the URL of one."""
-    return None if path is None else absolute_path(Path(path))
+    return None if path is None else absolute_path(filled_path(path))
 
 
 def as_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
     """One path or several, absolute."""
-    return [absolute_path(Path(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    return [absolute_path(filled_path(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
 
 
 def as_data(data: PathLike) -> Path:
@@ -59,7 +71,7 @@ def as_data(data: PathLike) -> Path:
 
 def as_model(model: PathLike) -> str:
     """A model's folder as an absolute path, a hub id as it is."""
-    return absolute_model(os.fspath(model))
+    return absolute_model(filled(model))
 
 
 def as_recipe(recipe: Recipe | PathLike, settings: Sequence[str]) -> Recipe:

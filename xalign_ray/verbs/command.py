@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from inspect import BoundArguments, Parameter, Signature, cleandoc, signature
+from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args
 
 import typer
@@ -16,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo, ParameterInfo
 
 from xalign_ray.errors import StoppedError
+from xalign_ray.verbs.arguments import filled_path
 from xalign_ray.work import process
 from xalign_ray.work.status_line import next_said_last
 
@@ -98,6 +100,8 @@ def _as_typer(parameter: Parameter) -> Parameter:
     """A parameter as typer wants it: of the type that it reads, lists in place of tuples and of `*names`."""
     given, *how = get_args(parameter.annotation)
     read, default = how[0] if len(how) > 1 else given, parameter.default
+    if read in (Path, list[Path]):
+        how[-1].parser = filled_path
     if parameter.kind is Parameter.VAR_POSITIONAL:
         read, default = list[read], [] if isinstance(how[-1], OptionInfo) else Parameter.empty
     elif isinstance(default, tuple):

@@ -11,7 +11,7 @@ import typer
 
 from xalign_ray.continuing.five_lines import METHODS, FiveLines, read_five_lines
 from xalign_ray.errors import ConfigError
-from xalign_ray.verbs.arguments import Out, PathLike, Rehash, Trust, as_model, as_path, codes, one_of, set_keys
+from xalign_ray.verbs.arguments import Out, PathLike, Rehash, Trust, as_model, as_path, codes, filled, one_of, set_keys
 from xalign_ray.verbs.command import keep_memory
 from xalign_ray.verbs.opened_run import Run
 from xalign_ray.work.mirror import check_lasting
@@ -144,7 +144,7 @@ def five_lines_of(given: Mapping[str, Any]) -> FiveLines:
     options = {key: value for key, value in given.items() if key in FiveLines.model_fields and key != "model"}
     options |= {key: codes(given[key]) for key in ("languages", "columns")}
     options |= {key: _names(given[key]) for key in FILES}
-    options |= {"teacher": as_model(given["teacher"]) if given["teacher"] else None}
+    options |= {"teacher": as_model(given["teacher"]) if given["teacher"] is not None else None}
     options |= {"output": str(as_path(given["out"])) if given["out"] else None, "set": given["settings"]}
     return read_five_lines(as_model(given["model"]), options)
 
@@ -168,4 +168,4 @@ def check_submitted(given: Mapping[str, Any]) -> None:
 
 
 def _names(paths: Files) -> list[str]:
-    return [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    return [filled(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]

@@ -132,7 +132,7 @@ def plan(
             counted = found[0].config if (found := find_settled(loaded)) else None
     if not on:
         return describe(loaded, counted)
-    measured = as_model(rate) if isinstance(rate, str | os.PathLike) else str(rate)
+    measured = as_model(rate) if isinstance(rate, str | os.PathLike) and rate else str(rate)
     of_an_hour = [f"{name}={price}" for name, price in prices.items()] if isinstance(prices, Mapping) else prices or ()
     # A terminal's own width; what is piped is for a page.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100

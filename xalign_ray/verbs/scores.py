@@ -231,7 +231,7 @@ def study(
     from xalign_ray.studies.study import run_study, show_plan
 
     full = f"{os.fspath(name)}/{scale}" if scale else os.fspath(name)
-    start = as_model(encoder) if encoder else ""
+    start = as_model(encoder) if encoder is not None else ""
     if plan:
         return show_plan(full, as_path(out), settings, start)
     return run_study(full, as_path(out), settings, rehash, start)
@@ -372,6 +372,4 @@ def hub_push(
     """Bring a run to the Hugging Face hub: checkpoints as branches, the export as main. Doing it again adds nothing."""
     from xalign_ray.exports import push
 
-    folder = as_path(run)
-    say(f"Pushing {shown_path(folder)} to the hub.")
-    return [f"{revision}  {commit}" for revision, commit in push(folder, to).items()]
+    return [f"{revision}  {commit}" for revision, commit in push(as_path(run), to).items()]

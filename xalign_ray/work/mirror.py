@@ -229,7 +229,7 @@ def url_of(folder: Path) -> str | None:
     """The URL that a folder mirrors; None of one that is only here."""
     path, cache = Path(os.path.abspath(folder)), cache_folder()
     if not path.is_relative_to(cache):  # but perhaps behind a link, as ~/.cache is on clusters
-        path, cache = path.resolve(), cache.resolve()
+        path, cache = (Path(os.path.realpath(one)) for one in (path, cache))  # a link to itself is no error there
     parts = path.relative_to(cache).parts if path.is_relative_to(cache) else ()
     # A folder of another name is the user's own: the cache may be the disk that all is on.
     return f"{parts[0]}://{'/'.join(parts[1:])}" if parts and parts[0] in SCHEMES else None

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from xalign_ray.errors import DataError, XalignError
+from xalign_ray.errors import ConfigError, DataError, XalignError
 from xalign_ray.work.file_checks import check_plain
 
 BLOCK_BYTES = 4 << 20  # asked of a store at once: to look at a head costs no more, and a stream of them is fast
@@ -173,6 +173,9 @@ class StoredFile(io.BufferedIOBase):
 # Workers of Ray Train and Ray Tune run in folders of their own, where a relative path leads elsewhere.
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # also one that a Path took a slash from
+_VARIABLE = re.compile(r"\$[A-Za-z_]|\$\{[A-Za-z_]\w*\}")
+_HUB_ID = re.compile(r"(?!.*(--|\.\.))(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b")  # as huggingface_hub has it
+_RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
 Written = TypeVar("Written", str, Path)
 
 
@@ -182,9 +185,19 @@ def expand_home(written: str) -> str:
 
 
 def absolute_path(written: Written) -> Written:
-    """The path of a local file or folder, absolute; a URL as it is. Links are kept."""
+    """The path of a local file or folder, absolute; a URL as it is. Links are kept.
+
+    Raises:
+        ConfigError: it begins with `~` and has no home folder, or has a `$VARIABLE`, and there is nothing of that name.
+    """
     text = str(written)
-    return written if _URL.match(text) else type(written)(os.path.abspath(expand_home(text)))
+    if _URL.match(text):
+        return written
+    expanded = expand_home(text)
+    if (expanded.startswith("~") or _VARIABLE.search(expanded)) and not os.path.lexists(expanded):
+        what = "its ~ stands for no home folder" if expanded.startswith("~") else "variables are not replaced in paths"
+        raise ConfigError(f"The path '{text}' is not there, and {what}; write it out.")
+    return type(written)(os.path.abspath(expanded))
 
 
 def absolute_model(written: str) -> str:
@@ -194,15 +207,19 @@ def absolute_model(written: str) -> str:
 
 
 def quoted(path: Path) -> str:
-    """The path as a word of a command that is shown, as `shown_path` has it."""
-    return shlex.quote(shown_path(path))
+    """The path as a word of a command that is shown, as `shown_path` has it; what begins with a dash is no option."""
+    shown = shown_path(path)
+    return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
 
 
 def is_folder_name(written: str) -> bool:
     """Whether a model's name can only be that of a local folder; what is left can be the id of a hub model."""
-    organisation = written.rpartition("/")[0]
-    below_folder = organisation != "" and os.path.isdir(organisation)
-    return written.startswith((".", "/", "~")) or "/" in organisation or below_folder
+    if written.startswith(_RUN_OF):
+        return False
+    hub_id = written.partition("@")[0]
+    organisation = hub_id.rpartition("/")[0]
+    is_there = os.path.lexists(written) or (organisation != "" and os.path.isdir(organisation))
+    return is_there or written.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(hub_id)
 
 
 def shown_path(path: Path) -> str:

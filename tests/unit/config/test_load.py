@@ -140,6 +140,7 @@ def test_set_reads_a_value(write, setting: str, path: str, value: object) -> Non
         ("train.max_steps.a=3", "--set train.max_steps.a=3: train.max_steps is a value (10), not a block."),
         ("data.corpora.1.language=de", "--set data.corpora.1.language=de: the list has entries 0 to 0, not '1'."),
         ("data.corpora.x.language=de", "--set data.corpora.x.language=de: the list has entries 0 to 0, not 'x'."),
+        ("data.corpora.².language=de", "--set data.corpora.².language=de: the list has entries 0 to 0, not '²'."),
         ("streams.0.weight=2",
          "--set streams.0.weight=2: the recipe leaves streams at its default; write the whole list instead."),
     ],

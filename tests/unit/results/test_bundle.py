@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import zipfile
@@ -369,6 +370,12 @@ def test_what_is_no_bundle_is_refused(content: bytes, problem: str, tmp_path: Pa
     (tmp_path / "x.zip").write_bytes(content)
     with pytest.raises(DataError, match=problem):
         verify(tmp_path / "x.zip")
+
+
+def test_a_pipe_in_the_place_of_a_bundle_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.zip")
+    with pytest.raises(DataError, match="is a named pipe, not a plain file"):
+        verify_bundle(tmp_path / "pipe.zip")
 
 
 def test_a_bundle_of_what_mlflow_holds_is_refused(tmp_path: Path) -> None:
