@@ -31,7 +31,8 @@ def extend_tokenizer(
     The words are added tokens, which every fast tokenizer can hold whatever its model: they are matched as whole words
     before the rest is tokenized, so a longer word with one of them inside is tokenized as before, and so is all other
     text, but for a mark of its own that tokenizers of SentencePiece's kind put before punctuation that follows. Words
-    are what stands between blanks without the punctuation around it: languages written without blanks gain nothing.
+    are what stands between blanks without the punctuation around it: languages written without blanks gain nothing. A
+    word that is spelt as a piece of the vocabulary, such as one from inside words, cannot be another and is left out.
 
     Args:
         tokenizer: stays as it is.
@@ -52,9 +53,12 @@ def extend_tokenizer(
     seen = _count_words(lines, normalize)
     ranked = sorted((word for word in seen if len(word) > 1), key=lambda word: (-seen[word], word))
     chosen: list[str] = []
+    known = tokenizer.get_vocab().keys()
     for word in ranked:
         if len(chosen) == count:
             break
+        if not known.isdisjoint((word, normalize(word))):
+            continue
         pieces = tokenize(word)
         if len(pieces) > 1 or unknown in pieces:
             chosen.append(word)

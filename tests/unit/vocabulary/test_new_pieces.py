@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from tests.parity.tokenizer_zoo import LOCAL
 from xalign_ray.vocabulary.new_pieces import choose_rows, extend_tokenizer
@@ -92,6 +92,16 @@ def test_an_extended_tokenizer_is_the_same_each_time_and_survives_its_file(old: 
     assert (made.to_str(), new) == (again.to_str(), same)
     opened = Tokenizer.from_str(made.to_str())
     assert pieces(opened, "Katze, hund vogel") == pieces(made, "Katze, hund vogel")
+
+
+@pytest.mark.parametrize("prepended", ["", "\u2581"])
+def test_a_word_that_is_spelt_as_a_piece_keeps_the_row_of_that_piece(prepended: str) -> None:
+    names = ["[UNK]", "a", "s", "u", "n", f"{prepended}sun"]
+    made = Tokenizer(models.Unigram([(name, -9.0 if "sun" in name else -1.0) for name in names], 0))
+    made.normalizer, made.pre_tokenizer = normalizers.Prepend(prepended), pre_tokenizers.WhitespaceSplit()
+    made, new = extend_tokenizer(made, ["sun sun nun"], 2, {}, UNKNOWN)
+    assert [made.id_to_token(number) for number in new] == [f"{prepended}nun"]
+    assert [*new] == [len(names)]
 
 
 def test_words_that_are_one_piece_already_and_numbers_are_not_added() -> None:
