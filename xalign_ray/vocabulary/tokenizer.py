@@ -179,8 +179,10 @@ def tokenize_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     """The pieces of each word as it stands inside a sentence, with the blank before it where that is part of a piece.
 
     A word given alone is the first of its line, and many tokenizers (of bytes, of SentencePiece's kind) split that one
-    in another way; so it is tokenized behind another word, whose pieces are left out.
+    in another way; so it is tokenized behind another word, whose pieces are left out. A word that spells a special
+    token is text.
     """
+    backend.encode_special_tokens = True
     backend.no_truncation()
     backend.no_padding()
     encodings = backend.encode_batch([f"{_WORD_BEFORE} {word}" for word in words], add_special_tokens=False)

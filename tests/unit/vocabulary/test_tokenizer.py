@@ -16,6 +16,7 @@ from xalign_ray.vocabulary.tokenizer import (
     SPECIALS,
     tokenize_behind,
     tokenize_lines,
+    tokenize_words,
     train_bpe,
 )
 
@@ -112,6 +113,8 @@ def test_the_form_of_a_word_keeps_the_marks_that_its_tokenizer_strips(word: str)
 def test_a_special_token_spelt_out_in_text_is_text(backend, text: str) -> None:
     pieces = [piece for word in tokenize(backend, [text])[0] for piece in word.pieces]
     assert not {0, 2, 3, 4} & set(pieces)
+    backend.encode_special_tokens = False  # as transformers leaves it
+    assert not {0, 2, 3, 4} & set(tokenize_words(backend, [text])[0])
 
 
 def test_a_character_that_was_never_seen_is_unknown(backend) -> None:
