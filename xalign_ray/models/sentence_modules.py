@@ -146,7 +146,7 @@ def lowers_text(encoder: str) -> bool:
     Raises:
         DataError: the file is damaged.
     """
-    config = _parsed(_length_file(encoder))
+    config = _parsed(_length_file(encoder)) if hub_file(encoder, MODULES) else None
     return isinstance(config, dict) and config.get("do_lower_case") is True
 
 

@@ -140,6 +140,7 @@ def test_a_tokenizer_that_is_taken_for_another_kind_is_refused(
 @pytest.mark.parametrize("file", ["sentence_bert_config.json", "sentence_roberta_config.json"])
 def test_a_text_is_lower_cased_where_sentence_transformers_does_so(tmp_path: Path, file: str) -> None:
     cased(tmp_path)
+    (tmp_path / "modules.json").write_text("[]")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(NAMED | {"unk_token": "[UNK]"}))
     read: dict[bool, list[str]] = {}
