@@ -52,6 +52,7 @@ from xalign_ray.sources.stage import TESTS
 from xalign_ray.sources.terms import find_dictionary_form
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
 from xalign_ray.track.events import read_events
+from xalign_ray.train.cluster_address import named_cluster
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import RUNS, RunFolder
 from xalign_ray.work.status_line import say
@@ -310,7 +311,7 @@ def _plain(block: Any) -> dict[str, Any]:
 
 def _gpus() -> bool:
     """Whether this machine trains on GPUs; workers of a cluster that is joined have them where a setting says so."""
-    if "RAY_ADDRESS" in os.environ:
+    if named_cluster():
         return False
     import torch
 
@@ -319,7 +320,7 @@ def _gpus() -> bool:
 
 def _cores(workers: int) -> int:
     """CPUs of a worker: the machine's, shared; in a cluster that is joined one, which fits everywhere."""
-    return 1 if "RAY_ADDRESS" in os.environ else max(1, (os.cpu_count() or 1) // workers)
+    return 1 if named_cluster() else max(1, (os.cpu_count() or 1) // workers)
 
 
 # Replay: rows of monolingual text with masked LM, mixed in so that an encoder keeps what it was trained on.

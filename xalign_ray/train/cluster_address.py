@@ -49,6 +49,12 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x0
 _SETTINGS, _HEADER_BYTES = 4, 9
 
 
+def named_cluster() -> str:
+    """The address in RAY_ADDRESS; empty where it has none, or `local`: then a cluster is started on this machine."""
+    address = os.environ.get("RAY_ADDRESS", "").strip()
+    return "" if address == "local" else address
+
+
 def check_named_cluster() -> None:
     """Whether the cluster that RAY_ADDRESS names answers, if it names one and this process has not joined any.
 
@@ -58,47 +64,49 @@ def check_named_cluster() -> None:
         ConfigError: as `check_address`.
     """
     ray = sys.modules.get("ray")
-    if (address := os.environ.get("RAY_ADDRESS")) and not (ray and ray.is_initialized()):
+    if (address := named_cluster()) and not (ray and ray.is_initialized()):
         check_address(address)
 
 
 def check_address(address: str) -> None:
     """Whether a gRPC server, as Ray's head node runs one, answers at an address of RAY_ADDRESS.
 
-    Addresses without host and port, such as `local`, are Ray's to judge.
+    Addresses of another scheme, such as `http://`, are Ray's to judge.
 
     Raises:
-        ConfigError: nothing answers within ANSWER_S, or something else does.
+        ConfigError: it has no host or port, nothing answers within ANSWER_S, or something else does.
     """
-    found = _host_and_port(address)
-    if found is None:
+    written = address
+    if address == "auto":
+        from xalign_ray.private.ray import address_of_auto
+
+        address = address_of_auto()
+    scheme, _, rest = address.rpartition("://")
+    if scheme not in ("", "ray"):
         return
     try:
+        found = _host_and_port(rest)
         with socket.create_connection(found, timeout=ANSWER_S) as connection:
             why = "" if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true") else _greet(connection)
+    except ValueError:
+        why = "it is no HOST:PORT" if address else "no cluster was started on this machine"
     except TimeoutError:
         why = f"nothing has answered for {ANSWER_S:.0f} s"
     except OSError as error:
         why = f"nothing answers there ({error.strerror or error})"
     if why:
         raise ConfigError(
-            f"The cluster at {address}, which RAY_ADDRESS names, cannot be joined: {why}. Start it, set RAY_ADDRESS to "
+            f"The cluster at {written}, which RAY_ADDRESS names, cannot be joined: {why}. Start it, set RAY_ADDRESS to "
             "the HOST:PORT that `ray start` prints on the head node, or unset it to start a cluster here."
         )
 
 
-def _host_and_port(address: str) -> tuple[str, int] | None:
-    if address == "auto":
-        from xalign_ray.private.ray import address_of_auto
-
-        address = address_of_auto()
-    scheme, _, rest = address.rpartition("://")
-    try:
-        parts = urlsplit(f"//{rest}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return None
-    return (host, port) if scheme in ("", "ray") and host and port else None
+def _host_and_port(address: str) -> tuple[str, int]:
+    """ValueError where there is none of either."""
+    parts = urlsplit(f"//{address}")
+    if not parts.hostname or not parts.port or any(map(str.isspace, address)):
+        raise ValueError(address)
+    return parts.hostname, parts.port
 
 
 def _greet(connection: socket.socket) -> str:

@@ -48,7 +48,7 @@ from xalign_ray.private.ray import (
 )
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.capacity import resources_of, run_on_nodes, wait_for_room
-from xalign_ray.train.cluster_address import check_named_cluster, ensure_token
+from xalign_ray.train.cluster_address import check_named_cluster, ensure_token, named_cluster
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
@@ -83,7 +83,7 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
     """
     if ray.is_initialized():
         return
-    if address := os.environ.get("RAY_ADDRESS"):
+    if address := named_cluster():
         say(f"Joining the Ray cluster at {address}.")
         check_named_cluster()
     else:
@@ -95,7 +95,7 @@ def connect(parallel: schema.ParallelConfig, cpus: int | None = None) -> None:
 
 def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address := os.environ.get("RAY_ADDRESS"):
+    if address := named_cluster():
         try:
             ray.init(address=address, **quiet)
         except (ConnectionError, AuthenticationError):
@@ -153,7 +153,7 @@ def check_machine(parallel: schema.ParallelConfig) -> None:
         ConfigError: it has not.
     """
     asked = parallel.workers * parallel.gpus_per_worker
-    if "RAY_ADDRESS" in os.environ or ray.is_initialized() or not asked:
+    if named_cluster() or ray.is_initialized() or not asked:
         return
     import torch  # here: a driver of CPUs does without
 

@@ -21,7 +21,7 @@ from xalign_ray import cli
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, explain
 from xalign_ray.train import driver
-from xalign_ray.train.cluster_address import ANSWER_S, check_address
+from xalign_ray.train.cluster_address import ANSWER_S, check_address, named_cluster
 
 PATIENCE_S = 60
 
@@ -51,10 +51,10 @@ def test_long_temporary_folder_of_python_is_named(monkeypatch: pytest.MonkeyPatc
     assert said.startswith("TMPDIR is too long for the sockets that Ray and Python put below it: '/long' has 5 ")
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:8265", "head-node"])
 def test_an_address_that_ray_cannot_read_is_a_sentence(
-    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    address = "http://127.0.0.1:8265"
     monkeypatch.setenv("RAY_ADDRESS", address)
     assert cli._run(lambda: driver.connect(ParallelConfig())) == 2
     first, said = capsys.readouterr().err.splitlines()
@@ -130,9 +130,24 @@ def test_grpc_server_passes() -> None:
         check_address(address)
 
 
-@pytest.mark.parametrize("address", ["local", "head-node", "http://127.0.0.1:8265", "[::1", "host:port"])
-def test_addresses_without_host_and_port_are_for_ray_to_judge(address: str) -> None:
-    check_address(address)
+@pytest.mark.parametrize(
+    "address", ["head-node", "[::1", "host:port", "127.0.0.1:9 9", ":6379", "ray://", "ray://x", "local:"]
+)
+def test_an_address_without_host_or_port_is_refused(address: str) -> None:
+    assert refusal(address)[0] == SAID.format(address, "it is no HOST:PORT")
+
+
+def test_an_address_of_another_scheme_is_for_ray_to_judge() -> None:
+    check_address("http://127.0.0.1:8265")
+
+
+@pytest.mark.parametrize(
+    ("written", "named"), [("", ""), (" ", ""), ("local", ""), (" 127.0.0.1:9\n", "127.0.0.1:9"), ("auto", "auto")]
+)
+def test_blanks_around_an_address_are_none_of_it(monkeypatch: pytest.MonkeyPatch, written: str, named: str) -> None:
+    """Ray itself waits for minutes for a port with a blank behind it."""
+    monkeypatch.setenv("RAY_ADDRESS", written)
+    assert named_cluster() == named
 
 
 def test_stale_file_of_the_last_cluster_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
