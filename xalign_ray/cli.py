@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -75,12 +77,24 @@ def main(verb: str | None = None) -> None:
     Args:
         verb: the verb that the arguments are for; without it the first of them names it.
     """
+    _give_streams()
     process.spare_imports()
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # read when ray.data is imported: progress is ours to show
     code = _run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign"))
     if process.asked():
         process.ending()
     sys.exit(code)
+
+
+def _give_streams() -> None:
+    """Lets output that is closed go nowhere, and shows characters that its encoding lacks by their numbers.
+
+    ASCII becomes UTF-8, as Python has it where no locale is set.
+    """
+    sys.stdout, sys.stderr = (one or open(os.devnull, "w") for one in (sys.stdout, sys.stderr))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        is_ascii = codecs.lookup(sys.stdout.encoding).name == "ascii"
+        sys.stdout.reconfigure(encoding="utf-8" if is_ascii else None, errors="backslashreplace")
 
 
 def _run(command: Callable[[], None]) -> int:

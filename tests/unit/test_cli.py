@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -274,6 +275,32 @@ sys.stderr.write("none of them")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith("none of them")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "encoding", "shown"),
+    [
+        (">&-", "utf-8", ""),
+        ("2>&-", "utf-8", "H\u00e4user \u4e2d"),
+        ("", "ascii", "H\u00e4user \u4e2d"),
+        ("| iconv -f latin1 -t utf-8", "latin-1", "H\u00e4user \\u4e2d"),
+    ],
+)
+def test_output_that_is_closed_or_of_few_characters_ends_no_verb(
+    tmp_path: Path, redirection: str, encoding: str, shown: str
+) -> None:
+    (tmp_path / "a.tsv").write_text("en\tde\nhouse\tH\u00e4user \u4e2d\n", encoding="utf-8")
+    words = f"data read {tmp_path / 'a.tsv'} --format tsv --languages en,de".split()
+    script = f'set -o pipefail; "$@" {redirection}'
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", sys.executable, "-m", "xalign_ray", *words],
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, shown in done.stdout) == (0, True), done
 
 
 def test_tune_says_what_it_needs(run: Run, tmp_path: Path) -> None:

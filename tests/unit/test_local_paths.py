@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.open import expand
 from xalign_ray.tasks.registry import TASKS
-from xalign_ray.work.storage import absolute_model, absolute_path, hide_places, is_folder_name, quoted
+from xalign_ray.work.mirror import cache_folder
+from xalign_ray.work.storage import absolute_model, absolute_path, hide_places, home_folder, is_folder_name, quoted
 
 HOME = Path.home()
 
@@ -190,6 +192,18 @@ def test_scores_of_a_model_that_is_no_run_have_a_place_of_their_own(here: Path) 
     assert [path.parent.name.split("-")[0] for path in places] == ["encoder", "encoder", "org"]
     assert evaluation.target_folder(Path("/x"), None, "org/name", "pos") == Path("/x")
     assert evaluation.target_folder(None, here / "runs/mine", "export", "pos") == here / "runs/mine/evaluation/pos"
+
+
+def test_a_user_without_a_name_and_a_home_folder_is_at_home_in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.delenv("XALIGN_CACHE", raising=False)
+    assert home_folder() == Path("/")
+    assert cache_folder() == Path("/.cache/xalign-ray")
+    assert hide_places("/other/place") == "/other/place"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.work.artifacts import hash_value, read_records, write_records
 from xalign_ray.work.run_folder import SCORES as SCORES  # the name of the file, for those who read or write it
 
+NARROWEST = 20  # columns that lines are made for, in whatever terminal
 ALL_LANGUAGES = "all"
 
 
@@ -95,7 +96,7 @@ def show_scores(scores: Sequence[Score], width: int) -> Iterator[str]:
             if score.language != ALL_LANGUAGES and score.averaged_with == mean.averaged_with
         ]
         if of_languages and not isinstance(mean.layer, int):
-            for line in textwrap.wrap("  ".join(of_languages), width - 2):
+            for line in textwrap.wrap("  ".join(of_languages), max(width, NARROWEST) - 2):
                 yield f"  {line}".replace("\u00a0", " ")
 
 

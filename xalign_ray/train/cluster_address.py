@@ -7,10 +7,10 @@ import secrets
 import socket
 import sys
 from contextlib import suppress
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from xalign_ray.errors import ConfigError
+from xalign_ray.work.storage import home_folder
 
 GIVEN = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")  # where Ray looks before it looks into the home folder
 
@@ -25,7 +25,7 @@ def ensure_token() -> None:
     """
     if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token" or any(os.environ.get(name) for name in GIVEN):
         return
-    path = Path.home() / ".ray" / "auth_token"
+    path = home_folder() / ".ray" / "auth_token"
     try:
         if path.exists():
             return

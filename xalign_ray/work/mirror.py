@@ -20,7 +20,7 @@ from xalign_ray.errors import ConfigError, DataError, LockError
 from xalign_ray.work.artifacts import MANIFEST, check_files, unfinished, whole_json, write_atomic, write_json
 from xalign_ray.work.locks import BEAT_S, LEASE_S, StoredLock, hold_stored
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
-from xalign_ray.work.storage import SCHEMES, absolute_path, check_scheme, find_system, said_of, shown_path
+from xalign_ray.work.storage import SCHEMES, absolute_path, check_scheme, find_system, home_folder, said_of, shown_path
 
 RECORD = ".mirror.json"  # here: what is the same in the store; there: which mirror has written last
 PUBLISH_S = 1.0  # between two looks for what is new
@@ -210,7 +210,7 @@ _AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)")  # a URL, also one th
 
 def cache_folder() -> Path:
     """Where stores are mirrored."""
-    return absolute_path(Path(os.environ.get(CACHE) or Path.home() / ".cache" / "xalign-ray"))
+    return absolute_path(Path(os.environ.get(CACHE) or home_folder() / ".cache" / "xalign-ray"))
 
 
 def local_folder(path: str | Path) -> Path:

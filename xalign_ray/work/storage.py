@@ -184,6 +184,11 @@ def expand_home(written: str) -> str:
     return os.path.expanduser(written)
 
 
+def home_folder() -> Path:
+    """The user's; the root where the system knows none, as in a container of a user without a name."""
+    return Path("/", expand_home("~").removeprefix("~"))
+
+
 def absolute_path(written: Written) -> Written:
     """The path of a local file or folder, absolute; a URL as it is. Links are kept.
 
@@ -237,7 +242,7 @@ def hide_places(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(hide_places, value))
     if isinstance(value, str) and "/" in value:
-        for pattern, short in _places(Path.cwd(), Path.home()):
+        for pattern, short in _places(Path.cwd(), home_folder()):
             value = pattern.sub(short, value)
     return value
 

@@ -113,3 +113,4 @@ def test_scores_in_the_terminal_are_each_mean_and_its_languages():
         "  en 0.750",
         "tatoeba_accuracy 0.500  layer 0  test  n 200",
     ]
+    assert list(show_scores(scores, 1)) == list(show_scores(scores, 20)), "as COLUMNS=1 asks for"
