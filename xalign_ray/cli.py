@@ -6,7 +6,8 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Annotated
 
 import typer
@@ -77,24 +78,30 @@ def main(verb: str | None = None) -> None:
     Args:
         verb: the verb that the arguments are for; without it the first of them names it.
     """
-    _give_streams()
     process.spare_imports()
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # read when ray.data is imported: progress is ours to show
-    code = _run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign"))
+    with _writable():
+        code = _run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign"))
     if process.asked():
         process.ending()
     sys.exit(code)
 
 
-def _give_streams() -> None:
+@contextmanager
+def _writable() -> Iterator[None]:
     """Lets output that is closed go nowhere, and shows characters that its encoding lacks by their numbers.
 
     ASCII becomes UTF-8, as Python has it where no locale is set.
     """
-    sys.stdout, sys.stderr = (one or open(os.devnull, "w") for one in (sys.stdout, sys.stderr))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         is_ascii = codecs.lookup(sys.stdout.encoding).name == "ascii"
         sys.stdout.reconfigure(encoding="utf-8" if is_ascii else None, errors="backslashreplace")
+    with (
+        open(os.devnull, "w") as nowhere,
+        redirect_stdout(sys.stdout or nowhere),
+        redirect_stderr(sys.stderr or nowhere),
+    ):
+        yield
 
 
 def _run(command: Callable[[], None]) -> int:
