@@ -264,8 +264,8 @@ def push(run: str | Path, repository: str = "") -> dict[str, str]:
         TrackingError: the hub does not answer, or has taken a part only; what is left stays in the queue.
     """
     folder = opened(run)
-    own = open_saved(folder)[0].config.track.hub
-    repository = repository or own or ""
+    recipe, _ = open_saved(folder)
+    repository = repository or recipe.config.track.hub or ""
     if not repository:
         raise ConfigError(f"{folder} names no repository: give one, as in --to ORG/NAME.")
     say(f"Pushing {shown_path(folder)} to the hub.")

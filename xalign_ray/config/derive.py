@@ -13,12 +13,12 @@ from xalign_ray.config.choices import ContrastedPairs, ObjectiveChoice
 from xalign_ray.config.fields import Scheduled
 from xalign_ray.config.load import Recipe, find_recipe, load_recipe, merge
 from xalign_ray.config.plugins import import_plugin
-from xalign_ray.config.schema import DEMO, RUN_OF, DataConfig, RunConfig
+from xalign_ray.config.schema import DEMO, DataConfig, RunConfig
 from xalign_ray.config.sources import OF_HF, FolderTokenizer, GivenTokenizer, StartTokenizer
 from xalign_ray.config.training import ScheduleConfig, TrainConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.artifacts import hash_file, hash_value, whole_json
-from xalign_ray.work.storage import absolute_model, absolute_path, is_url
+from xalign_ray.work.storage import RUN_OF, absolute_model, absolute_path, is_url
 
 PACKAGE = __name__.partition(".")[0]
 INSTALLED = {"site-packages", "dist-packages"}  # of a module installed there, others there are libraries

@@ -30,7 +30,6 @@ from xalign_ray.config.training import (
 )
 
 DEMO = "demo"  # the `data.root` of the embedded world
-RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
 DROPOUT = 0.1  # of an encoder from scratch: BERT's
 MIN_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
 

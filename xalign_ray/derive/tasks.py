@@ -10,7 +10,7 @@ from pathlib import Path
 from xalign_ray.derive.changes import SYNTAX, Order, Sentence, Tree, split_sentences, split_words
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.open import Line, read_lines
-from xalign_ray.sources.text import MERGE, WITHHELD, explain_withheld, line_blocks
+from xalign_ray.sources.text import MERGE, explain_withheld, is_withheld, line_blocks
 
 CONLLU_COLUMNS = 10
 UNSEEN = "_"  # stands for a word of blanks or invisible characters alone
@@ -74,16 +74,11 @@ def _read_sentence(path: Path | str, block: list[Line]) -> Sentence | None:
         raise DataError(f"{path}, line {block[0].number}: a head lies outside its sentence.")
     if not rows:
         return None
-    if _is_withheld([row[1] for row in rows]):
+    if is_withheld([row[1] for row in rows]):
         raise DataError(f"{path}, line {block[0].number}: the words are withheld (all are _). {MERGE}")
     tree = Tree(tuple(row[3] for row in rows), tuple(heads), tuple(row[7].partition(":")[0] for row in rows))
     # A word with a blank in it ("10 000" in French) is one word in a line of words too.
     return Sentence(tuple("".join(row[1].split()) or UNSEEN for row in rows), tree)
-
-
-def _is_withheld(words: Sequence[str]) -> bool:
-    """Whether a sentence is of underscores, one for each word or each letter."""
-    return len(words) > 1 and set("".join(words)) == {WITHHELD}
 
 
 Write = Callable[[Iterable[str]], str]  # words to a line of the derived language
@@ -165,7 +160,7 @@ def _derive_tagged(task: str, path: Path, order: Order, needs_trees: bool) -> De
     if not rows:
         raise DataError(f"{path} holds no sentence.")
     sentences = [Sentence(tuple(word for word, _ in sentence)) for sentence in rows]
-    if withheld := sum(_is_withheld(sentence.words) for sentence in sentences):
+    if withheld := sum(is_withheld(sentence.words) for sentence in sentences):
         raise DataError(explain_withheld(path, withheld, len(sentences)))
     if needs_trees:
         sentences = _parsed(path, sentences)

@@ -8,7 +8,7 @@ from typing import Any
 
 from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.load import COMMAND_LINE, RECIPES, Recipe
-from xalign_ray.config.schema import RUN_OF, RunConfig
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.backbone import encoder_values, vocabulary_size
@@ -19,6 +19,7 @@ from xalign_ray.models.own_tokenizer import check_files, check_vocabulary
 from xalign_ray.models.sentence_modules import check_modules
 from xalign_ray.models.weight_files import WEIGHTS, WRAPPED, check_weight_files, weight_names
 from xalign_ray.work.artifacts import read_json
+from xalign_ray.work.storage import RUN_OF
 
 HIGHEST_RATE = 3e-4  # a released encoder is continued below it; 5e-5 to 1e-4 is common
 SHORTEST_ROW = 64  # tokens

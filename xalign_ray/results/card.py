@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from xalign_ray.config.choices import OBJECTIVES, ContrastedPairs
-from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
 from xalign_ray.models.families import BY_MODEL_TYPE
@@ -23,6 +22,7 @@ from xalign_ray.results.tables import as_markdown, data_tables, escape_markdown,
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.work.artifacts import read_json, write_atomic
 from xalign_ray.work.run_folder import CARD, RunFolder
+from xalign_ray.work.storage import RUN_OF
 
 _GROUPINGS = ("task", "language")
 

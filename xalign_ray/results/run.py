@@ -14,14 +14,13 @@ import pandas as pd
 
 from xalign_ray.config.explain import flatten
 from xalign_ray.config.load import list_recipes, load_recipe, read_saved
-from xalign_ray.config.schema import RUN_OF
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import Event, check_whole, stream_events
 from xalign_ray.work.artifacts import hash_value, read_manifest, whole_manifest
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import RunFolder
-from xalign_ray.work.storage import hide_places
+from xalign_ray.work.storage import RUN_OF, hide_places
 
 MAX_POINTS = 2000  # of a series; more are averaged in bins of steps
 TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/loss"

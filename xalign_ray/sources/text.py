@@ -133,6 +133,11 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
         raise broken[0]
 
 
+def is_withheld(words: Sequence[str]) -> bool:
+    """Whether a sentence is of underscores, one for each word or each letter."""
+    return len(words) > 1 and set("".join(words)) == {WITHHELD}
+
+
 def explain_withheld(path: object, withheld: int, sentences: int) -> str:
     """The sentence for a treebank whose words are withheld, all or in part."""
     return f"{path}: the words of {withheld:,} of {sentences:,} sentences are withheld (all are _). {MERGE}"

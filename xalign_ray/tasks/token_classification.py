@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xalign_ray.derive.tasks import IOB2, find_scheme, reorder_tags
 from xalign_ray.errors import DataError
-from xalign_ray.sources.text import WITHHELD, explain_withheld
+from xalign_ray.sources.text import explain_withheld, is_withheld
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tasks.task import Measure, Metric, ReplaceWord, TunedTask, accuracy
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, column_in, is_table, read_lines, read_rows
@@ -214,7 +214,7 @@ class TaggingTask(TunedTask[Sentence]):
         columns = [list(zip(*rows, strict=True)) for rows in self.words_and_tags(path) if rows]
         if not columns:
             raise DataError(f"{path} holds no sentence.")
-        if withheld := sum(len(words) > 1 and set("".join(words)) == {WITHHELD} for words, _ in columns):
+        if withheld := sum(is_withheld(words) for words, _ in columns):
             raise DataError(explain_withheld(path, withheld, len(columns)))
         return [Sentence(str(place), words, tags, language) for place, (words, tags) in enumerate(columns)]
 

@@ -26,7 +26,6 @@ from yaml import YAMLError
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import RECIPES, load_recipe
 from xalign_ray.config.plugins import look_here
-from xalign_ray.config.schema import RUN_OF
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ClusterError, ConfigError
 from xalign_ray.verbs.arguments import one_of
@@ -34,6 +33,7 @@ from xalign_ray.verbs.continue_encoder import check_submitted
 from xalign_ray.work import process
 from xalign_ray.work.credentials import has_credentials, hint_for, strip_credentials
 from xalign_ray.work.mirror import check_lasting
+from xalign_ray.work.storage import RUN_OF
 
 PACKAGE = RECIPES.parent
 SHIPPED = (".py", ".typed", ".yaml", ".tsv", ".html", ".css", ".md")  # the kinds of files that the package has

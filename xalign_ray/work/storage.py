@@ -174,8 +174,7 @@ class StoredFile(io.BufferedIOBase):
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # also one that a Path took a slash from
 _VARIABLE = re.compile(r"\$[A-Za-z_]|\$\{[A-Za-z_]\w*\}")
-_HUB_ID = re.compile(r"(?!.*(--|\.\.))(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b")  # as huggingface_hub has it
-_RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
+RUN_OF = "run:"  # what `model.init_from` begins with where it names a recipe
 Written = TypeVar("Written", str, Path)
 
 
@@ -219,12 +218,23 @@ def quoted(path: Path) -> str:
 
 def is_folder_name(written: str) -> bool:
     """Whether a model's name can only be that of a local folder; what is left can be the id of a hub model."""
-    if written.startswith(_RUN_OF):
+    if written.startswith(RUN_OF):
         return False
     hub_id = written.partition("@")[0]
     organisation = hub_id.rpartition("/")[0]
     is_there = os.path.lexists(written) or (organisation != "" and os.path.isdir(organisation))
-    return is_there or written.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(hub_id)
+    return is_there or written.startswith((".", "/", "~")) or not _is_hub_id(hub_id)
+
+
+def _is_hub_id(written: str) -> bool:
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(written)
+    except HFValidationError:
+        return False
+    return True
 
 
 def shown_path(path: Path) -> str:
