@@ -26,7 +26,7 @@ from xalign_ray.config.derive import (
 from xalign_ray.config.load import Recipe, check_identity, earlier_runs, open_saved
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import REPLACING, GivenTokenizer
-from xalign_ray.errors import DataError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.exports import export_run, hub_track, libraries_ahead, make_repository
 from xalign_ray.track.follower import check_uri, tracks_of
 from xalign_ray.track.scored_encoder import origin
@@ -87,7 +87,10 @@ def open_named(recipe: Recipe) -> str:
 
     unseen = ""
     for needed in map(with_absolute_paths, reversed(needed_recipes(recipe))):
-        root = needed.config.data.root
+        output, root = Path(needed.config.output), needed.config.data.root
+        there = next((place for place in (output, *output.parents) if place.exists()), None)
+        if not is_url(needed.config.output) and there and not there.is_dir():
+            raise ConfigError(f"output is {needed.config.output}, and {there} is a file; name a folder.")
         if root != DEMO and not is_url(root) and not Path(root).exists():
             unseen = f"Its data.root {root} is not there: its files were not looked for."
         else:

@@ -10,7 +10,7 @@ import yaml
 
 from tests.whole_words import write_encoder
 from xalign_ray.config.load import Recipe, load_recipe
-from xalign_ray.errors import XalignError
+from xalign_ray.errors import ConfigError, XalignError
 from xalign_ray.pipeline import check, open_named
 from xalign_ray.verbs.recipes import config_check
 
@@ -68,6 +68,12 @@ def test_what_is_missing_is_named(
     (tmp_path / file).unlink(missing_ok=True)
     with pytest.raises(XalignError, match=said):
         opened(recipe(setting))
+
+
+@pytest.mark.parametrize("output", ["en.txt", "en.txt/runs/more"])
+def test_an_output_that_is_a_file_is_refused(recipe: Callable[..., Recipe], tmp_path: Path, output: str) -> None:
+    with pytest.raises(ConfigError, match=rf"output is .*/{output}, and .*/en\.txt is a file; name a folder\."):
+        opened(recipe(f"output={tmp_path}/{output}"))
 
 
 def test_a_root_that_is_not_there_is_said(recipe: Callable[..., Recipe]) -> None:

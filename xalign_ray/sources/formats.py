@@ -67,6 +67,7 @@ from xalign_ray.sources.terms import (
     split_panlex,
 )
 from xalign_ray.sources.text import (
+    check_links,
     is_zip,
     pair_documents,
     read_conllu,
@@ -278,6 +279,9 @@ def check_contents(format: str, files: Sequence[str], columns: Sequence[str] | N
             open_bytes(path).close()
         else:
             check_lines(path, json_lines=entry.content == "json", sentences=entry.content == "sentences")
+    if format == "moses":
+        for path in files[2:]:
+            check_links(path)
 
 
 def find_files(paths: Sequence[str]) -> list[str]:
@@ -309,6 +313,11 @@ def find_source(source: Corpus | ParallelCorpus | Dictionary, root: str | Path =
     name = written if is_hub_id(written) and not is_folder(paths[0]) else paths[0]
     languages = (source.language,) if isinstance(source, Corpus) else source.languages
     return find_split_source([name], languages, source.config, source.split, source.revision)
+
+
+def read_together(format: str, files: Sequence[str]) -> list[tuple[str, ...]]:  # noqa: A002
+    """The files of a source that are read as one: all, of a format that takes a number of them, else each."""
+    return [tuple(files)] if _find_format(format).paths else [(file,) for file in files]
 
 
 def find_split_source(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from xalign_ray.config.language_codes import explain_unknown, is_unknown
 from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
-from xalign_ray.sources.formats import check_contents, check_languages, find_source, read_part
+from xalign_ray.sources.formats import check_contents, check_languages, find_source, read_part, read_together
 from xalign_ray.sources.open import WHOLE
 from xalign_ray.sources.records import Part, Record
 from xalign_ray.sources.stage import KeptCuts
@@ -82,9 +83,13 @@ def check_codes(config: RunConfig) -> None:
 
 
 def _all_codes(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for key, number, source in _all_sources(config.data):
+        yield (place := f"data.{key}.{number}"), _codes(place, source)
+
+
+def _all_sources(data: DataConfig) -> Iterator[tuple[str, int, Corpus | ParallelCorpus | Dictionary]]:
     for key in ("corpora", "parallel", "tests", "dictionaries"):
-        for number, source in enumerate(getattr(config.data, key)):
-            yield (place := f"data.{key}.{number}"), _codes(place, source)
+        yield from ((key, number, source) for number, source in enumerate(getattr(data, key)))
 
 
 def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
@@ -95,16 +100,27 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
             below it.
 
     Raises:
-        DataError, ConfigError: a path, format or language that is not there, or a file that is no data, in a sentence.
+        DataError, ConfigError: a path, format or language that is not there, a file that is no data, or one that is
+            named twice, in a sentence.
     """
-    for _ in _all_codes(config):
-        pass  # each is checked
     is_unwritten = config.data.root == DEMO and not writes_demo
     root = Path() if is_unwritten else data_root(config)
-    for source in (*config.data.corpora, *config.data.parallel, *config.data.tests, *config.data.dictionaries):
+    codes, named = dict(_all_codes(config)), dict[tuple[object, ...], str]()
+    for key, number, source in _all_sources(config.data):
         if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
             reader, files = find_source(source, _root(config.data, root))
             check_contents(reader, [file for file in files if not is_url(file)][:LOOKED_AT], source.columns)
+            place = f"data.{key}.{number}"
+            for unit in read_together(reader, files):
+                real = tuple(file if is_url(file) else os.path.realpath(file) for file in unit)
+                read = (key, frozenset(codes[place]), source.columns, real)
+                if read in named or len(set(real)) < len(real):
+                    also = "twice" if named.get(read, place) == place else f"as {named[read]} does"
+                    raise ConfigError(
+                        f"{place} names {' and '.join(dict.fromkeys(unit))} {also}: write a file once for the same "
+                        f"language{'s' * (len(codes[place]) > 1)}, or its rows count twice."
+                    )
+                named[read] = place
 
 
 def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source], list[Source]]:

@@ -190,6 +190,7 @@ def _words(block: Sequence[Line]) -> Iterator[str]:
 
 
 _PHARAOH = re.compile(r"(\d+-\d+([ \t]+\d+-\d+)*)?")
+_LINKED_LINES = range(20, 1000)  # so many tell whether links count from 0: one of their sentences links its first word
 
 
 def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
@@ -257,6 +258,22 @@ def check_alignment(alignment: str | None, texts: Sequence[str]) -> str:
     links = [link.split("-") for link in alignment.split()]
     beyond = any(int(i) >= lengths[0] or int(j) >= lengths[1] for i, j in links)
     return "alignment points beyond the sentence" if beyond else ""
+
+
+def check_links(path: str) -> None:
+    """Looks at the beginning of a file of alignments.
+
+    Raises:
+      DataError: its links count words from 1: none names word 0 (of most lines one names a word beyond the last, too).
+    """
+    lines = (line.text.split() for line in held_back(read_lines(path), []))
+    linked = list(islice(filter(None, lines), _LINKED_LINES.stop))
+    words = {int(word) for line in linked for link in line if _PHARAOH.fullmatch(link) for word in link.split("-")}
+    if len(linked) >= _LINKED_LINES.start and words and 0 not in words:
+        raise DataError(
+            f"{path}: no link of its first {len(linked)} aligned lines names word 0, so it counts words from 1. "
+            "Write links that count from 0, as fast_align and eflomal do."
+        )
 
 
 def _explain_lengths(names: Sequence[str], row: Sequence[Line | None], readers: Sequence[Iterator[Line]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import fsspec
 import pytest
 
 from xalign_ray.config.load import load_recipe
-from xalign_ray.config.schema import Corpus, DataConfig
-from xalign_ray.errors import DataError
+from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources import stage
 from xalign_ray.sources.inputs import check_inputs, find_sources, split_source
 from xalign_ray.sources.open import open_bytes
@@ -147,4 +148,57 @@ def test_files_that_are_no_data_are_named_by_the_check_of_a_recipe(tmp_path: Pat
     config = load_recipe("tiny/mlm").config
     data = config.data.model_copy(update={"root": str(tmp_path), "corpora": [Corpus(**corpora[0])], "dictionaries": []})
     with pytest.raises(DataError, match=r"en\.txt is a Git LFS pointer"):
+        check_inputs(config.model_copy(update={"data": data}))
+
+
+def text(*paths: str, **more: Any) -> Corpus:
+    return Corpus(format=more.pop("format", "text"), language="en", paths=paths, **more)
+
+
+def pairs(format_: str, languages: str, *paths: str) -> ParallelCorpus:
+    return ParallelCorpus(format=format_, languages=tuple(languages.split()), paths=paths)
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (
+            {"corpora": [text("en.txt", "en.txt")]},
+            r"corpora\.0 names \S*en\.txt twice: write a file once for the same language, or",
+        ),
+        (
+            {"corpora": [text("e*.txt"), text("./en.txt")]},
+            r"corpora\.1 names \S*en\.txt as data\.corpora\.0 does: write",
+        ),
+        ({"corpora": [text("en.txt"), text("link.txt")]}, r"link\.txt as data\.corpora\.0 does"),
+        (
+            {"parallel": [pairs("moses", "de en", "de.txt", "en.txt")] * 2},
+            r"\.1 names \S*de\.txt and \S*en\.txt as data",
+        ),
+        (
+            {"parallel": [pairs("csv", "de en", "t.csv"), pairs("csv", "en de", "t.csv")]},
+            r"t\.csv as .* same languages,",
+        ),
+        (
+            {"dictionaries": [Dictionary(languages=("de", "en"), paths=("words.txt",) * 2)]},
+            r"\.0 names \S*words\.txt twice",
+        ),
+        ({"parallel": [pairs("moses", "de en", "en.txt", "./en.txt")]}, r"parallel\.0 names .* twice: write"),
+        # One file that is read in two ways, or for two purposes, is no repetition.
+        ({"parallel": [pairs("moses", "de en", "de.txt", "en.txt"), pairs("moses", "en fr", "en.txt", "fr.txt")]}, ""),
+        ({"parallel": [pairs("csv", "de en", "t.csv"), pairs("csv", "en fr", "t.csv")]}, ""),
+        ({"corpora": [text("en.txt")], "parallel": [pairs("moses", "de en", "de.txt", "en.txt")]}, ""),
+        ({"corpora": [text("t.csv", format="csv", column="en"), text("t.csv", format="csv", column="more")]}, ""),
+    ],
+)
+def test_a_file_that_is_named_twice_is_refused(tmp_path: Path, sources: dict[str, Any], message: str) -> None:
+    for name in ("de", "en", "fr"):
+        (tmp_path / f"{name}.txt").write_text(f"a sentence of {name}\n")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "en.txt")
+    (tmp_path / "t.csv").write_text("de,en,fr,more\neins,one,un,two\n")
+    (tmp_path / "words.txt").write_text("eins one\n")
+    config = load_recipe("tiny/mlm").config
+    none = dict.fromkeys(("corpora", "parallel", "tests", "dictionaries"), ())
+    data = config.data.model_copy(update={**none, "root": str(tmp_path), **sources})
+    with pytest.raises(ConfigError, match=message) if message else nullcontext():
         check_inputs(config.model_copy(update={"data": data}))

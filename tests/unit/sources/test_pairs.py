@@ -5,12 +5,13 @@ from __future__ import annotations
 import bz2
 import random
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources.formats import read
+from xalign_ray.sources.formats import check_contents, read
 from xalign_ray.sources.open import BrokenFileError, held_back
 from xalign_ray.sources.records import BadRow, Entry, Pair
 
@@ -210,6 +211,22 @@ def test_alignment_counts_words_between_spaces_and_tabs_only(tmp_path: Path, bla
     write(tmp_path / "a.align", "0-0 2-3\n1-3\n")
     with pytest.raises(DataError, match="alignment points beyond the sentence: 2"):
         list(read("moses", paths, ["en", "fr"]))
+
+
+@pytest.mark.parametrize(
+    ("link", "lines", "counts_from_1"),
+    [("1-1 2-3", 20, True), ("1-0 2-3", 20, False), ("1-1 2-3", 19, False), ("", 40, False), ("x-1", 40, False)],
+)
+def test_links_that_count_from_1_are_found_though_none_names_a_word_beyond_the_last(
+    tmp_path: Path, link: str, lines: int, counts_from_1: bool
+) -> None:
+    for side in ("en", "fr"):
+        write(tmp_path / f"a.{side}", "one two three four\n" * 2 * lines)
+    path = write(tmp_path / "a.align", f"{link}\n\n" * lines)
+    files = [str(tmp_path / "a.en"), str(tmp_path / "a.fr"), path]
+    message = rf"a\.align: no link of its first {lines} aligned lines names word 0, so it counts words from 1\."
+    with pytest.raises(DataError, match=message) if counts_from_1 else nullcontext():
+        check_contents("moses", files)
 
 
 def test_punctuation_around_dictionary_words_is_taken_off_and_counted(tmp_path: Path) -> None:
