@@ -99,5 +99,5 @@ def test_what_cannot_be_scored_is_said(tmp_path: Path, encoder: Path, monkeypatc
         evaluate(str(encoder), "mteb:STSBenchmrk", out=tmp_path / "a")
     with pytest.raises(DataError, match=r"The data of mteb:STSBenchmark cannot be read .*empty is not a copy of it"):
         evaluate(str(encoder), "mteb:STSBenchmark", tmp_path / "empty", tmp_path / "b")
-    with pytest.raises(ConfigError, match="--languages de: STSBenchmark has none of them"):
-        evaluate(str(encoder), "mteb:STSBenchmark", tmp_path / "empty", tmp_path / "c", languages="de")
+    with pytest.raises(ConfigError, match=r"--languages: STSBenchmark has nothing in de, yo\."):
+        evaluate(str(encoder), "mteb:STSBenchmark", tmp_path / "empty", tmp_path / "c", languages="yo,en,de")

@@ -18,7 +18,7 @@ from xalign_ray.sources.table_pairs import csv_rows
 from xalign_ray.tasks.registry import METRICS, PREFIX, load_task, names_of_parts
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import Metric
-from xalign_ray.tasks.task_files import plain_language
+from xalign_ray.tasks.task_files import without_usual_script
 from xalign_ray.work.run_folder import CHOICES, EVENT_LOG, SCORES, STUDY
 from xalign_ray.work.status_line import say
 
@@ -103,7 +103,7 @@ def _score(row: Mapping[str, str]) -> tuple[str, int | None, Score]:
     seed = _whole("seed", row["seed"]) if row["seed"] else None
     language = row["language"]
     if language != ALL_LANGUAGES:
-        language = "-".join(plain_language(check_language(one)) for one in languages_of(language))
+        language = "-".join(without_usual_script(check_language(one)) for one in languages_of(language))
     n, task, metric = row.get("n", ""), row.get("task") or row["metric"], row["metric"]
     chance = _number("chance", row["chance"]) if row.get("chance") else None
     if chance is not None and not 0 <= chance <= 1:

@@ -21,7 +21,7 @@ from xalign_ray.models.weight_files import read_config
 from xalign_ray.tasks import PROBES, TUNED
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import Metric, Task, TunedTask
-from xalign_ray.tasks.task_files import plain_language
+from xalign_ray.tasks.task_files import plain_language, without_usual_script
 from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.status_line import say
 
@@ -108,10 +108,11 @@ class MtebTask(Task):
             raise ConfigError(f"--task {self.name}: mteb has no such task. {error.args[0]}") from None
         if languages:
             parts = task.metadata.hf_subsets_to_langscripts
-            wanted = {check_language(code) for code in languages}
+            wanted = {without_usual_script(check_language(code)) for code in languages}
+            there = {code for part in task.hf_subsets for code in map(_code, parts[part])}
+            if lacking := sorted(wanted - there):
+                raise ConfigError(f"--languages: {task.metadata.name} has nothing in {', '.join(lacking)}.")
             task.hf_subsets = [part for part in task.hf_subsets if wanted & {*map(_code, parts[part])}]
-        if not task.hf_subsets:
-            raise ConfigError(f"--languages {','.join(languages or ())}: {task.metadata.name} has none of them.")
         if "text" not in task.metadata.modalities or len(task.metadata.modalities) > 1:
             raise ConfigError(f"--task {self.name}: it is not of text alone ({', '.join(task.metadata.modalities)}).")
         return task

@@ -169,9 +169,17 @@ def _table(name: str, split: str, files: Sequence[str], what: str) -> Iterator[t
         yield language, SPLITS[split.lower()], Path(files[0])
 
 
+# Codes of FLORES and WikiANN that are words in the names of columns: Bashkir, Catalan, Minangkabau, Serbo-Croatian.
+_ALSO_CODES = ("bak", "cat", "min", "sh")
+
+
 def plain_language(name: str) -> str:
     """The language that a name means, without the script that it usually has: `yor_Latn` is yo; empty if none."""
-    code = language_of_name(name)
+    return without_usual_script(check_language(name) if name in _ALSO_CODES else language_of_name(name))
+
+
+def without_usual_script(code: str) -> str:
+    """A language's code without the script that it usually has: `yo-Latn` is yo."""
     if code.count("-") != 1:
         return code
     language, script = code.split("-")

@@ -302,8 +302,13 @@ def test_results_of_one_model_that_were_made_apart_are_columns_of_their_own(tmp_
 
 
 def test_codes_of_flores_and_short_ones_are_the_same_language(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(HEADER + "a,0,zho_Hans,acc,0.5\na,0,yor_Latn,acc,0.5\na,0,zho_Hant,acc,0.5\n")
-    (tmp_path / "b.csv").write_text(HEADER + "b,0,zh,acc,0.6\nb,0,yo,acc,0.6\nb,0,zh-Hant,acc,0.6\n")
+    """Minangkabau, Newari and Serbo-Croatian too, whose codes are words in the names of columns."""
+    for encoder, codes in (
+        ("a", ("zho_Hans", "yor_Latn", "zho_Hant", "min_Latn", "new", "sh")),
+        ("b", ("zh", "yo", "zh-Hant", "min", "new", "hbs")),
+    ):
+        rows = [f"{encoder},0,{code},acc,0.5\n" for code in codes]
+        (tmp_path / f"{encoder}.csv").write_text(HEADER + "".join(rows))
     runs = open_folders([tmp_path / "a.csv", tmp_path / "b.csv"])
     _, own = compare_runs(runs, score_frame(runs)).records("task")
-    assert (own["languages"], own["difference_languages"]) == ("yo zh zh-Hant", 3)
+    assert (own["languages"], own["difference_languages"]) == ("min new sh yo zh zh-Hant", 6)

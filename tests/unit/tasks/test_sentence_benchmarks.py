@@ -115,6 +115,11 @@ def test_files_of_flores_that_cannot_be_scored(tmp_path: Path, sides: dict[str, 
         FLORES.check_data(write_flores(tmp_path, **sides))
 
 
+def test_files_of_flores_101_whose_codes_are_other_words_are_scored(tmp_path: Path) -> None:
+    data = write_flores(tmp_path, eng=["a"], cat=["b"], min=["c"], bak=["d"])
+    assert {*FLORES.check_data(data)} == {"en", "ca", "min", "ba"}
+
+
 def write_bucc(folder: Path, split: str, seed: int) -> MiningSet:
     """150 and 170 sentences, 40 of which translate each other, some twice."""
     rng = random.Random(seed)

@@ -76,6 +76,14 @@ def write_saved(folder: Path, config: str, data: Dataset) -> None:
     DatasetDict({"train": data, "validation": data, "test": data}).save_to_disk(str(folder / name))
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("yor_Latn", "yo"), ("cat", "ca"), ("bak", "ba"), ("min", "min"), ("sh", "sh"), ("new", ""), ("dev", "")],
+)
+def test_names_of_configurations_that_are_languages(name: str, code: str) -> None:
+    assert plain_language(name) == code
+
+
 @pytest.mark.parametrize("write", [write_copy, write_saved])
 @pytest.mark.parametrize("name", SETS)
 def test_data_set_as_the_hub_has_it(tmp_path: Path, name: str, write: Any) -> None:
