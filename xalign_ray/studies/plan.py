@@ -67,9 +67,11 @@ def _make_jobs(study: StudyConfig, encoders: Sequence[Encoder]) -> tuple[Job, ..
 def _cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, hashes: dict[str, str]) -> Iterator[Cell]:
     """The evaluations and fine-tunings of one encoder; `hashes` keeps the hash of each file that was read."""
 
-    def common(one: EvaluationConfig | FineTuningConfig, label: str, paths: Sequence[str]) -> dict[str, Any]:
+    def common(
+        one: EvaluationConfig | FineTuningConfig, label: str, paths: Sequence[str], dictionaries: Sequence[str] = ()
+    ) -> dict[str, Any]:
         data = _whole(encoder.root, paths)
-        given = (*data, *(() if encoder.pretraining else (encoder.model,)))
+        given = (*data, *(() if encoder.pretraining else (encoder.model,)), *dictionaries)
         code = source_hashes(one.task) if "." in one.task else {}
         content = (*filter(None, (_hash(path, hashes) for path in given)), *code)
         shared = {"source": encoder, "label": label, "resources": one.resources or study.resources}
@@ -90,12 +92,13 @@ def _cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, ha
             asked = training.languages if training.per_language else one.languages
             if (languages := _narrow(asked, encoder.languages)) is None:
                 continue
+            dictionaries = _whole(encoder.root, training.dictionaries)
             yield Trial(
-                **common(one, study.label_of(encoder.label, training.name), one.data),
+                **common(one, study.label_of(encoder.label, training.name), one.data, dictionaries),
                 languages=languages or None,
                 settings=FineTuning(**setting, seed=seed),
                 searched=searched,
-                training=training.model_copy(update={"dictionaries": _whole(encoder.root, training.dictionaries)}),
+                training=training.model_copy(update={"dictionaries": dictionaries}),
                 train_language=one.train_language,
                 after_choice=asha and (is_later or seed != one.seeds[0]),
             )

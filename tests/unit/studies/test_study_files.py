@@ -270,6 +270,15 @@ def test_dictionaries_and_resources_of_a_fine_tuning_are_its_own(tmp_path: Path)
     assert cell.resources == Resources(gpus=0.5)
 
 
+def test_an_edited_dictionary_makes_another_cell(tmp_path: Path):
+    names = []
+    for content in ("dog Hund\n", "dog Hund\n", "dog Dogge\n"):
+        (tmp_path / "en-de.txt").write_text(content)
+        switched = {"kind": "word_switch", "dictionaries": ["en-de.txt"]}
+        names.append(tuned(tmp_path, finetunings=[POS | {"training": [switched]}])[0].name)
+    assert names[0] == names[1] != names[2]
+
+
 def test_an_evaluation_needs_data_that_are_there(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"evaluations: tatoeba needs `data`, the files that it is scored on\."):
         planned(tmp_path, evaluations=[{"task": "tatoeba"}])
