@@ -21,6 +21,7 @@ from xalign_ray.config.language_codes import ENGLISH, name_of_pair
 from xalign_ray.config.load import open_saved
 from xalign_ray.continuing.recipe import ROOT, Continuation, as_sentences, read_tests, read_text
 from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
+from xalign_ray.errors import DataError
 from xalign_ray.evaluation import publish_scores
 from xalign_ray.models.nearest import find_translations, thin, unit_rows
 from xalign_ray.planning.estimate import read_prices
@@ -83,7 +84,7 @@ class Row:
 
 @dataclass(frozen=True)
 class KeptText:
-    """Sentences in one language that was not trained."""
+    """Sentences in one language that must not get worse."""
 
     language: str
     sentences: Sequence[str]
@@ -114,10 +115,9 @@ def compare_with_base(
         base: folder or hub id of the encoder that was continued.
         trained: folder or hub id of what became of it.
         tests: pairs that were held out of training.
-        kept: pairs of languages that were not trained.
-        texts: sentences of languages that were not trained.
-        trained_languages: those of the run. Pairs count as trained if both of their languages are among them; if None,
-            those of `tests` do.
+        kept: pairs of languages that must not get worse.
+        texts: sentences of languages that must not get worse.
+        trained_languages: those of the run. What is in these alone counts as trained; if None, `tests` do.
         cache: folder where the base's numbers are kept, for the next comparison with it.
         device: a torch device; "auto" is the GPU where there is one.
 
@@ -135,19 +135,20 @@ def compare_with_base(
     for pairs, is_test in [*((pairs, True) for pairs in tests), *((pairs, False) for pairs in kept)]:
         is_trained = is_test if trained_languages is None else set(pairs.languages) <= {*trained_languages}
         rows += _retrieval_rows(pairs, vectors, is_trained, str(pick_device(device)))
-    rows += [_drift_row(sentences, vectors) for sentences in forgotten]
+    known = {*(trained_languages or ())}
+    rows += [_drift_row(sentences, vectors, known) for sentences in forgotten]
     if not forgotten:
         return BaseComparison(rows, [NOTHING_KEPT])
     if why := _why_no_losses(old, new):
         return BaseComparison(rows, [f"There is no masked-LM loss of what was kept: {why}."])
-    return BaseComparison([*rows, *(_loss_row(sentences, old, new) for sentences in forgotten)], [])
+    return BaseComparison([*rows, *(_loss_row(sentences, old, new, known) for sentences in forgotten)], [])
 
 
 def write_comparison(path: Path, found: BaseComparison, facts: Mapping[str, Any]) -> None:
     """Writes comparison.json.
 
     Args:
-        facts: `base, run, steps, seconds, device_hours, methods` of the run.
+        facts: `base, run, steps, seconds, device_hours, methods` of the run, and `keep`, the files that are kept.
     """
     write_json(path, {**facts, "rows": [asdict(row) for row in found.rows], "notes": [*found.notes]})
 
@@ -162,6 +163,10 @@ class _Sentences:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def are_in(self, languages: Collection[str]) -> bool:
+        """Whether all are in one of these languages."""
+        return {language for _, language in self.texts} <= {*languages}
 
     @classmethod
     def of_pairs(cls, pairs: TranslatedSentences) -> _Sentences:
@@ -231,17 +236,18 @@ def _retrieval_rows(pairs: TranslatedSentences, vectors: _Vectors, is_trained: b
         yield _row(measure, name_of_pair(*pairs.languages), is_trained, base.mean(), yours.mean(), ends, pairs)
 
 
-def _drift_row(sentences: _Sentences, vectors: _Vectors) -> Row:
+def _drift_row(sentences: _Sentences, vectors: _Vectors, trained: Collection[str]) -> Row:
     base, yours = map(unit_rows, vectors.take(sentences.texts))
     drift = 1 - (base.astype(np.float64) * yours).sum(axis=1)
-    return _row("drift", sentences.language, False, 0.0, drift.mean(), mean_interval(drift), sentences)
+    is_trained = sentences.are_in(trained)
+    return _row("drift", sentences.language, is_trained, 0.0, drift.mean(), mean_interval(drift), sentences)
 
 
-def _loss_row(sentences: _Sentences, old: SentenceScores, new: SentenceScores) -> Row:
+def _loss_row(sentences: _Sentences, old: SentenceScores, new: SentenceScores, trained: Collection[str]) -> Row:
     (base, labels), (yours, _) = old.losses(sentences.texts), new.losses(sentences.texts)
     ends = ratio_interval(yours - base, labels)
     means = base.sum() / labels.sum(), yours.sum() / labels.sum()
-    return _row("mlm_loss", sentences.language, False, *means, ends, sentences)
+    return _row("mlm_loss", sentences.language, sentences.are_in(trained), *means, ends, sentences)
 
 
 def _why_no_losses(old: SentenceScores, new: SentenceScores) -> str:
@@ -312,8 +318,11 @@ def next_commands(run: Path) -> Sequence[str]:
 
 
 def close(found: Continuation, run: Path) -> None:
-    """Compares a run with its base and reports it, unless that is done."""
-    if os.environ.get("RANK", "0") == "0" and read_continued(run) is None:
+    """Compares a run with its base and reports it, unless that is done with what is to be kept."""
+    if os.environ.get("RANK", "0") != "0":
+        return
+    before = read_continued(run)
+    if before is None or (found.lines.keep and before.keep != [*found.lines.keep]):
         _compare(found, run)
         publish_scores(run)
         report([str(run)])
@@ -321,11 +330,14 @@ def close(found: Continuation, run: Path) -> None:
 
 def _compare(found: Continuation, run: Path) -> None:
     say(f"Comparing {shown_path(run)} with {found.encoder.name} on the test.")
-    root = Path(ROOT)
+    root, tests, data = Path(ROOT), read_tests(run), found.recipe.config.data
+    if not tests and (data.tests or (data.parallel and data.test_fraction)):
+        again = f"xalign prepare {quoted(RunFolder(run).config)}"
+        raise DataError(f"The data that {shown_path(run)} was trained on are gone, and its test. {again} makes both.")
     comparison = compare_with_base(
         found.encoder.name,
         str(RunFolder(run).export),
-        read_tests(run),
+        tests,
         as_sentences(found.kept, root),
         [KeptText(one.language, read_text(one, root), Path(one.paths[0]).name) for one in found.kept_text],
         found.recipe.config.languages,
@@ -347,6 +359,7 @@ def _facts(found: Continuation, run: Path) -> Mapping[str, Any]:
         "device_hours": log.seconds * config.parallel.workers / 3600,
         "price": prices[0] if len(prices) == 1 else None,
         "methods": [found.tree["extends"].removeprefix("continue/")],
+        "keep": [*found.lines.keep],
         "during": {language: own.value.tolist() for language, own in scored.groupby("language", sort=False)},
     }
 

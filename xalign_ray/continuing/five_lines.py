@@ -94,6 +94,8 @@ class FiveLines(Frozen):
 def read_five_lines(model: str, options: Mapping[str, Any]) -> FiveLines:
     """The lines of the command line, over those of a YAML file where one is named in place of a model.
 
+    Settings of the recipe (`set`) are those of both, the command line's last.
+
     Args:
         model: folder, hub id, or YAML file of the same keys.
         options: by key; empty ones count as not given.
@@ -120,6 +122,8 @@ def read_five_lines(model: str, options: Mapping[str, Any]) -> FiveLines:
         meant = None if key in FiveLines.model_fields else meant_key(RunConfig, None, "", key)
         if meant and meant not in FiveLines.model_fields:
             raise ConfigError(f"{origin}: '{key}' is a key of the recipe: write it as set: {{{meant}: VALUE}}.")
+    if "set" in given and isinstance(tree.get("set"), str | list | Mapping):
+        given["set"] = [*_as_settings(tree["set"]), *given["set"]]
     origins = dict.fromkeys(tree, origin) | dict.fromkeys(given, COMMAND_LINE)
     try:
         return FiveLines.model_validate(tree | given)

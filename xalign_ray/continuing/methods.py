@@ -232,9 +232,8 @@ def steps_of_pairs(pairs: int, pairs_per_step: int) -> tuple[int, str]:
     return _bounded(pairs / pairs_per_step, f"{pairs:,} pairs in steps of {pairs_per_step}")
 
 
-def steps_of_text(paths: Sequence[Path], rows_per_step: int, length: int) -> tuple[int, str]:
+def steps_of_text(size: int, rows_per_step: int, length: int) -> tuple[int, str]:
     """One pass over text of that many bytes, about, within the same bounds."""
-    size = sum(path.stat().st_size for path in paths if path.is_file())
     return _bounded(size / BYTES_OF_TOKEN / length / rows_per_step, f"about {size / 1e6:,.1f} MB of text")
 
 

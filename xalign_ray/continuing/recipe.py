@@ -46,6 +46,7 @@ from xalign_ray.models.hub import hub_file
 from xalign_ray.models.sentence_modules import is_normalized, own_prompt
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
+from xalign_ray.sources.open import size_of
 from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
 from xalign_ray.sources.records import Document
 from xalign_ray.sources.stage import TESTS
@@ -281,8 +282,8 @@ def _steps(
         return steps_of_time(lines, recipe, Path(output), bytes_of_pair(pairs, root) if pairs else 0)
     if pairs:
         return steps_of_pairs(count_pairs(pairs, root), train.pairs_per_step)
-    paths = [root / path for corpus in text for path in corpus.paths]
-    return steps_of_text(paths, train.global_batch_size, recipe.config.data.max_seq_length)
+    sizes = [size_of(path) for corpus in text for path in find_source(corpus, root)[1]]
+    return steps_of_text(sum(sizes), train.global_batch_size, recipe.config.data.max_seq_length)
 
 
 def _put_settings(tree: dict[str, Any], settings: Sequence[str], recipe: Recipe) -> None:

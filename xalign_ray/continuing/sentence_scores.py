@@ -18,7 +18,7 @@ from xalign_ray.models.hub import in_cache
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
 from xalign_ray.models.weight_files import read_config
 from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits
-from xalign_ray.work.artifacts import MANIFEST, hash_file, hash_value, replacing
+from xalign_ray.work.artifacts import hash_file, hash_value, replacing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -221,7 +221,7 @@ def _folder(encoder: str) -> str:
 
 
 def _identity(encoder: str) -> list[str]:
-    """What an encoder is, wherever it lies: hashes of its files."""
-    folder = Path(_folder(encoder))
-    files = sorted(path for suffix in ("safetensors", "bin", "json") for path in folder.glob(f"*.{suffix}"))
-    return [hash_file(path) for path in files if path.name != MANIFEST]
+    """What an encoder is, wherever it lies: hashes of its files, those of modules behind its pooling among them."""
+    from xalign_ray.models.sentence_encoder import vector_files
+
+    return [hash_file(path) for path in vector_files(Path(_folder(encoder)))]

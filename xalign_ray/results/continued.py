@@ -41,6 +41,7 @@ class Continued:
         rows: one a measure and language, see `continuing/comparison.py`.
         price: of an hour of a device, where the user gave one.
         during: retrieval in each language while it trained, in order of steps.
+        keep: the files of what must not get worse, as they were named.
     """
 
     base: str
@@ -53,6 +54,7 @@ class Continued:
     notes: Sequence[str]
     during: Mapping[str, Sequence[float]]
     price: float | None
+    keep: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -82,7 +84,8 @@ def read_continued(folder: Path) -> Continued | None:
         return None
     keys = ("base", "run", "steps", "seconds", "device_hours", "methods", "rows", "notes")
     found = read_json(path, "Delete it and give the same `xalign continue` again.", *keys)
-    return Continued(**{key: found[key] for key in keys}, during=found.get("during", {}), price=found.get("price"))
+    own = {"during": found.get("during", {}), "price": found.get("price"), "keep": found.get("keep", [])}
+    return Continued(**{key: found[key] for key in keys}, **own)
 
 
 def sentence(found: Continued) -> str:

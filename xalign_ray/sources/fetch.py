@@ -102,16 +102,24 @@ def downloads_of(name: str, languages: Sequence[str] = ()) -> list[Download]:
     if name not in catalogue():
         raise ConfigError(f"there is no '{name}' in the catalogue.{suggest(name, catalogue())} `--list` names them.")
     entry = catalogue()[name]
-    found = in_languages(_downloads(entry), languages)
-    if not found:
-        there = ", ".join([*entry.languages, *entry.pairs])
-        raise ConfigError(f"{name} has nothing in {', '.join(languages)}; the catalogue lists {there}.")
+    return in_languages(name, [*_downloads(entry)], [*entry.languages, *entry.pairs], languages)
+
+
+def in_languages(
+    name: str, downloads: Sequence[Download], there: Iterable[str], languages: Sequence[str]
+) -> list[Download]:
+    """Those that are in these languages only, archives of many included; all if no language is named.
+
+    Raises:
+        ConfigError: nothing is in one of them, or in all of them; names what is `there`.
+    """
+    listed = {code for download in downloads for code in download.languages}
+    found = [download for download in downloads if not languages or download.languages <= set(languages)]
+    lacking = [code for code in languages if listed and code not in listed]
+    if lacking or (downloads and not found):
+        asked = ", ".join(lacking or languages)
+        raise ConfigError(f"{name} has nothing in {asked}; the catalogue lists {', '.join(there)}.")
     return found
-
-
-def in_languages(downloads: Iterable[Download], languages: Sequence[str]) -> list[Download]:
-    """Those that are in these languages only, archives of many included; all if no language is named."""
-    return [download for download in downloads if not languages or download.languages <= set(languages)]
 
 
 def needs_of(recipe: str) -> Needs:
@@ -247,7 +255,8 @@ def _choose(name: str, languages: Sequence[str], say: Say) -> list[Download]:
     needs = needs_of(name)
     for path in needs.others:
         say(f"{path} is not fetched: it is made here (`xalign data derive`, `xalign data align`), or is yours.")
-    return in_languages((one for downloads in needs.downloads.values() for one in downloads), languages)
+    downloads = [one for several in needs.downloads.values() for one in several]
+    return in_languages(name, downloads, sorted({code for one in downloads for code in one.languages}), languages)
 
 
 def _fetch_one(download: Download, out: Path, say: Say) -> None:

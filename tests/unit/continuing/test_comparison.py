@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from safetensors.torch import load_file
 from torch.nn.functional import cosine_similarity, cross_entropy
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel
 
+from tests.unit.continuing.comparison_file import write_comparison_file
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing import comparison
 from xalign_ray.continuing.comparison import KeptText, compare_with_base, verdict_of, write_comparison
+from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
 from xalign_ray.tasks.retrieval import TranslatedSentences
 from xalign_ray.work.artifacts import read_json
@@ -103,11 +106,13 @@ def test_rows_equal_a_slow_reference(encoders: tuple[Path, Path]) -> None:
 
 
 def test_kept_text_has_drift_and_a_loss(encoders: tuple[Path, Path]) -> None:
-    text = KeptText("de", sentences(GERMAN, 12, 5), "mine.txt")
-    found = compare_with_base(*map(str, encoders), [], texts=[text], device="cpu")
-    assert [(row.measure, row.language, row.split, row.count) for row in found.rows] == [
-        ("drift", "de", "mine.txt", 12),
-        ("mlm_loss", "de", "mine.txt", 12),
+    texts = [KeptText("de", sentences(GERMAN, 12, 5), "mine.txt"), KeptText("en", sentences(ENGLISH, 9, 6), "own.txt")]
+    found = compare_with_base(*map(str, encoders), [], texts=texts, trained_languages=["en", "fr"], device="cpu")
+    assert [(row.measure, row.language, row.split, row.count, row.trained) for row in found.rows] == [
+        ("drift", "de", "mine.txt", 12, False),
+        ("drift", "en", "own.txt", 9, True),
+        ("mlm_loss", "de", "mine.txt", 12, False),
+        ("mlm_loss", "en", "own.txt", 9, True),
     ]
 
 
@@ -174,6 +179,46 @@ def test_numbers_of_the_base_are_computed_once(encoders: tuple[Path, Path], tmp_
     assert not np.allclose(prompted.vectors(texts), expected)
     other = SentenceScores(str(encoders[1]), cache=tmp_path / "cache", device="cpu")
     assert not np.allclose(other.vectors(texts), expected)
+
+
+@pytest.mark.parametrize("file", ["2_Dense/model.safetensors", "vocab.txt", "model.safetensors"])
+def test_numbers_of_a_base_with_another_file_are_not_those_of_the_cache(
+    encoders: tuple[Path, Path], tmp_path: Path, file: str
+) -> None:
+    base, _ = encoders
+    (base / "2_Dense").mkdir()
+    (base / "modules.json").write_text(json.dumps([{"path": "2_Dense", "type": "x.Dense"}]))
+    (base / file).write_bytes(b"before")
+    before = SentenceScores(str(base), "", "mean", tmp_path)._cache
+    (base / file).write_bytes(b"behind")
+    assert SentenceScores(str(base), "", "mean", tmp_path)._cache != before
+
+
+@pytest.mark.parametrize(
+    ("before", "keep", "compared"),
+    [
+        (None, [], True),
+        ([], [], False),
+        ([], ["fr.txt"], True),
+        (["fr.txt"], ["fr.txt"], False),
+        (["fr.txt"], ["es.txt"], True),
+        (["fr.txt"], [], False),
+    ],
+)
+def test_finished_run_is_compared_again_with_what_is_kept_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: list[str] | None, keep: list[str], compared: bool
+) -> None:
+    write_comparison_file(tmp_path)
+    file = tmp_path / COMPARISON
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"keep": before}))
+    if before is None:
+        file.unlink()
+    done: list[Path] = []
+    monkeypatch.setattr(comparison, "_compare", lambda _, run: done.append(run))
+    for other in ("publish_scores", "report"):
+        monkeypatch.setattr(comparison, other, lambda _: None)
+    comparison.close(SimpleNamespace(lines=read_five_lines("e5", {"keep": keep})), tmp_path)  # type: ignore[arg-type]
+    assert done == [tmp_path] * compared
 
 
 def test_a_damaged_cache_is_computed_again(encoders: tuple[Path, Path], tmp_path: Path) -> None:

@@ -26,6 +26,13 @@ def test_options_win_over_the_file_and_empty_ones_do_not(tmp_path: Path) -> None
     assert (lines.steps, lines.pairs, lines.method, lines.set) == (7, ("my.csv",), "auto", ("train.bf16=true",))
 
 
+@pytest.mark.parametrize("written", ["{train.bf16: true}", "train.bf16=true", "[train.bf16=true]"])
+def test_settings_of_the_file_and_of_the_command_line_count(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{MODEL}set: {written}\n")
+    assert read_five_lines(str(file), {"set": ["seed=2"]}).set == ("train.bf16=true", "seed=2")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -135,6 +135,13 @@ def test_a_new_head_is_trained_where_it_is_allowed() -> None:
         resolved(method="mlm", text="text.de.txt")
 
 
+def test_text_of_a_pattern_is_as_long_as_its_files(folder: Path) -> None:
+    (folder / "text.de.txt").write_text("Ein Satz.\n" * 1_000_000)
+    one, other = (resolved("mlm", "", method="mlm", text=path) for path in ("text.de.txt", "t*.de.txt"))
+    assert "610 steps: 1 pass over about 10.0 MB of text" in one.notes[-1]
+    assert other.notes[-1] == one.notes[-1]
+
+
 def test_text_beside_pairs_is_a_tenth_of_the_rows() -> None:
     streams = resolved("mlm", text="text.de.txt").recipe.config.streams
     assert resolved("mlm", text="text.de.txt").recipe.config.train.eval_steps == 20
