@@ -66,6 +66,16 @@ def test_a_later_session_goes_on_and_what_is_there_is_not_fetched_again(
     assert len(site.ranges) == asked
 
 
+def test_a_full_disk_is_no_broken_connection(tmp_path: Path, site: Site, listed: dict) -> None:
+    site.files["/x.bin"] = CONTENT * 3
+    listed["thing"] = plain(site)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/.x.bin.part").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        fetch("thing", tmp_path, [], quiet)
+    assert site.ranges == [""]
+
+
 def test_a_file_that_changed_meanwhile_is_begun_again(tmp_path: Path, site: Site, listed: dict) -> None:
     site.files["/x.bin"], site.tag = CONTENT, '"two"'
     listed["thing"] = plain(site)

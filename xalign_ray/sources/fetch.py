@@ -335,10 +335,10 @@ def _continue(url: str, part: Path, tag: Path, say: Say) -> None:
         raise DataError(f"No network: {urlsplit(url).hostname} cannot be reached ({reason}).") from None
     with response:
         resumed = response.status == 206
-        tag.write_text(_validator(response))
         length = response.headers.get("Content-Length")
         total = (begun if resumed else 0) + int(length) if length else None
         with part.open("ab" if resumed else "wb") as file:
+            tag.write_text(_validator(response))  # once what another file has left is gone
             _copy(response, file, total, part.name, say)
     if total is not None and _size(part) < total:
         raise _BrokenOffError(f"{total:,} were to come")
@@ -352,13 +352,17 @@ def _validator(response: HTTPResponse) -> str:
 
 def _copy(response: HTTPResponse, file: IO[bytes], total: int | None, name: str, say: Say) -> None:
     said = time.monotonic()
+    while chunk := _read(response):
+        file.write(chunk)
+        if time.monotonic() - said > SAY_EVERY_S:
+            said = time.monotonic()
+            of = f" of {total / 1e6:,.0f}" if total else ""
+            say(f"{name.removeprefix('.').removesuffix('.part')}: {file.tell() / 1e6:,.0f}{of} MB")
+
+
+def _read(response: HTTPResponse) -> bytes:
     try:
-        while chunk := response.read1(CHUNK_BYTES):
-            file.write(chunk)
-            if time.monotonic() - said > SAY_EVERY_S:
-                said = time.monotonic()
-                of = f" of {total / 1e6:,.0f}" if total else ""
-                say(f"{name.removeprefix('.').removesuffix('.part')}: {file.tell() / 1e6:,.0f}{of} MB")
+        return response.read1(CHUNK_BYTES)
     except (OSError, HTTPException) as error:
         raise _BrokenOffError(str(error) or type(error).__name__) from None
 
