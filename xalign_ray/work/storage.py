@@ -74,8 +74,10 @@ def find_system(url: str) -> tuple[Any, str]:
     scheme, rest = check_scheme(url), url.partition("://")[2]
     with said_of(url, "cannot be opened"):
         try:
-            # A listing kept by this process would hide what another one writes.
-            return fsspec.core.url_to_fs(f"{scheme}://{rest}", use_listings_cache=False)
+            # A listing kept by this process would hide what another one writes. Proxies of the environment are taken
+            # by the packages of all other stores.
+            proxies = {"client_kwargs": {"trust_env": True}} if scheme.startswith("http") else {}
+            return fsspec.core.url_to_fs(f"{scheme}://{rest}", use_listings_cache=False, **proxies)
         except ImportError as error:
             package = _PACKAGES.get(scheme, f"that fsspec needs for it ({error})")
             raise DataError(f"{url}: {scheme}:// is read through the package {package}; install it here.") from None

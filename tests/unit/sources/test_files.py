@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bz2
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import fsspec
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from xalign_ray.errors import DataError
 from xalign_ray.sources import records as cutting
 from xalign_ray.sources.formats import parts, read, read_part
-from xalign_ray.sources.open import expand, is_folder, join_path, size_of
+from xalign_ray.sources.open import expand, is_folder, join_path, open_bytes, size_of
 from xalign_ray.sources.records import Document, Pair
 from xalign_ray.work.storage import is_url
 
@@ -106,6 +108,33 @@ def test_what_cannot_be_found_or_opened_is_said_in_a_sentence(path: str, message
     with pytest.raises(DataError) as caught:
         expand(path)
     assert str(caught.value) == message
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "7")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.do_HEAD()
+            self.wfile.write(b"a line\n")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("no_proxy", "localhost")
+        with open_bytes("http://nowhere.invalid/a.txt") as file:
+            assert file.read() == b"a line\n"
+        server.shutdown()
+    assert set(asked) == {"http://nowhere.invalid/a.txt"}
 
 
 def test_a_store_that_does_not_answer_is_said_in_a_sentence() -> None:
