@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
@@ -32,7 +31,7 @@ from xalign_ray.models.sentence_modules import SentenceForm, copy_modules, write
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
 from xalign_ray.vocabulary.exchange import StartRows
 from xalign_ray.vocabulary.tokenizer import put_frame
-from xalign_ray.work.artifacts import MANIFEST, hash_files, share, write_json, write_manifest
+from xalign_ray.work.artifacts import MANIFEST, hash_files, share, unfinished, write_json, write_manifest
 
 ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses
 STOCK = f"{ENCODER}hf."
@@ -106,13 +105,13 @@ def export(
     transformers_logging.disable_progress_bar()
     folder = Path(os.path.realpath(folder))  # a link stays one
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    temporary = unfinished(folder)
+    temporary.mkdir()
     try:
         _save_model(state, config, prepared, temporary, facts, form)
         _write_pairs(config, prepared, temporary)
         share(temporary, "*.safetensors")
         write_manifest(temporary, {**facts, "files": hash_files(temporary)})
-        temporary.chmod(0o755)
         _replace(temporary, folder)
     except SafetensorError as error:  # what the system said, as its library passes it on
         shutil.rmtree(temporary, ignore_errors=True)
@@ -312,7 +311,7 @@ def _replace(new: Path, folder: Path) -> None:
     if not folder.exists():
         os.rename(new, folder)
         return
-    old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
-    os.rename(folder, old / "export")
+    old = unfinished(folder)
+    os.rename(folder, old)
     os.rename(new, folder)
     shutil.rmtree(old)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from types import SimpleNamespace
 
@@ -20,6 +21,8 @@ from xalign_ray.models.export import export, fold
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
 from xalign_ray.models.sentence_modules import own_max_length
 from xalign_ray.objectives.combine import Objectives
+from xalign_ray.work.artifacts import LOCK
+from xalign_ray.work.locks import hold
 
 FACTS = {"recipe": "tiny/mlm", "fingerprint": "00", "step": 1}
 
@@ -78,7 +81,7 @@ def test_an_export_says_which_tokenizer_is_its_own(config, prepared, state, tmp_
     assert said == identify(out) is not None
 
 
-@pytest.mark.parametrize("mask", [0o022, 0o027])
+@pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_others_may_read_the_files_as_the_umask_says(config, prepared, tmp_path, mask):
     conditioned = {
         "num_hidden_layers": 1,
@@ -104,6 +107,7 @@ def test_others_may_read_the_files_as_the_umask_says(config, prepared, tmp_path,
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "e").iterdir()}
     assert len(modes) >= 4
     assert set(modes.values()) == {0o666 & ~mask}
+    assert stat.S_IMODE((tmp_path / "e").stat().st_mode) == 0o777 & ~mask
 
 
 def test_an_export_that_fails_leaves_the_older_one_whole(config, prepared, state, tmp_path):
@@ -115,6 +119,20 @@ def test_an_export_that_fails_leaves_the_older_one_whole(config, prepared, state
         export(state, config, prepared, out, FACTS | {"step": 2})
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert files(out.parent) == ["export"]
+
+
+def test_what_a_killed_export_leaves_is_removed_by_who_locks_the_run_next(
+    config, prepared, state, tmp_path, monkeypatch
+):
+    prepared.tokenizer_folder = tmp_path / "gone"
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    with pytest.raises(FileNotFoundError):
+        export(state, config, prepared, tmp_path / "run" / "export", FACTS)
+    monkeypatch.undo()
+    (left,) = (tmp_path / "run").iterdir()
+    left.rename(left.with_name(left.name.replace(f".{os.getpid()}@", ".999999999@")))
+    with hold(tmp_path / "run", "export"):
+        assert files(tmp_path / "run") == [LOCK]
 
 
 def test_the_tied_decoder_may_be_left_out_of_the_state(config, prepared, state, tmp_path):
