@@ -8,7 +8,6 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from numpy.lib.format import open_memmap
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import (
@@ -70,7 +69,7 @@ def mine_files(
     sides = tuple(read_side(path, [pair[number] for pair in dev]) for number, path in enumerate(files))
     opened = SentenceEncoder(encoder)
     say(_plan(opened, sides, neighbours))
-    stores = [folder / f".vectors-{number}.npy" for number in range(2)]
+    stores = [folder / f".vectors-{number}.f32" for number in range(2)]
     try:
         vectors = [
             _encode(opened, side.texts, *at)
@@ -161,18 +160,15 @@ def _plan(encoder: SentenceEncoder, sides: Sequence[Side], neighbours: int) -> s
 
 def _encode(encoder: SentenceEncoder, texts: Sequence[str], store: Path, language: str) -> np.ndarray:
     """Vectors of length 1 as a file that is mapped into memory."""
-    mapped = None
+    store.parent.mkdir(parents=True, exist_ok=True)
     begins = range(0, len(texts), CHUNK)
-    with PartsDone(f"encoding {language}", dict.fromkeys(begins, 0), part="chunk") as shown:
+    # Not written through the map: a full disk would end the process without a word.
+    with PartsDone(f"encoding {language}", dict.fromkeys(begins, 0), part="chunk") as shown, store.open("wb") as file:
         for begin in begins:
             vectors = unit_rows(encoder.encode(texts[begin : begin + CHUNK]))
-            if mapped is None:
-                store.parent.mkdir(parents=True, exist_ok=True)
-                mapped = open_memmap(store, "w+", np.float32, (len(texts), vectors.shape[1]))
-            mapped[begin : begin + len(vectors)] = vectors
+            file.write(np.ascontiguousarray(vectors, np.float32).data)
             shown.add(begin)
-    assert mapped is not None
-    return mapped
+    return np.memmap(store, np.float32, "r+").reshape(len(texts), -1)
 
 
 def _threshold(mined: Sequence[Mined], sides: tuple[Side, ...], dev: Pairs) -> Threshold:

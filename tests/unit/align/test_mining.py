@@ -66,6 +66,14 @@ def test_pairs_above_the_threshold_are_translations_and_dev_pairs_are_not_among_
     assert min(scores) >= facts["threshold"] - 1e-6
 
 
+def test_a_disk_that_is_full_under_the_vectors_is_an_error_and_not_the_end_of_the_process(
+    world: Path, tmp_path: Path
+) -> None:
+    (tmp_path / ".vectors-0.f32").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        data_mine(world / "a.txt", world / "b.txt", "en,de", world / "encoder", tmp_path, threshold=1.0)
+
+
 def test_memory_of_a_million_sentences_a_side_is_under_four_gib() -> None:
     cost = mining_cost((1_000_000, 1_000_000), 2 * 120 * 1_000_000, 384, 4)
     assert cost.memory < 4 * 2**30
