@@ -29,6 +29,7 @@ def _group(help_text: str) -> typer.Typer:
     )
 
 
+CACHES = ("XALIGN_CACHE", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_DATASETS_CACHE")  # folders
 app = _group("Pretrain encoders whose languages are aligned, compare the methods, from a laptop to a Ray cluster.")
 add_command(app, "prepare", prepare)
 add_command(app, "plan", plan)
@@ -80,6 +81,9 @@ def main(verb: str | None = None) -> None:
     """
     process.spare_imports()
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # read when ray.data is imported: progress is ours to show
+    for name in CACHES:  # workers stand in folders of their own
+        if os.environ.get(name):
+            os.environ[name] = os.path.abspath(os.path.expanduser(os.environ[name]))
     with _writable():
         code = _run(lambda: app([verb, *sys.argv[1:]] if verb else None, prog_name="xalign"))
     if process.asked():

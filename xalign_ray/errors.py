@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +15,20 @@ from xalign_ray.work.credentials import hide_credentials
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HINTS = {
     **dict.fromkeys(_FULL, "Make room, or raise the limit, and give it again."),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Raise the limit (`ulimit -n 65536`) and give the command again."),
+    **dict.fromkeys((errno.EAGAIN, errno.ENOMEM), "End other processes, or raise the limit (memory, `ulimit -u`)."),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "The disk or its server fails: look at it, and give the command again."),
+    **dict.fromkeys(
+        (errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPIPE),
+        "Check the network, and give the command again.",
+    ),
+    errno.ENOTEMPTY: "Remove what is there, and give the command again.",
     errno.ENAMETOOLONG: "Give a shorter name.",
     errno.ELOOP: "Links lead in a circle there: remove one.",
     errno.ENOENT: "It was there, or should be: give the command that makes it again.",
 }
+_IN_RUST = re.compile(r"\(os error (\d+)\)")  # how tokenizers and safetensors pass on what the system said
+_NO_UTF_8 = re.compile(r"[\w./ -]*[\udc80-\udcff][\w./ \udc80-\udcff-]*")  # a path, bytes as Python keeps them
 
 
 class XalignError(Exception):
@@ -103,7 +114,7 @@ def first_sentence(error: BaseException) -> str:
 
 def explain(error: Exception) -> str | None:
     """The sentence for an error of the disk or of Ray; None for what is a mistake of our own."""
-    return long_temporary_folder(error) or _what_the_disk_said(error) or _what_ray_said(error)
+    return long_temporary_folder(error) or _what_the_disk_said(error) or _name_said(error) or _what_ray_said(error)
 
 
 def long_temporary_folder(error: BaseException) -> str | None:
@@ -119,13 +130,13 @@ def long_temporary_folder(error: BaseException) -> str | None:
 
 
 @contextmanager
-def written_in(folder: Path) -> Iterator[None]:
-    """Inside, a write that finds the disk full gets the name of the folder: the system names none."""
+def written_in(place: Path) -> Iterator[None]:
+    """Inside, a write that finds the disk full gets the name of the folder or file: the system names none."""
     try:
         yield
-    except OSError as error:
-        if error.errno in _FULL and error.filename is None:
-            error.filename = str(folder)
+    except Exception as error:
+        if _number_of(error) in _FULL and getattr(error, "filename", None) is None:
+            error.filename = str(place)  # type: ignore[attr-defined]
         raise
 
 
@@ -137,7 +148,7 @@ def fault_of(work: Callable[[], object], folder: Path) -> str:
     try:
         with written_in(folder):
             work()
-    except (DataError, OSError) as error:
+    except Exception as error:
         said = str(error) if isinstance(error, DataError) else _what_the_disk_said(error)
         if said is None:
             raise
@@ -147,11 +158,41 @@ def fault_of(work: Callable[[], object], folder: Path) -> str:
 
 def _what_the_disk_said(error: Exception) -> str | None:
     """A sentence that names the file, and what to do about it where that is known."""
-    if not isinstance(error, OSError) or error.errno is None:  # a library's own, without what the system said
+    if (number := _number_of(error)) is None:  # a library's own, without what the system said
         return None
-    named = error.filename2 or error.filename or "A file that was being written"
-    hint = _HINTS.get(error.errno, "Give a place that can be read and written, with --out or --set output=DIR.")
-    return f"{named}: {os.strerror(error.errno)}. {hint}"
+    named = getattr(error, "filename2", None) or getattr(error, "filename", None)
+    if named is None and number == errno.ENOENT and _folder_is_gone():
+        return "The current folder was removed. Change to one that is there, and give the command again."
+    named = named or ("A file that was being written" if number in _FULL else "The system says")
+    hint = _HINTS.get(number, "Give a place that can be read and written, with --out or --set output=DIR.")
+    return f"{named}: {os.strerror(number)}. {hint}"
+
+
+def _number_of(error: Exception) -> int | None:
+    """The system's number of an error; None of what the system has not said."""
+    if isinstance(error, OSError):
+        return error.errno
+    told = _IN_RUST.search(str(error))
+    return int(told[1]) if told else None
+
+
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _name_said(error: Exception) -> str | None:
+    """A sentence for a name of a file that is in another encoding than UTF-8: no file of ours could hold it."""
+    if not isinstance(error, UnicodeEncodeError):
+        return None
+    begin = max(0, error.start - 200)  # of a text of any length
+    if not (named := _NO_UTF_8.search(error.object, begin, error.start + 200)):
+        return None
+    name = named[0].encode(errors="backslashreplace").decode()
+    return f"{name} is a name that is not UTF-8. Rename the file or folder, for example with convmv."
 
 
 def _what_ray_said(error: Exception) -> str | None:

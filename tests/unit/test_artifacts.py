@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.errors import DataError
+from xalign_ray.errors import DataError, explain
 from xalign_ray.work.artifacts import (
     check_file,
     finished_run,
@@ -53,6 +54,18 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         write_atomic(tmp_path / "folder", "new")
     assert (tmp_path / "file").read_text() == "old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_file_that_finds_the_disk_full_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_json(tmp_path / "inputs.json", {})
+    said = f"{tmp_path}/inputs.json: No space left on device. Make room, or raise the limit, and give it again."
+    assert explain(caught.value) == said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_equal_values_are_equal_files(tmp_path: Path) -> None:

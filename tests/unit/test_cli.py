@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from xalign_ray.cli import main
+from xalign_ray.cli import CACHES, main
 from xalign_ray.config.load import list_recipes
+from xalign_ray.errors import explain, written_in
 
 VERBS = [
     "prepare",
@@ -167,6 +170,60 @@ def test_a_place_that_cannot_be_written_is_named(run: Run, tmp_path: Path, out: 
     assert said.err.startswith("xalign: /")
     assert says in said.err
     assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EMFILE, "", "a.txt"), "a.txt: Too many open files. Raise the limit (`ulimit -n 65536`) and "),
+        (OSError(errno.ESTALE, "", "a.txt"), "a.txt: Stale file handle. The disk or its server fails: look at it, "),
+        (OSError(errno.ENOTEMPTY, "", "a"), "a: Directory not empty. Remove what is there, and give the command "),
+        (OSError(errno.ENOMEM, ""), "The system says: Cannot allocate memory. End other processes, or raise the "),
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, ""),
+            "The system says: Connection refused. Check the network, ",
+        ),
+        (OSError(errno.EACCES, "", "a.txt"), "a.txt: Permission denied. Give a place that can be read and written, "),
+        (OSError(errno.ENOSPC, ""), "/out: No space left on device. Make room, or raise the limit, and give it again."),
+        # of tokenizers and safetensors
+        (Exception("No space left on device (os error 28)"), "/out: No space left on device. Make room, or raise "),
+        (Exception("Disk quota exceeded (os error 122)"), "/out: Disk quota exceeded. Make room, or raise the "),
+        (
+            UnicodeEncodeError("utf-8", '{"a": "/x/gr\udcf6\udcdfe 1/b", "b": 1}', 12, 14, "surrogates not allowed"),
+            "/x/gr\\udcf6\\udcdfe 1/b is a name that is not UTF-8. Rename the file or folder, ",
+        ),
+        (UnicodeEncodeError("utf-8", "cut \ud83d", 4, 5, "surrogates not allowed"), ""),
+        (ValueError("a mistake of our own"), ""),
+    ],
+)
+def test_what_the_system_says_is_told_with_what_helps(error: Exception, said: str) -> None:
+    with suppress(Exception), written_in(Path("/out")):
+        raise error
+    assert (explain(error) or "").startswith(said)
+    assert bool(said) == bool(explain(error))
+
+
+def test_a_current_folder_that_was_removed_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    said = run("config", "check", "tiny/mlm")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        "xalign: The current folder was removed. Change to one that is there, and give the command again.\n"
+    )
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_a_relative_cache_is_the_same_folder_for_workers(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/ann")
+    for written, meant in (("cache/x", f"{tmp_path}/cache/x"), ("~/x", "/home/ann/x"), ("/x", "/x"), ("", "")):
+        monkeypatch.setenv(name, written)
+        assert run("--version").code == 0
+        assert os.environ[name] == meant
 
 
 def test_mlflow_that_is_asked_for_directly_and_not_there_exits_1(run: Run, tmp_path: Path) -> None:

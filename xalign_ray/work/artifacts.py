@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.errors import DataError
+from xalign_ray.errors import DataError, written_in
 from xalign_ray.work.file_checks import read_plain
 
 MANIFEST = "manifest.json"
@@ -83,10 +83,11 @@ def replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = unfinished(path)
     try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())  # a power cut must not leave the name without the bytes
-        os.replace(temporary, path)
+        with written_in(path):
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # a power cut must not leave the name without the bytes
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
