@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from xalign_ray.errors import DataError
+from xalign_ray.errors import ConfigError, DataError, explain, written_in
 from xalign_ray.shards.order import ROW_GROUP
 from xalign_ray.shards.rows import Rows, concatenate, split_rows, starts, sum_runs
 from xalign_ray.sources.stage import HINT
@@ -156,14 +156,23 @@ def read_group(shard: Shard, group: int) -> Rows:
 
 
 def _read(shard: Shard, group: int) -> Rows:
-    try:
+    with _said_of(shard):
         file = _open(shard)
         if isinstance(file, StoredShard):
             return _as_rows(file.read_row_group(group))
         return _as_rows(file.read_row_group(group, use_threads=False))
+
+
+@contextmanager
+def _said_of(shard: Shard) -> Iterator[None]:
+    """Inside, what the system or pyarrow says of a shard becomes a DataError."""
+    try:
+        yield
     except FileNotFoundError:
         raise DataError(f"{shard.path} is missing. {HINT}") from None
     except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno:  # the system's, not the content's
+            raise DataError(f"{shard.path} cannot be read. {explain(error)}") from error
         _open.cache_clear()  # a repaired one is another file
         raise DataError(f"{url_of(Path(shard.path)) or shard.path} is damaged: {error}. {HINT}") from error
 
@@ -194,8 +203,9 @@ def _fetchers() -> ThreadPoolExecutor:
 
 
 def _fetch(shard: Shard, groups: Sequence[int]) -> None:
-    if isinstance(stored := _open(shard), StoredShard):
-        stored.fetch(groups)
+    with _said_of(shard):
+        if isinstance(stored := _open(shard), StoredShard):
+            stored.fetch(groups)
 
 
 def _open_at_once() -> int:
@@ -381,15 +391,16 @@ class StoredShard:
     @contextmanager
     def _opened(self) -> Iterator[int]:
         """The file in the cache, made if it is not there; whoever removes it meanwhile, it stays until it is closed."""
-        try:
-            file = os.open(self._path, os.O_RDWR)
-        except FileNotFoundError:
-            self._create()
-            file = os.open(self._path, os.O_RDWR)
-        try:
-            yield file
-        finally:
-            os.close(file)
+        with written_in(self._path.parent):
+            try:
+                file = os.open(self._path, os.O_RDWR)
+            except FileNotFoundError:
+                self._create()
+                file = os.open(self._path, os.O_RDWR)
+            try:
+                yield file
+            finally:
+                os.close(file)
 
     def _create(self) -> None:
         with said_of(self._url):
@@ -403,16 +414,18 @@ class StoredShard:
         marks = pq.read_metadata(io.BytesIO(tail[-length:].rjust(length + 4, b"P"))).num_row_groups + _LENGTH
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = unfinished(self._path)
-        with partial.open("wb") as file:
-            file.write(tail[-4:])  # a file begins with the mark that it ends with
-            file.truncate(size + marks)
-            file.seek(size - length)
-            file.write(tail[-length:])
-            file.seek(size + marks - _LENGTH)
-            file.write(marks.to_bytes(_LENGTH, "little"))
-        with suppress(FileExistsError):  # not in place of another's, who writes into it
-            os.link(partial, self._path)
-        partial.unlink()
+        try:
+            with partial.open("wb") as file:
+                file.write(tail[-4:])  # a file begins with the mark that it ends with
+                file.truncate(size + marks)
+                file.seek(size - length)
+                file.write(tail[-length:])
+                file.seek(size + marks - _LENGTH)
+                file.write(marks.to_bytes(_LENGTH, "little"))
+            with suppress(FileExistsError):  # not in place of another's, who writes into it
+                os.link(partial, self._path)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _fetch(self, file: int, groups: Sequence[int]) -> None:
         os.utime(file)  # by which the least recently used are known
@@ -501,7 +514,7 @@ def shard_cache() -> Path:
 
 def _count(size: int) -> None:
     global _written
-    bound = float(os.environ.get(CACHE_GIB) or CACHED_GIB) * (1 << 30)
+    bound = _bound()
     with _lock:
         _written += size
         if _written < bound / _TRIM_SHARE:
@@ -514,6 +527,15 @@ def _count(size: int) -> None:
                 break
             path.unlink(missing_ok=True)
             over -= size
+
+
+def _bound() -> float:
+    """Of the cache, in bytes."""
+    said = os.environ.get(CACHE_GIB) or CACHED_GIB
+    try:
+        return float(said) * (1 << 30)
+    except ValueError:
+        raise ConfigError(f"{CACHE_GIB} is '{said}': give a number of GiB, such as {CACHED_GIB:g}.") from None
 
 
 def _files() -> Iterator[tuple[float, int, Path]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -125,6 +126,26 @@ def test_a_truncated_shard_is_noticed(tmp_path: Path, left: int) -> None:
     Path(shard.path).write_bytes(Path(shard.path).read_bytes()[:left])
     with pytest.raises(DataError, match="is damaged: the hash of its footer is"):
         read_group(shard, 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "No space left on device. Make room, or raise the limit, and give it again."),
+        (errno.EMFILE, "Too many open files. Raise the limit (`ulimit -n 65536`) and give the command again."),
+        (errno.EIO, "Input/output error. The disk or its server fails: look at it, and give the command again."),
+    ],
+)
+def test_what_the_system_says_of_a_shard_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str
+) -> None:
+    def fail(_: Shard) -> None:
+        raise OSError(number, os.strerror(number), "a.parquet")
+
+    monkeypatch.setattr(shards, "_open", fail)
+    with pytest.raises(DataError) as told:
+        read_group(Shard(str(tmp_path / "a.parquet"), "0" * 16), 0)
+    assert str(told.value) == f"{tmp_path / 'a.parquet'} cannot be read. a.parquet: {said}"
 
 
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:

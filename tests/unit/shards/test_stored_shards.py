@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 from tests.s3_server import S3Server
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.errors import DataError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.feed.batches import open_local
 from xalign_ray.shards import files as shards
 from xalign_ray.shards.files import CACHE_GIB, ShardWriter, StoredShard, hash_footer, shard_cache
@@ -152,6 +153,29 @@ def test_a_shard_that_was_cut_or_changed_in_the_store_is_named(stored: Prepared,
         list(open_local(stored, config, 0, 0))
     store.pipe_file(url, whole)
     assert list(open_local(stored, config, 0, 0)), "a damaged copy is fetched again"
+
+
+def test_a_full_disk_under_the_cache_is_no_damage_of_the_store(
+    stored: Prepared, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(DataError) as told:
+        list(open_local(stored, config, 0, 0))
+    monkeypatch.setattr(os, "pwrite", write)
+    assert f"cannot be read. {shard_cache()}: No space left on device. Make room, " in str(told.value)
+    assert list(open_local(stored, config, 0, 0))
+
+
+def test_a_bound_of_the_cache_that_is_no_number_is_refused(
+    stored: Prepared, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_GIB, "32 GB")
+    with pytest.raises(ConfigError, match=r"XALIGN_CACHE_GIB is '32 GB': give a number of GiB, such as 32\."):
+        list(open_local(stored, config, 0, 0))
 
 
 @pytest.mark.parametrize("part", ["begin", "end"])
