@@ -27,7 +27,7 @@ from xalign_ray.results.against_papers import (
     verdict_table,
 )
 from xalign_ray.results.benchmark_average import average_table, check_benchmark
-from xalign_ray.results.bundle import Options, write_bundle
+from xalign_ray.results.bundle import Options, is_bundle, write_bundle
 from xalign_ray.results.charts import Chart
 from xalign_ray.results.compare import (
     SCORE_COLUMNS,
@@ -130,6 +130,7 @@ def report(
         check_benchmark(average)
     if bundle:
         _check_bundled(names, bundle)
+    _check_kept([*names, *([str(sizes)] if sizes else [])], target)
     say(f"Reading {', '.join(names)}.")
     runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
     try:
@@ -311,9 +312,21 @@ def _outside(runs: Sequence[Run]) -> list[str]:
     return sorted({value for value in told if isinstance(value, str) and value.startswith("/")})
 
 
+def _check_kept(names: Sequence[str], out: Path) -> None:
+    """Raises ConfigError where a file that the report reads is one that it writes."""
+    written = {(out / name).resolve() for name in (PAGE, *_FILES, *_AT_TIMES)}
+    if read := next((name for name in names if local_folder(name).resolve() in written), None):
+        raise ConfigError(
+            f"{shown_path(Path(read))} is read, and the report would be written in its place. Name another folder by "
+            "--out."
+        )
+
+
 def _check_bundled(names: Sequence[str], path: Path) -> None:
-    """Raises ConfigError where a report of these names cannot be bundled."""
+    """Raises ConfigError where a report of these names cannot be bundled, or the bundle would replace another file."""
     if online := [name for name in names if name.startswith("mlflow:")]:
         raise ConfigError(f"--bundle: {online[0]} is in MLflow, which holds no predictions; give folders of runs.")
     if path.is_dir():
         raise ConfigError(f"--bundle {shown_path(path)} is a folder; name a file, such as results.zip.")
+    if path.is_file() and not is_bundle(path):
+        raise ConfigError(f"--bundle {shown_path(path)} is there, and is no bundle. Name another file.")

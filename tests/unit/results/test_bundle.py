@@ -378,9 +378,31 @@ def test_a_pipe_in_the_place_of_a_bundle_keeps_nobody_waiting(tmp_path: Path) ->
         verify_bundle(tmp_path / "pipe.zip")
 
 
-def test_a_bundle_of_what_mlflow_holds_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--bundle: mlflow:x is in MLflow, which holds no predictions"):
-        report(["mlflow:x"], tmp_path / "page", bundle=tmp_path / "x.zip")
+@pytest.mark.parametrize(
+    ("name", "out", "bundle", "said"),
+    [
+        ("mlflow:x", "page", "x.zip", r"--bundle: mlflow:x is in MLflow, which holds no predictions"),
+        (
+            "scores.csv",
+            ".",
+            None,
+            r"^scores\.csv is read, and the report would be written in its place\. Name ",
+        ),
+        ("link.csv", ".", None, r"^link\.csv is read, and the report would be written in its place\."),
+        ("scores.csv", "page", "scores.csv", r"^--bundle scores\.csv is there, and is no bundle\. Name another file\."),
+        ("scores.csv", "page", "notes.txt", r"^--bundle notes\.txt is there, and is no bundle\. Name another file\."),
+    ],
+)
+def test_a_report_that_would_replace_what_it_did_not_write_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, out: str, bundle: str | None, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("scores.csv", "notes.txt"):
+        Path(file).write_text("encoder,seed,language,metric,value\na,0,de,f1,0.5\n")
+    Path("link.csv").symlink_to("scores.csv")
+    with pytest.raises(ConfigError, match=said):
+        report([name], tmp_path / out, bundle=tmp_path / bundle if bundle else None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.csv", "notes.txt", "scores.csv"]
 
 
 def test_values_of_tasks_follow_from_their_predictions() -> None:
