@@ -42,6 +42,7 @@ from xalign_ray.demo.world import (
     say,
     write_text,
 )
+from xalign_ray.errors import ConfigError
 from xalign_ray.work.artifacts import MANIFEST, hash_file, whole_manifest, write_atomic, write_manifest
 
 LABELLED_ROWS = {"train": 600, "dev": 150, "test": 200}
@@ -348,8 +349,9 @@ TAGGED_SENTENCES = {"train": 1000, "dev": 200, "test": 300}
 class _World:
     """The folder being written, and what may not be said in training text."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, replaces: bool) -> None:
         self.folder = folder
+        self.replaces = replaces  # files that are there: of an earlier world
         self.seed = seed
         self.table: FactTable = build_facts(seed)
         self.reserved: set[Fact] = set()
@@ -362,8 +364,10 @@ class _World:
         return fact not in self.reserved
 
     def write(self, name: str, lines: Iterable[str]) -> None:
-        path = self.folder / name
-        write_atomic(path, "".join(f"{line}\n" for line in lines))
+        path, content = self.folder / name, "".join(f"{line}\n" for line in lines).encode()
+        if not self.replaces and path.is_file() and path.read_bytes() != content:
+            raise ConfigError(f"{path} is there, and is not of the embedded world. Name another folder for that.")
+        write_atomic(path, content)
         self.hashes[name] = hash_file(path)
 
 
@@ -385,11 +389,15 @@ def write_demo(
         sentences: Sentences a language in its documents.
         parallel_sentences: Translated sentences a pair (English and another), apart from the documents.
         retrieval_pairs: Translated sentences a pair whose facts no other file tells.
+
+    Raises:
+        ConfigError: a file of the folder has the name of one of the world's, and is another.
     """
+    earlier = whole_manifest(folder) or {}
     (folder / MANIFEST).unlink(missing_ok=True)
     english, *others = load_languages()
     assert english.code == PIVOT
-    world = _World(folder, seed)
+    world = _World(folder, seed, replaces=earlier.get("kind") == "demo")
     for language in others:
         _write_retrieval(world, english, language, retrieval_pairs)
     for language in others:

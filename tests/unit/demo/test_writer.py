@@ -15,6 +15,7 @@ from xalign_ray.demo.world import load_concepts, load_languages
 from xalign_ray.demo.writer import NOISE_SHARE
 from xalign_ray.derive.changes import fit_word_order
 from xalign_ray.derive.tasks import derive_task_files, read_treebank
+from xalign_ray.errors import ConfigError
 from xalign_ray.work.artifacts import hash_file, read_manifest
 
 CODES = [language.code for language in load_languages()]
@@ -51,6 +52,21 @@ def test_manifest_lists_every_file_with_its_hash(world: Path) -> None:
     del written["manifest.json"]
     assert manifest["files"] == written
     assert (manifest["seed"], manifest["sentences"], list(manifest["languages"])) == (3, 700, sorted(CODES))
+
+
+def test_a_file_that_is_not_of_the_world_is_kept(world: Path, tmp_path: Path) -> None:
+    for name in ("xnli/dev-en.tsv", "wiki/en.jsonl"):
+        (tmp_path / name).parent.mkdir()
+    (tmp_path / "wiki/en.jsonl").write_bytes((world / "wiki/en.jsonl").read_bytes())  # of one that was interrupted
+    (tmp_path / "xnli/dev-en.tsv").write_text("A man.\tA dog.\tneutral\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"xnli/dev-en\.tsv is there, and is not of the embedded world\. Name "):
+        write_demo(tmp_path, seed=3, **SIZES)
+    assert (tmp_path / "xnli/dev-en.tsv").read_text(encoding="utf-8") == "A man.\tA dog.\tneutral\n"
+    (tmp_path / "xnli/dev-en.tsv").unlink()
+    write_demo(tmp_path, seed=3, **SIZES)
+    assert contents(tmp_path) == contents(world)
+    write_demo(tmp_path, seed=4, **SIZES)
+    assert contents(tmp_path)["wiki/en.jsonl"] != contents(world)["wiki/en.jsonl"]
 
 
 def test_folder_has_no_manifest_while_it_is_rewritten(world: Path, tmp_path: Path) -> None:
