@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import yaml
@@ -36,8 +37,8 @@ def write_model_card(run: Path) -> None:
     export = RunFolder(run).export
     path = export / "config.json"
     if not path.is_file():
-        raise DataError(f"{run} has no exported encoder ({path} is missing); run `xalign export {run}` first.")
-    model = read_json(path, f"`xalign export {run}` writes it again.", "model_type", "hidden_size")
+        raise DataError(f"{run} has no exported encoder ({path} is missing); run `xalign export {quote(str(run))}`.")
+    model = read_json(path, f"`xalign export {quote(str(run))}` writes it again.", "model_type", "hidden_size")
     write_atomic(export / CARD, _write(label_runs([read_run(run)])[0], model))
 
 

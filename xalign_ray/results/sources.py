@@ -22,6 +22,7 @@ from xalign_ray.work.artifacts import MANIFEST, check_files, read_json, read_man
 from xalign_ray.work.credentials import with_credentials
 from xalign_ray.work.mirror import local_folder, opened
 from xalign_ray.work.run_folder import CHOICES, CONFIG, DATA, EVALUATION, EVENT_LOG, EXPORT, RATES, SCORES, STUDY
+from xalign_ray.work.storage import quoted
 
 _FOLDERS = (EVALUATION, DATA)
 _FILES = frozenset({CONFIG, MANIFEST, f"{DATA}/{MANIFEST}", CHOICES, EVENT_LOG})
@@ -253,7 +254,9 @@ def _from_bundle(path: Path) -> list[Run]:
     with bundle.reading("the rest"):
         runs = [replace(run, label="") if run.config and not run.study else run for run in bundle.runs]
     if bundle.problems:
-        raise DataError(f"{path} was changed: {bundle.problems[0]}. `xalign verify {path}` names all that differs.")
+        raise DataError(
+            f"{path} was changed: {bundle.problems[0]}. `xalign verify {quoted(path)}` names all that differs."
+        )
     return runs
 
 

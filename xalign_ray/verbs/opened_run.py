@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from xalign_ray.errors import DataError
 from xalign_ray.work.run_folder import EVENT_LOG, SCORES, RunFolder, check_export
-from xalign_ray.work.storage import absolute_path
+from xalign_ray.work.storage import absolute_path, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +101,7 @@ class Run:
     def _export(self) -> Path:
         folder = RunFolder(self.path).export
         if not folder.is_dir():
-            raise DataError(f"{self.path} holds no export yet; `xalign export {self.path}` writes one.")
+            raise DataError(f"{self.path} holds no export yet; `xalign export {quoted(self.path)}` writes one.")
         check_export(folder)
         return folder
 

@@ -37,7 +37,7 @@ from xalign_ray.verbs.arguments import (
 from xalign_ray.verbs.opened_run import Frame, as_frame
 from xalign_ray.work.run_folder import SCORES
 from xalign_ray.work.status_line import say, say_next
-from xalign_ray.work.storage import shown_path
+from xalign_ray.work.storage import quoted, shown_path
 
 
 def evaluate(
@@ -292,7 +292,7 @@ def report(
     names = [as_model(run) for run in runs]
     file = as_path(bundle)
     path = page.report(names, as_path(out), codes(by), as_path(sizes), baseline, tracking, average, file)
-    say_next("open the page in a browser", *([f"xalign verify {shown_path(file)}"] if file else []))
+    say_next("open the page in a browser", *([f"xalign verify {quoted(file)}"] if file else []))
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,5 +125,5 @@ def check_export(folder: Path, own: bool = False) -> None:
     if own and "files" not in manifest:
         raise DataError(f"{folder / MANIFEST} is missing or damaged.")
     again = f"Remove {folder} and give the `xalign tune` that made it again."
-    export = f"`xalign export {folder.parent}` writes the export of a run again."
+    export = f"`xalign export {shlex.quote(str(folder.parent))}` writes the export of a run again."
     check_files(folder, manifest.get("files", {}), again if manifest.get("kind") == TRIAL_KIND else export)

@@ -124,5 +124,5 @@ def test_a_model_without_them_is_loaded_without(tmp_path: Path) -> None:
 
 def test_a_run_that_was_not_exported_is_named(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    with pytest.raises(DataError, match=f"{run} has no exported encoder .*; run `xalign export {run}` first"):
+    with pytest.raises(DataError, match=f"{run} has no exported encoder .*; run `xalign export {run}`"):
         write_model_card(run)
