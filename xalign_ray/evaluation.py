@@ -97,24 +97,36 @@ def track_of_scores(run: Path | None, has_folder: bool) -> Track | None:
     """Where in MLflow scores are shown: with their run; those of another model, without `--out`, in that of `runs`."""
     if run:
         saved = read_saved(run)
-        return _track_of_run(saved) if "recipe" in saved else None
+        return _track_of_run(run, saved) if "recipe" in saved else None
     return None if has_folder else Track(resolve_uri("sqlite", RUNS), "xalign")
 
 
-def _track_of_run(saved: Mapping[str, Any]) -> Track | None:
+def _track_of_run(run: Path, saved: Mapping[str, Any]) -> Track | None:
     track = saved["track"]
-    return track_of(track["mlflow"], track["experiment"], saved["output"])
+    return track_of(track["mlflow"], track["experiment"], _output_of(run, saved))
 
 
-def publish_scores(run: Path | None) -> None:
-    """Brings a run's new scores to its model card and to where its config says it is tracked."""
-    saved = read_saved(run) if run else {}
-    if run is None or "recipe" not in saved:
+def _output_of(run: Path, saved: Mapping[str, Any]) -> Path:
+    """The folder of runs: that of the recipe, or the one that the run lies in, where it was moved."""
+    output = local_folder(saved["output"])
+    return output if output.is_dir() else run.absolute().parent
+
+
+def publish_scores(run: Path | None, target: Path | None = None) -> None:
+    """Brings a run's new scores to its model card and to where its config says it is tracked.
+
+    Args:
+        target: where they lie: what is outside of the run is not among its scores, and the run may be read-only.
+    """
+    if run is None or (target and not target.resolve().is_relative_to(run.resolve())):
+        return
+    saved = read_saved(run)
+    if "recipe" not in saved:
         return
     from xalign_ray.results.card import write_model_card
 
     with open_job(run, "model card", upload="its card") as job:
         job.finish(card=write_model_card)
-    for track in tracks_of(saved["track"], saved["output"]):
+    for track in tracks_of(saved["track"], _output_of(run, saved)):
         if sentence := publish(run, track.uri, track.experiment):
             say(sentence)

@@ -19,12 +19,14 @@ import pytest
 from tests.unit.results.run_folders import score, write_run
 from xalign_ray import exports, pipeline
 from xalign_ray.errors import LockError
+from xalign_ray.evaluation import track_of_scores
 from xalign_ray.results import card, page
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.scores import read_scores
+from xalign_ray.track.follower import Track
 from xalign_ray.verbs.scores import evaluate
-from xalign_ray.work.artifacts import LOCK
+from xalign_ray.work.artifacts import LOCK, hash_files
 from xalign_ray.work.job import open_job
 from xalign_ray.work.locks import hold
 from xalign_ray.work.run_folder import RunFolder
@@ -169,6 +171,29 @@ def test_of_two_verbs_on_one_run_the_second_waits_or_is_refused(
     if {first, second} & {"export", "repair"}:
         assert (RunFolder(run).export / "README.md").is_file(), "an export that is written again keeps its card"
     assert not list(run.rglob(f"{LOCK}*"))
+
+
+def test_scores_outside_of_a_run_leave_the_run_alone(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TASKS, "tatoeba", Scored())
+    monkeypatch.setattr(card, "write_model_card", pytest.fail)
+    before = hash_files(run)
+    evaluate(run, "tatoeba", None, tmp_path / "scores")
+    assert (tmp_path / "scores" / "scores.json").is_file()
+    assert hash_files(run) == before
+
+
+def test_a_run_that_was_moved_is_tracked_where_it_lies(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "one", settings=[f"output={tmp_path}/runs"])
+    write_run(tmp_path / "apart" / "two", settings=[f"output={tmp_path}/runs"])
+    (tmp_path / "apart").rename(tmp_path / "away")
+    there, moved = (Track(f"sqlite:///{tmp_path}/{name}/mlflow.db", "xalign") for name in ("runs", "moved"))
+    assert track_of_scores(tmp_path / "runs" / "one", False) == there
+    assert track_of_scores(tmp_path / "away" / "two", False) == there
+    (tmp_path / "runs").rename(tmp_path / "moved")
+    assert track_of_scores(tmp_path / "moved" / "one", False) == moved
+    assert not (tmp_path / "runs").exists()
 
 
 def test_of_two_evaluations_into_one_folder_the_second_waits(

@@ -94,7 +94,7 @@ def evaluate(
         write_scores(target / SCORES, scores)
         files = {SCORES: hash_file(target / SCORES)}
         job.finish({"kind": EVALUATION_KIND, "task": task, "encoder": encoder, "files": files})
-    evaluation.publish_scores(run)
+    evaluation.publish_scores(run, target)
     evaluation.say_scores(scores, target, run)
     return as_frame(scores)
 
@@ -177,7 +177,7 @@ def tune(
         if queue.failures and not scores:
             raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {next(iter(queue.failures.values()))}")
         write_scores(target / SCORES, scores)
-    evaluation.publish_scores(run)
+    evaluation.publish_scores(run, target)
     evaluation.say_scores(scores, target, run)
     return as_frame(scores)
 
