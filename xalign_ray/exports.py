@@ -23,7 +23,7 @@ from xalign_ray.track.events import EventReader
 from xalign_ray.track.follower import HUB, Track, reason_of
 from xalign_ray.work.artifacts import LOCK, MANIFEST, finished_run, whole_json, whole_manifest, write_atomic
 from xalign_ray.work.job import open_job
-from xalign_ray.work.mirror import RECORD, fetch, fetch_checkpoint, local_folder, opened
+from xalign_ray.work.mirror import RECORD, data_of_run, fetch, fetch_checkpoint, local_folder, opened
 from xalign_ray.work.run_folder import CARD, RunFolder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import shown_path
@@ -158,12 +158,12 @@ def open_data(run: Path) -> Prepared:
         DataError: its event log does not say which.
     """
     from xalign_ray.shards.prepared import Prepared
-    from xalign_ray.track.events import read_events
+    from xalign_ray.track.events import newest_data
 
-    data = next((event["data"] for event in read_events(RunFolder(run).events) if "data" in event), None)
+    data = newest_data(RunFolder(run).events)
     if data is None:
         raise DataError(f"{RunFolder(run).events} does not say which data the run reads. Restore it from a copy.")
-    fetch(prepared := local_folder(data))
+    fetch(prepared := data_of_run(run, data))
     return Prepared.open(prepared)
 
 

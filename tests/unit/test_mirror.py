@@ -23,6 +23,7 @@ from xalign_ray.work.mirror import (
     CACHE,
     JOB_MARK,
     check_lasting,
+    data_of_run,
     fetch_checkpoint,
     fetch_listed,
     local_folder,
@@ -94,6 +95,20 @@ def test_a_url_has_one_folder_here_also_when_it_was_a_path(tmp_path: Path, monke
     assert url_of(local_folder(URL) / ".." / "b") == "s3://store/runs/b"
     assert local_folder("runs/a") == Path("runs/a")
     assert url_of(Path("runs/a")) is None
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        (["old/data/f00", "new/data/f00"], "old/data/f00"),
+        (["new/data/f00"], "new/data/f00"),
+        (["new/data/f11"], "old/data/f00"),  # not there: who opens it says so
+    ],
+)
+def test_the_data_of_a_run_that_was_moved_with_them_lie_beside_it(tmp_path: Path, there: list[str], found: str) -> None:
+    for folder in there:
+        (tmp_path / folder).mkdir(parents=True)
+    assert data_of_run(tmp_path / "new" / "run", str(tmp_path / "old/data/f00")) == tmp_path / found
 
 
 def test_a_cache_behind_a_link_is_known_by_both_paths_and_may_be_the_disk_that_all_is_on(

@@ -52,9 +52,9 @@ from xalign_ray.sources.records import Document
 from xalign_ray.sources.stage import TESTS
 from xalign_ray.sources.terms import find_dictionary_form
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
-from xalign_ray.track.events import read_events
+from xalign_ray.track.events import newest_data
 from xalign_ray.train.cluster_address import named_cluster
-from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.mirror import data_of_run
 from xalign_ray.work.run_folder import RUNS, RunFolder
 from xalign_ray.work.status_line import say
 
@@ -467,9 +467,9 @@ def read_text(corpus: Corpus, root: Path) -> list[str]:
 
 def read_tests(run: Path) -> list[TranslatedSentences]:
     """The pairs that a run never trained on, as `prepare` kept them with its shards."""
-    data = next((event["data"] for event in read_events(RunFolder(run).events) if "data" in event), None)
+    data = newest_data(RunFolder(run).events)
     found = []
-    for path in sorted(Path(local_folder(data), TESTS).glob("*.jsonl")) if data else ():
+    for path in sorted((data_of_run(run, data) / TESTS).glob("*.jsonl")) if data else ():
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         first, second = rows[0]
         found.append(

@@ -18,7 +18,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import Event, check_whole, stream_events
 from xalign_ray.work.artifacts import hash_value, read_manifest, whole_manifest
-from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.mirror import data_of_run
 from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.storage import RUN_OF, hide_places
 
@@ -252,7 +252,7 @@ def read_run(folder: Path) -> Run:
     log = read_log(path) if path.is_file() else Log()
     made_of = next((start["data"] for start in reversed(log.starts) if start.get("data")), None)
     downloaded = RunFolder(folder).data
-    data = downloaded if downloaded.is_dir() else made_of and local_folder(made_of)
+    data = downloaded if downloaded.is_dir() else made_of and data_of_run(folder, made_of)
     return Run(folder, read_saved(folder), log, scores, read_manifest(data) if data else None, on_disk=True)
 
 

@@ -21,9 +21,9 @@ from xalign_ray.shards.planned import count_steps, expected_rows
 from xalign_ray.shards.prepared import Prepared, StageOrder
 from xalign_ray.sources.open import BrokenFile
 from xalign_ray.streams.collate import specials
-from xalign_ray.track.events import EVENT_LOG, read_events
+from xalign_ray.track.events import EVENT_LOG, newest_data
 from xalign_ray.work.artifacts import read_manifest, write_atomic, write_json
-from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.mirror import data_of_run
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -249,10 +249,9 @@ def _settled(recipe: Recipe) -> Recipe | None:
 def _open_run(folder: Path) -> _Subject:
     config = open_saved(folder)[0].config
     log = folder / EVENT_LOG
-    starts = [event for event in read_events(log) if event["event"] == "start"] if log.is_file() else []
-    if not starts or "data" not in starts[-1]:
+    if (data := newest_data(log) if log.is_file() else None) is None:
         raise DataError(f"{folder} has not begun to train, so it does not say which data it reads. Name its recipe.")
-    return _Subject(Prepared.open(local_folder(starts[-1]["data"])), config, folder, "stats")
+    return _Subject(Prepared.open(data_of_run(folder, data)), config, folder, "stats")
 
 
 def _pool(name: str, facts: dict[str, Any], max_seq_length: int) -> PoolStats:

@@ -323,6 +323,14 @@ def _read_starts(path: Path) -> tuple[list[tuple[int, int]], int]:
     return starts, lines
 
 
+def newest_data(path: Path) -> str | None:
+    """The folder of prepared data that the newest attempt reads, as its start says; None if none says one."""
+    said = None
+    for event, survives in stream_events(path):
+        said = event["data"] if survives and "data" in event else said
+    return said
+
+
 def last_attempt(path: Path) -> int:
     """Number of the newest attempt in a log, 0 if there is none yet: the next attempt is one more."""
     return max((event["attempt"] for event, _ in stream_events(path)), default=0) if path.is_file() else 0

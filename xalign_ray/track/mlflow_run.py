@@ -34,7 +34,7 @@ from xalign_ray.track.headlines import comparison_metrics, headline_scores, read
 from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags
 from xalign_ray.work.artifacts import MANIFEST, hash_value, read_json, read_manifest
 from xalign_ray.work.credentials import with_credentials
-from xalign_ray.work.mirror import url_of
+from xalign_ray.work.mirror import data_of_run, url_of
 from xalign_ray.work.run_folder import CHOICES, COMPARISON, CONFIG, DATA, EVENT_LOG, REPORT, STUDY, RunFolder
 
 _LENGTH = 250  # characters of a parameter's key or value
@@ -232,6 +232,8 @@ class MlflowRun:
         self.folder = folder
         self._reader = EventReader(RunFolder(folder).events)
         self._start = EventReader(RunFolder(folder).events).read(limit=1)[0]
+        if data := self._start.get("data"):
+            self._start["data"] = str(data_of_run(folder, data))
         self._client = MlflowClient(with_credentials(tracking_uri))
         self._experiment = _open_experiment(self._client, tracking_uri, experiment, self._kind())
         run = self._find(_identity_tags(folder)) or self._create()

@@ -225,6 +225,13 @@ def local_folder(path: str | Path) -> Path:
     return Path("/", named[2]) if scheme == "file" else cache_folder() / scheme / named[2].strip("/")
 
 
+def data_of_run(run: Path, named: str) -> Path:
+    """Where the prepared data lies that a run's start event names: beside the run, if they were moved together."""
+    folder = local_folder(named)
+    beside = run.absolute().parent / "data" / folder.name
+    return beside if beside.is_dir() and not folder.is_dir() else folder
+
+
 def url_of(folder: Path) -> str | None:
     """The URL that a folder mirrors; None of one that is only here."""
     path, cache = Path(os.path.abspath(folder)), cache_folder()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError, TrainingError
-from xalign_ray.track.events import EventLog, EventReader, last_attempt, read_events, run_identity
+from xalign_ray.track.events import EventLog, EventReader, last_attempt, newest_data, read_events, run_identity
 
 
 def write_attempt(path: Path, attempt: int, resumed: int, last: int, loss: float = 1.0) -> None:
@@ -39,6 +39,15 @@ def test_an_event_is_read_as_it_was_written(tmp_path: Path) -> None:
         "batch_hash": 2**64 - 1,
         "metrics": {"train/loss": 6.5, "train/labels": 40},
     }
+
+
+def test_the_data_of_a_run_are_those_of_its_newest_start(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    for attempt, data in enumerate(["/old/data/f00", "/new/data/f00"], 1):
+        with EventLog(path, attempt) as log:
+            log.write("start", 2 * (attempt - 1), data=data)
+            log.write("step", 2, {"train/loss": 1.0})
+    assert newest_data(path) == "/new/data/f00"
 
 
 def test_an_event_is_on_disk_before_the_log_is_closed(tmp_path: Path) -> None:
