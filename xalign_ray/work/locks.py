@@ -132,7 +132,8 @@ def hold(
     lock = Lock(path, content, taken, beat_s, reported)
     _remove_marks(path, content)
     _remove_leftovers(path, lease_s)
-    _held[folder.resolve()] = threading.get_ident()
+    place = folder.resolve()  # now: links to it may change meanwhile
+    _held[place] = threading.get_ident()
     try:
         with written_in(folder):
             yield lock
@@ -141,7 +142,7 @@ def hold(
             raise LockError(lost_sentence(folder)) from None
         raise
     finally:
-        del _held[folder.resolve()]
+        del _held[place]
         _remove_leftovers(path, lease_s)
         lock.release()
 
