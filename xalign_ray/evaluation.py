@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.load import read_saved
-from xalign_ray.errors import ConfigError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.track.follower import Track, publish, resolve_uri, track_of, tracks_of
 from xalign_ray.work.artifacts import EVALUATION_KIND, hash_value, whole_manifest
 from xalign_ray.work.job import open_job
@@ -37,6 +38,23 @@ def say_scores(scores: Sequence[Score], target: Path, run: Path | None) -> None:
         say(line)
     say(f"Scores: {shown_path(target / SCORES)}")
     say_next(f"xalign report {quoted(run or target)}")
+
+
+def say_replaced(scores: Iterable[Score], target: Path) -> None:
+    """Says which scores of other encoders, tasks, test sets or languages these will replace in a folder."""
+    from xalign_ray.tasks.scores import ALL_LANGUAGES, read_scores
+
+    before: list[Score] = []
+    with suppress(DataError):
+        before = read_scores(target / SCORES)
+    again = {(one.encoder, one.task, one.split, one.language) for one in scores}
+    lost: dict[tuple[str, str, str], dict[str, None]] = {}
+    for one in before:
+        of = one.encoder, one.task, one.split
+        if one.language != ALL_LANGUAGES and (*of, one.language) not in again:
+            lost.setdefault(of, {})[one.language] = None
+    for (encoder, task, split), languages in lost.items():
+        say(f"Replaced: scores of {encoder} on {task} ({split}) in {', '.join(languages)}. --out DIR keeps both.")
 
 
 def name_of(encoder: str, run: Path | None) -> str:

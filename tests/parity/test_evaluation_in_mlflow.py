@@ -14,7 +14,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.task import Task
 from xalign_ray.track.follower import replay
-from xalign_ray.verbs.scores import evaluate
+from xalign_ray.verbs.scores import evaluate, tune
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.run_folder import RunFolder
 
@@ -81,4 +81,6 @@ def test_scores_do_not_replace_the_files_of_a_run_or_a_model(tmp_path: Path, mon
     for out in (run, run / "export"):
         with pytest.raises(ConfigError, match=r"is the folder of a run, a model or a study\. Name another\.$"):
             evaluate(run, "tatoeba", None, out)
+        with pytest.raises(ConfigError, match=r"is the folder of a run, a model or a study\. Name another\.$"):
+            tune(run, "pos", tmp_path, out)
     assert task.times == 0

@@ -122,6 +122,8 @@ def resolve(lines: FiveLines) -> Continuation:
     kept_text = text_corpora([path for path in lines.keep if is_text(path)], "--keep")
     uses_text = bool(replay) or choice.recipe in ("mlm", "align")
     text = text_corpora(lines.text) if uses_text else []
+    if both := sorted(_files([*pairs, *text]) & _files([*kept_pairs, *kept_text])):
+        raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is seen in what is not.")
     notes = [choice.why, *note_kept(kept_pairs, kept_text, Path(ROOT))]
     if lines.text and not text:
         why = "--replay is 0" if has_head else f"{encoder.name} has no masked-LM head to train on it"
@@ -154,6 +156,11 @@ def resolve(lines: FiveLines) -> Continuation:
     recipe = _resolved(tree, lines, choice)
     _put_settings(tree, lines.set, recipe)
     return Continuation(lines, recipe, tree, encoder, kept_pairs, kept_text, tuple(notes))
+
+
+def _files(corpora: Sequence[ParallelCorpus | Corpus]) -> set[str]:
+    """The files of corpora, however they are named."""
+    return {os.path.realpath(path) for corpus in corpora for path in find_source(corpus, ROOT)[1]}
 
 
 def _tree(

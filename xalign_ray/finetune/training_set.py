@@ -88,6 +88,8 @@ class TrainingSet:
     seed: int  # of what is random
     files: list[Path] = field(init=False)  # that are read: English and its translations
     lexicon: Mapping[str, Sequence[Sequence[str]]] = field(init=False)  # of words to switch; empty if words stay
+    # By language, once it was joined: originals without a translation, and translations of none of them.
+    unpaired: dict[str, tuple[int, int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         read = [self.english, *(self._translations() if self.training.has_translations else ())]
@@ -123,13 +125,15 @@ class TrainingSet:
         return self.task.read(self.found[self.english], self.english)[: self.most]
 
     def join(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        """(original, translation) pairs, language by language; an original without a translation is left out there."""
+        """(original, translation) pairs, language by language; what has no other half is left out and counted."""
         for language in self._translations():
             path = self.found[language]
             translations = {example.key: example for example in self.task.read(path, language)}
             pairs = [(one, translations[one.key]) for one in examples if one.key in translations]
             if not pairs:
                 raise DataError(f"{path} shares no example with {self.found[self.english]}; is it its translation?")
+            beyond = 0 if self.most else len(translations) - len(pairs)  # of those beyond `most` nothing is to be said
+            self.unpaired[language] = len(examples) - len(pairs), beyond
             yield from pairs
 
     def _translations(self) -> list[str]:
@@ -238,7 +242,8 @@ def check_contents(
     """Reads what a fine-tuning reads, so that a file that cannot be scored is refused before anything is trained.
 
     Returns:
-        A sentence on training examples that are left out for want of an answer; empty if there are none.
+        A sentence on training examples that are left out for want of an answer or a translation; empty if there are
+        none.
 
     Raises:
         DataError: a file is malformed, or cannot be scored by the head that is trained.
@@ -252,7 +257,13 @@ def check_contents(
     scored |= {found[split][language]: language for language, split in tested.items()}
     for path, language in scored.items():
         task.check(task.read(path, language), classes, path)
-    return f"{task.name}: {lost} of {len(read)} training examples have no answer and are left out." if lost else ""
+    said = [f"{lost} of {len(read)} training examples have no answer and are left out"] if lost else []
+    for language, (originals, translations) in training_set.unpaired.items():
+        if originals:
+            said.append(f"{originals} of the examples in {train_language} have no translation in {language}")
+        if translations:
+            said.append(f"{translations} of those in {language} translate none of them and are left out")
+    return f"{task.name}: {'; '.join(said)}." if said else ""
 
 
 def head_pooling(encoder: str) -> str | None:

@@ -55,7 +55,9 @@ def _read_csv(path: Path) -> list[Run]:
     for line, row in rows:
         try:
             encoder, seed, score = _score(row)
-        except (ValueError, ConfigError) as error:
+        except ConfigError as error:
+            raise DataError(f"{path} line {line}: {error} A mean over languages is called {ALL_LANGUAGES}.") from None
+        except ValueError as error:
             raise DataError(f"{path} line {line}: {error}") from None
         key = (encoder, str(seed), score.language, score.metric, score.split)
         seen[key] += 1

@@ -51,7 +51,7 @@ _BUCC = re.compile(rf"(?P<first>{_CODE})-(?P<second>{_CODE})\.(?P<split>dev|samp
 _STS = (
     re.compile(rf"STS\.(?P<first>{_CODE})-(?P<second>{_CODE})\.txt"),
     re.compile(
-        rf"(?:sts|stsb)[.-](?P<first>{_CODE}?)(?:-(?!(?:train|dev|test)\.)(?P<second>{_CODE}?))?"
+        rf"(?:sts|stsb)[.-](?!(?:train|dev|test)\.)(?P<first>{_CODE}?)(?:-(?!(?:train|dev|test)\.)(?P<second>{_CODE}?))?"
         r"(?:[.-](?P<split>train|dev|test))?\.(?:tsv|csv|jsonl|parquet)"
     ),
 )

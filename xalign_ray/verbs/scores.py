@@ -91,6 +91,7 @@ def evaluate(
     with open_job(target, f"evaluate {task}", identity) as job:
         job.follow(evaluation.track_of_scores(run, out is not None))
         scores = TASKS[task].evaluate(encoder, folder, chosen, **options)
+        evaluation.say_replaced(scores, target)
         write_scores(target / SCORES, scores)
         files = {SCORES: hash_file(target / SCORES)}
         job.finish({"kind": EVALUATION_KIND, "task": task, "encoder": encoder, "files": files})
@@ -146,6 +147,7 @@ def tune(
 
     encoder, run = evaluation.find_encoder(as_model(model))
     target = evaluation.target_folder(as_path(out), run, encoder, evaluation.known_task(task, TUNED_TASKS)).absolute()
+    evaluation.refuse_other_folders(target)
     check_options(task, settings)
     if note := note_pooling(encoder, evaluation.name_of(encoder, run)):
         say(note)
@@ -176,6 +178,7 @@ def tune(
         scores = scores_of(queue, run_cells(queue, Progress(queue)))
         if queue.failures and not scores:
             raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {next(iter(queue.failures.values()))}")
+        evaluation.say_replaced(scores, target)
         write_scores(target / SCORES, scores)
     evaluation.publish_scores(run, target)
     evaluation.say_scores(scores, target, run)

@@ -104,6 +104,7 @@ def test_one_metric_of_two_tasks_is_two_rows_and_ours_keep_their_names(tmp_path:
         (HEADER, "has no row below its header"),
         (HEADER + "a,0,de,f1,87.2\n", r"line 2: value is 87.2; write shares, such as 0.872 for 87.2 %"),
         (HEADER + "a,0,de,f1,0.5\na,0,xx,f1,0.5\n", "line 3: "),
+        (HEADER + "a,0,avg,f1,0.5\n", r"line 2: 'avg' is not a known.* A mean over languages is called all\."),
         (HEADER + "a,one,de,f1,0.5\n", "line 2: seed is one; it must be a number"),
         (HEADER + "a,0.5,de,f1,0.5\n", "line 2: seed is 0.5; it must be a whole number"),
         (HEADER + 'a,0,de,f1,"0,5"\n', "line 2: value is 0,5; it must be a number"),

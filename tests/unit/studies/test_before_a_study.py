@@ -34,6 +34,25 @@ def test_a_language_without_an_embedding_is_refused_by_names_alone(tmp_path: Pat
         (tmp_path / "pos" / "fr.test.conllu").unlink()
 
 
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        (None, "; 2 of those in de translate none of them and are left out."),
+        (2, "."),
+    ],
+)
+def test_training_examples_without_their_other_half_are_counted(tmp_path: Path, most: int | None, said: str):
+    rows = {"eng_Latn": "123", "deu_Latn": "1345", "fra_Latn": "123"}
+    for code, keys in rows.items():
+        (tmp_path / "sib" / code).mkdir(parents=True)
+        table = "index_id\tcategory\ttext\n" + "".join(f"{key}\ttravel\tText.\n" for key in keys)
+        for split in ("train", "dev", "test"):
+            (tmp_path / "sib" / code / f"{split}.tsv").write_text(table)
+    one = {"task": "sib", "data": "sib", "training": [{"kind": "translate_train"}]}
+    plan = planned(tmp_path, finetunings=[one | {"settings": {"max_train_samples": most}}])
+    assert check_contents(plan) == [f"sib: 1 of the examples in en have no translation in de{said}"]
+
+
 def test_what_cannot_be_scored_is_refused_before_anything_is_trained(tmp_path: Path):
     """A kind of name that is not in the training file, a file without names, and questions without an answer."""
     rows = {"train": "Bonn\tB-LOC\nis\tO\n", "dev": "Bonn\tB-LOC\n", "test": "Bonn\tB-LOC\n"}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
+from xalign_ray.evaluation import say_replaced
 from xalign_ray.results.run import read_run
 from xalign_ray.tasks.scores import Score, are_whole, average_languages, read_scores, show_scores, write_scores
 from xalign_ray.track.headlines import read_headlines
@@ -44,6 +45,24 @@ def test_a_file_keeps_every_key_and_reads_back_equal(tmp_path: Path):
     assert [set(record) for record in content["scores"]] == [KEYS, KEYS]
     assert content["scores"][1]["chance"] is None
     assert read_scores(tmp_path / "out" / "scores.json") == scores
+
+
+def test_scores_of_other_encoders_tasks_sets_and_languages_that_are_replaced_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = [score("de", 0.5, 0.001, 1000), score("fr", 0.25, None, 10), score("all", 0.4, None, 1010)]
+    new = [score("de", 0.6, 0.001, 900)]
+    say_replaced(new, tmp_path)
+    write_scores(tmp_path / "scores.json", before)
+    say_replaced([replace(one, value=0.9) for one in before], tmp_path)
+    assert capsys.readouterr().err == ""
+    for scores, said in (
+        (new, "export on tatoeba (test) in fr"),
+        ([replace(one, encoder="x") for one in before], "export on tatoeba (test) in de, fr"),
+        ([replace(one, split="other") for one in before], "export on tatoeba (test) in de, fr"),
+    ):
+        say_replaced(scores, tmp_path)
+        assert f"Replaced: scores of {said}. --out DIR keeps both." in capsys.readouterr().err
 
 
 def test_the_mean_weighs_languages_alike_and_keeps_layers_apart():

@@ -240,7 +240,9 @@ def test_sts_is_scipys_correlation(tmp_path: Path, make_bert: Callable[..., Path
 
 
 def test_of_sts_the_test_files_alone_are_scored(tmp_path: Path) -> None:
-    for name in ("stsb-de-train.csv", "stsb-de-dev.csv", "stsb-de-test.csv", "sts.es.tsv", "stsb-zh-Hant.dev.tsv"):
+    """`dev` is a language, too, and `sts-dev.csv` a file of the STS benchmark."""
+    names = ("stsb-de-train.csv", "stsb-de-dev.csv", "stsb-de-test.csv", "sts.es.tsv", "stsb-zh-Hant.dev.tsv")
+    for name in (*names, "sts-dev.csv", "sts-train.csv"):
         (tmp_path / name).touch()
     assert {name: path.name for name, (path, _) in sts_files(tmp_path).items()} == {
         "de": "stsb-de-test.csv", "es": "sts.es.tsv",
