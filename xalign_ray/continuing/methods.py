@@ -242,7 +242,7 @@ def _bounded(steps: float, of: str) -> tuple[int, str]:
     number = min(max(once, FLOOR), CAP)
     passes = number / max(steps, 1e-9)
     bound = f", at least {FLOOR:,}" if number > once else f", at most {CAP:,}" if number < once else ""
-    times = f"{passes:.2g}"
+    times = f"{passes:.2g}" if passes < 10 else f"{passes:,.0f}"
     said = f"{number:,} steps: {times} {'pass' if times == '1' else 'passes'} over {of}{bound}"
     return number, f"{said} (--steps sets another number)."
 

@@ -19,6 +19,7 @@ E5 = "continue/e5-contrast"
     ("pairs", "steps", "said"),
     [
         (640, 200, "200 steps: 20 passes over 640 pairs in steps of 64, at least 200 (--steps sets another number)."),
+        (100, 200, "200 steps: 128 passes over 100 pairs in steps of 64, at least 200 (--steps sets another number)."),
         (64_000, 1000, "1,000 steps: 1 pass over 64,000 pairs in steps of 64 (--steps sets another number)."),
         (1_000_000, 2000, "2,000 steps: 0.13 passes over 1,000,000 pairs in steps of 64, at most 2,000"),
     ],
