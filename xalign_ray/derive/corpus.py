@@ -39,9 +39,10 @@ from xalign_ray.derive.changes import (
     without_other_script,
     word_types,
 )
-from xalign_ray.derive.tasks import TASKS, Write, derive_task_files, read_sentences, read_treebank
+from xalign_ray.derive.tasks import TASKS, DerivedFile, Write, derive_task_files, read_sentences, read_treebank
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.formats import read
+from xalign_ray.sources.open import expand
 from xalign_ray.sources.records import BadRow, Document
 from xalign_ray.vocabulary.tokenizer import train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
@@ -143,6 +144,7 @@ def write_derived(
     counts = _Counts()
     opened = [_open(source, counts.bad_rows, needs_trees=SYNTAX in how.changes) for source in sources]
     files = [derived for name, paths in tasks.items() for derived in derive_task_files(name, paths, order, how.changes)]
+    _check_kept([*_paths_of(sources), *treebanks, *chain.from_iterable(tasks.values())], how, files, out)
     (out / MANIFEST).unlink(missing_ok=True)
     ordered = unfinished(out / "ordered.txt")
     try:
@@ -163,6 +165,22 @@ def write_derived(
             how, counts, types, len(kept), {f"{file.task}/{file.name(ENGLISH)}": file.dropped for file in files}, out
         ),
     )
+
+
+def _paths_of(sources: Sequence[str]) -> Iterator[Path]:
+    for source in sources:
+        yield from map(Path, expand(expand_home(source.partition(":")[2] or source)))
+
+
+def _check_kept(read: Sequence[Path], how: Derivation, files: Sequence[DerivedFile], out: Path) -> None:
+    """Raises ConfigError where a file that is read is one that is written: it would be lost."""
+    codes = ENGLISH, how.language
+    shares = [f"parallel/{ENGLISH}-{how.language}.{_percent(share)}" for share in how.parallel_shares]
+    names = [f"text/{code}.txt" for code in codes] + [f"{stem}.{code}" for stem in shares for code in codes]
+    names += [f"{file.task}/{file.name(code)}" for file in files for code in codes]
+    written = {(out / name).resolve() for name in names}
+    if lost := next((path for path in read if path.resolve() in written), None):
+        raise ConfigError(f"{lost} is read, and --out {out} would write over it. Name another folder.")
 
 
 def _order_of(how: Derivation, treebanks: Sequence[Path]) -> Order:

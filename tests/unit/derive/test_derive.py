@@ -47,6 +47,19 @@ def test_line_i_of_the_derived_text_is_derived_from_line_i(text: Path, tmp_path:
     assert derived == [" ".join(map(transliterate, inverted(line).split())) for line in natural]
 
 
+@pytest.mark.parametrize("source", ["text/en.txt", "text:text/*.txt", "link.txt", "parallel/en-en-x-inv.25.en"])
+def test_a_text_that_is_read_is_not_written_over(text: Path, tmp_path: Path, source: str) -> None:
+    for place in ("text/en.txt", "parallel/en-en-x-inv.25.en"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_bytes(text.read_bytes())
+    (tmp_path / "link.txt").symlink_to("text/en.txt")
+    form, colon, path = source.rpartition(":")
+    with pytest.raises(ConfigError, match=rf" is read, and --out {tmp_path} would write over it\."):
+        write_derived([f"{form}{colon}{tmp_path / path}"], tmp_path)
+    kept = [(tmp_path / place).read_bytes() for place in ("text/en.txt", "parallel/en-en-x-inv.25.en")]
+    assert kept == [text.read_bytes()] * 2
+
+
 @pytest.mark.parametrize(
     ("changes", "code"), [(("trans",), "en-x-trans"), (("inv",), "en-x-inv-latn"), (("trans", "inv"), "en-x-inv")]
 )
