@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.verbs.submit import PACKAGE, SHIPPED, find_code, make_upload
+from xalign_ray.verbs.submit import PACKAGE, SHIPPED, connect, find_code, make_upload
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -225,3 +227,49 @@ def test_a_mistake_is_said_before_a_cluster_is_asked(words: str, said: str) -> N
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "proxied", "said"),
+    [
+        (
+            503,
+            b"",
+            "",
+            r"^What answers at {} is no Ray dashboard \(503 Server Error.*\)\. Give its ",
+        ),
+        (404, b"", "", r"^What answers at {} is no Ray dashboard \(Version check returned 404\)\. "),
+        (200, b"<html>", "", r"^What answers at {} is no Ray dashboard \("),
+        (200, b"{}", "", r"^What answers at {} is no Ray dashboard \('ray_version'\)\. "),
+        (502, b"", "head", r"^What answers at {} .* The environment names a proxy, which was asked; NO_PROXY=head "),
+        (
+            403,
+            b"",
+            "head",
+            r"^The cluster at {} wants its token\. .* The environment names a proxy, which was asked; NO_PROXY=head ",
+        ),
+    ],
+)
+def test_what_is_no_dashboard_is_said(
+    monkeypatch: pytest.MonkeyPatch, status: int, answer: bytes, proxied: str, said: str
+) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        if proxied:
+            monkeypatch.setenv("http_proxy", address)
+            monkeypatch.delenv("no_proxy", raising=False)
+            monkeypatch.delenv("NO_PROXY", raising=False)
+            address = f"http://{proxied}:8265"
+        with pytest.raises(ConfigError, match=said.replace("{}", address, 1)):
+            connect(address)
+        server.shutdown()

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import typer
 from yaml import YAMLError
@@ -27,7 +29,7 @@ from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import RECIPES, load_recipe
 from xalign_ray.config.plugins import look_here
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.errors import ClusterError, ConfigError
+from xalign_ray.errors import ClusterError, ConfigError, first_sentence
 from xalign_ray.verbs.arguments import one_of
 from xalign_ray.verbs.continue_encoder import check_submitted
 from xalign_ray.work import process
@@ -361,7 +363,7 @@ def stop(address: str, name: str) -> int:
 
 
 def connect(address: str) -> Any:
-    """A client of the dashboard; ConfigError if none answers or it wants a token."""
+    """A client of the dashboard; ConfigError if none answers, or something else does, or it wants a token."""
     from ray.exceptions import AuthenticationError
     from ray.job_submission import JobSubmissionClient
 
@@ -371,13 +373,26 @@ def connect(address: str) -> Any:
         return JobSubmissionClient(address)
     except ConnectionError:
         raise ConfigError(
-            f"No Ray dashboard answers at {address}. Give its address, http://HEAD:8265, as --address."
+            f"No Ray dashboard answers at {address}. Give its address, http://HEAD:8265, as --address.{_proxy(address)}"
         ) from None
     except AuthenticationError:
         raise ConfigError(
             f"The cluster at {address} wants its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token or "
-            "RAY_AUTH_TOKEN_PATH to a file that holds it."
+            f"RAY_AUTH_TOKEN_PATH to a file that holds it.{_proxy(address)}"
         ) from None
+    except (OSError, RuntimeError, ValueError, KeyError) as error:  # an HTTP status, a page that is no JSON
+        raise ConfigError(
+            f"What answers at {address} is no Ray dashboard ({first_sentence(error).rstrip('.')}). Give its address, "
+            f"http://HEAD:8265, as --address.{_proxy(address)}"
+        ) from None
+
+
+def _proxy(address: str) -> str:
+    """A sentence where the environment sends what is asked of an address through a proxy."""
+    asked = urlsplit(address)
+    if asked.scheme not in getproxies() or proxy_bypass(asked.hostname or ""):
+        return ""
+    return f" The environment names a proxy, which was asked; NO_PROXY={asked.hostname} goes past it."
 
 
 def say(sentence: str) -> None:
