@@ -350,6 +350,10 @@ def test_sqlite_addresses_never_depend_on_the_current_directory(
     monkeypatch.chdir(tmp_path)
     assert resolve_uri("sqlite", Path("runs")) == f"sqlite:///{tmp_path}/runs/mlflow.db"
     assert resolve_uri("sqlite:///a.db", Path("runs")) == f"sqlite:///{tmp_path}/a.db"
+    monkeypatch.setenv("HOME", str(tmp_path / "ann"))
+    assert resolve_uri("sqlite:///~/a.db", Path("runs")) == f"sqlite:///{tmp_path}/ann/a.db"
+    with pytest.raises(ConfigError, match=r"'\$RUNS/a\.db' is not there, and variables are not replaced in paths"):
+        resolve_uri("sqlite:///$RUNS/a.db", Path("runs"))
     assert resolve_uri("http://host:5000", Path("runs")) == "http://host:5000"
 
 

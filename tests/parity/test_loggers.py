@@ -8,6 +8,7 @@ import sqlite3
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +177,11 @@ def test_the_recipe_names_trackers_beside_mlflow() -> None:
         load_recipe("tiny/mlm", ["track.report_to=[aim]"])
 
 
-def test_a_missing_package_is_named_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "find_spec", lambda _name: None)
+@pytest.mark.parametrize("found", [None, ModuleSpec("wandb", None, is_package=True)])  # a folder of that name
+def test_a_missing_package_is_named_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, found: ModuleSpec | None
+) -> None:
+    monkeypatch.setattr(follower, "find_spec", lambda _name: found)
     for name in LOGGERS:
         with pytest.raises(ConfigError, match=rf"{name} needs the package .*: pip install 'xalign-ray\[{name}\]', or "):
             check_uri(name)

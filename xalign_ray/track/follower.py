@@ -23,6 +23,7 @@ from xalign_ray.track.mlflow_page import PAGE, SHARE_KEY, SHARE_TAG
 from xalign_ray.work.credentials import hide_credentials, with_credentials, without_credentials
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import EVENT_LOG
+from xalign_ray.work.storage import absolute_path
 
 _log = logging.getLogger(__name__)
 # Trackers beside MLflow, as `track.report_to` names them, and the packages that each needs.
@@ -62,7 +63,7 @@ def resolve_uri(value: str, folder: Path) -> str:
     if value == "sqlite":
         return f"sqlite:///{folder.resolve() / 'mlflow.db'}"
     if value.startswith("sqlite:///"):
-        return f"sqlite:///{Path(value.removeprefix('sqlite:///')).resolve()}"
+        return f"sqlite:///{Path(absolute_path(value.removeprefix('sqlite:///'))).resolve()}"
     return value
 
 
@@ -147,7 +148,8 @@ def tracks_of(track: Mapping[str, Any], output: str | Path) -> list[Track]:
 def check_loggers(names: Sequence[str]) -> None:
     """Raises ConfigError naming the package of a tracker that is not installed here."""
     for name in names:
-        if missing := [package for package in LOGGERS[name] if find_spec(package) is None]:
+        # A folder of that name, as wandb leaves where it ran, is found without an origin.
+        if missing := [one for one in LOGGERS[name] if getattr(find_spec(one), "origin", None) is None]:
             raise ConfigError(
                 f"track.report_to: {name} needs the package {missing[0]}: pip install 'xalign-ray[{name}]', or leave "
                 f"{name} out."
