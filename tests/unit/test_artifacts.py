@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from xalign_ray.work.artifacts import (
     hash_value,
     read_json,
     read_manifest,
+    share,
     whole_manifest,
     write_atomic,
     write_json,
@@ -66,6 +68,19 @@ def test_a_file_that_finds_the_disk_full_is_named(tmp_path: Path, monkeypatch: p
     said = f"{tmp_path}/inputs.json: No space left on device. Make room, or raise the limit, and give it again."
     assert explain(caught.value) == said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_shared_where_the_disk_has_one_mode_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, mode in (("a.bin", 0o600), ("b.bin", 0o644)):
+        (tmp_path / name).touch(mode)
+    before = os.umask(0o022)
+    try:
+        share(tmp_path, "*.bin")
+        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o644}
+        monkeypatch.setattr(Path, "chmod", pytest.fail)
+        share(tmp_path, "*.bin")
+    finally:
+        os.umask(before)
 
 
 def test_equal_values_are_equal_files(tmp_path: Path) -> None:

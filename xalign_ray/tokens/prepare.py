@@ -380,7 +380,7 @@ def link_by_content(config: RunConfig, folder: Path, fingerprint: str) -> None:
     link = data_folder(config, fingerprint)
     if link != folder and not link.exists() and url_of(folder) is None:
         link.unlink(missing_ok=True)  # it led to data that was removed
-        with suppress(FileExistsError):  # another process has just made it
+        with suppress(OSError):  # another process has just made it, or the disk has no links
             link.symlink_to(folder.name)
 
 

@@ -114,7 +114,8 @@ def share(folder: Path, pattern: str) -> None:
     mode = stat.S_IMODE(probe.stat().st_mode)
     probe.unlink()
     for path in folder.glob(pattern):
-        path.chmod(mode)
+        if stat.S_IMODE(path.stat().st_mode) != mode:  # a disk that has one mode for all files refuses others
+            path.chmod(mode)
 
 
 def hash_file(path: Path) -> str:

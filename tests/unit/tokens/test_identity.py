@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -279,6 +280,19 @@ def test_a_recipe_given_the_tokenizer_of_prepared_data_finds_that_data(own: Path
     assert prepare.find_prepared(given(own, exported)) == found
     other = make_config(own, f"data.tokenizer={{kind: folder, path: {exported}}}", "data.max_seq_length=32")
     assert prepare.find_prepared(other) is None
+
+
+def test_a_disk_without_links_ends_no_prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a mounted drive of a notebook service."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    config = make_config(tmp_path)
+    (folder := prepare.data_folder(config, "a" * 64)).mkdir(parents=True)
+    prepare.link_by_content(config, folder, "b" * 64)
+    assert [*folder.parent.iterdir()] == [folder]
 
 
 def test_data_whose_link_leads_nowhere_is_prepared(own: Path) -> None:
