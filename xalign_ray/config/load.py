@@ -483,12 +483,15 @@ def check_identity(folder: Path, fingerprint: str, plugins: Iterable[str]) -> No
         plugins: the modules whose files are part of the fingerprint, for the message.
 
     Raises:
-        ConfigError: the run in the folder has another fingerprint.
+        ConfigError: the run in the folder has another fingerprint, or its config.yaml is of no run.
     """
     before: dict[str, Any] = {}
     with suppress(DataError):
         before = read_saved(folder)
     before = before or finished_run(folder) or {}
+    own = RunFolder(folder)
+    if own.config.exists() and "fingerprint" not in before and not own.events.exists():
+        raise ConfigError(f"{own.config} is there, and is of no run. Give another --out.")
     if before and (other := str(before.get("fingerprint"))) != fingerprint:
         code = f" It includes the files of {', '.join(plugins)}." if plugins else ""
         raise ConfigError(
