@@ -193,6 +193,10 @@ def test_unknown_names_and_languages_are_refused_with_the_nearest() -> None:
         fetch("europal", Path("out"), [], quiet)
     with pytest.raises(ConfigError, match=r"europarl has nothing in it, fi; the catalogue lists bg-en, de-en"):
         downloads_of("europarl", ["it", "fi"])
+    with pytest.raises(ConfigError, match=r"europarl has nothing in fi; the catalogue lists bg-en, de-en"):
+        downloads_of("europarl", ["de", "en", "fi"])
+    with pytest.raises(ConfigError, match=r"papers/weam-de has nothing in deu; the catalogue lists de, en\."):
+        fetch("papers/weam-de", Path("out"), ["en", "deu"], quiet)
 
 
 def test_a_recipe_is_fetched_in_the_languages_that_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -203,10 +207,6 @@ def test_a_recipe_is_fetched_in_the_languages_that_are_named(monkeypatch: pytest
 
     monkeypatch.setattr(fetching, "_fetch_one", note)
     said: list[str] = []
-    with pytest.raises(ConfigError, match=r"europarl has nothing in fi; the catalogue lists bg-en, de-en"):
-        downloads_of("europarl", ["de", "en", "fi"])
-    with pytest.raises(ConfigError, match=r"papers/weam-de has nothing in deu; the catalogue lists de, en\."):
-        fetch("papers/weam-de", Path("out"), ["en", "deu"], quiet)
     fetch("papers/weam-de", tmp_path, ["en"], said.append)
     assert asked == ["wikipedia/enwiki-latest-pages-articles-multistream.xml.bz2"]
     assert said == [], "its words are aligned by prepare: no file of an alignment is wanted"
