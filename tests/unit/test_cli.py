@@ -219,8 +219,8 @@ def test_a_relative_cache_is_the_same_folder_for_workers(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/ann")
-    for written, meant in (("cache/x", f"{tmp_path}/cache/x"), ("~/x", "/home/ann/x"), ("/x", "/x"), ("", "")):
+    monkeypatch.setenv("HOME", f"{tmp_path}/ann")
+    for written, meant in (("cache/x", f"{tmp_path}/cache/x"), ("~/x", f"{tmp_path}/ann/x"), ("/x", "/x"), ("", "")):
         monkeypatch.setenv(name, written)
         assert run("--version").code == 0
         assert os.environ[name] == meant
