@@ -28,7 +28,7 @@ from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import REPLACING, GivenTokenizer
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.exports import export_run, hub_track, libraries_ahead, make_repository
-from xalign_ray.track.follower import check_uri, tracks_of
+from xalign_ray.track.follower import check_uri, say_unread, tracks_of
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.work.artifacts import finished_run, write_atomic
@@ -182,6 +182,7 @@ def pretrain(
     check_lasting("--out", out)
     if not title and os.environ.get("RANK", "0") == "0":
         say(f"Pretraining {recipe.name}: looking for its run, shards and inputs; output is {recipe.config.output}.")
+        say_unread(recipe.config.track.mlflow)
     if not local:
         check_named_cluster()
     recipe, out = with_absolute_paths(recipe), local_folder(out) if out else None

@@ -20,7 +20,16 @@ from mlflow.entities import Run
 from xalign_ray.errors import ConfigError, DataError, TrackingError
 from xalign_ray.track import follower
 from xalign_ray.track.events import EVENT_LOG, EventLog, run_identity
-from xalign_ray.track.follower import Follower, check_uri, open_command, publish, replay, resolve_uri, runs_page
+from xalign_ray.track.follower import (
+    Follower,
+    check_uri,
+    open_command,
+    publish,
+    replay,
+    resolve_uri,
+    runs_page,
+    say_unread,
+)
 
 Points = list[tuple[int, float]]
 NOBODY = "http://127.0.0.1:9"  # the discard port: refused at once
@@ -365,6 +374,25 @@ def test_database_that_mlflow_would_look_for_elsewhere_is_refused() -> None:
         assert str(refused.value).startswith(said)
     check_uri(resolve_uri("sqlite", Path("/a b #1 [v2]")))
     check_uri("http://host:5000/?a=%20")
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "shown"),
+    [
+        ("", "sqlite", ""),
+        ("http://mlflow:5000/", "http://mlflow:5000", ""),
+        ("http://ann:secret@mlflow:5000", "http://mlflow:5000", ""),
+        ("http://mlflow:5000", "sqlite", "track.mlflow is sqlite: --set track.mlflow=http://mlflow:5000 shows"),
+        ("http://ann:secret@other", "off", "track.mlflow is off: --set track.mlflow=http://other shows"),
+    ],
+)
+def test_an_address_of_the_environment_that_is_not_read_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: str, own: str, shown: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", asked)
+    say_unread(own)
+    said = capsys.readouterr().err
+    assert said == (f"MLFLOW_TRACKING_URI is not read, and {shown} the run there.\n" if shown else "")
 
 
 def test_the_command_that_opens_mlflow_names_the_database() -> None:

@@ -20,9 +20,10 @@ from xalign_ray.config.explain import check_folder
 from xalign_ray.errors import ConfigError, TrackingError, XalignError
 from xalign_ray.track.events import check_tuned, check_whole, run_identity
 from xalign_ray.track.mlflow_page import PAGE, SHARE_KEY, SHARE_TAG
-from xalign_ray.work.credentials import hide_credentials, with_credentials, without_credentials
+from xalign_ray.work.credentials import hide_credentials, strip_credentials, with_credentials, without_credentials
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import EVENT_LOG
+from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import absolute_path
 
 _log = logging.getLogger(__name__)
@@ -77,6 +78,16 @@ def check_uri(tracking_uri: str) -> None:
         raise ConfigError(
             f"track.mlflow: MLflow cannot open a database whose path has {' and '.join(wrong)} in it: {path}. Set "
             "track.mlflow=sqlite:///ANOTHER/mlflow.db or a server, set it to off, or give another output."
+        )
+
+
+def say_unread(mlflow: str) -> None:
+    """Says that MLflow's own variable names another tracker than the recipe's `track.mlflow`, which counts."""
+    asked, own = (strip_credentials(uri).rstrip("/") for uri in (os.environ.get("MLFLOW_TRACKING_URI", ""), mlflow))
+    if asked not in ("", own):
+        say(
+            f"MLFLOW_TRACKING_URI is not read, and track.mlflow is {own}: --set track.mlflow={shlex.quote(asked)} "
+            "shows the run there."
         )
 
 
