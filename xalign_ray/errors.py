@@ -146,9 +146,10 @@ def fault_of(work: Callable[[], object], folder: Path) -> str:
     Ray would wrap what is raised, and another try only meet it again. A mistake of our own is raised.
     """
     try:
-        with written_in(folder):
-            work()
+        work()
     except Exception as error:
+        if _number_of(error) in _FULL:
+            error.filename = str(folder)  # type: ignore[attr-defined]  # of all its files: a sentence for all tasks
         said = str(error) if isinstance(error, DataError) else _what_the_disk_said(error)
         if said is None:
             raise
