@@ -94,6 +94,7 @@ class Format:
     paths: tuple[int, ...] = ()  # the allowed numbers; () is one or more
     content: Literal["sentences", "text", "json", "other"] = "text"  # what lines its files hold; other is not of lines
     in_zip: bool = False  # whether files of lines may lie in a zip
+    check: Callable[[Sequence[str]], None] | None = None  # what only its files together tell
 
 
 FORMATS: dict[str, Format] = {
@@ -105,7 +106,7 @@ FORMATS: dict[str, Format] = {
     "parquet": Format(read_parquet, split_parquet, "documents", (1,), content="other"),
     "arrow": Format(read_arrow, one_part_a_file, "documents", (1,), content="other"),
     "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
-    "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3), content="sentences"),
+    "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3), content="sentences", check=check_links),
     "tsv": Format(read_tsv, split_at_lines, "pairs", (0, 2)),
     "jsonl_pairs": Format(read_jsonl, split_at_lines, "pairs", (2,), content="json"),
     "csv": Format(read_csv, split_csv, "pairs", (2,)),
@@ -279,9 +280,8 @@ def check_contents(format: str, files: Sequence[str], columns: Sequence[str] | N
             open_bytes(path).close()
         else:
             check_lines(path, json_lines=entry.content == "json", sentences=entry.content == "sentences")
-    if format == "moses":
-        for path in files[2:]:
-            check_links(path)
+    if entry.check:
+        entry.check(files)
 
 
 def find_files(paths: Sequence[str]) -> list[str]:

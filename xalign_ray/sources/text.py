@@ -260,20 +260,21 @@ def check_alignment(alignment: str | None, texts: Sequence[str]) -> str:
     return "alignment points beyond the sentence" if beyond else ""
 
 
-def check_links(path: str) -> None:
-    """Looks at the beginning of a file of alignments.
+def check_links(paths: Sequence[str]) -> None:
+    """Looks at the beginning of the alignment, if line-aligned files have one behind their two sides.
 
     Raises:
       DataError: its links count words from 1: none names word 0 (of most lines one names a word beyond the last, too).
     """
-    lines = (line.text.split() for line in held_back(read_lines(path), []))
-    linked = list(islice(filter(None, lines), _LINKED_LINES.stop))
-    words = {int(word) for line in linked for link in line if _PHARAOH.fullmatch(link) for word in link.split("-")}
-    if len(linked) >= _LINKED_LINES.start and words and 0 not in words:
-        raise DataError(
-            f"{path}: no link of its first {len(linked)} aligned lines names word 0, so it counts words from 1. "
-            "Write links that count from 0, as fast_align and eflomal do."
-        )
+    for path in paths[2:]:
+        lines = (line.text.split() for line in held_back(read_lines(path), []))
+        linked = list(islice(filter(None, lines), _LINKED_LINES.stop))
+        words = {int(word) for line in linked for link in line if _PHARAOH.fullmatch(link) for word in link.split("-")}
+        if len(linked) >= _LINKED_LINES.start and words and 0 not in words:
+            raise DataError(
+                f"{path}: no link of its first {len(linked)} aligned lines names word 0, so it counts words from 1. "
+                "Write links that count from 0, as fast_align and eflomal do."
+            )
 
 
 def _explain_lengths(names: Sequence[str], row: Sequence[Line | None], readers: Sequence[Iterator[Line]]) -> str:
