@@ -99,7 +99,7 @@ def test_an_unknown_option_exits_2_on_stderr(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--aligner", "hnm"], "unknown aligner 'hnm'. Did you mean 'hmm'? Known: hmm, ibm, encoder."),
+        (["--aligner", "hnm"], "unknown aligner 'hnm'. Did you mean 'hmm'? Known: hmm, encoder."),
         (
             ["--format", "mosses"],
             "format must be one of moses, tsv, csv, xlsx, jsonl_pairs, json_pairs, parquet_pairs, arrow_pairs, tmx, "

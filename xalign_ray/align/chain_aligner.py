@@ -146,7 +146,6 @@ class Chains:
     """The kind `hmm`: needs nothing but numpy, and is the one to take unless there is a reason for another."""
 
     name: ClassVar[str] = "hmm"
-    methods: ClassVar[tuple[str, ...]] = tuple(SYMMETRISERS)
     default_method: ClassVar[str] = GROW_DIAG_FINAL_AND
     learns: ClassVar[bool] = True
 

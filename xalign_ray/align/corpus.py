@@ -20,7 +20,7 @@ import regex
 from numpy.typing import NDArray
 
 from xalign_ray.align.chain_aligner import Chains
-from xalign_ray.align.kinds import Aligner, AlignerKind, alignment_identity, check_method
+from xalign_ray.align.kinds import Aligner, AlignerKind, alignment_identity
 from xalign_ray.align.links import BlankSplitter, Link, WordPair, WordSplitter, write_pharaoh
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.config.sources import WordAlignment
@@ -173,7 +173,6 @@ def align_corpus(
 
     Raises:
         DataError: sources that are missing or hold no pair; `out` holds the alignment of something else.
-        ConfigError: a method that the kind of aligner does not have.
     """
     languages = check_languages(corpus.format, corpus.languages)
     reader, files = find_source(corpus, root)
@@ -203,7 +202,6 @@ def align_parts(
     Returns:
         The corpus with the alignment as a column beside its text.
     """
-    check_method(kind, settings.join or kind.default_method)
     identity = _identity(corpus, words, kind, settings)
     folder = out.absolute()
     job = Job(str(folder), hash_value(identity), corpus, words, kind, settings)

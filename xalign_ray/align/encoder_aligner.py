@@ -71,7 +71,6 @@ class PretrainedEncoder:
     extraction: str = "softmax"
 
     name: ClassVar[str] = "encoder"
-    methods: ClassVar[tuple[str, ...]] = tuple(SYMMETRISERS)
     default_method: ClassVar[str] = "intersection"
     learns: ClassVar[bool] = False
 

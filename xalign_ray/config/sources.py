@@ -132,9 +132,9 @@ class ParallelCorpus(SplitOfHub):
     align: Annotated[
         str,
         Field(
-            pattern=r"^(hmm|ibm|encoder:.+)?$",
-            description="aligner of its words, run by prepare on the tokenizer's own: hmm, ibm or encoder:FOLDER; none "
-            "if empty",
+            pattern=r"^(hmm|encoder:.+)?$",
+            description="aligner of its words, run by prepare on the tokenizer's own: hmm or encoder:FOLDER; none if "
+            "empty",
         ),
     ] = ""
 
@@ -298,7 +298,6 @@ class FiltersConfig(Frozen):
 
 
 Join = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
-IBM_JOIN: Join = "grow-diag-final-and"  # the only one that the library of `ibm` has
 
 
 class WordAlignment(Frozen):
@@ -306,14 +305,13 @@ class WordAlignment(Frozen):
 
     train_pairs: Annotated[
         Annotated[Int, Field(ge=1)] | None,
-        Field(description="pairs of each corpus that hmm and ibm are trained on, drawn by hash; null: all of them"),
+        Field(description="pairs of each corpus that hmm is trained on, drawn by hash; null: all of them"),
     ] = 30_000
     seed: Annotated[Int, Field(ge=0, description="of the draw of the pairs that an aligner is trained on")] = 0
     join: Annotated[
         Join | None,
         Field(
-            description="how both directions become one; null: grow-diag-final-and for hmm and ibm, intersection for "
-            "an encoder"
+            description="how both directions become one; null: grow-diag-final-and for hmm, intersection for an encoder"
         ),
     ] = None
     extraction: Annotated[
@@ -330,8 +328,6 @@ class WordAlignment(Frozen):
     def fault(self, aligners: Collection[str]) -> str:
         """Why these settings do not go with the aligners that are named; empty if they do."""
         kinds = {name.partition(":")[0] for name in aligners}
-        if "ibm" in kinds and self.join not in (None, IBM_JOIN):
-            return f"word_alignment.join {self.join} is not for align: ibm, which joins by {IBM_JOIN} only"
         if "encoder" not in kinds and (self.extraction != "softmax" or self.layer is not None):
             return "word_alignment.extraction and layer are those of align: encoder:FOLDER, which no corpus has"
         return ""

@@ -149,11 +149,9 @@ def data_align(
     languages: SourceLanguages,
     out: OutDir,
     format_: ParallelFormat = "moses",
-    aligner: Annotated[str, typer.Option(metavar="NAME", help="hmm, ibm, or encoder:FOLDER")] = "hmm",
+    aligner: Annotated[str, typer.Option(metavar="NAME", help="hmm or encoder:FOLDER")] = "hmm",
     method: Annotated[str, typer.Option(metavar="NAME", help="how both directions are joined; the aligner's own")] = "",
-    pairs: Annotated[
-        int, typer.Option(min=0, metavar="N", help="pairs that hmm and ibm are trained on; 0: all")
-    ] = 30_000,
+    pairs: Annotated[int, typer.Option(min=0, metavar="N", help="pairs that hmm is trained on; 0: all")] = 30_000,
     extraction: Annotated[str, typer.Option(metavar="NAME", help="links of an encoder: softmax or argmax")] = "softmax",
     min_count: Annotated[int, typer.Option(min=1, metavar="N", help="links of two words in the dictionary")] = 3,
     min_share: Annotated[
@@ -177,7 +175,7 @@ def data_align(
     check_lasting("--out", folder)
     name = absolute_aligner(aligner)
     from xalign_ray.align.corpus import align_corpus, write_words
-    from xalign_ray.align.kinds import check_method, named_aligner
+    from xalign_ray.align.kinds import named_aligner
     from xalign_ray.train.cluster_address import check_named_cluster
     from xalign_ray.work.job import open_job
 
@@ -193,7 +191,6 @@ def data_align(
     if fault := chosen.fault([name]):
         raise ConfigError(f"{fault}.")
     kind = named_aligner(name, corpus.languages, chosen)
-    check_method(kind, chosen.join or kind.default_method)
     say(f"Aligning words of {', '.join(corpus.paths)}.")
     check_named_cluster()
     from xalign_ray.train.driver import connect  # torch and Ray

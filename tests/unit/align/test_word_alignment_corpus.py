@@ -23,7 +23,6 @@ from xalign_ray.align.corpus import (
     smallest,
     write_sample,
 )
-from xalign_ray.align.kinds import FastAlign
 from xalign_ray.align.links import NO_FORM, BlankSplitter, TokenizerSplitter, read_pharaoh
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.config.sources import BpeTokenizer, WordAlignment
@@ -155,12 +154,6 @@ def test_a_corpus_without_pairs_is_refused(root: Path) -> None:
         (root / name).write_text("\n\n")
     with pytest.raises(DataError, match=r"pairs\.en.* hold no pairs"):
         align_corpus(CORPUS, root / "out", root)
-
-
-def test_a_method_that_the_aligner_does_not_have_is_refused_before_anything_is_written(root: Path) -> None:
-    with pytest.raises(ConfigError, match="aligner 'ibm' cannot symmetrise by 'union'"):
-        align_corpus(CORPUS, root / "out", root, kind=FastAlign(), settings=WordAlignment(join="union"))
-    assert not (root / "out").exists()
 
 
 @pytest.fixture
