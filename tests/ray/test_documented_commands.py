@@ -78,7 +78,7 @@ NOT_RUN = {
     "xalign tune RUN --task ner --data masakhaner2": "network",
     "xalign tune RUN --task ner --data masakhane/masakhaner2": "network",
     "xalign evaluate ENCODER --task alignment --data RUN": "like",
-    "xalign evaluate ENCODER --task alignment --data terms.en-de.tbx": "like",
+    "xalign evaluate ENCODER --task alignment --data terms.en-de.tsv": "like",
     "make quickstart": "make",
     "make check": "make",
     "make test": "make",

@@ -30,7 +30,7 @@ PairFormat = Literal[
 TEXT_WITH_COLUMNS = ("jsonl", "json", "csv", "parquet", "arrow", "hf")
 TABLES_OF_TERMS = ("tsv", "csv", "xlsx")
 OF_HF = ("config", "split", "revision")
-DictionaryFormat = Literal["muse", "tsv", "csv", "xlsx", "tbx", "tei", "dix", "kaikki", "panlex"]
+DictionaryFormat = Literal["muse", "tsv", "csv", "xlsx", "kaikki", "panlex"]
 WITH_COLUMNS = (
     "tsv",
     "csv",

@@ -185,7 +185,7 @@ def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list
         if len(codes) != 2 or source not in codes:
             raise DataError(
                 f"{path}: its name does not say {source} and another language. Call it {source}-de.txt, "
-                f"terms.{source}-de.tbx or so."
+                f"terms.{source}-de.tsv or so."
             )
         dictionary = Dictionary(format=find_dictionary_form(path), languages=(codes[0], codes[1]), paths=(path,))
         at, left_out, words = codes.index(source), Counter[str](), 0

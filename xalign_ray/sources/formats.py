@@ -56,12 +56,9 @@ from xalign_ray.sources.stored import read_stored
 from xalign_ray.sources.table_pairs import read_csv, read_tsv, read_workbook, split_csv
 from xalign_ray.sources.terms import (
     read_csv_terms,
-    read_dix,
     read_kaikki,
     read_muse,
     read_panlex,
-    read_tbx,
-    read_tei,
     read_tsv_terms,
     read_xlsx_terms,
     split_panlex,
@@ -122,9 +119,6 @@ FORMATS: dict[str, Format] = {
     "tsv_terms": Format(read_tsv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
     "csv_terms": Format(read_csv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
     "xlsx_terms": Format(read_xlsx_terms, one_part_a_file, "entries", (2,), content="other"),
-    "tbx": Format(read_tbx, one_part_a_file, "entries", (2,), content="other"),
-    "tei": Format(read_tei, one_part_a_file, "entries", (2,), content="other"),
-    "dix": Format(read_dix, one_part_a_file, "entries", (2,), content="other"),
     "kaikki": Format(read_kaikki, one_part_a_file, "entries", (2,), content="json", in_zip=True),
     "panlex": Format(read_panlex, split_panlex, "entries", (2,), content="other"),
 }

@@ -273,17 +273,6 @@ def codes_in_name(path: str) -> list[str]:
     return [check_language(code) for code in codes]
 
 
-def is_turned(path: str, languages: Sequence[str]) -> bool:
-    """Whether a file's name says its two languages in the other order: `deu-eng.tei` for en and de."""
-    name = path.rsplit(":", 1)[-1].rsplit("/", 1)[-1]
-    for one, other in re.findall(r"(?=(?:^|[._-])([a-z]{2,3})[-_]([a-z]{2,3})(?=[._-]|$))", name):
-        if is_language(one) and is_language(other):
-            codes = check_language(one), check_language(other)
-            if codes in ((languages[0], languages[1]), (languages[1], languages[0])):
-                return codes == (languages[1], languages[0])
-    return False
-
-
 def without_packing(path: str) -> Path:
     """A file's name without the suffix of its packing."""
     file = Path(path)

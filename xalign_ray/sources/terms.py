@@ -12,13 +12,13 @@ from functools import lru_cache
 from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import Element
 
+from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.config.sources import DictionaryFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.first_rows import decoded, find_terms, is_workbook, table_suffix
-from xalign_ray.sources.language_id import fits, is_turned, language_of_name
-from xalign_ray.sources.open import BrokenFileError, Chunks, Line, held_back, number_lines
+from xalign_ray.sources.language_id import fits, language_of_name
+from xalign_ray.sources.open import Chunks, Line, held_back, number_lines
 from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
 from xalign_ray.sources.table_pairs import (
     DELIMITERS,
@@ -30,7 +30,6 @@ from xalign_ray.sources.table_pairs import (
 )
 from xalign_ray.sources.text import is_zip, member_names, open_member, unpack
 from xalign_ray.sources.translation_files import written_code
-from xalign_ray.sources.xml import local_name, stream_elements
 from xalign_ray.vocabulary.dictionary import trim_punctuation
 from xalign_ray.vocabulary.words import BLANKS
 from xalign_ray.work.file_checks import HEAD_BYTES
@@ -104,163 +103,6 @@ def entries(
         yield Entry((first, second), (left, right), source, line)
 
 
-# Reads dictionaries in XML: TBX (glossaries), TEI (FreeDict) and Apertium's dix; entries are streamed.
-
-DEPRECATED = "deprecated terms, left out"
-ONE_WAY = "entries of one direction, taken for both"
-RULE = "rule without words"
-_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_NOTE_NAMES = frozenset({"termNote", "descrip", "note", "admin", "partOfSpeech", "gramGrp", "usg", "def", "etym", "s"})
-_DEPRECATED = ("deprecated", "superseded")
-
-
-def read_tbx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
-    """Entries of TBX, version 2 (`termEntry`) and 3 (`conceptEntry`): all terms of a concept in both languages.
-
-    `line` counts concepts. `en` takes en-US. Concepts that lack one of the languages are skipped and counted.
-
-    Raises:
-      BrokenFileError: XML that breaks off or is not well-formed; after the concepts before it.
-    """
-    for file, number, concept in _elements(part, ("termEntry", "conceptEntry")):
-        terms: dict[str, list[str]] = {}
-        deprecated = 0
-        for section in concept.iter():
-            if local_name(section) in ("langSet", "langSec"):
-                code = written_code(section.get(_LANG) or section.get("lang") or "")
-                for group in section:
-                    found = ["".join(one.itertext()) for one in group.iter() if local_name(one) == "term"]
-                    if found and _is_deprecated(group):
-                        deprecated += len(found)
-                    else:
-                        terms.setdefault(code, []).extend(found)
-        if deprecated:
-            yield Noted(DEPRECATED, deprecated)
-        if notes := _count_notes(concept):
-            yield Noted(NOTES, notes)
-        first, second = ([term for code in terms if fits(code, asked) for term in terms[code]] for asked in languages)
-        if first and second:
-            yield from entries(languages, first, second, file.path, number)
-        else:
-            yield Skipped(NO_TRANSLATION if first or second else OTHER_LANGUAGES)
-
-
-def _is_deprecated(group: Element) -> bool:
-    statuses = (one.text or "" for one in group.iter() if _is_status(one))
-    return any(status.strip().lower().startswith(_DEPRECATED) for status in statuses)
-
-
-def _is_status(element: Element) -> bool:
-    return local_name(element) == "administrativeStatus" or element.get("type") == "administrativeStatus"
-
-
-def read_tei(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
-    """Entries of TEI as FreeDict has them: each spelling of the headword with each translation of its senses.
-
-    `line` counts entries. The headwords are in the first language, or in the second where the file's name says so
-    (`deu-eng.tei` for en and de). Translations that are marked to be in a third language are left out.
-
-    Raises:
-      BrokenFileError: XML that breaks off or is not well-formed; after the entries before it.
-    """
-    for file, number, entry in _elements(part, ("entry",)):
-        turned = is_turned(file.path, languages)
-        into = languages[0] if turned else languages[1]
-        forms = [one for form in entry if local_name(form) == "form" for one in form.iter() if _is_headword(one)]
-        heads = [_text(one) for form in forms for one in form if local_name(one) == "orth"]
-        found = list(_tei_translations(entry, into))
-        if notes := _count_notes(entry):
-            yield Noted(NOTES, notes)
-        if found:
-            first, second = (found, heads) if turned else (heads, found)
-            yield from entries(languages, first, second, file.path, number)
-        else:
-            yield Skipped(NO_TRANSLATION)
-
-
-def _is_headword(form: Element) -> bool:
-    return local_name(form) == "form" and not form.get("type", "").startswith("infl")
-
-
-def _tei_translations(entry: Element, language: str) -> Iterator[str]:
-    """What stands in `<cit type="trans"><quote>`, but not of examples and of entries within the entry."""
-    waiting = [(entry, "")]
-    while waiting:
-        element, code = waiting.pop()
-        code = written_code(element.get(_LANG) or "") or code
-        name = local_name(element)
-        if name == "quote" and (not code or fits(code, language)):
-            yield _text(element)
-        if name in ("re", "form") or (name == "cit" and not element.get("type", "trans").startswith("trans")):
-            continue
-        inside = element if name == "cit" else [one for one in element if local_name(one) != "quote"]
-        waiting.extend((one, code if name == "cit" else "") for one in reversed(list(inside)))
-
-
-def read_dix(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
-    """Entries of a bilingual dictionary of Apertium: `<l>` and `<r>`, or `<i>` where both are the same.
-
-    `line` counts `<e>` elements of sections. `<l>` is in the first language, or in the second where the file's name
-    says so (`apertium-eng-deu.eng-deu.dix` for de and en). Paradigms and patterns hold no words.
-
-    Raises:
-      BrokenFileError: XML that breaks off or is not well-formed; after the entries before it.
-    """
-    number, is_section = 0, True
-    for file, of_file, entry in _elements(part, ("e",), ("pardefs", "section")):
-        if local_name(entry) != "e":
-            is_section = local_name(entry) == "section"
-        if local_name(entry) != "e" or not is_section:
-            continue
-        number = 1 if of_file == 1 else number + 1
-        turned = is_turned(file.path, languages)
-        pair = entry.find("p")
-        both = [entry.find("i")] * 2 if pair is None else [pair.find("l"), pair.find("r")]
-        if any(one is None for one in both) or entry.find("re") is not None:
-            yield Skipped(RULE)
-            continue
-        if entry.get("r"):
-            yield Noted(ONE_WAY, 1)
-        if notes := _count_notes(entry):
-            yield Noted(NOTES, notes)
-        left, right = ([_lemma(one)] if one is not None else [] for one in both)
-        first, second = (right, left) if turned else (left, right)
-        yield from entries(languages, first, second, file.path, number)
-
-
-def _lemma(one: Element) -> str:
-    """The words of one side of a dix entry: `<b/>` is a blank, `<s n="n"/>` a symbol of its grammar."""
-    text = one.text or ""
-    for child in one:
-        name = local_name(child)
-        text += " " if name == "b" else _lemma(child) if name == "g" else ""
-        text += child.tail or ""
-    return text
-
-
-def _elements(part: Part, names: Sequence[str], starts: Sequence[str] = ()) -> Iterator[tuple[Chunks, int, Element]]:
-    """The elements of all files of a part with their numbers from 1, and the beginnings of others, numbered 0."""
-    for file in files_of(part.paths[0]):
-        number = 0
-        try:
-            for element in stream_elements(file, names, starts):
-                if local_name(element) in names:
-                    number += 1
-                    yield file, number, element
-                else:
-                    yield file, 0, element
-        except BrokenFileError as broken:
-            raise broken.after("entry", number) from None
-
-
-def _text(element: Element) -> str:
-    return "".join(element.itertext())
-
-
-def _count_notes(element: Element) -> int:
-    return sum(local_name(one) in _NOTE_NAMES for one in element.iter())
-
-
 # Reads dictionaries in tables and lines: MUSE, TSV, CSV, PanLex, kaikki's JSON; finds which form a file has.
 
 HEADER = "header"
@@ -288,8 +130,8 @@ def _count_comments(head: Sequence[Line]) -> Iterator[Skipped]:
 
 def _is_said_turned(head: Sequence[Line], languages: Sequence[str]) -> bool:
     """Whether comments say that the second language stands first: `# EN-DE vocabulary database` for de and en."""
-    said = filter(None, (_DIRECTION.match(line.text) for line in head))
-    return any(is_turned(found[1].lower(), languages) for found in said)
+    said = (found[1].lower().split("-") for line in head if (found := _DIRECTION.match(line.text)))
+    return any(all(map(is_language, codes)) and [*map(check_language, codes)] == [*languages][::-1] for codes in said)
 
 
 def read_muse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
@@ -528,21 +370,19 @@ def _code(written: Any) -> str:
 
 # Finds the form of a dictionary by looking at its first bytes and lines.
 
-_XML: dict[str, DictionaryFormat] = {
-    "<tbx": "tbx", "<martif": "tbx", "<tei": "tei", "<dictionary": "dix",
-}  # fmt: skip
 _JSON = re.compile(r'\{|\[\s*[\[{"]')
 _TABLES_OF_BYTES = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 _AS_TABLE = "Write a word and its translation a line, with a tab between them."
 
 
 def find_dictionary_form(path: str) -> DictionaryFormat:
-    """The form of a dictionary, plain, packed or in a zip: TBX, TEI and dix by their first element, kaikki's by JSON,
-    PanLex by its tables, Excel by its members, else a table by tabs, by its name (.csv), or by one other delimiter in
-    most lines; MUSE for two words a line.
+    """The form of a dictionary, plain, packed or in a zip.
+
+    kaikki's by JSON, PanLex by its tables, Excel by its members, else a table by tabs, by its name (.csv), or by one
+    other delimiter in most lines; MUSE for two words a line.
 
     Raises:
-        DataError: there is no file in the zip, or it is Parquet, or XML or JSON of another kind.
+        DataError: there is no file in the zip, or it is XML, Parquet or JSON of another kind.
     """
     if is_workbook(path):
         return "xlsx"
@@ -556,10 +396,7 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
     if start.startswith(_TABLES_OF_BYTES):
         raise DataError(f"{path} is a Parquet or Arrow file, no dictionary. {_AS_TABLE}")
     if head.startswith("<"):
-        for begin, form in _XML.items():
-            if begin in head.lower():
-                return form
-        raise DataError(f"{path} is XML, but no dictionary in TBX, TEI or Apertium's dix. Convert it.")
+        raise DataError(f"{path} is XML: docs/how-to/data.md converts TBX, TEI and Apertium's dix. {_AS_TABLE}")
     if _JSON.match(head):
         if any(not _parsed(line.text)[1] for line in _first_lines(files[0])):
             return "kaikki"

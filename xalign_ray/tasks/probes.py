@@ -79,7 +79,7 @@ def read_word_pairs(data: Path, trained: Sequence[WordPair]) -> list[WordPair]:
     Args:
         data: the folder of a run or of its export, whose held-out and trained pairs are taken as that run had them; a
             folder of MUSE files `<xx>-<yy>.txt` (not of their splits such as en-de.0-5000.txt); or a dictionary in any
-            form whose name says its languages, such as `en-de.5000-6500.txt` and `terms.en-de.tbx`.
+            form whose name says its languages, such as `en-de.5000-6500.txt` and `terms.en-de.tsv`.
         trained: the pairs that the encoder was trained on. A pair that another run held out is not held out of this
             encoder if it saw one of the words; where an encoder has no trained pairs, all are held out.
 
@@ -123,7 +123,7 @@ def _dictionary_files(data: Path) -> list[Path]:
             "trained with a dictionary."
         )
     if not data.is_file() or len(codes_in_name(str(data))) != 2:
-        raise DataError(f"{data}: its name does not say its two languages. Call it en-de.txt, terms.en-de.tbx or so.")
+        raise DataError(f"{data}: its name does not say its two languages. Call it en-de.txt, terms.en-de.tsv or so.")
     return [data]
 
 

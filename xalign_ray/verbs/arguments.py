@@ -23,7 +23,7 @@ PAIR_FORMATS = get_args(PairFormat)
 AVERAGES = ("xtreme", "xtreme-r", "mmbert-8")  # benchmarks, as results/benchmark_average.py has them
 SCALES = ("tiny", "small", "two-cores", "one-h100", "paper")  # of the studies in folders
 TUNE_SETTINGS = [FROM, *FineTuning.model_fields]
-DICTIONARY_FORMATS = ("muse", "tsv_terms", "csv_terms", "xlsx_terms", "tbx", "tei", "dix", "kaikki", "panlex")
+DICTIONARY_FORMATS = ("muse", "tsv_terms", "csv_terms", "xlsx_terms", "kaikki", "panlex")
 FORMATS = tuple(dict.fromkeys((*get_args(TextFormat), *PAIR_FORMATS, *DICTIONARY_FORMATS, "csv_text")))
 
 ANY_RECIPE = "tiny/mlm"  # whose keys stand for those of a recipe that is not known yet

@@ -287,16 +287,6 @@ def test_a_dictionary_without_a_word_to_switch_is_refused(train: Callable[..., A
         train(Training(kind="word_switch", dictionaries=(str(tmp_path / "en-de.tsv"),)))
 
 
-TBX = """<tbx type="TBX-Basic" style="dct" xml:lang="en" xmlns="urn:iso:std:iso:30042:ed-2"><text><body>
-<conceptEntry id="1">
-<langSec xml:lang="en"><termSec><term>mouse</term></termSec></langSec>
-<langSec xml:lang="de"><termSec><term>Maus</term></termSec></langSec></conceptEntry></body></text></tbx>"""
-DIX = (
-    '<dictionary><section id="main" type="standard"><e><p><l>Maus<s n="n"/></l><r>mouse<s n="n"/></r></p></e>'
-    "</section></dictionary>"
-)
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -304,8 +294,6 @@ DIX = (
         ("de-en.txt", "Maus mouse\n"),
         ("animals.en-de.tsv", "mouse\tMaus\nhard disk\tFestplatte\n"),
         ("animals.en-de.csv", "en,de\nmouse,Maus\n"),
-        ("animals.en-de.tbx", TBX),
-        ("apertium.de-en.dix", DIX),
     ],
 )
 def test_dictionaries_of_any_form_and_direction_switch_words(tmp_path: Path, name: str, content: str):

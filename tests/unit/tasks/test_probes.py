@@ -258,16 +258,9 @@ def test_what_another_run_held_out_and_this_encoder_saw_is_not_held_out(tmp_path
     assert parts == {"dog": TRAINED, "cat": TRAINED, "sun": DROPPED, "station": TRAINED, "ghost": HELD_OUT}
 
 
-TBX = """<martif type="TBX-Basic"><text><body>
-<termEntry><langSet xml:lang="en"><tig><term>Train Station</term></tig></langSet>
-<langSet xml:lang="de"><tig><term>Bahnhof</term></tig></langSet></termEntry>
-<termEntry><langSet xml:lang="fr"><tig><term>gare</term></tig></langSet></termEntry></body></text></martif>"""
-
-
 @pytest.mark.parametrize(
     ("name", "text", "pairs"),
     [
-        ("terms.en-de.tbx", TBX, [("en", "Train Station", "de", "Bahnhof")]),
         ("glossary.de-en.tsv", "Bahn hof\tstation\tnoun\n", [("en", "station", "de", "Bahn hof")]),
         ("a.en-de.csv", "en,de,pos\nsun,Sonne,n\n", [("en", "sun", "de", "Sonne")]),
         ("en-en-x-inv.txt", "dog god\n", [("en", "dog", "en-x-inv", "god")]),
@@ -280,10 +273,10 @@ def test_dictionaries_of_any_form_are_scored(tmp_path: Path, name: str, text: st
 
 
 def test_what_is_left_out_of_a_dictionary_is_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    path = tmp_path / "terms.en-de.tbx"
-    path.write_text(TBX)
+    path = tmp_path / "terms.en-de.tsv"
+    path.write_text("en\tde\nTrain Station\tBahnhof\n\n")
     read_word_pairs(path, ())
-    assert f"{path}: 1 entries; set aside: entry in other languages: 1" in capfd.readouterr().err
+    assert f"{path}: 1 entries; set aside: blank line: 1, header: 1" in capfd.readouterr().err
 
 
 def test_an_export_without_a_dictionary_asks_for_one(make_bert: Callable[..., Path]):
