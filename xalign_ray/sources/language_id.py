@@ -27,6 +27,7 @@ MIN_SCRIPT_FRACTION = 0.5  # of the letters, where the language is judged by its
 
 _KANA = re.compile("[\u3041-\u30fa]")  # the model calls Chinese without it Japanese, one short line in twenty
 _ALIASES = {"fil": "tl"}  # where the model has another code than ours
+_CODES = {"als": "gsw"}  # labels of the model that are codes of other languages: to it als is Alemannic
 
 
 def identity() -> dict[str, str]:
@@ -83,12 +84,13 @@ def identify(texts: Sequence[str]) -> str:
         label, score = _identify(piece)
         votes[label] = votes.get(label, 0.0) + score
     label, score = max(votes.items(), key=lambda vote: vote[1], default=("", 0.0))
-    return check_language(label) if score > MIN_SURE * len(joined) and is_language(label) else ""
+    code = _CODES.get(label, label)
+    return check_language(code) if score > MIN_SURE * len(joined) and is_language(code) else ""
 
 
 def is_alike(found: str, code: str) -> bool:
-    """Whether texts in the language of a code may be taken for the one that was found."""
-    return _macrolanguage(found) == _macrolanguage(code)
+    """Whether texts in the language of a code may be taken for the one that was found, whatever their script."""
+    return bool(found) and _macrolanguage(found.partition("-")[0]) == _macrolanguage(code.partition("-")[0])
 
 
 def is_installed() -> bool:
@@ -114,7 +116,7 @@ def accepted_labels(language: str) -> frozenset[str]:
     if "x" in rest.split("-"):
         return frozenset()
     wide = _macrolanguage(_ALIASES.get(first, first))
-    return frozenset(label for label in _labels() if _macrolanguage(label) == wide)
+    return frozenset(label for label in _labels() if _macrolanguage(_CODES.get(label, label)) == wide)
 
 
 def _macrolanguage(code: str) -> str:
@@ -143,10 +145,12 @@ def _detector() -> Any:
 
 # Codes of languages that are, as names of columns and files, words of other meaning.
 _WORDS = """
-    add all aln and ann are art bag bak beg bid big bin bot boy but bwd can cat cfg cid col cos csv day del dev
-    did doc dot end err for had has her hit ids inp its key lab lem len let lex lid lng loc log low man map max
-    may men mid min mix msg ner new not num old one pid pop pos put raw rel row say see seg sen set sh she sid
-    sim src std sum sys tab tag tgt the tid tmp too top trg tsv two txt uri url val var was way xml yml
+    abs act add all aln alt and ann ans ape app are art bag bak beg bid big bin bot boy but bwd can cat cfg
+    cid col com cos csv day del dep dev did dif doc dot end err ext for gid had has her hit ide ids ind inp
+    its job key lab law lem len let lex lid lng loc log low man map max may men mid min mix msg mwe neg ner
+    new not num old one org par pid pop pos pre prp pst pub put qid qst raw rel row say sec see seg sen seq
+    set sh she sid sim src std sub sum sys tab tag ter tgt the tid tmp too top trg trn tst tsv two txt uri
+    url val var ver was wav way wer xml yml
 """
 _OTHER_WORDS = frozenset(_WORDS.split())
 _MORE_NAMES = {

@@ -17,6 +17,7 @@ from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved
 from xalign_ray.sources.language_id import (
     PACKAGE,
+    codes_in_name,
     find_pair,
     is_alike,
     is_installed,
@@ -311,8 +312,8 @@ def choose_columns(table: FirstRows, languages: Sequence[str] = (), columns: Seq
         places = _named(table, columns) if columns else _candidates(table, codes)
     else:
         places = list(range(len(table.names)))
-    found = _languages(table, places, codes)
-    _check(table, found, is_asked=bool(codes))
+    found = _languages(table, places, codes, is_named=bool(columns))
+    _check(table, found)
     return found
 
 
@@ -357,14 +358,18 @@ def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
 
 
 def _code_of(table: FirstRows, place: int) -> str:
-    """The language that a column is called by; not one of three letters, as many words have, where its texts differ."""
+    """The language that a column is called by.
+
+    A code of three letters may be a word (`bar` is Bavarian): it is a code where another column is called by one of two
+    letters, or each column of text by a language.
+    """
     code = language_of_name(table.names[place])
     if code == "id" and sum(" " in row[place] for row in table.rows) * 2 < len(table.rows):
         return ""  # not Indonesian
-    if len(code.partition("-")[0]) < 3 or table.format in ("tmx", "xliff", "po", "opus"):
+    if table.by_language or len(code.partition("-")[0]) != 3:
         return code
-    (found,) = languages_of_texts([_texts(table, place)])
-    return code if not found or is_alike(found, code) else ""
+    others = [language_of_name(name) for n, name in enumerate(table.names) if is_text([row[n] for row in table.rows])]
+    return code if all(others) or any(len(other.partition("-")[0]) == 2 for other in others) else ""
 
 
 def _is_said(table: FirstRows, place: int, texts: Sequence[int]) -> bool:
@@ -372,8 +377,12 @@ def _is_said(table: FirstRows, place: int, texts: Sequence[int]) -> bool:
     return place in texts or not any(row[place] for row in table.rows)
 
 
-def _languages(table: FirstRows, places: list[int], codes: Sequence[str]) -> Chosen:
-    """The languages of the columns, of which those that are asked for are kept."""
+def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_named: bool) -> Chosen:
+    """The languages of the columns, of which those that are asked for are kept.
+
+    A code that is written holds: `codes` before names of columns, these before the file's name. Only what none of them
+    says is found by identification.
+    """
     names = [table.names[n] for n in places]
     paired = bool(find_pair(names)) and len(places) == 2 and not table.by_language
     by_name = ["" if paired else _code_of(table, n) for n in places]
@@ -382,12 +391,18 @@ def _languages(table: FirstRows, places: list[int], codes: Sequence[str]) -> Cho
     if codes and all(code in by_name or code in bare for code in codes):
         kept = [(by_name if code in by_name else bare).index(code) for code in codes]
         return Chosen([places[n] for n in kept], list(codes))
-    known = by_name
-    if not all(by_name):
-        by_text = languages_of_texts([_texts(table, n) for n in places])
-        known = [name or text for name, text in zip(by_name, by_text, strict=True)]
-    if codes and len(codes) == len(places) and not any(by_name):
-        return Chosen(places, known if sorted(known) == sorted(codes) else list(codes))
+    rest = [code for code in codes if code not in by_name]
+    free = [n for n, code in enumerate(by_name) if code not in codes and (is_named or not code)]
+    by_text = dict(zip(free, languages_of_texts([_texts(table, places[n]) for n in free]), strict=True))
+    if len(codes) == len(places) and len(free) == len(rest):
+        filled = dict(zip(free, _in_order(rest, [*by_text.values()]), strict=True))
+        return Chosen(places, [filled.get(n, code) for n, code in enumerate(by_name)])
+    known = [code or by_text.get(n, "") for n, code in enumerate(by_name)]
+    written = codes_in_name(table.title)
+    if len(written) == len(places) == len(free) == 2 and not codes:
+        written = _in_order(written, known)
+        is_word = any(known) and not any(map(is_alike, known, written))
+        known = known if is_word else written
     if codes:
         there = ", ".join(f"{name} ({code})" if code != name else name for name, code in zip(names, known, strict=True))
         missing = next((code for code in codes if code not in known), codes[0])
@@ -413,8 +428,13 @@ def _languages(table: FirstRows, places: list[int], codes: Sequence[str]) -> Cho
     return Chosen(places, known)
 
 
-def _check(table: FirstRows, found: Chosen, is_asked: bool) -> None:
-    """Refuses texts that are copies of each other, and columns whose names are swapped."""
+def _in_order(codes: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Two codes in the order of the texts of which these are the languages; as they are written where that is open."""
+    return max(list(codes), list(codes[::-1]), key=lambda order: sum(map(is_alike, texts, order)))
+
+
+def _check(table: FirstRows, found: Chosen) -> None:
+    """Refuses texts that are copies of each other; says which read like another language than their code."""
     if len(found.columns) < 2:
         raise ConfigError(
             f"{table.title} holds one language only ({', '.join(found.languages) or 'none'}); pairs need two."
@@ -436,16 +456,10 @@ def _check(table: FirstRows, found: Chosen, is_asked: bool) -> None:
                 f"{table.title}: {names} are the same in {equal:,} of {len(rows):,} rows, so one is no translation of "
                 "the other. Name other columns with --columns, or give another file."
             )
-    if is_asked:
-        return
-    texts = languages_of_texts([_texts(table, n) for n in found.columns])
-    swapped = [n for n, code in enumerate(texts) if code and code != found.languages[n] and code in found.languages]
-    if len(swapped) > 1 and len(found.columns) == 2:
-        raise ConfigError(
-            f"{table.title}: {table.names[found.columns[0]]} holds '{texts[0]}' and {table.names[found.columns[1]]} "
-            f"holds '{texts[1]}', which is the other way round. Correct the names; with --languages "
-            f"{','.join(found.languages)} they are taken as they are."
-        )
+    for place, code in zip(found.columns, found.languages, strict=True):
+        (text,) = languages_of_texts([_texts(table, place)])
+        if text and not is_alike(text, code):
+            say(f"{table.title}: column {table.names[place]} reads like {text}: taken as {code}, as named")
 
 
 def _texts(table: FirstRows, place: int) -> list[str]:

@@ -45,7 +45,8 @@ def test_the_model_knows_the_languages_of_mbert() -> None:
     ("language", "labels"),
     [
         ("en", {"en"}), ("zh-Hant", {"zh", "wuu", "yue"}), ("pt-BR", {"pt"}), ("nb", {"no", "nn"}),
-        ("sr-Latn", {"sr", "hr", "bs", "sh"}), ("fil", {"tl"}), ("en-x-inv", set()), ("qaa", set()), ("ny", set()),
+        ("sr-Latn", {"sr", "hr", "bs", "sh"}), ("fil", {"tl"}), ("gsw", {"als"}), ("sq", {"sq"}), ("en-x-inv", set()),
+        ("qaa", set()), ("ny", set()),
     ],
 )  # fmt: skip
 def test_labels_of_a_language(language: str, labels: set[str]) -> None:

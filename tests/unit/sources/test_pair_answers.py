@@ -64,13 +64,6 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         ": en and de are the same in 8 of 8 rows, so one is no translation of the other. Name other columns with "
         "--columns, or give another file.",
     ),
-    "names the other way round": (
-        "x.csv",
-        csv_text(table("de,en", EN, DE)),
-        {},
-        ": de holds 'en' and en holds 'de', which is the other way round. Correct the names; with --languages "
-        "de,en they are taken as they are.",
-    ),
     "header only": ("x.csv", "en,de\n", {}, " has no rows below its header (en, de)."),
     "one column": (
         "x.csv",
@@ -192,11 +185,37 @@ def test_what_is_not_clear_is_answered_in_a_sentence(tmp_path: Path, name: str) 
     assert str(caught.value) == f"{path}{answer}"
 
 
-def test_names_that_are_the_other_way_round_are_taken_where_languages_are_said(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text(csv_text(table("de,en", EN, DE)))
-    (corpus,) = look_at_pairs([str(path)], languages=["de", "en"])
-    assert (corpus.languages, corpus.columns) == (("de", "en"), ("de", "en"))
+GSW = ["D Chind spiled im Garte Fuessball, und s isch schön.", "Mir träffed eus morn z Abig wider am Bahnhof."] * 4
+# The names of two columns, the file's, their texts, options; languages, and what is said of texts in another language.
+WRITTEN: dict[str, tuple[str, str, list[str], list[str], dict[str, list[str]], list[str], str]] = {
+    "gsw": ("en,gsw", "x", EN, GSW, {}, ["en", "gsw"], ""),
+    "reads like another": ("en,gsw", "x", EN, FR, {}, ["en", "gsw"], "gsw reads like fr: taken as gsw"),
+    "pcm": ("eng,pcm", "x", DE, EN, {}, ["en", "pcm"], "pcm reads like en: taken as pcm"),
+    "private": ("en,qcr", "x", EN, DE, {}, ["en", "qcr"], "qcr reads like de: taken as qcr"),
+    "swapped": ("de,en", "x", EN, DE, {}, ["de", "en"], "de reads like en: taken as de"),
+    "--languages": ("source,target", "x", EN, EN[::-1], {"languages": ["en", "pcm"]}, ["en", "pcm"], "reads like en"),
+    "over names": (
+        "en,als", "x", EN, GSW, {"languages": ["en", "gsw"], "columns": ["en", "als"]}, ["en", "gsw"], "",
+    ),
+    "beside a name": ("en,text", "x", EN, GSW, {"languages": ["gsw", "en"]}, ["en", "gsw"], ""),
+    "als is Albanian": ("en,als", "x", EN, FR, {}, ["en", "sq"], "als reads like fr: taken as sq"),
+    "in the file's name, turned": ("source,target", "x.de-en", EN, DE, {}, ["en", "de"], ""),
+    "in the file's name": ("source,target", "x.en-pcm", EN, EN[::-1], {}, ["en", "pcm"], "reads like en"),
+    "words in the file's name": ("source,target", "my-id", EN, DE, {}, ["en", "de"], ""),
+    "words of three letters": ("foo,bar", "x", EN, DE, {}, ["en", "de"], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_code_that_is_written_holds(tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    names, file, first, second, options, languages, said = WRITTEN[name]
+    path = tmp_path / f"{file}.csv"
+    path.write_text(csv_text(table(names, first, second)))
+    (corpus,) = look_at_pairs([str(path)], **options)
+    assert [*corpus.languages] == languages
+    told = capfd.readouterr().err
+    assert ("reads like" in told) == bool(said)
+    assert said in told
 
 
 def test_languages_and_columns_settle_what_is_not_clear(tmp_path: Path) -> None:
