@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from xalign_ray.evaluation import publish_scores
 from xalign_ray.models.nearest import find_translations, thin, unit_rows
 from xalign_ray.planning.estimate import read_prices
 from xalign_ray.results.continued import comparison_text, read_continued
-from xalign_ray.results.difference import Interval, accuracy_interval, mean_interval, ratio_interval
+from xalign_ray.results.difference import MeanEstimate, accuracy_gain, holm_intervals, ratio
 from xalign_ray.results.page import PAGE, report
 from xalign_ray.results.run import RETRIEVAL, read_log
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
@@ -48,7 +48,7 @@ MEASURES = {
     "mlm_loss": "masked-LM loss, nats a masked token; lower is better",
     "drift": "1 - mean cosine of the sentence vectors with the base's; has no verdict",
 }
-Verdict = Literal["gained", "kept", "lost"]
+Verdict = Literal["gained", "kept", "lost", "unclear"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,8 @@ class Row:
         trained: whether the run was trained on it.
         base, yours: the value of each encoder.
         difference: yours - base.
-        low, high: its 95 % interval over sentences; null of fewer than two.
-        verdict: "kept" if the interval holds 0, else "gained" or "lost"; null of drift.
+        low, high: its 95 % interval over sentences, which allows for all rows of the measure; null of fewer than two.
+        verdict: as `verdict_of` reads it off the interval; null of drift.
         detectable: the smallest difference that these sentences could have shown: half of the interval's width.
         count: pairs or sentences.
         split: the file or folder that they are from.
@@ -74,10 +74,10 @@ class Row:
     base: float
     yours: float
     difference: float
-    low: float | None
-    high: float | None
-    verdict: Verdict | None
-    detectable: float | None
+    low: float | None = None
+    high: float | None = None
+    verdict: Verdict | None = None
+    detectable: float | None = None
     count: int
     split: str
 
@@ -108,6 +108,7 @@ def compare_with_base(
     trained_languages: Collection[str] | None = None,
     cache: Path | None = None,
     device: str = "auto",
+    margin: float = 1.0,
 ) -> BaseComparison:
     """Scores both encoders, each opened once at most, on the same sentences.
 
@@ -120,6 +121,7 @@ def compare_with_base(
         trained_languages: those of the run. What is in these alone counts as trained; if None, `tests` do.
         cache: folder where the base's numbers are kept, for the next comparison with it.
         device: a torch device; "auto" is the GPU where there is one.
+        margin: the loss, in points, below which something is kept; of a masked-LM loss in hundredths of a nat.
 
     Raises:
         DataError: an encoder cannot be opened, or yields values that are not finite.
@@ -131,24 +133,25 @@ def compare_with_base(
     tests, kept = [pairs.thinned() for pairs in tests], [pairs.thinned() for pairs in kept]
     forgotten = [*map(_Sentences.of_pairs, kept), *map(_Sentences.of_text, texts)]
     vectors = _Vectors.of(old, new, [*tests, *kept], forgotten)
-    rows: list[Row] = []
+    rows: list[_Estimated] = []
     for pairs, is_test in [*((pairs, True) for pairs in tests), *((pairs, False) for pairs in kept)]:
         is_trained = is_test if trained_languages is None else set(pairs.languages) <= {*trained_languages}
         rows += _retrieval_rows(pairs, vectors, is_trained, str(pick_device(device)))
     known = {*(trained_languages or ())}
     rows += [_drift_row(sentences, vectors, known) for sentences in forgotten]
-    if not forgotten:
-        return BaseComparison(rows, [NOTHING_KEPT])
-    if why := _why_no_losses(old, new):
-        return BaseComparison(rows, [f"There is no masked-LM loss of what was kept: {why}."])
-    return BaseComparison([*rows, *(_loss_row(sentences, old, new, known) for sentences in forgotten)], [])
+    notes = [] if forgotten else [NOTHING_KEPT]
+    if forgotten and (why := _why_no_losses(old, new)):
+        notes = [f"There is no masked-LM loss of what was kept: {why}."]
+    elif forgotten:
+        rows += [_loss_row(sentences, old, new, known) for sentences in forgotten]
+    return BaseComparison([*_judged(rows, margin / 100)], notes)
 
 
 def write_comparison(path: Path, found: BaseComparison, facts: Mapping[str, Any]) -> None:
     """Writes comparison.json.
 
     Args:
-        facts: `base, run, steps, seconds, device_hours, methods` of the run, and `keep`, the files that are kept.
+        facts: of the run, as `results.continued.Continued` has them.
     """
     write_json(path, {**facts, "rows": [asdict(row) for row in found.rows], "notes": [*found.notes]})
 
@@ -223,7 +226,12 @@ def _all_texts(pairs: Sequence[TranslatedSentences], sentences: Sequence[_Senten
         yield from one.texts
 
 
-def _retrieval_rows(pairs: TranslatedSentences, vectors: _Vectors, is_trained: bool, device: str) -> Iterator[Row]:
+_Estimated = tuple[Row, MeanEstimate | None]
+
+
+def _retrieval_rows(
+    pairs: TranslatedSentences, vectors: _Vectors, is_trained: bool, device: str
+) -> Iterator[_Estimated]:
     first, second = (
         vectors.take([(text, code) for text in texts]) for code, texts in zip(pairs.languages, pairs.texts, strict=True)
     )
@@ -232,22 +240,21 @@ def _retrieval_rows(pairs: TranslatedSentences, vectors: _Vectors, is_trained: b
             find_translations(*both, pairs.numbers, csls=csls, device=device)
             for both in zip(first, second, strict=True)
         )
-        ends = accuracy_interval(base, yours)
-        yield _row(measure, name_of_pair(*pairs.languages), is_trained, base.mean(), yours.mean(), ends, pairs)
+        row = _row(measure, name_of_pair(*pairs.languages), is_trained, base.mean(), yours.mean(), pairs)
+        yield row, accuracy_gain(base, yours)
 
 
-def _drift_row(sentences: _Sentences, vectors: _Vectors, trained: Collection[str]) -> Row:
+def _drift_row(sentences: _Sentences, vectors: _Vectors, trained: Collection[str]) -> _Estimated:
     base, yours = map(unit_rows, vectors.take(sentences.texts))
     drift = 1 - (base.astype(np.float64) * yours).sum(axis=1)
-    is_trained = sentences.are_in(trained)
-    return _row("drift", sentences.language, is_trained, 0.0, drift.mean(), mean_interval(drift), sentences)
+    return _row("drift", sentences.language, sentences.are_in(trained), 0.0, drift.mean(), sentences), ratio(drift)
 
 
-def _loss_row(sentences: _Sentences, old: SentenceScores, new: SentenceScores, trained: Collection[str]) -> Row:
+def _loss_row(sentences: _Sentences, old: SentenceScores, new: SentenceScores, trained: Collection[str]) -> _Estimated:
     (base, labels), (yours, _) = old.losses(sentences.texts), new.losses(sentences.texts)
-    ends = ratio_interval(yours - base, labels)
     means = base.sum() / labels.sum(), yours.sum() / labels.sum()
-    return _row("mlm_loss", sentences.language, sentences.are_in(trained), *means, ends, sentences)
+    row = _row("mlm_loss", sentences.language, sentences.are_in(trained), *means, sentences)
+    return row, ratio(yours - base, labels)
 
 
 def _why_no_losses(old: SentenceScores, new: SentenceScores) -> str:
@@ -258,15 +265,8 @@ def _why_no_losses(old: SentenceScores, new: SentenceScores) -> str:
 
 
 def _row(
-    measure: str,
-    language: str,
-    is_trained: bool,
-    base: float,
-    yours: float,
-    ends: Interval | None,
-    scored: TranslatedSentences | _Sentences,
+    measure: str, language: str, is_trained: bool, base: float, yours: float, scored: TranslatedSentences | _Sentences
 ) -> Row:
-    low, high = ends or (None, None)
     return Row(
         measure=measure,
         language=language,
@@ -274,20 +274,30 @@ def _row(
         base=float(base),
         yours=float(yours),
         difference=float(yours - base),
-        low=low,
-        high=high,
-        verdict=None if measure == "drift" else verdict_of(ends, higher_is_better=measure != "mlm_loss"),
-        detectable=ends and (ends[1] - ends[0]) / 2,
         count=len(scored),
         split=scored.split,
     )
 
 
-def verdict_of(ends: Interval | None, higher_is_better: bool) -> Verdict:
-    """What an interval of a difference says: kept while it holds 0."""
-    if ends is None or ends[0] <= 0 <= ends[1]:
-        return "kept"
-    return "gained" if (ends[0] > 0) == higher_is_better else "lost"
+def _judged(rows: Sequence[_Estimated], margin: float) -> Iterator[Row]:
+    """Gives each row its interval, which allows for all rows of the measure, and its verdict; drift has none."""
+    for measure in dict.fromkeys(row.measure for row, _ in rows):
+        of_measure = [(row, estimate) for row, estimate in rows if row.measure == measure]
+        estimates = [estimate for _, estimate in of_measure if estimate]
+        intervals = iter([drift.interval() for drift in estimates] if measure == "drift" else holm_intervals(estimates))
+        for row, estimate in of_measure:
+            low, high = ends = next(intervals) if estimate else (None, None)
+            verdict = None if measure == "drift" else verdict_of(*ends, margin, measure != "mlm_loss")
+            detectable = None if low is None or high is None else (high - low) / 2
+            yield replace(row, low=low, high=high, verdict=verdict, detectable=detectable)
+
+
+def verdict_of(low: float | None, high: float | None, margin: float, higher_is_better: bool) -> Verdict:
+    """What an interval of a difference says: "kept" where a loss of `margin` or more is excluded, else "unclear"."""
+    if low is None or high is None:
+        return "unclear"
+    worst, best = (low, high) if higher_is_better else (-high, -low)
+    return "gained" if worst > 0 else "lost" if best < 0 else "kept" if worst > -margin else "unclear"
 
 
 # The end of `xalign continue`: the comparison with the base, the report, the lines that are printed.
@@ -322,7 +332,8 @@ def close(found: Continuation, run: Path) -> None:
     if os.environ.get("RANK", "0") != "0":
         return
     before = read_continued(run)
-    if before is None or (found.lines.keep and before.keep != [*found.lines.keep]):
+    kept_anew = before and found.lines.keep and before.keep != [*found.lines.keep]
+    if before is None or kept_anew or before.margin != found.lines.margin:
         _compare(found, run)
         publish_scores(run)
         report([str(run)])
@@ -342,6 +353,7 @@ def _compare(found: Continuation, run: Path) -> None:
         [KeptText(one.language, read_text(one, root), Path(one.paths[0]).name) for one in found.kept_text],
         found.recipe.config.languages,
         cache=Path(found.recipe.config.output) / "vectors",
+        margin=found.lines.margin,
     )
     with open_job(run, "comparison"):
         write_comparison(RunFolder(run).comparison, comparison, _facts(found, run))
@@ -360,6 +372,7 @@ def _facts(found: Continuation, run: Path) -> Mapping[str, Any]:
         "price": prices[0] if len(prices) == 1 else None,
         "methods": [found.tree["extends"].removeprefix("continue/")],
         "keep": [*found.lines.keep],
+        "margin": found.lines.margin,
         "during": {language: own.value.tolist() for language, own in scored.groupby("language", sort=False)},
     }
 

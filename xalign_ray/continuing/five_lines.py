@@ -51,6 +51,7 @@ class FiveLines(Frozen):
     dictionary: Annotated[Paths, Field(description="files of words and their translations")] = ()
     text: Annotated[Paths, Field(description="files of text for masked LM")] = ()
     keep: Annotated[Paths, Field(description="pairs or text in languages that must not get worse")] = ()
+    margin: Annotated[Float, Field(gt=0, description="points; a loss that is surely smaller is `kept`")] = 1.0
     replay: Annotated[
         Float | None, Field(ge=0, lt=1, description="share of rows that are text; 0.1 where text is given beside pairs")
     ] = None

@@ -42,6 +42,7 @@ class Continued:
         price: of an hour of a device, where the user gave one.
         during: retrieval in each language while it trained, in order of steps.
         keep: the files of what must not get worse, as they were named.
+        margin: points; a loss that is surely smaller is "kept". None of a comparison that an older version wrote.
     """
 
     base: str
@@ -55,6 +56,7 @@ class Continued:
     during: Mapping[str, Sequence[float]]
     price: float | None
     keep: Sequence[str] = ()
+    margin: float | None = None
 
     @property
     def name(self) -> str:
@@ -85,6 +87,7 @@ def read_continued(folder: Path) -> Continued | None:
     keys = ("base", "run", "steps", "seconds", "device_hours", "methods", "rows", "notes")
     found = read_json(path, "Delete it and give the same `xalign continue` again.", *keys)
     own = {"during": found.get("during", {}), "price": found.get("price"), "keep": found.get("keep", [])}
+    own |= {"margin": found.get("margin")}
     return Continued(**{key: found[key] for key in keys}, **own)
 
 
@@ -96,7 +99,9 @@ def sentence(found: Continued) -> str:
     base, yours = over_rows(rows, "base"), over_rows(rows, "yours")
     verdicts = [row["verdict"] for row in rows]
     counts = ", ".join(
-        f"{verdicts.count(verdict)} {verdict}" for verdict in ("gained", "kept", "lost") if verdict in verdicts
+        f"{verdicts.count(verdict)} {verdict}"
+        for verdict in ("gained", "kept", "unclear", "lost")
+        if verdict in verdicts
     )
     languages = {row["language"] for row in rows}
     of = f"over {len(languages)} languages" if len(languages) > 1 else f"in {rows[0]['language']}"
@@ -114,7 +119,7 @@ def of_comparison(found: Continued) -> Iterator[Table]:
         for measure, title in _TITLES.items():
             if rows := found.of(measure, trained):
                 where = "trained languages" if trained else "languages that were not trained"
-                yield _table(f"{title}: {where}", measure, rows, found.during if trained else {})
+                yield _table(f"{title}: {where}", measure, rows, found.during if trained else {}, found.margin)
 
 
 def comparison_text(found: Continued, width: int) -> str:
@@ -131,20 +136,25 @@ def comparison_text(found: Continued, width: int) -> str:
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())  # type: ignore[attr-defined]
 
 
-def _table(title: str, measure: str, rows: Sequence[Row], during: Mapping[str, Sequence[float]]) -> Table:
+def _table(
+    title: str, measure: str, rows: Sequence[Row], during: Mapping[str, Sequence[float]], margin: float | None
+) -> Table:
     shows = bool(during) and measure == "retrieval"
-    header = ["language", "base", "yours", "difference", "verdict", *(["during"] if shows else [])]
+    header = ["language", "n", "base", "yours", "difference", "verdict", *(["during"] if shows else [])]
     body = [_entries(row, measure, during if shows else None) for row in rows]
     if len(rows) > 1:
         base, yours = over_rows(rows, "base"), over_rows(rows, "yours")
-        entries = ("mean", _number(base, measure), _number(yours, measure), _signed(yours - base, measure), NONE)
+        entries = ("mean", NONE, _number(base, measure), _number(yours, measure), _signed(yours - base, measure), NONE)
         body.append((*entries, *([NONE] if shows else [])))
-    counts = sorted({row["count"] for row in rows})
-    many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    unit = "In percent; differences in points." if measure in _SHARES else "In nats a masked token."
     files = ", ".join(dict.fromkeys(row["split"] for row in rows))
-    unit = "In percent; differences in points. " if measure in _SHARES else "In nats a masked token. "
-    note = f"{unit}{many} {'pairs' if measure.startswith('retrieval') else 'sentences'} of {files}; 95 % interval."
-    return Table(title, tuple(header), tuple(body), note=note)
+    note = f"{unit} n: {'pairs' if measure.startswith('retrieval') else 'sentences'} of {files}. 95 % interval"
+    if measure == "drift":
+        return Table(title, tuple(header), tuple(body), note=f"{note}.")
+    if margin is not None:
+        loss = f"{margin:g} point{'s' * (margin != 1)}" if measure in _SHARES else f"{margin / 100:g}"
+        note += f"s, corrected for the number of languages (Holm); kept: a loss of {loss} is excluded"
+    return Table(title, tuple(header), tuple(body), note=f"{note}.")
 
 
 def _entries(row: Row, measure: str, during: Mapping[str, Sequence[float]] | None) -> tuple[Entry | str, ...]:
@@ -152,6 +162,7 @@ def _entries(row: Row, measure: str, during: Mapping[str, Sequence[float]] | Non
     verdict = row["verdict"]
     cells: list[Entry | str] = [
         row["language"],
+        f"{row['count']:,}",
         _number(row["base"], measure),
         _number(row["yours"], measure),
         Entry(_signed(row["difference"], measure), interval),

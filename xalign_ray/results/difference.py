@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -44,8 +44,47 @@ def correlation_interval(correlation: Array, arms: int) -> tuple[Array, Array]:
     return np.tanh(centre - reach), np.tanh(centre + reach)
 
 
-def accuracy_interval(base: Array, yours: Array) -> Interval:
-    """The interval of mean(yours) - mean(base) of scores in [0, 1] of the same sentences, about other sentences.
+@dataclass(frozen=True)
+class MeanEstimate:
+    """A mean or a difference of means, whose error over `standard_error` has Student's distribution."""
+
+    value: float
+    standard_error: float
+    degrees: float = np.inf
+
+    def interval(self, error: float = 1 - LEVEL) -> Interval:
+        """Leaves out the true value with probability `error`."""
+        reach = float(_student(1 - error / 2, self.degrees)) * self.standard_error
+        return self.value - reach, self.value + reach
+
+    @property
+    def p_value(self) -> float:
+        """Of a true value of 0, two-sided; 1 where the value is 0 without an error."""
+        from scipy.stats import t
+
+        if not self.standard_error:
+            return float(self.value == 0)
+        return float(2 * t.sf(abs(self.value) / self.standard_error, self.degrees))
+
+
+def holm_intervals(estimates: Sequence[MeanEstimate]) -> list[Interval]:
+    """Intervals of several estimates, of which any wrongly excludes 0 in at most 5 % of the cases (Holm 1979).
+
+    Of m estimates the k-th in the order of p-values is tested at 5 % / (m - k + 1), down to the first that is not
+    significant. A significant one has the interval of its own test. All others have the interval of the first test
+    (Bonferroni), so that what else is read off them, such as a loss below a margin, allows for their number too.
+    """
+    errors, count = {}, len(estimates)
+    for rank, index in enumerate(sorted(range(count), key=lambda index: estimates[index].p_value)):
+        error = (1 - LEVEL) / (count - rank)
+        if estimates[index].p_value > error:
+            break
+        errors[index] = error
+    return [estimate.interval(errors.get(index, (1 - LEVEL) / count)) for index, estimate in enumerate(estimates)]
+
+
+def accuracy_gain(base: Array, yours: Array) -> MeanEstimate:
+    """mean(yours) - mean(base) of scores in [0, 1] of the same sentences, with its error over other sentences.
 
     Bonett and Price (2012) for paired proportions: a normal interval after one sentence gained and one lost are added.
     Without them an interval is far too narrow where few sentences change, and empty where none does. Scores between 0
@@ -55,8 +94,7 @@ def accuracy_interval(base: Array, yours: Array) -> Interval:
         base, yours: `[N]` each.
     """
     gaps = np.concatenate([yours - base, [1.0, -1.0]])
-    reach = _NORMAL * gaps.std() / np.sqrt(len(gaps))
-    return float(gaps.mean() - reach), float(gaps.mean() + reach)
+    return MeanEstimate(float(gaps.mean()), float(gaps.std() / np.sqrt(len(gaps))))
 
 
 def share_interval(share: float, n: int) -> Interval:
@@ -67,13 +105,8 @@ def share_interval(share: float, n: int) -> Interval:
     return float(found.low), float(found.high)
 
 
-def mean_interval(values: Array) -> Interval | None:
-    """Student's interval of the mean of `[N]` sentences' values; None of fewer than two."""
-    return ratio_interval(values, np.ones(len(values)))
-
-
-def ratio_interval(totals: Array, counts: Array) -> Interval | None:
-    """The interval of sum(totals) / sum(counts), such as a loss a label over sentences of different length.
+def ratio(totals: Array, counts: Array | None = None) -> MeanEstimate | None:
+    """sum(totals) / sum(counts), such as a loss a label over sentences of different length; a mean without counts.
 
     The variance is that of a ratio estimator (Cochran 1977, 2.9).
 
@@ -81,15 +114,15 @@ def ratio_interval(totals: Array, counts: Array) -> Interval | None:
         totals, counts: of each sentence, `[N]`.
 
     Returns:
-        Lower and upper end; None of fewer than two sentences.
+        None of fewer than two sentences.
     """
     number = len(totals)
     if number < 2:
         return None
-    ratio = totals.sum() / counts.sum()
-    deviations = (totals - ratio * counts) / counts.mean()
-    reach = _student((1 + LEVEL) / 2, number - 1) * deviations.std(ddof=1) / np.sqrt(number)
-    return float(ratio - reach), float(ratio + reach)
+    counts = np.ones(number) if counts is None else counts
+    value = totals.sum() / counts.sum()
+    deviations = (totals - value * counts) / counts.mean()
+    return MeanEstimate(float(value), float(deviations.std(ddof=1) / np.sqrt(number)), number - 1)
 
 
 FEWEST = 3  # languages or seeds of an interval: two tell almost nothing about a variance

@@ -51,6 +51,9 @@ def continue_encoder(
     dictionary: Annotated[Files, list[str], _files("a word and its translation a line, for align")] = (),
     text: Annotated[Files, list[str], _files("text for masked LM, such as de.txt or de=FILE")] = (),
     keep: Annotated[Files, list[str], _files("pairs or text in languages that must not get worse")] = (),
+    margin: Annotated[
+        float | None, typer.Option(metavar="POINTS", help="a loss that is surely smaller is `kept`; 1 by default")
+    ] = None,
     replay: Annotated[
         float | None, typer.Option(metavar="SHARE", help="of rows that are text; 0.1 with --text and a head")
     ] = None,

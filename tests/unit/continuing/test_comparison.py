@@ -195,29 +195,35 @@ def test_numbers_of_a_base_with_another_file_are_not_those_of_the_cache(
 
 
 @pytest.mark.parametrize(
-    ("before", "keep", "compared"),
+    ("before", "given", "compared"),
     [
-        (None, [], True),
-        ([], [], False),
-        ([], ["fr.txt"], True),
-        (["fr.txt"], ["fr.txt"], False),
-        (["fr.txt"], ["es.txt"], True),
-        (["fr.txt"], [], False),
+        (None, {}, True),
+        ({}, {}, False),
+        ({}, {"keep": ["fr.txt"]}, True),
+        ({"keep": ["fr.txt"]}, {"keep": ["fr.txt"]}, False),
+        ({"keep": ["fr.txt"]}, {"keep": ["es.txt"]}, True),
+        ({"keep": ["fr.txt"]}, {}, False),
+        ({}, {"margin": 2}, True),
+        ({"margin": None}, {}, True),
     ],
 )
-def test_finished_run_is_compared_again_with_what_is_kept_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: list[str] | None, keep: list[str], compared: bool
+def test_finished_run_is_compared_again_with_other_kept_files_or_margin(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: dict[str, Any] | None,
+    given: dict[str, Any],
+    compared: bool,
 ) -> None:
     write_comparison_file(tmp_path)
     file = tmp_path / COMPARISON
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"keep": before}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | (before or {})))
     if before is None:
         file.unlink()
     done: list[Path] = []
     monkeypatch.setattr(comparison, "_compare", lambda _, run: done.append(run))
     for other in ("publish_scores", "report"):
         monkeypatch.setattr(comparison, other, lambda _: None)
-    comparison.close(SimpleNamespace(lines=read_five_lines("e5", {"keep": keep})), tmp_path)  # type: ignore[arg-type]
+    comparison.close(SimpleNamespace(lines=read_five_lines("e5", given)), tmp_path)  # type: ignore[arg-type]
     assert done == [tmp_path] * compared
 
 
@@ -235,14 +241,18 @@ def test_a_damaged_cache_is_computed_again(encoders: tuple[Path, Path], tmp_path
     [
         ((0.01, 0.03), True, "gained"),
         ((-0.03, -0.01), True, "lost"),
-        ((-0.01, 0.02), True, "kept"),
+        ((-0.009, 0.02), True, "kept"),
+        ((-0.01, 0.02), True, "unclear"),
+        ((-0.02, 0.009), True, "unclear"),
         ((0.01, 0.03), False, "lost"),
         ((-0.03, -0.01), False, "gained"),
-        (None, True, "kept"),
+        ((-0.02, 0.009), False, "kept"),
+        ((-0.009, 0.02), False, "unclear"),
+        ((None, None), True, "unclear"),
     ],
 )
 def test_a_verdict_is_read_off_the_interval(ends: Any, higher_is_better: bool, verdict: str) -> None:
-    assert verdict_of(ends, higher_is_better) == verdict
+    assert verdict_of(*ends, 0.01, higher_is_better) == verdict
 
 
 def test_a_comparison_is_written_with_the_facts_of_its_run(encoders: tuple[Path, Path], tmp_path: Path) -> None:
