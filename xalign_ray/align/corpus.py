@@ -372,7 +372,7 @@ def _write_pharaoh(columns: Sequence[Path], path: Path) -> None:
 SENTENCES = 100_000  # that are counted: the first of a corpus
 PAIRS = 1000  # that are written
 _LETTERS = regex.compile(r"(?:\p{L}[\p{M}\u200c\u200d]*)+")  # with vowel signs and joiners
-MAX_COUNTED = 4_000_000  # pairs of words that are held while they are counted: about 1 GB
+MAX_COUNTED = 4_000_000  # pairs of words that are counted at once: about 1 GB
 
 
 def _linked_words(pairs: Iterable[Pair], languages: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -417,7 +417,8 @@ def translations(
     """A dictionary: words that are linked `min_count` times or more, with that number and their share, by number.
 
     The share is that of the links of either word, whichever is smaller: below `min_share` two words are linked by
-    chance. Words without a letter are left out. Holds MAX_COUNTED pairs of words: of more those linked once go.
+    chance. Words without a letter are left out. Holds MAX_COUNTED pairs of words: of more the rarer half is
+    forgotten, of equally rare ones the oldest.
     """
     counted: Counter[tuple[str, str]] = Counter()
     of_word: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
@@ -427,7 +428,8 @@ def translations(
         for counts, word in zip(of_word, words, strict=True):
             counts[word] += 1
         if len(counted) > MAX_COUNTED:
-            counted = Counter({words: count for words, count in counted.items() if count > 1})
+            for rare in sorted(counted, key=counted.__getitem__)[: len(counted) // 2]:
+                del counted[rare]
     found = []
     for (first, second), count in counted.items():
         share = count / max(of_word[0][first], of_word[1][second])

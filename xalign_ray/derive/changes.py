@@ -236,7 +236,7 @@ _TABLE = {
     **{ord(mark): chr(_MARKS + place) for place, mark in enumerate(string.punctuation + TYPOGRAPHIC)},
     ord(SPACE_MARK): SPACE_MARK,
 }
-_TAKEN = frozenset(_TABLE.values()) | {_ESCAPE} - {SPACE_MARK}
+_TAKEN = frozenset(_TABLE.values()) | {_ESCAPE}  # the blank mark too: the copy of a piece of two marks would be itself
 
 
 def transliterate(word: str) -> str:

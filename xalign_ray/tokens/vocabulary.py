@@ -66,9 +66,6 @@ from xalign_ray.work.status_line import PartsDone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
 
 VOCABULARIES = "vocabularies"  # below the output folder
 VOCABULARY_VERSION = 1  # raise it when the same text would give another vocabulary

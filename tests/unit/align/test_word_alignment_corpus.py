@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from tests.unit.conftest import one_after_the_other
 from xalign_ray import cli
+from xalign_ray.align import corpus
 from xalign_ray.align.corpus import (
     HELD,
     align_corpus,
@@ -214,6 +215,15 @@ def test_a_pair_that_stands_in_two_parts_is_trained_on_once(tmp_path: Path) -> N
     write_sample(tmp_path / "a", [(9, (["x"], ["y"])), (3, (["u"], ["v"]))])
     write_sample(tmp_path / "b", [(9, (["x"], ["y"])), (5, (["\u00e4"], ["w"]))])
     assert read_samples([tmp_path / "a", tmp_path / "b"]) == [(["u"], ["v"]), (["\u00e4"], ["w"]), (["x"], ["y"])]
+
+
+def test_a_word_pair_that_comes_late_is_counted_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "MAX_COUNTED", 2000)
+    texts = [("often", "oft"), *((f"w{n}", f"v{n}") for n in range(4000)), *[("late", "spät"), ("x", "y")] * 5]
+    texts += [(f"u{n}", f"t{n}") for n in range(4000)] + [("often", "oft")] * 3
+    pairs = (Pair(("en", "de"), both, "file", n, "0-0") for n, both in enumerate(texts))
+    assert corpus.translations(pairs, ("en", "de")) == [("late", "spät", 5, 1.0), ("x", "y", 5, 1.0),
+                                                        ("often", "oft", 3, 0.75)]  # fmt: skip
 
 
 TMX = "<tmx><body>{}</body></tmx>"

@@ -140,3 +140,4 @@ def test_the_types_are_the_words_of_one_piece_and_each_has_another_copy(english:
 
 def test_what_is_written_in_the_other_script_is_no_part_of_an_english_vocabulary() -> None:
     assert without_other_script("a\u10d0b \uac00\U00020000 \u2e00.") == "a b     ."
+    assert without_other_script("a\u2581\u2581b") == "a  b"  # a piece of two blank marks would be its own copy
