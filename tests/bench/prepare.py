@@ -24,7 +24,7 @@ from xalign_ray.clean.text_stage import PARSE, TextTask
 from xalign_ray.sources import stage
 from xalign_ray.sources.open import WHOLE
 from xalign_ray.sources.records import Part
-from xalign_ray.tokens.part import PREPARE, Task, open_cached_tokenizer, prepare_part
+from xalign_ray.tokens.part import Task, open_cached_tokenizer, prepare_part, prepare_step
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
 from xalign_ray.vocabulary.tokenizer import LONGEST_WORD
 
@@ -80,8 +80,8 @@ def _ratio_kept(folder: Path, backend: Tokenizer, sources: Sequence[Source], lin
         documents = ["\n".join(some[at : at + lines]) for at in range(0, len(some), lines)]
         path.write_text(("\n" if lines == 1 else "\n\n").join(documents) + "\n", encoding="utf-8")
         part = Part("text", (str(path),), (WHOLE,))
-        tasks.append(Task(str(folder), f"text/{code}/0", f"text/{code}", (code,), part,
-                          tuple(one.language for one in sources), 128, True, 0.02, Filters()))  # fmt: skip
+        tasks.append(Task(str(folder), f"text/{code}/0", f"text/{code}", (code,), part, 128, True, 0.02, Filters()))
+    step = prepare_step([one.language for one in sources])
     taken: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(ROUNDS + 1):  # the first is cold
         for keep, times in taken.items():
@@ -90,9 +90,9 @@ def _ratio_kept(folder: Path, backend: Tokenizer, sources: Sequence[Source], lin
                 if keep:
                     part = replace(task.part, text=str(folder / "text" / f"{task.languages[0]}.parquet"))
                     stage._make(PARSE, TextTask(part, task.languages))
-                    stage._make(PREPARE, replace(task, part=part))
+                    stage._make(step, replace(task, part=part))
                 else:
-                    stage._make(PREPARE, task)
+                    stage._make(step, task)
             times.append(time.process_time() - began)
     return min(taken[False][1:]) / min(taken[True][1:])
 
@@ -141,13 +141,13 @@ def _time_round(folder: Path, name: str, backend: Tokenizer, lines: list[str]) -
     path = folder / f"{name}.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     task = Task(str(folder), f"text/en/{name}", "text/en", ("en",), Part("text", (str(path),), (WHOLE,)),
-                ("en",), 128, False, 0.02, Filters())  # fmt: skip
+                128, False, 0.02, Filters())  # fmt: skip
     misses = open_cached_tokenizer(str(folder), LONGEST_WORD, ("en",)).misses
     chosen = lines[::RAW_TAKES]
     began = time.process_time()
     raw = sum(len(one.ids) for one in backend.encode_batch_fast(chosen, add_special_tokens=False))
     between = time.process_time()
-    _, record = prepare_part(task)
+    _, record = prepare_part(task, ("en",))
     ended = time.process_time()
     new = open_cached_tokenizer(str(folder), LONGEST_WORD, ("en",)).misses - misses
     tokens = record["counts"]["tokens"]

@@ -104,7 +104,7 @@ def _time_round(
         assert made > 0.98 * tokens, "the peer dropped text"
         made, naive = timed(partial(peers.naive, lines))
         assert made > 0.98 * tokens, "the reference dropped text"
-    cached = open_cached_tokenizer(tasks[0].folder, longest_word(config.data.capacity, 1), tasks[0].all_languages)
+    cached = open_cached_tokenizer(tasks[0].folder, longest_word(config.data.capacity, 1), tuple(config.languages))
     misses = cached.misses
     _, spent = timed(lambda: len([work(task) for task in tasks]))
     counts = [json.loads(task.path(".json").read_text(encoding="utf-8"))["counts"] for task in tasks]

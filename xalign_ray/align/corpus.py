@@ -111,11 +111,10 @@ def part_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """A corpus to be aligned: small, so that it travels to a worker."""
+    """How a corpus is aligned: small, so that it travels to a worker."""
 
     folder: str
     fingerprint: str
-    corpus: Input
     words: WordSplitter
     kind: AlignerKind
     settings: WordAlignment
@@ -123,9 +122,10 @@ class Job:
 
 @dataclass(frozen=True)
 class AlignTask:
-    """A part of the corpus."""
+    """A part of the corpus; the model is trained in the task of the first part, which has all."""
 
     job: Job
+    corpus: Input
     number: int
     limit: int = HIGHEST_HASH  # of the pairs that the model is trained on
 
@@ -137,7 +137,7 @@ class AlignTask:
     @property
     def part(self) -> Part:
         """The part, with all of its rows: the alignment has a value for each."""
-        return replace(self.job.corpus.parts[self.number], skip_empty=False)
+        return replace(self.corpus.parts[0], skip_empty=False)
 
     def path(self, suffix: str) -> Path:
         """A file of the part."""
@@ -145,7 +145,7 @@ class AlignTask:
 
     def read(self) -> Iterator[Record]:
         """Its records."""
-        return replace(self.job.corpus, parts=(self.part,)).records()
+        return replace(self.corpus, parts=(self.part,)).records()
 
 
 def align_corpus(
@@ -204,9 +204,9 @@ def align_parts(
     """
     identity = _identity(corpus, words, kind, settings)
     folder = out.absolute()
-    job = Job(str(folder), hash_value(identity), corpus, words, kind, settings)
+    job = Job(str(folder), hash_value(identity), words, kind, settings)
     _claim(folder, identity)
-    tasks = [AlignTask(job, number) for number in range(len(corpus.parts))]
+    tasks = [AlignTask(job, one, number) for number, one in enumerate(corpus.each_part())]
     if kind.learns:
         limit = HIGHEST_HASH
         if settings.train_pairs is not None:
@@ -216,7 +216,7 @@ def align_parts(
             limit = int(limits[-1]) if len(limits) else 0
         tasks = [replace(task, limit=limit) for task in tasks]
         run(SAMPLE, tasks, parallel)
-    (model,) = run(TRAIN, tasks[:1], parallel)
+    (model,) = run(TRAIN, [replace(tasks[0], corpus=corpus)], parallel)
     records = run(ALIGN, tasks, parallel)
     columns = [task.path(COLUMN) for task in tasks]
     manifest = {
@@ -314,10 +314,10 @@ def sample_part(task: AlignTask) -> Made:
 def train_model(task: AlignTask) -> Made:
     """Trains on the sample of all parts."""
     job, folder = task.job, Path(task.folder, "model")
-    sampled = range(len(job.corpus.parts)) if job.kind.learns else ()
-    pairs = read_samples([AlignTask(job, number).path(".sample.jsonl") for number in sampled])
+    sampled = range(len(task.corpus.parts)) if job.kind.learns else ()
+    pairs = read_samples([replace(task, number=number).path(".sample.jsonl") for number in sampled])
     if job.kind.learns and not pairs:
-        raise DataError(explain_empty(job.corpus.parts))
+        raise DataError(explain_empty(task.corpus.parts))
     folder.mkdir(parents=True, exist_ok=True)
     job.kind.train(pairs, folder)
     files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
@@ -345,7 +345,7 @@ def align_part(task: AlignTask) -> Made:
 SKETCH = StageStep("word alignment, choosing a sample", sketch_part, kind=".sketch")
 SAMPLE = StageStep("word alignment, writing the sample", sample_part, kind=".sample")
 TRAIN = StageStep("word alignment, training", train_model, lambda tasks: [0.0] * len(tasks), kind=".model")
-ALIGN = StageStep("word alignment", align_part)
+ALIGN = StageStep("word alignment", align_part, uses_gpu=lambda task: task.job.kind.name == "encoder")
 
 
 def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[list[Link] | None]:

@@ -105,16 +105,18 @@ class PretrainedEncoder:
 
 
 class EncoderAligner:
-    """An opened encoder. Runs where torch says, without gradients."""
+    """An opened encoder, on a GPU where the process sees one, without gradients."""
 
     def __init__(self, settings: PretrainedEncoder) -> None:
+        import torch
         from transformers import AutoModel
 
         from xalign_ray.models.open_folder import open_model
 
         self.settings = settings
         model, tokenizer = open_model(settings.path, AutoModel)
-        self.model: Any = model.eval()
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.model: Any = model.eval().to(self.device)
         self.tokenizer: Any = tokenizer
         self.frame = frame_of(tokenizer.backend_tokenizer)
         layers = self.model.config.num_hidden_layers
@@ -164,11 +166,12 @@ class EncoderAligner:
             ids = [torch.tensor(pieces) for pieces, _ in cut]
             mask = pad_sequence([torch.ones_like(one) for one in ids], batch_first=True)
             padded = pad_sequence(ids, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
-            inputs: dict[str, Tensor] = {"input_ids": padded, "attention_mask": mask}
+            inputs: dict[str, Tensor] = {"input_ids": padded.to(self.device), "attention_mask": mask.to(self.device)}
             if token_type:
                 inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], token_type)
             with torch.no_grad():
-                hidden = self.model(**inputs, output_hidden_states=True).hidden_states[self.layer].float().numpy()
+                states = self.model(**inputs, output_hidden_states=True).hidden_states[self.layer]
+            hidden = states.float().cpu().numpy()
             for row, (place, (_, words)) in enumerate(zip(places, cut, strict=True)):
                 is_word = words >= 0
                 yield place, (hidden[row, : len(words)][is_word], words[is_word])

@@ -31,7 +31,7 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
 from xalign_ray.shards.counter_random import mix
 from xalign_ray.shards.rows import Index, spans, starts
-from xalign_ray.sources.inputs import Input, number_parts
+from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import Document, Pair, Part
 from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run, write_arrays
 from xalign_ray.sources.stored import write_column
@@ -56,7 +56,7 @@ class PooledPart:
     number: int  # in its pool
     source: Input  # of this part alone
     near: NearDuplicatesConfig | None = None  # looks for near-duplicates; without it for equal lines and pairs
-    found: tuple[str, ...] = ()  # files of the pool's partitions
+    partitions: int = 0  # of the pool's hashes
 
     @property
     def kind(self) -> str:
@@ -70,7 +70,11 @@ class PooledPart:
 
     def path(self, suffix: str) -> Path:
         """A file of the part."""
-        return Path(self.folder, f"part-{self.number:05d}{suffix}")
+        return _of_pool(self.folder, self.number, suffix)
+
+
+def _of_pool(folder: str, number: int, suffix: str) -> Path:
+    return Path(folder, f"part-{number:05d}{suffix}")
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,14 @@ class Partition:
     """Some of the ranges of a pool's hashes: `number` of `count`. Small, so that it travels to a worker."""
 
     folder: str  # of the pool's columns
-    hash_files: tuple[str, ...]  # of the pool's parts, in order
+    parts: int  # of the pool
     number: int
     count: int
+
+    @property
+    def hash_files(self) -> list[Path]:
+        """Of the pool's parts, in order."""
+        return [_of_pool(self.folder, number, _HASHES) for number in range(self.parts)]
 
     def path(self, suffix: str) -> Path:
         """A file of the partition."""
@@ -105,8 +114,8 @@ def _mark(
     texts: Sequence[Input], output: Path, near: NearDuplicatesConfig | None, parallel: ParallelConfig
 ) -> list[Input]:
     pools: dict[str, list[tuple[int, Input]]] = {}
-    for place, _, _, part in number_parts(texts):
-        pools.setdefault(texts[place].pool, []).append((place, replace(texts[place], parts=(part,))))
+    for place, one in enumerate(texts):
+        pools.setdefault(one.pool, []).extend((place, its_part) for its_part in one.each_part())
     members: dict[Path, list[PooledPart]] = {}
     marked: list[list[Part]] = [[] for _ in texts]
     for pool, sources in pools.items():
@@ -140,9 +149,10 @@ def _make(
         run(NEAR_HASH if new[0][0].near else HASH, [*chain(*new)], parallel)
         partitions = [_partitions(tasks) for tasks in new]
         run(FIND, [*chain(*partitions)], parallel)
-        found = [tuple(str(one.path(_FOUND)) for one in some) for some in partitions]
-        run(MARK, [replace(task, found=files) for tasks, files in zip(new, found, strict=True) for task in tasks],
-            parallel)  # fmt: skip
+        found = [
+            replace(task, partitions=len(some)) for tasks, some in zip(new, partitions, strict=True) for task in tasks
+        ]
+        run(MARK, found, parallel)
     manifests = {}
     for folder in folders:
         for pattern in (_HASHES, _COUNTS, _FOUND):
@@ -154,10 +164,8 @@ def _make(
 
 
 def _partitions(members: Sequence[PooledPart]) -> list[Partition]:
-    files = [task.path(_HASHES) for task in members]
-    count = count_partitions(files)
-    hash_files = tuple(map(str, files))
-    return [Partition(members[0].folder, hash_files, number, count) for number in range(count)]
+    count = count_partitions([task.path(_HASHES) for task in members])
+    return [Partition(members[0].folder, len(members), number, count) for number in range(count)]
 
 
 def hash_part(task: PooledPart) -> Made:
@@ -182,7 +190,8 @@ def hash_part(task: PooledPart) -> Made:
 def mark_part(task: PooledPart) -> Made:
     """Writes the column of a part: of each line of a row whether it is a duplicate, or of each row whether nearly."""
     ends = np.cumsum(np.load(task.path(_COUNTS)), dtype=np.int64)
-    found = np.concatenate([_of_part(Path(path), task.number) for path in task.found])
+    partitions = [Partition(task.folder, 0, number, task.partitions) for number in range(task.partitions)]
+    found = np.concatenate([_of_part(one.path(_FOUND), task.number) for one in partitions])
     if task.near:
         is_near = np.zeros(len(ends), bool)
         is_near[np.searchsorted(ends, found, side="right")] = True
@@ -244,8 +253,9 @@ def count_partitions(hash_files: Sequence[Path]) -> int:
 
 def partition_bytes(partitions: Sequence[Partition]) -> list[float]:
     """How much each partition reads, about."""
-    sizes = {files: sum(Path(file).stat().st_size for file in files) for files in {p.hash_files for p in partitions}}
-    return [sizes[partition.hash_files] / partition.count for partition in partitions]
+    pools = {one.folder: one for one in partitions}
+    sizes = {folder: sum(file.stat().st_size for file in one.hash_files) for folder, one in pools.items()}
+    return [sizes[one.folder] / one.count for one in partitions]
 
 
 def find_duplicates(partition: Partition) -> Made:
@@ -253,7 +263,7 @@ def find_duplicates(partition: Partition) -> Made:
 
     The file: the byte where each part's numbers begin, and the end (int64, parts + 1); the numbers (uint32), ascending.
     """
-    of_part = [_read_ranges(Path(file), partition) for file in partition.hash_files]
+    of_part = [_read_ranges(file, partition) for file in partition.hash_files]
     lengths = [sum(map(len, hashes)) for hashes, _ in of_part]
     hashes = np.concatenate([*chain.from_iterable(hashes for hashes, _ in of_part), np.empty(0, np.uint64)])
     numbers = np.concatenate([*chain.from_iterable(numbers for _, numbers in of_part), np.empty(0, np.uint32)])

@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
@@ -81,15 +79,6 @@ LINES = f"{TESTS}/line_hashes.npy"
 MAX_PAIRS = 100_000  # of two languages: retrieval compares each sentence with all others
 DRAWN_FROM = 100_000  # pairs of two languages that tests are kept out of, the first of their files
 TRAINED_ON = "left to train on"
-
-
-class RetrievalPairs(NamedTuple):
-    """Token ids of the tests of two languages, with special tokens and cut to max_seq_length; int32 arrays."""
-
-    language: str
-    other_language: str
-    first: list[NDArray[np.int32]]
-    second: list[NDArray[np.int32]]
 
 
 @dataclass(frozen=True)
@@ -224,22 +213,3 @@ def hashes_of_tests(folder: str) -> NDArray[np.uint64]:
     """Sorted hashes of the lines of both sides of all tests of a data folder; empty where it has none."""
     path = Path(folder) / LINES
     return np.load(path, allow_pickle=False) if path.is_file() else np.zeros(0, np.uint64)
-
-
-def tokenize_tests(
-    files: Sequence[Path], tokenizer_folder: Path, max_seq_length: int, prompt: str = ""
-) -> list[RetrievalPairs]:
-    """The tests of JSON-lines files as token ids, the prompt before each sentence."""
-    tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_seq_length)
-    found = []
-    for path in files:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-        first, second = rows[0]
-        encoded = [
-            [np.asarray(one.ids, np.int32) for one in tokenizer.encode_batch([prompt + row[code] for row in rows])]
-            for code in (first, second)
-        ]
-        found.append(RetrievalPairs(first, second, *encoded))
-    return found

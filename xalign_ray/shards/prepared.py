@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from xalign_ray.clean.kept_out import RetrievalPairs, tokenize_tests
 from xalign_ray.config.choices import PAIRS, ContrastedPairs, MaskedText, Stream
 from xalign_ray.config.derive import CHUNK_STEPS, Stage, stages_of
 from xalign_ray.config.fields import value_at
@@ -59,6 +59,15 @@ class SpecialIds:
     sep: int
     mask: int
     unknown: int
+
+
+class RetrievalPairs(NamedTuple):
+    """Token ids of the tests of two languages, with special tokens and cut to max_seq_length; int32 arrays."""
+
+    language: str
+    other_language: str
+    first: list[NDArray[np.int32]]
+    second: list[NDArray[np.int32]]
 
 
 @dataclass(frozen=True)
@@ -189,8 +198,20 @@ class Prepared:
         Args:
             prompt: what to put before each sentence.
         """
-        files = [check_once(self.folder / name, self.manifest["files"][name]) for name in self._tests]
-        return tokenize_tests(files, self.tokenizer_folder, self.manifest["max_seq_length"], prompt)
+        tokenizer = Tokenizer.from_file(str(self.tokenizer_folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(self.manifest["max_seq_length"])
+        found = []
+        for name in self._tests:
+            path = check_once(self.folder / name, self.manifest["files"][name])
+            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+            first, second = rows[0]
+            encoded = [
+                [np.asarray(one.ids, np.int32) for one in tokenizer.encode_batch([prompt + row[code] for row in rows])]
+                for code in (first, second)
+            ]
+            found.append(RetrievalPairs(first, second, *encoded))
+        return found
 
     @property
     def _tests(self) -> list[str]:

@@ -48,6 +48,11 @@ class Input:
     hashes: tuple[str, ...] = ()
     keep_rest_out: bool = False
 
+    def each_part(self) -> Iterator[Input]:
+        """The parts of the source as inputs of their own, without what a task on one of them has no use for."""
+        for part in self.parts:
+            yield replace(self, parts=(part,), hashes=())
+
     def records(self) -> Iterator[Record]:
         """All records of the source."""
         for part in self.parts:

@@ -9,10 +9,10 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, DataError, fault_of
 from xalign_ray.sources import records as splitting
-from xalign_ray.sources.formats import parts
 from xalign_ray.sources.open import Span, facts_of, open_bytes
 from xalign_ray.sources.records import Part, count_bytes
 from xalign_ray.work.artifacts import (
@@ -104,7 +103,7 @@ def set_data_context() -> None:
 
 HINT = "Run `xalign prepare` again: it rebuilds what is damaged and nothing else."
 READ_AT_ONCE = 8  # parts that are looked at, or files that are hashed: hashing lets go of the interpreter
-GPU_SHARE = 0.25  # of a GPU, for a task with a teacher: four take turns, as each tokenizes between its forward passes
+GPU_SHARE = 0.25  # of a GPU, for a task with a model: four take turns, as each tokenizes between its forward passes
 MAX_FAULTS = 10  # parts whose faults are reported at once
 
 
@@ -149,6 +148,7 @@ class StageStep(Generic[Work]):
         sizes: of tasks, for the progress line.
         kind: goes before `.json` in the names of records; steps on the same tasks have different ones.
         noun: what a task is called.
+        uses_gpu: whether a task runs a model, which is put on a GPU where the cluster has one.
     """
 
     title: str
@@ -156,6 +156,7 @@ class StageStep(Generic[Work]):
     sizes: Callable[[Any], Sequence[float]] = part_bytes
     kind: str = ""
     noun: str = "part"
+    uses_gpu: Callable[[Any], bool] = lambda _: False
 
     def record(self, task: Work) -> Path:
         """Where the record of a task stands."""
@@ -198,20 +199,22 @@ def make_lacking(folders: Collection[Path], make: Callable[[Sequence[Path]], Map
     """Makes what recipes of an output folder share: those of the folders that are not there as they were written.
 
     Args:
+        folders: of one stage: the lock on the folder that holds them is the lock on each.
         make: is given folders that are locked, and returns the manifest of each, with the hashes of its `files`.
     """
     for folder in folders:
         fetch_listed(folder)
-    # Locks are taken in sorted order, so that no two processes wait for each other.
-    lacking = sorted(folder for folder in folders if not _is_whole(folder))
-    with ExitStack() as stack:
-        jobs = {folder: stack.enter_context(open_job(folder, "prepare", upload="once finished")) for folder in lacking}
-        todo = {folder: job for folder, job in jobs.items() if not (job.waited and _is_whole(folder))}
+    if not (lacking := sorted(folder for folder in folders if not _is_whole(folder))):
+        return
+    (home,) = {folder.parent for folder in lacking}
+    with open_job(home, "prepare", upload=None) as stage:
+        todo = [folder for folder in lacking if not (stage.waited and _is_whole(folder))]
         for folder in todo:
             (folder / MANIFEST).unlink(missing_ok=True)
-        manifests = make([*todo]) if todo else {}
-        for folder, job in todo.items():
-            job.finish(seal({**manifests[folder]}))
+        manifests = make(todo) if todo else {}
+        for folder in todo:
+            with open_job(folder, "prepare", upload="once finished") as job:
+                job.finish(seal({**manifests[folder]}))
 
 
 def _is_whole(folder: Path) -> bool:
@@ -242,23 +245,17 @@ def _run_tasks(
 
     check_placement(parallel)
     set_data_context()
-    numbers = ray.data.from_items([{"number": number} for number in range(len(tasks))], override_num_blocks=len(tasks))
-    gpus = {"num_gpus": GPU_SHARE} if _uses_a_gpu(tasks, parallel) else {}
-    do_one: Any = partial(_do_numbered, tasks=list(tasks), work=work)
+    rows = ray.data.from_items(_as_rows(tasks), override_num_blocks=len(tasks))
+    # Nodes that are for data alone have no GPU.
+    on_gpu = any(map(step.uses_gpu, tasks)) and not parallel.data_resource and ray.cluster_resources().get("GPU", 0) > 0
+    gpus = {"num_gpus": GPU_SHARE} if on_gpu else {}
+    do_one: Any = partial(_do_row, work=work)
     done = []
     with few_actors(), PartsDone(step.title, dict(enumerate(step.sizes(tasks))), part=step.noun) as shown:
-        for row in numbers.map(do_one, num_cpus=1, **gpus, **placement(parallel)).iter_rows():
+        for row in rows.map(do_one, num_cpus=1, **gpus, **placement(parallel)).iter_rows():
             done.append(row)
             shown.add(row["number"])
     _raise_faults(done)
-
-
-def _uses_a_gpu(tasks: Sequence[Any], parallel: ParallelConfig) -> bool:
-    """Whether a teacher is to run on the GPUs of the cluster; nodes that are for data alone have none."""
-    import ray
-
-    has_teacher = any(getattr(task, "teacher", None) for task in tasks)
-    return has_teacher and not parallel.data_resource and ray.cluster_resources().get("GPU", 0) > 0
 
 
 def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
@@ -266,9 +263,16 @@ def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
         raise DataError("\n".join(dict.fromkeys(faults[:MAX_FAULTS])))
 
 
-def _do_numbered(row: dict[str, Any], tasks: Sequence[Work], work: Callable[[Work], None]) -> dict[str, Any]:
+def _as_rows(tasks: Sequence[StageTask]) -> list[dict[str, Any]]:
+    """A row a task: what is sent to a worker beside the work that all tasks share."""
+    from ray import cloudpickle
+
+    return [{"number": number, "task": cloudpickle.dumps(task)} for number, task in enumerate(tasks)]
+
+
+def _do_row(row: dict[str, Any], work: Callable[[Any], None]) -> dict[str, Any]:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a task has one CPU
-    task = tasks[row["number"]]
+    task = pickle.loads(row["task"])
     return {"number": row["number"], "fault": fault_of(lambda: work(task), Path(task.folder))}
 
 
@@ -485,6 +489,8 @@ class KeptCuts:
         known = whole_json(path, "parts", "sha256")
         if known and known["sha256"] == hash_value(known["parts"]):
             return [_from_fields(format_, files, fields) for fields in known["parts"]]
+        from xalign_ray.sources.formats import parts  # here: it loads all readers, and the feed imports this module
+
         found = parts(format_, files, columns)
         listed = [_as_fields(files, part) for part in found]
         write_json(path, {"parts": listed, "sha256": hash_value(listed)})

@@ -178,7 +178,7 @@ class XcopaTask(ChoiceTask):
 
 def _rows(path: Path) -> Iterator[tuple[int, Fields]]:
     """The rows of JSON lines or of a table, and their numbers from 1."""
-    if is_table(path) and path.suffix != ".jsonl":
+    if is_table(path) and ".jsonl" not in path.suffixes:
         yield from enumerate(read_rows(path), 1)
         return
     for number, line in enumerate(read_lines(path), 1):

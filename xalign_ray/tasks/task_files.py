@@ -95,7 +95,7 @@ def find_split_files(
                 continue
             split = _SPLITS[match["split"]]
             for language in languages_of(match["language"], path):
-                if (known := found[split].setdefault(language, path)) != path:
+                if not (known := found[split].setdefault(language, path)).samefile(path):  # a README may name it too
                     raise DataError(f"{path} and {known} are both {split} of {language}; keep one.")
     if not any(found.values()):
         named = " or ".join(filter(None, (", ".join(examples[:-1]), examples[-1])))
@@ -134,7 +134,7 @@ def choose_languages(
 
 # Task files that are Hugging Face data sets: a folder or configuration a language, a Parquet or Arrow file a split.
 
-SUFFIXES = (".parquet", ".arrow", ".jsonl")
+SUFFIXES = (".parquet", ".arrow", ".jsonl", ".jsonl.gz")
 DOWNLOAD = "Download one of the hub first: hf download ORG/NAME --repo-type dataset --local-dir DIR"
 
 
@@ -154,7 +154,7 @@ def find_tables(folder: Path) -> Iterator[tuple[str, str, Path]]:
     if readme.is_file() and "\nconfigs:" in readme.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0]:
         for name in config_names(str(folder)):
             kind, by_split = data_files(str(folder), name)
-            if kind in ("parquet", "arrow", "json"):
+            if kind in ("parquet", "arrow", "json", "csv"):  # csv is the kind of TSV too
                 for split, files in by_split.items():
                     yield from _table(name.rsplit(".", 1)[-1], split, files, f"{folder}, configuration {name}")
 
@@ -165,7 +165,7 @@ def _table(name: str, split: str, files: Sequence[str], what: str) -> Iterator[t
         return
     if len(files) > 1:
         raise DataError(f"{what}: the split {split} lies in {len(files)} files. Save it again as one (num_shards=1).")
-    if Path(files[0]).suffix in SUFFIXES:
+    if files[0].endswith((*SUFFIXES, ".tsv")):  # a task reads TSV as its own
         yield language, SPLITS[split.lower()], Path(files[0])
 
 
@@ -189,7 +189,7 @@ def without_usual_script(code: str) -> str:
 
 def is_table(path: Path) -> bool:
     """Whether a task file is one of a data set."""
-    return path.suffix in SUFFIXES
+    return path.name.endswith(SUFFIXES)
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
@@ -213,7 +213,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     Raises:
         DataError: it cannot be read.
     """
-    if path.suffix == ".jsonl":
+    if path.name.endswith((".jsonl", ".jsonl.gz")):
         return list(_objects(path))
     if path.suffix == ".parquet":
         with open_parquet(str(path)) as file:

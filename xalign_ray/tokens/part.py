@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -45,7 +45,6 @@ class Task:
     pool: str
     languages: tuple[str, ...]
     part: Part
-    all_languages: tuple[str, ...]
     capacity: int
     whole_documents: bool
     held_out_fraction: float
@@ -80,9 +79,13 @@ class _Split:
     most_examples: int = 0  # of a row
 
 
-def prepare_part(task: Task) -> Made:
-    """Reads, tokenizes, packs and writes one part: shards of its two splits, its bad rows, a sample of dropped ones."""
-    folder = Path(task.folder)
+def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
+    """Reads, tokenizes, packs and writes one part: shards of its two splits, its bad rows, a sample of dropped ones.
+
+    Args:
+        languages: of the recipe: thousands, that all tasks share.
+    """
+    folder, encoder = Path(task.folder), _open_encoder(task, languages)
     counts: Counter[str] = Counter()
     columns = not _is_text(task), task.teacher is not None
     trained = _Split("trained", ShardWriter(folder / "shards" / task.name, *columns))
@@ -96,7 +99,7 @@ def prepare_part(task: Task) -> Made:
         while task.max_pairs is None or trained.examples < task.max_pairs:
             if (numbered := next(windows, None)) is None:
                 break
-            dropped += first_rows(_write_window(task, *numbered, (trained, held_out), counts), seen)
+            dropped += first_rows(_write_window(task, encoder, *numbered, (trained, held_out), counts), seen)
         else:
             counts[LEFT_FILES] = int(next(windows, None) is not None)
     counts.update({k if k.startswith(NOTED) else f"skipped: {k}": count for k, count in skipped.items()})
@@ -137,10 +140,14 @@ def _windows(records: Iterator[Good]) -> Iterator[list[Good]]:
 
 
 def _write_window(
-    task: Task, number: int, window: Sequence[Any], splits: tuple[_Split, ...], counts: Counter[str]
+    task: Task,
+    encoder: ExampleEncoder,
+    number: int,
+    window: Sequence[Any],
+    splits: tuple[_Split, ...],
+    counts: Counter[str],
 ) -> Sequence[DroppedRow]:
     """Writes the examples of a window, of records of one kind; returns a few of the rows that were dropped."""
-    encoder = _open_encoder(task)
     marks = np.fromiter(chain.from_iterable(record.duplicate for record in window), bool)
     duplicate = marks if len(marks) else None
     near = np.asarray([record.near_duplicate for record in window], bool)
@@ -191,12 +198,12 @@ def _open_teacher(teacher: Teacher) -> TeacherVectors:
     return open_teacher(teacher.path, teacher.language if teacher.gives == "vectors" else None)
 
 
-def _open_encoder(task: Task) -> ExampleEncoder:
+def _open_encoder(task: Task, languages: tuple[str, ...]) -> ExampleEncoder:
     return ExampleEncoder(
         tokenizer=open_cached_tokenizer(
-            task.folder, longest_word(task.shortest or task.capacity, _segments(task)), task.all_languages
+            task.folder, longest_word(task.shortest or task.capacity, _segments(task)), languages
         ),
-        languages=task.all_languages,
+        languages=languages,
         capacity=task.capacity,
         whole_documents=task.whole_documents,
         held_out_fraction=task.held_out_fraction,
@@ -207,7 +214,10 @@ def _open_encoder(task: Task) -> ExampleEncoder:
     )
 
 
-PREPARE = StageStep("preparing", prepare_part)
+def prepare_step(languages: Sequence[str]) -> StageStep[Task]:
+    """The step that prepares parts of a recipe with these languages."""
+    work = partial(prepare_part, languages=tuple(languages))
+    return StageStep("preparing", work, uses_gpu=lambda task: task.teacher is not None)
 
 
 @lru_cache(maxsize=1)  # a worker keeps what it has cached of a tokenizer from part to part

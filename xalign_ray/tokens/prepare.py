@@ -65,7 +65,7 @@ from xalign_ray.sources.summary import (
     summarize,
 )
 from xalign_ray.tokens.examples import longest_word
-from xalign_ray.tokens.part import BAD_ROWS_OF_PART, DROPPED_OF_PART, PREPARE, Task
+from xalign_ray.tokens.part import BAD_ROWS_OF_PART, DROPPED_OF_PART, Task, prepare_step
 from xalign_ray.tokens.teacher import facts_of_teacher, teacher_identity
 from xalign_ray.tokens.vocabulary import read_translations, trained_translations, write_lexicon, write_tokenizer
 from xalign_ray.vocabulary.dictionary import Translations
@@ -147,9 +147,9 @@ def _make(
 
 def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, Any]]:
     """The records of all parts. Where pairs are capped, the second files of all pools wait for the first, and so on."""
-    cap = config.data.max_pairs
+    cap, step = config.data.max_pairs, prepare_step(config.languages)
     if not cap:
-        return run(PREPARE, tasks, config.parallel)
+        return run(step, tasks, config.parallel)
     used: Counter[str] = Counter()
     records: dict[str, dict[str, Any]] = {}
     rounds = [0 if task.pool.startswith("text/") else task.number for task in tasks]
@@ -159,7 +159,7 @@ def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, A
             for task, its in zip(tasks, rounds, strict=True)
             if its == number
         ]
-        for task, record in zip(ready, run(PREPARE, ready, config.parallel), strict=True):
+        for task, record in zip(ready, run(step, ready, config.parallel), strict=True):
             records[task.name] = record
             used[task.row_pool] += record["trained"]["examples"] if record["trained"] else 0
     return [records[task.name] for task in tasks]
@@ -191,7 +191,7 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Inpu
 
 
 def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task]:
-    data, languages = config.data, tuple(config.languages)  # one for all tasks, as many of either are sent together
+    data = config.data
     aligners = [None] * len(data.corpora) + [corpus.align for corpus in data.parallel]
     return [
         Task(
@@ -200,7 +200,6 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
             pool=texts[place].pool,
             languages=texts[place].languages,
             part=part,
-            all_languages=languages,
             capacity=data.capacity,
             whole_documents=data.example == "document",
             held_out_fraction=data.held_out_fraction,

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xalign_ray.clean.kept_out import RetrievalPairs
 from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.nearest import find_translations, thin
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.shards.prepared import Prepared
+from xalign_ray.shards.prepared import Prepared, RetrievalPairs
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine

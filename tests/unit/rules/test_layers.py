@@ -205,6 +205,7 @@ def modules(*folders: str) -> list[str]:
     ("imported", "absent"),
     [
         (["xalign_ray.train.loop", "xalign_ray.train.engine", "xalign_ray.feed.batches"], ["ray"]),
+        (["xalign_ray.feed.batches", "xalign_ray.feed.on_ray"], ["mwparserfromhell", "xalign_ray.sources.formats"]),
         (modules("vocabulary", "streams", "shards", "derive", "sources", "demo"), ["torch", "ray", "transformers"]),
         (["xalign_ray.results.card"], ["matplotlib"]),
         (["xalign_ray.tasks.registry"], ["torch", "transformers"]),
@@ -213,6 +214,7 @@ def modules(*folders: str) -> list[str]:
     ],
     ids=[
         "loop, engine and local feed",
+        "the feed, which reads shards and no sources",
         "what hundreds of CPU workers run",
         "the model card",
         "names, files and metrics of tasks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,24 @@ def test_data_set_as_the_hub_has_it(tmp_path: Path, name: str, write: Any) -> No
         assert [list(example.words) for example in examples] == WORDS
     if task_name == "xnli":
         assert [example.texts for example in examples] == [("a", "c"), ("b", "d")]
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".jsonl", ".jsonl.gz"])
+def test_lines_of_a_copy_are_read_where_its_readme_says_that_they_are(tmp_path: Path, ending: str) -> None:
+    rows = [("7", "sports", "a"), ("8", "health", "b")]
+    names = ("index_id", "category", "text")
+    tsv = "".join("\t".join(cells) + "\n" for cells in (names, *rows))
+    jsonl = "".join(json.dumps(dict(zip(names, cells, strict=True))) + "\n" for cells in rows)
+    content = (tsv if ending == ".tsv" else jsonl).encode()
+    (folder := tmp_path / "data" / "yor_Latn").mkdir(parents=True)
+    (folder / f"test{ending}").write_bytes(gzip.compress(content) if ending.endswith(".gz") else content)
+    config = (
+        f"configs:\n- config_name: yor_Latn\n  data_files:\n  - split: test\n    path: data/yor_Latn/test{ending}\n"
+    )
+    (tmp_path / "README.md").write_text(f"---\n{config}---\n")
+    task = TUNED_TASKS["sib"]
+    found = task.find([tmp_path])
+    assert [example.gold for example in task.read(found["test"]["yo"], "yo")] == ["sports", "health"]
 
 
 def test_what_a_data_set_lacks_is_said(tmp_path: Path) -> None:

@@ -17,14 +17,14 @@ from tokenizers import Tokenizer
 
 from tests.unit.conftest import WORDS, make_config, prepare_here, write_inputs
 from xalign_ray import cli
+from xalign_ray.clean import duplicates
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.errors import DataError
 from xalign_ray.shards.files import read_group
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources import stage
-from xalign_ray.sources.inputs import Input
-from xalign_ray.sources.records import Document, Part
+from xalign_ray.sources.records import Document
 from xalign_ray.sources.stage import HINT
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tokens import prepare as preparation
@@ -72,12 +72,41 @@ def test_the_same_inputs_elsewhere_are_the_same_bytes_and_fingerprint(prepared: 
         assert (again.folder / name).read_bytes() == (prepared.folder / name).read_bytes(), name
 
 
-def test_tasks_share_one_list_of_languages(fresh: RunConfig, tmp_path: Path) -> None:
-    """1,831 languages have some ten thousand parts, which travel together: with a list for each in 160 MB."""
-    parts = [Input(f"text/{code}", (code,), (Part("text", (f"{code}.txt",), ()),) * 200) for code in ("en", "de")]
-    tasks = preparation._tasks(fresh, parts, tmp_path)
-    assert len({id(task.all_languages) for task in tasks}) == 1
-    assert {task.all_languages for task in tasks} == {("en", "de")}
+def sent_bytes(folder: Path, parts: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Of each step with a task a part, the bytes of the longest row that goes to a worker: `parts` of each source."""
+    folder.mkdir()
+    write_inputs(folder)
+    english, german = ((folder / f"pairs.{code}").read_text().splitlines() for code in ("en", "de"))
+    (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(english, german, strict=True)))
+    for path in [*folder.glob("??.txt"), folder / "pairs.tsv"]:
+        for number in range(10, 10 + parts):
+            shutil.copy(path, folder / f"{path.stem}-{number}{path.suffix}")
+    texts = [{"format": "text", "language": code, "paths": [f"{code}-??.txt"]} for code in ("en", "de")]
+    parallel = {"format": "tsv", "languages": ["en", "de"], "paths": ["pairs-*.tsv"], "align": "hmm"}
+    config = make_config(
+        folder,
+        f"data.corpora={json.dumps(texts)}",
+        f"data.parallel={json.dumps([parallel])}",
+        "data.filters={drop_duplicates: true}",
+    )
+    longest: dict[str, int] = {}
+
+    def run(tasks: Sequence[Task], work: Callable[[Task], None], step: Any, _: object) -> None:
+        if len(tasks) > 1:
+            longest[step.title] = max(len(row["task"]) for row in stage._as_rows(tasks))
+        for task in tasks:
+            work(task)
+
+    monkeypatch.setattr(stage, "_run_tasks", run)
+    monkeypatch.setattr(duplicates, "PARTITION_LINES", 2000)
+    preparation.prepare(config)
+    return longest
+
+
+def test_a_task_is_as_long_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (sent_bytes(tmp_path / f"{parts:03d}", parts, monkeypatch) for parts in (2, 10))
+    assert few.keys() == many.keys() >= {"preparing", "word alignment", "looking for duplicates", "marking duplicates"}
+    assert {step: length for step, length in many.items() if length > few[step] + 4} == {}, few
 
 
 def test_no_more_lines_are_read_than_are_measured() -> None:
@@ -402,7 +431,7 @@ def test_a_disk_that_fills_up_in_a_task_is_a_sentence_that_names_the_folder(
 ) -> None:
     def run(tasks: Sequence[Task], work: Callable[[Task], None], *_: object) -> None:
         with full_disk(size):
-            done = [stage._do_numbered({"number": number}, tasks, work) for number in range(len(tasks))]
+            done = [stage._do_row(row, work) for row in stage._as_rows(tasks)]
         stage._raise_faults(done)
 
     write_inputs(tmp_path)
