@@ -43,6 +43,14 @@ PUNCTUATION = "dictionary lines with punctuation around a word, taken off"
 BRACKETS = "terms with notes in brackets, taken off"
 NOTES = "parts of speech and notes, not read"
 LISTS, _LIST = "terms with a comma or semicolon in them, each read as one term", re.compile("[,;\uff0c\uff1b\u3001]")
+UNDERSCORES = "terms with underscores between their words, read as blanks"
+MARKUP = "term has HTML tags or entities"
+UID = "term is PanLex's number of a language"
+_UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
+_HTML = re.compile(
+    r"(?i)</?(a|b|br|div|em|font|hr|i|li|ol|p|small|span|strong|su[bp]|u|ul)\b[^<>]*>|&(#\w+|[a-z]{2,8});"
+)
+_UID = re.compile(r"[a-z]{3}-\d{3}")
 _BRACKETED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|<[^<>]*>|\([^()]*\)")
 _LETTER = "[A-Za-z\u00c0-\u024f\u0370-\u052f]"  # Latin, Greek, Cyrillic; Chinese has no blanks between words
 _OPTIONAL = re.compile(rf"\(({_LETTER}+)\)(?={_LETTER})")  # within a word: (in)valid
@@ -80,13 +88,21 @@ def entries(
 ) -> Iterator[Record | Noted]:
     """Each term of the first language with each of the second, without notes in brackets and outer punctuation.
 
-    A term that is brackets and punctuation alone stays as it is; without a term on either place it is a bad row.
+    An underscore between words is a blank: running text has no other. A term that is brackets and punctuation alone
+    stays as it is. Without a term on either place, or with one that is none, it is a bad row.
     """
     first, second = languages
+    lefts, rights = [*lefts], [*rights]
+    for fault, pattern in ((MARKUP, _HTML.search), (UID, _UID.fullmatch)):
+        if any(map(pattern, (*lefts, *rights))):
+            yield BadRow(source, line, fault)
+            return
+    if underscores := sum(bool(_UNDERSCORE.search(term)) for term in (*lefts, *rights)):
+        yield Noted(UNDERSCORES, underscores)
     cleaned: list[list[str]] = []
     is_trimmed = False
     for terms in (lefts, rights):
-        bare = [one for term in terms if (one := " ".join(term.split()))]
+        bare = [one for term in terms if (one := " ".join(_UNDERSCORE.sub(" ", term).split()))]
         plain = [" ".join(_BRACKETED.sub(" ", _OPTIONAL.sub(r"\1", term)).split()) or term for term in bare]
         trimmed = [trim_punctuation(term) for term in plain]
         if brackets := sum(a != b for a, b in zip(bare, plain, strict=True)):
@@ -407,13 +423,13 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
     if sum("\t" in line for line in full) * 2 > len(full):
         is_header = any(map(language_of_name, full[0].lstrip("# ").split("\t")))
         return "tsv" if is_header or any(len(line.split()) != 2 for line in full) else "muse"
-    return "csv" if max(sum(_is_two(line, one) for line in full) for one in DELIMITERS) * 2 > len(full) else "muse"
+    return "csv" if max(sum(_has_terms(line, one) for line in full) for one in DELIMITERS) * 2 > len(full) else "muse"
 
 
 def _first_lines(file: Chunks) -> Iterator[Line]:
     return islice(held_back(number_lines(file, file.path, json_lines=True), []), LOOKED_AT)
 
 
-def _is_two(line: str, delimiter: str) -> bool:
-    """Whether a line is two terms beside a delimiter."""
-    return line.count(delimiter) == 1 and all(map(str.strip, line.split(delimiter)))
+def _has_terms(line: str, delimiter: str) -> bool:
+    """Whether a line is two terms or more between delimiters."""
+    return delimiter in line and all(map(str.strip, line.split(delimiter)))

@@ -21,6 +21,7 @@ from xalign_ray.sources.terms import find_dictionary_form
 
 NOTES = "noted: parts of speech and notes, not read"
 BRACKETS = "noted: terms with notes in brackets, taken off"
+UNDERSCORES = "noted: terms with underscores between their words, read as blanks"
 LISTS = "noted: terms with a comma or semicolon in them, each read as one term"
 COMMENT = "comment at the beginning"
 NO_TRANSLATION = "entry without a translation into the other language"
@@ -71,6 +72,14 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
         {("hard disk", "Festplatte"), ("mouse", "Maus"), ("go", "gehen")},
         {NOTES: 3, BRACKETS: 3, "header": 1, "blank line": 1, "dictionary line has one column": 1, "term is empty": 1},
     ),
+    "phrases joined by underscores": (
+        "muse", "x.txt", "new_york new_york_stadt\n_ice_cream_ Eis\n__init__ _\n",
+        {("new york", "new york stadt"), ("_ice cream_", "Eis"), ("__init__", "_")}, {UNDERSCORES: 3},
+    ),
+    "HTML of StarDict and a PanLex UID": (
+        "tsv_terms", "x.tsv", "cat\tKatze\nhouse\t<b>Haus</b><br>n.\nR&amp;D\tF und E\neng-000\tdeu-000\n",
+        {("cat", "Katze")}, {"term has HTML tags or entities": 2, "term is PanLex's number of a language": 1},
+    ),
     "tsv without a header": (
         "tsv_terms", "x.tsv", "be\tsein\nhard disk\tFestplatte\n", {("be", "sein"), ("hard disk", "Festplatte")}, {},
     ),
@@ -113,6 +122,10 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
     "csv by its lines": (
         "csv_terms", "x.txt", "hard disk|Festplatte\nmouse|Maus\n",
         {("hard disk", "Festplatte"), ("mouse", "Maus")}, {},
+    ),
+    "csv by its lines, with a third column": (
+        "csv_terms", "x.txt", "ice cream;Eis;a noun\nmouse;Maus;a noun\n",
+        {("ice cream", "Eis"), ("mouse", "Maus")}, {NOTES: 2},
     ),
     "csv with codes of languages behind its terms": (
         "csv_terms", "x.csv", "hard disk,Festplatte,en,de\nmouse,Maus,en,de\n",
@@ -160,7 +173,9 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
 }  # fmt: skip
 
 
-NO_LANGUAGES = ("tsv without a header", "tsv whose terms begin with #")
+NO_LANGUAGES = (
+    "tsv without a header", "tsv whose terms begin with #", "HTML of StarDict and a PanLex UID",
+)  # fmt: skip
 
 
 def read_entries(format_: str, path: Path, *languages: str) -> tuple[set[tuple[str, str]], dict[str, int]]:
