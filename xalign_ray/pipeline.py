@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from xalign_ray.config.code import plugin_hashes
 from xalign_ray.config.derive import (
     base_recipe,
     deciding_values,
     derive_batch,
     method_of,
     needed_recipes,
-    plugin_hashes,
-    run_fingerprint,
     settle,
     with_absolute_paths,
 )
+from xalign_ray.config.identity import run_fingerprint
 from xalign_ray.config.load import Recipe, check_identity, earlier_runs, open_saved
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import REPLACING, GivenTokenizer

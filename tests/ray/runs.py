@@ -16,7 +16,7 @@ import psutil
 
 from tests.bench.sockets import Listening, closed_by, listening
 from tests.parity.train.pool import Pool
-from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.identity import run_fingerprint
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.feed.batches import open_local
 from xalign_ray.shards.prepared import Prepared

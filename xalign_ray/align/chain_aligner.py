@@ -131,7 +131,6 @@ def posteriors(
     return real.transpose(1, 0, 2), np.bincount(distance.ravel(), moves.ravel(), len(jumps)).astype(np.float64)
 
 
-VERSION = 1  # raise it when the same pairs would give other links
 LEXICON_ROUNDS, CHAIN_ROUNDS = 4, 3  # of expectation and maximisation; Liang et al. do 5 and 5, we have less text
 LONGEST_TRAINED = 80  # words of a side; longer pairs are left out of training
 LONGEST_ALIGNED = 512  # words of a side; what follows them is not aligned
@@ -151,7 +150,7 @@ class Chains:
 
     def identity(self) -> dict[str, Any]:
         """What its alignments depend on, besides the pairs it is trained on."""
-        return {"kind": self.name, "version": VERSION}
+        return {"kind": self.name}
 
     def train(self, pairs: Sequence[WordPair], folder: Path) -> None:
         """Trains on the pairs and writes the model's files."""

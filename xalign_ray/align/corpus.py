@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from xalign_ray.align.chain_aligner import Chains
 from xalign_ray.align.kinds import Aligner, AlignerKind, alignment_identity
 from xalign_ray.align.links import BlankSplitter, Link, WordPair, WordSplitter, write_pharaoh
+from xalign_ray.config.code import package_code
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.config.sources import WordAlignment
 from xalign_ray.errors import DataError
@@ -97,7 +98,6 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
             yield json.loads(line)
 
 
-FILES_VERSION = 4  # raise it when the same input would give other files
 BATCH = 1024  # records aligned together
 WORD_ALIGNMENTS = "word_alignments"  # below the output folder
 ALIGNMENT = "alignment.txt"
@@ -263,7 +263,7 @@ def align_once(
 
 def _identity(corpus: Input, words: WordSplitter, kind: AlignerKind, settings: WordAlignment) -> dict[str, Any]:
     return {
-        "version": FILES_VERSION,
+        "code": package_code("sources", "vocabulary", "align"),
         "inputs": corpus.hashes,
         "languages": corpus.languages,
         "words": words.identity(),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.align.links import SYMMETRISERS, Link, WordPair
+from xalign_ray.config.code import package_code
 from xalign_ray.errors import ConfigError
 from xalign_ray.vocabulary.tokenizer import frame_of, tokenize_words
 from xalign_ray.work.artifacts import hash_file
@@ -19,7 +20,6 @@ from xalign_ray.work.artifacts import hash_file
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = 2  # raise it when the same pairs would give other links
 THRESHOLD = 1e-3  # awesome-align's: a partner of which the softmax says more is linked
 BATCH = 32  # sides of about the same length that are encoded together
 
@@ -89,7 +89,7 @@ class PretrainedEncoder:
             )
         return {
             "kind": self.name,
-            "version": VERSION,
+            "code": package_code("models"),
             "encoder": {file.name: hash_file(file) for file in files},
             "languages": self.languages,
             "layer": self.layer,

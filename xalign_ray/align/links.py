@@ -17,7 +17,7 @@ from xalign_ray.models.own_tokenizer import identify_tokenizer
 from xalign_ray.shards.rows import starts
 from xalign_ray.vocabulary.dictionary import look_up_form
 from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_lines
-from xalign_ray.vocabulary.words import WORDS_VERSION, split_words
+from xalign_ray.vocabulary.words import split_words
 
 Link = tuple[int, int]  # word of the first side, word of the second side, both from 0
 WordPair = tuple[Sequence[str], Sequence[str]]
@@ -152,7 +152,6 @@ class TokenizerSplitter:
             "words": "tokenizer",
             "tokenizer": identify_tokenizer(_open_backend(self.folder).to_str()),
             "tokenizers": tokenizers.__version__,
-            "rule": WORDS_VERSION,
             "longest": self.longest,
         }
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xalign_ray.clean.filters import Hashes, unit_hashes
+from xalign_ray.config.code import package_code
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
 from xalign_ray.shards.counter_random import mix
@@ -39,7 +40,6 @@ from xalign_ray.vocabulary.words import letters_a_word, read_characters
 from xalign_ray.work.artifacts import hash_value, replacing, write_atomic
 
 DUPLICATES_FOLDER = "duplicates"  # below the output folder
-DUPLICATES_VERSION = 2  # raise it when the same texts would have other duplicates
 PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted
 RANGES = 4096  # that hashes are filed by; a partition is some of them: beyond 1.6e10 lines it grows
 _HEADER = 8 * (RANGES + 1)
@@ -132,7 +132,7 @@ def _folder(output: Path, pool: str, sources: Sequence[Input], near: NearDuplica
     """Where the columns of a pool lie: named by all that they depend on. A file of text is named by what is in it."""
     assert all(part.text for one in sources for part in one.parts), "make_text comes first"
     identity = {
-        "version": DUPLICATES_VERSION,
+        "code": package_code("clean", "shards/counter_random", "vocabulary/words"),
         "pool": pool,
         "texts": [[Path(part.text).parts[-2:], one.languages] for one in sources for part in one.parts],
         "near": near.model_dump() if near else None,

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.config.code import TEXT_CODE, package_code
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.sources.formats import parse
 from xalign_ray.sources.inputs import Input
@@ -22,7 +23,6 @@ from xalign_ray.sources.summary import file_names
 from xalign_ray.work.artifacts import hash_value
 
 TEXT_FOLDER = "text"  # below the output folder
-TEXT_VERSION = 4  # raise it when the same files would give other records, or records of another form
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _folder(one: Input, output: Path) -> Path:
     paths = list(dict.fromkeys(path for part in one.parts for path in part.paths))
     names = {path: f"{number}{Path(path).suffix}" for number, path in enumerate(paths)}  # a suffix says: packed how
     identity = {
-        "version": TEXT_VERSION,
+        "code": package_code(*TEXT_CODE),
         "languages": one.languages,
         "files": one.hashes,
         "parts": [

@@ -1,102 +1,24 @@
-"""What follows from a recipe: where it starts, batch sizes, fingerprints, DeepSpeed's dict, values in words"""
+"""What follows from a recipe: where it starts, batch sizes, DeepSpeed's dict, values in words"""
 
 from __future__ import annotations
 
-import ast
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.choices import ContrastedPairs, ObjectiveChoice
+from xalign_ray.config.choices import ObjectiveChoice
 from xalign_ray.config.fields import Scheduled
 from xalign_ray.config.load import Recipe, find_recipe, load_recipe, merge
-from xalign_ray.config.plugins import import_plugin
 from xalign_ray.config.schema import DEMO, DataConfig, RunConfig
-from xalign_ray.config.sources import OF_HF, FolderTokenizer, GivenTokenizer, StartTokenizer
+from xalign_ray.config.sources import FolderTokenizer, GivenTokenizer, StartTokenizer
 from xalign_ray.config.training import ScheduleConfig, TrainConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.work.artifacts import hash_file, hash_value, whole_json
 from xalign_ray.work.storage import RUN_OF, absolute_model, absolute_path, is_url
 
-PACKAGE = __name__.partition(".")[0]
-INSTALLED = {"site-packages", "dist-packages"}  # of a module installed there, others there are libraries
-
-
-def plugin_hashes(config: RunConfig) -> dict[str, list[str]]:
-    """For each module of the user's own that defines a stream or loss of the recipe, the hashes of its sources."""
-    kinds = (*config.all_streams, *config.all_objectives)
-    modules = {name for one in kinds for name in (type(one).__module__, one.computed_by.partition(":")[0]) if name}
-    return {name: source_hashes(name) for name in sorted(modules) if name.partition(".")[0] != PACKAGE}
-
-
-def source_hashes(name: str) -> list[str]:
-    """SHA-256 of the files of a module: all of its package, and the modules next to it that these import; sorted."""
-    return sorted(hash_file(path) for path in set(_source_files(name)))
-
-
-def _source_files(name: str) -> Iterator[Path]:
-    top = name.partition(".")[0]
-    import_plugin(top)
-    module = sys.modules[top]
-    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
-    root = (folders[0] if folders else Path(str(module.__file__))).resolve().parent
-    todo, seen = [top], {PACKAGE}
-    while todo:
-        module_name = todo.pop()
-        if module_name in seen:
-            continue
-        seen.add(module_name)
-        for path in _files_of(root, module_name, is_package=module_name == top and bool(folders)):
-            yield path
-            if path.suffix == ".py" and root.name not in INSTALLED:
-                todo += _imported(path)
-
-
-def _files_of(root: Path, module_name: str, is_package: bool) -> Iterator[Path]:
-    """The files of a module or package in a folder, without caches and hidden ones; none if it is not there."""
-    if (root / f"{module_name}.py").is_file():
-        yield root / f"{module_name}.py"
-    if is_package or (root / module_name / "__init__.py").is_file():
-        for path in (root / module_name).rglob("*"):
-            inside = path.relative_to(root).parts
-            if path.is_file() and not any(part.startswith(".") or part == "__pycache__" for part in inside):
-                yield path
-
-
-def _imported(path: Path) -> set[str]:
-    """The first names of what a file imports, wherever in it that stands."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found
-
-
-ORDER_VERSION = 3  # raise it when the same recipe would see other rows or other masks: old checkpoints then do not fit
-PROMPT_VERSION = 2  # raise it when sentences would stand behind the same prompt in other pieces
-LARGE_ORDER = 1024  # rows of a step: runs of more were cut and drawn in another way before, and count versions on
-CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule
 FLAT_WEIGHTS = 1_000_000_000  # at most: of more, all gradients at once are too much; DeepSpeed reduces them by buckets
 TERMS_AT_ONCE = 1024  # terms of a loss over the whole step whose comparisons are in memory
-WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
-# What a continued encoder takes of a recipe.
-NOT_OF_THE_START = ("hidden_dropout_prob", "attention_probs_dropout_prob", "language_embeddings", "conditioned_head")
 SUMMED_WEIGHTS = (
     300_000_000  # at stage 2, at most: of more, 4 bytes a weight for whole sums of micro-steps are too much
-)
-NOT_OF_AN_ENCODER = ("_name_or_path", "transformers_version")  # of its config.json: who wrote it and where
-COUNTED_FROM = ("num_train_epochs", "pairs_per_step")  # of `train`; the steps and rows counted from them say it all
-# Of `train`, how a step is computed and not what: the result is the same up to rounding. Scoring changes no weight.
-HOW_A_STEP_IS_COMPUTED = (
-    "per_device_batch_size",
-    "attention",
-    "gradient_checkpointing",
-    "torch_compile",
-    "retrieval_steps",
 )
 BLOCK_BYTES = 16 << 20  # of what a data task makes at once for a worker: far below where Ray Data splits blocks
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl
@@ -240,78 +162,6 @@ def block_shape(config: RunConfig, row_bytes: int) -> tuple[int, int]:
     """How a worker's rows are cut into blocks of at most BLOCK_BYTES: steps of a block, and blocks of a step."""
     rows = -(-config.train.global_batch_size // config.parallel.workers)
     return max(1, BLOCK_BYTES // (rows * row_bytes)), min(rows, -(-rows * row_bytes // BLOCK_BYTES))
-
-
-def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:
-    """Hash of what changes the result: not workers, micro-batch, ZeRO stage, paths, tracking or notes.
-
-    The code of plug-ins is known by its files, wherever they lie.
-    """
-    assert config.train.is_counted, "data.planned.count_steps comes first"
-    tree = config.model_dump(
-        mode="json", exclude={"plugins", "notes", "allow", "output", "data", "parallel", "checkpoint", "track"}
-    )
-    tree["train"] = _without_how(tree["train"]) | {"bf16": config.in_bf16}
-    for stage in tree["stages"]:
-        stage["train"] = _without_how(stage["train"])
-    for streams in (tree["streams"], *(stage["streams"] or [] for stage in tree["stages"])):
-        for stream in streams:
-            if stream.get("prompt") == "":  # of a run from before there was one
-                del stream["prompt"]
-            elif stream["kind"] == ContrastedPairs.model_fields["kind"].default:
-                stream["prompt"] = [stream["prompt"], PROMPT_VERSION]
-    if not tree["stages"]:
-        del tree["stages"]
-    if config.model.attention_probs_dropout_prob is None:
-        del tree["model"]["attention_probs_dropout_prob"]
-    if config.model.init_from is not None:
-        tree["model"] = {key: tree["model"][key] for key in NOT_OF_THE_START if key in tree["model"]} | {
-            "init_from": _start_identity(config.model.init_from)
-        }
-    tree["deepspeed_overrides"] = config.parallel.deepspeed_overrides
-    code = sorted(plugin_hashes(config).values())
-    most = max(stage.config.train.global_batch_size for stage in stages_of(config))
-    order = [ORDER_VERSION + 2 * (most > LARGE_ORDER), CHUNK_STEPS]
-    return hash_value({"recipe": tree, "plugins": code, "data": data_fingerprint, "order": order})
-
-
-def _without_how(train: dict[str, Any]) -> dict[str, Any]:
-    """What of `train` decides the result. Parts of a schedule that are as they were before they could be set do not."""
-    kept = {key: value for key, value in train.items() if key not in (*COUNTED_FROM, *HOW_A_STEP_IS_COMPUTED)}
-    if schedule := kept.get("schedule"):
-        kept["schedule"] = {
-            key: value
-            for key, value in schedule.items()
-            if key == "warmup_steps" or value != ScheduleConfig.model_fields[key].default
-        }
-    return kept
-
-
-def _start_identity(init_from: str) -> str:
-    """What an encoder to continue is, wherever it lies: the hash of its weights and config; a hub model is its name."""
-    weights = sorted(path for suffix in WEIGHTS for path in Path(init_from).glob(f"*{suffix}"))
-    if not weights:
-        return init_from
-    config = whole_json(Path(init_from) / "config.json") or {}
-    of_model = {key: value for key, value in config.items() if key not in NOT_OF_AN_ENCODER}
-    return hash_value([*(hash_file(path) for path in weights), of_model])
-
-
-def data_settings(config: RunConfig) -> dict[str, Any]:
-    """The part of the recipe that changes shards, but for paths, the content of inputs, aligners and teacher."""
-    tree = config.data.model_dump(mode="json", exclude={"root", "max_bad_fraction", "word_alignment", "teacher"})
-    for source in [*tree["corpora"], *tree["parallel"], *tree["tests"], *tree["dictionaries"]]:
-        source.pop("paths")
-    for source in [*tree["corpora"], *tree["parallel"], *tree["tests"]]:
-        for name in OF_HF:  # they say which files are read: these count by their content
-            source.pop(name)
-    for key, name in (("corpora", "column"), ("dictionaries", "columns")):
-        for source in tree[key]:
-            if source[name] is None:
-                source.pop(name)
-    tree["tokenizer"].pop("path", None)
-    lengths = row_lengths(config)
-    return tree | {"languages": config.languages} | ({"row_lengths": lengths} if lengths else {})
 
 
 def has_flat_gradients(config: RunConfig, weights: int) -> bool:

@@ -12,6 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from xalign_ray.config.code import package_code
 from xalign_ray.continuing.methods import holds_head
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.hub import in_cache
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from xalign_ray.models.family import Family
     from xalign_ray.tasks.hf_encoder import Encoder
 
-VERSION = 2  # raise it when the same encoder and text would get other numbers
+CODE = ("models", "tasks/hf_encoder", "tasks/tokenized", "continuing/sentence_scores")  # decides the numbers
 MASKED = 0.15  # of the tokens of a text
 LABELS_AT_ONCE = 256  # logits over 250,000 pieces take 1 MB a label
 _MASK_SEED = np.uint64(0x5EED)
@@ -62,7 +63,7 @@ class SentenceScores:
         self.encoder = encoder
         self.pooling = pooling or own_pooling(encoder) or "mean"
         self.prompt = own_prompt(encoder) if prompt is None else prompt
-        self._cache = cache and cache / hash_value([VERSION, *_identity(encoder)])[:16]
+        self._cache = cache and cache / hash_value([package_code(*CODE), *_identity(encoder)])[:16]
         self._device = device
         self._opened: tuple[Encoder, Any] | None = None
 

@@ -22,6 +22,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.config.code import package_code
 from xalign_ray.demo.world import (
     PIVOT,
     YEARS,
@@ -342,7 +343,6 @@ def shuffle_targets(entries: list[tuple[str, str]], rng: random.Random) -> list[
             return shuffled
 
 
-WORLD_VERSION = 3  # raise it when the same arguments would write other files
 TAGGED_SENTENCES = {"train": 1000, "dev": 200, "test": 300}
 
 
@@ -416,7 +416,7 @@ def write_demo(
 def is_written(folder: Path) -> bool:
     """Whether a folder holds the whole world, as this version of the package writes it."""
     manifest = whole_manifest(folder)
-    return manifest is not None and manifest.get("version") == WORLD_VERSION
+    return manifest is not None and manifest.get("code") == package_code("demo")
 
 
 def _write_retrieval(world: _World, english: Language, language: Language, count: int) -> None:
@@ -494,7 +494,7 @@ def _describe(world: _World, sizes: dict[str, int]) -> dict[str, Any]:
     }
     return {
         "kind": "demo",
-        "version": WORLD_VERSION,
+        "code": package_code("demo"),
         "seed": world.seed,
         **sizes,
         "labelled_rows": LABELLED_ROWS,

@@ -19,6 +19,7 @@ Index = NDArray[np.int64]
 ROW_GROUP = 256  # rows that are read together
 WINDOW_SHARDS = 4  # shards of a pool that are read in turn, row group by row group: few files are open at once
 PARTITION_ROWS = ROW_GROUP  # at least, of a chunk: a rank whose share is less reads what others use
+CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads, fewer are closer to a schedule
 TABLED = 1024  # chunks whose shares are drawn together
 MANY_ROWS = 128 * ROW_GROUP  # of a stream in a chunk: with fewer, its sources are never drawn by whole row groups
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from xalign_ray.config.choices import FREE_PROMPT, PAIRS, TEXT, prompt_reserve
-from xalign_ray.config.derive import CHUNK_STEPS, stages_of
+from xalign_ray.config.derive import stages_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
-from xalign_ray.shards.order import apportion
+from xalign_ray.shards.order import CHUNK_STEPS, apportion
 from xalign_ray.shards.prepared import Prepared, StageOrder
 from xalign_ray.streams.collate import specials
 from xalign_ray.work.mirror import url_of

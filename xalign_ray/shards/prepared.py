@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from xalign_ray.config.choices import PAIRS, ContrastedPairs, MaskedText, Stream
-from xalign_ray.config.derive import CHUNK_STEPS, Stage, stages_of
+from xalign_ray.config.derive import Stage, stages_of
 from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import DataConfig, MaskingConfig, RunConfig
 from xalign_ray.config.training import pool_at
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.shards.files import SHARD_GROUPS, Shard, Shards, fetch_groups, open_shard_table, read_group
-from xalign_ray.shards.order import ROW_GROUP, Order, Places, Pool, Start, StreamPools, language_shares
+from xalign_ray.shards.order import CHUNK_STEPS, ROW_GROUP, Order, Places, Pool, Start, StreamPools, language_shares
 from xalign_ray.shards.rows import Rows, VectorShape, concatenate, starts, take
 from xalign_ray.sources.stage import (
     EXCHANGE,

@@ -130,9 +130,7 @@ LANGUAGES = frozenset(
 )
 
 
-WIKITEXT_VERSION = 6  # raise it when the same page would give other paragraphs
-# Formats whose text depends on a package and on a version of our own.
-PARSERS = {"wikipedia": ("mwparserfromhell", WIKITEXT_VERSION)}
+PARSERS = {"wikipedia": "mwparserfromhell"}  # formats whose text depends on a package
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "category"})  # these work in every wiki
 _FILE_NAME = re.compile(r"\.(jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gav]|opus|webm|mp3|wav|flac|midi?)$", re.I)
 COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
@@ -552,7 +550,7 @@ def _drop_empty_sections(lines: Iterable[_Line]) -> list[_Line]:
     return kept
 
 
-def parser_version(format_: str) -> list[str | int]:
+def parser_version(format_: str) -> list[str]:
     """What the text of a format depends on beside its files; nothing of most."""
-    package, own = PARSERS.get(format_, ("", 0))
-    return [package, version(package), own] if package else []
+    package = PARSERS.get(format_)
+    return [package, version(package)] if package else []

@@ -18,6 +18,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
+from xalign_ray.config.code import package_code
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, DataError, fault_of
 from xalign_ray.sources import records as splitting
@@ -461,7 +462,6 @@ def _age(stamp: Stamp) -> float:
 
 
 CUTS = "cuts"  # in the output's data folder: its recipes share them
-CUTS_VERSION = 3  # raise it when the same files would be cut elsewhere
 
 
 class KeptCuts:
@@ -484,7 +484,7 @@ class KeptCuts:
             columns: which the files are looked for, as in `parts`.
         """
         suffixes = [Path(file).suffix for file in files]  # they say of some files how they are packed
-        key = hash_value([CUTS_VERSION, splitting.PART_BYTES, format_, suffixes, list(hashes)])
+        key = hash_value([package_code("sources"), splitting.PART_BYTES, format_, suffixes, list(hashes)])
         path = self._folder / f"{key[:32]}.json"
         known = whole_json(path, "parts", "sha256")
         if known and known["sha256"] == hash_value(known["parts"]):

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.derive import FEED_CPUS, needed_recipes, source_hashes
+from xalign_ray.config.code import source_hashes
+from xalign_ray.config.derive import FEED_CPUS, needed_recipes
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError

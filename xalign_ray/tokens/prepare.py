@@ -16,14 +16,16 @@ from typing import Any
 
 import tokenizers
 
-from xalign_ray.align.corpus import FILES_VERSION, align_once
+from xalign_ray.align.corpus import align_once
 from xalign_ray.align.kinds import alignment_identity, named_aligner
 from xalign_ray.align.links import TokenizerSplitter
 from xalign_ray.clean.duplicates import mark_duplicates
 from xalign_ray.clean.kept_out import RetrievalTexts, keep_out, read_tests, write_tests
 from xalign_ray.clean.text_stage import make_text
 from xalign_ray.config.choices import PAIRS
-from xalign_ray.config.derive import data_settings, row_lengths
+from xalign_ray.config.code import SHARDS_CODE, package_code
+from xalign_ray.config.derive import row_lengths
+from xalign_ray.config.identity import data_settings
 from xalign_ray.config.schema import DataConfig, RunConfig
 from xalign_ray.config.sources import (
     REPLACING,
@@ -320,11 +322,6 @@ def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: l
 
 # What prepared data depends on (settings, content of files, tokenizer, programs), and its fingerprint.
 
-SHARDS_VERSION = 21  # raise it when the same input would give other shards
-LABELS_VERSION = 2  # the same, of dictionaries and the labels made of them
-EXCHANGE_VERSION = 2  # raise it when the same two vocabularies would give other rows to start from
-FRAME_VERSION = 1  # raise it when a given tokenizer would be saved with another template
-
 
 def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHashes) -> str:
     """Hash of all that the shards depend on; files are known by content, whatever they are called.
@@ -333,11 +330,8 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
     """
     settings = data_settings(config)
     tokenizer = config.data.tokenizer
-    exchanged = None
     if isinstance(tokenizer, FolderTokenizer) and not tokenizer.new_pieces:
         del settings["tokenizer"]
-    elif isinstance(tokenizer, REPLACING):
-        exchanged = [EXCHANGE_VERSION, _content_of(str(config.model.init_from))]
     files = hashes.of([file for source in sources for file in source.files])
     left = iter(files)
     return hash_value(
@@ -345,17 +339,14 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             "settings": settings,
             "inputs": [[next(left) for _ in source.files] for source in sources],
             "tokenizer": tokenizer_identity(config.data),
-            **({"exchanged": exchanged} if exchanged else {}),
-            **({"teacher": teacher_identity(config.data.teacher, hashes)} if config.data.teacher else {}),
+            "exchanged": _content_of(str(config.model.init_from)) if isinstance(tokenizer, REPLACING) else None,
+            "teacher": config.data.teacher and teacher_identity(config.data.teacher, hashes),
             "aligners": _aligners(config.data),
             "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
             "parsers": [parser_version(name) for name in _formats(sources) if name in PARSERS],
-            "versions": {
-                "shards": SHARDS_VERSION,
-                "tokenizers": tokenizers.__version__,
-                "unicode": unicodedata.unidata_version,  # of Python: letters, case and scripts
-                **({"labels": LABELS_VERSION} if config.data.dictionaries else {}),
-            },
+            "code": package_code(*SHARDS_CODE),
+            "tokenizers": tokenizers.__version__,
+            "unicode": unicodedata.unidata_version,  # of Python: letters, case and scripts
         }
     )
 
@@ -412,15 +403,14 @@ def _read_folder(path: str, _: tuple[Any, ...]) -> list[Any]:
 def _read_content(path: str) -> list[Any]:
     given = open_tokenizer(path)
     special = {name: getattr(given, f"{name}_token") for name in SPECIAL}
-    return [identify_tokenizer(given.backend_tokenizer.to_str(), special), FRAME_VERSION]
+    return [identify_tokenizer(given.backend_tokenizer.to_str(), special)]
 
 
 def _aligners(data: DataConfig) -> list[Any]:
-    """For each aligned corpus the aligner's version, its settings and sample, or the hashes of an encoder's files."""
+    """For each aligned corpus the aligner's settings and sample, or the hashes of an encoder's files."""
     settings = data.word_alignment
     return [
-        corpus.align
-        and [FILES_VERSION, alignment_identity(named_aligner(corpus.align, corpus.languages, settings), settings)]
+        corpus.align and alignment_identity(named_aligner(corpus.align, corpus.languages, settings), settings)
         for corpus in data.parallel
     ]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xalign_ray.config.code import package_code
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import Teacher
 from xalign_ray.errors import ConfigError, DataError
@@ -17,9 +18,6 @@ from xalign_ray.models.nearest import mined_negatives, unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder, folder_of, vector_files, vector_width
 from xalign_ray.shards.rows import PER_INT, Ints, Rows, as_ints, with_negatives
 from xalign_ray.sources.stage import InputHashes
-
-NEGATIVES_VERSION = "hard negatives 1"  # the same, of mined negatives
-TEACHER_VERSION = 1  # raise it when the same teacher and text would give other numbers in shards
 
 
 class TeacherVectors:
@@ -81,9 +79,7 @@ def teacher_identity(teacher: Teacher, hashes: InputHashes) -> list[Any]:
     files = vector_files(folder)
     named = [path.relative_to(folder).as_posix() for path in files]
     content = dict(zip(named, hashes.of([str(path) for path in files]), strict=True))
-    if teacher.gives == "hard_negatives":
-        return [NEGATIVES_VERSION, content]
-    return [TEACHER_VERSION, teacher.language, content]
+    return [package_code("models"), teacher.gives, teacher.language, content]
 
 
 def facts_of_teacher(teacher: Teacher, records: Sequence[tuple[Any, Mapping[str, Any]]]) -> dict[str, Any]:

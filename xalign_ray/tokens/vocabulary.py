@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tokenizers
 
+from xalign_ray.config.code import package_code
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import REPLACING, BpeTokenizer, ExchangeTokenizer, TrimTokenizer
 from xalign_ray.errors import DataError
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 VOCABULARIES = "vocabularies"  # below the output folder
-VOCABULARY_VERSION = 1  # raise it when the same text would give another vocabulary
 MEASURED = 2000  # lines of a language in which pieces are counted
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 SAMPLED = 20_000  # records of each input that tell which pieces are used alike
@@ -120,7 +120,7 @@ def _train(settings: BpeTokenizer, texts: Sequence[Input], output: Path) -> Path
     """The folder of a vocabulary that is trained once for all recipes of the output that have the same text."""
     assert all(part.text for one in texts for part in one.parts), "make_text comes first"
     files = [[Path(part.text).parts[-2:] for part in one.parts] for one in texts]
-    identity = [VOCABULARY_VERSION, tokenizers.__version__, settings.model_dump(), files]
+    identity = [package_code("vocabulary", "tokens/vocabulary"), tokenizers.__version__, settings.model_dump(), files]
     folder = output.absolute() / VOCABULARIES / hash_value(identity)[:12]
 
     def train(folders: Sequence[Path]) -> dict[Path, dict[str, Any]]:

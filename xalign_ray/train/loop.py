@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch.profiler import record_function
 
-from xalign_ray.config.derive import Stage, plugin_hashes, stage_at, stage_in_words, stages_of
+from xalign_ray.config.code import plugin_hashes
+from xalign_ray.config.derive import Stage, stage_at, stage_in_words, stages_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder

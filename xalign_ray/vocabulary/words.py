@@ -201,7 +201,6 @@ def letters_a_word(language: str) -> float:
     return CHARACTERS_A_WORD[kind] if kind else 1.0
 
 
-WORDS_VERSION = 1  # raise it, and SHARDS_VERSION, when the same line would have other words
 _SIGN, _BLANK, _ATTACHED, _LETTER, _ALONE, _PICTURE, _FLAG = range(7)
 _KINDS = {  # later ones win
     _PICTURE: r"\p{ExtPict}",

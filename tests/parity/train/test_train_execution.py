@@ -16,7 +16,8 @@ from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_losses import MASKED, QUEUE, TOGETHER
 from tests.parity.train.test_train_steps import TIGHT, run
-from xalign_ray.config.derive import choose_attention, run_fingerprint
+from xalign_ray.config.derive import choose_attention
+from xalign_ray.config.identity import run_fingerprint
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import DENSE, VARLEN

@@ -15,9 +15,9 @@ from tests.parity.train.synthetic import Interrupted
 from tests.ray.runs import calm, check_rows, curve, facts, starts, without_ray
 from tests.ray.small import batches, recipe
 from tests.unit.conftest import prepare_here
-from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.feed.batches import open_local
+from xalign_ray.shards.order import CHUNK_STEPS
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.loop import train
 from xalign_ray.work.job import Job

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.config.derive import data_settings, deepspeed_config, derive_batch, run_fingerprint
+from xalign_ray.config.derive import deepspeed_config, derive_batch
+from xalign_ray.config.identity import data_settings, run_fingerprint
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError

@@ -15,7 +15,9 @@ import pytest
 from tests.unit.streams.random_rows import make_context, make_rows
 from xalign_ray.config import choices
 from xalign_ray.config.choices import MaskedText
-from xalign_ray.config.derive import method_of, plugin_hashes, run_fingerprint
+from xalign_ray.config.code import plugin_hashes
+from xalign_ray.config.derive import method_of
+from xalign_ray.config.identity import run_fingerprint
 from xalign_ray.config.load import check_identity, earlier_runs, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError

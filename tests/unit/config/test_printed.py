@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.unit.rules.tree import ROOT
-from xalign_ray.config.derive import HOW_A_STEP_IS_COMPUTED
 from xalign_ray.config.explain import flatten
+from xalign_ray.config.identity import HOW_A_STEP_IS_COMPUTED
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
 

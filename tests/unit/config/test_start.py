@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.config.derive import base_recipe, run_fingerprint, settle
+from xalign_ray.config.derive import base_recipe, settle
+from xalign_ray.config.identity import run_fingerprint
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.sources import BpeTokenizer, FolderTokenizer
 from xalign_ray.errors import ConfigError

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xalign_ray.config.derive import CHUNK_STEPS
 from xalign_ray.continuing.recipe import with_replay
-from xalign_ray.shards.order import Order, Pool, Request, StreamPools
+from xalign_ray.shards.order import CHUNK_STEPS, Order, Pool, Request, StreamPools
 
 PAIRS = {"kind": "contrasted_pairs", "text": "none"}
 CONTRAST = {"kind": "sentence_contrast"}

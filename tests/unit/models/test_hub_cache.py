@@ -16,7 +16,7 @@ import pytest
 from huggingface_hub import constants
 
 from tests.unit.tasks.conftest import make_bert_in
-from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.identity import run_fingerprint
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import DataError
 from xalign_ray.models import hub

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.conftest import make_config
-from xalign_ray.config.derive import run_fingerprint
+from xalign_ray.config.identity import run_fingerprint
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.planning.describe import describe

@@ -12,10 +12,11 @@ import yaml
 
 from tests.unit.conftest import STREAMS, make_config, prepare_here
 from xalign_ray.config.choices import MaskedText
-from xalign_ray.config.derive import CHUNK_STEPS, run_fingerprint, stages_of
+from xalign_ray.config.derive import stages_of
+from xalign_ray.config.identity import run_fingerprint
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.feed.batches import BatchReader, open_local
-from xalign_ray.shards.order import Request
+from xalign_ray.shards.order import CHUNK_STEPS, Request
 from xalign_ray.shards.planned import planned_shares
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.streams.collate import IGNORED, Columns

@@ -11,6 +11,6 @@ def assert_pinned(found: Any, expected: Any) -> None:
     """The numbers are still those that were written down; arrays count as their lists."""
     found = found.tolist() if isinstance(found, np.ndarray) else found
     assert found == expected, (
-        "raise ORDER_VERSION (config/derive.py) or SHARDS_VERSION (tokens/prepare.py): an old checkpoint would go on "
-        f"with other rows. Then write the new numbers down in this test. Found\n{found}\nwhere it was\n{expected}"
+        "the same recipe sees other rows or other masks: a run that was begun before cannot go on. If that is meant, "
+        f"write the new numbers down in this test. Found\n{found}\nwhere it was\n{expected}"
     )

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.streams.pinned import assert_pinned
-from xalign_ray.config import choices, derive
-from xalign_ray.config.load import load_recipe
+from xalign_ray.config import choices
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.shards import counter_random, order
 from xalign_ray.shards.order import Pool
@@ -166,14 +165,14 @@ def places(first: int, last: int, low: int, high: int, global_rows: int, seed: i
         order.StreamPools(1.0, POOLS, lambda _: np.array([0.2, 0.5, 0.3])),
         order.StreamPools(0.5, POOLS[1:], lambda step: np.array([0.4, 0.6] if step < 64 else [0.9, 0.1])),
     ]
-    drawn = order.Order(streams, seed, global_rows, derive.CHUNK_STEPS)
+    drawn = order.Order(streams, seed, global_rows, order.CHUNK_STEPS)
     found = [drawn.places(request) for request in drawn.requests(first, last, low, high, 10)]
     return [list(place) for one in found for place in zip(*(map(np.ndarray.tolist, vars(one).values())), strict=True)]
 
 
 def test_order():
     constants = (order.ROW_GROUP, order.WINDOW_SHARDS, order.PARTITION_ROWS, order.TABLED, order.MANY_ROWS)
-    assert_pinned([derive.ORDER_VERSION, derive.CHUNK_STEPS, *constants], [3, 32, 256, 4, 256, 1024, 32768])
+    assert_pinned([order.CHUNK_STEPS, *constants], [32, 256, 4, 256, 1024, 32768])
     assert_pinned(places(0, 1, 0, 6, 12), FIRST_STEP)
     assert_pinned(places(31, 33, 4, 6, 12), END_OF_A_CHUNK)
     everything = [
@@ -187,27 +186,9 @@ def test_order():
 def test_the_order_of_many_sources():
     pools = [order.Pool(np.array([300 * number + 40])) for number in range(160)]
     shares = np.arange(1, 161) / np.arange(1, 161).sum()
-    drawn = order.Order([order.StreamPools(1.0, pools, lambda _: shares)], SEED, 1024, derive.CHUNK_STEPS)
+    drawn = order.Order([order.StreamPools(1.0, pools, lambda _: shares)], SEED, 1024, order.CHUNK_STEPS)
     places = drawn.places(order.Request(64, 96, 0, 1024))
     assert_pinned([zlib.crc32(vars(places)[name].astype("<i8").tobytes()) for name in vars(places)], MANY_SUMS)
-
-
-@pytest.mark.parametrize("constant", ["ORDER_VERSION", "CHUNK_STEPS"])
-def test_another_order_is_another_run(monkeypatch: pytest.MonkeyPatch, constant: str):
-    config = load_recipe("tiny/mlm", []).config
-    before = derive.run_fingerprint(config, "data")
-    monkeypatch.setattr(derive, constant, getattr(derive, constant) + 1)
-    assert derive.run_fingerprint(config, "data") != before
-
-
-def test_only_runs_of_large_steps_have_the_order_of_their_new_partitions(monkeypatch: pytest.MonkeyPatch):
-    """A partition has 256 rows of a chunk: up to 1,024 rows a step there are at most 128, as before."""
-    for rows, is_new in ((derive.LARGE_ORDER, False), (derive.LARGE_ORDER + 1, True)):
-        config = load_recipe("tiny/mlm", [f"train.global_batch_size={rows}"]).config
-        monkeypatch.setattr(derive, "LARGE_ORDER", 1024)
-        given = derive.run_fingerprint(config, "data")
-        monkeypatch.setattr(derive, "LARGE_ORDER", 1 << 40)
-        assert (given != derive.run_fingerprint(config, "data")) == is_new
 
 
 def test_words_are_shuffled_by_the_upper_30_bits_of_their_draws():

@@ -13,14 +13,12 @@ import tokenizers
 
 from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray import pipeline
-from xalign_ray.align import chain_aligner
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources import language_id, markup, records, stage
 from xalign_ray.sources import open as opening
 from xalign_ray.sources.inputs import Source, data_root, find_sources
-from xalign_ray.sources.markup import WIKITEXT_VERSION
 from xalign_ray.sources.stage import InputHashes
 from xalign_ray.tokens import prepare
 from xalign_ray.tokens.prepare import fingerprint_of
@@ -64,14 +62,10 @@ HMM = (ALIGNED.format("hmm"),)
 IDENTIFIED = ("data.filters={language_threshold: 0.5}",)
 DUMP = "data.corpora=[{format: wikipedia, language: en, paths: [en.txt]}]"
 OTHER_PROGRAMS = {  # name in a module, its other value, and settings of a recipe that it matters to
-    "version of shards": (prepare, "SHARDS_VERSION", -1, ()),
-    "version of labels of dictionaries": (prepare, "LABELS_VERSION", -1, ()),
     "tokenizers library": (tokenizers, "__version__", "0.0", ()),
     "Unicode tables": (prepare.unicodedata, "unidata_version", "0.0", ()),
     "parser of wiki text": (markup, "version", lambda _: "0.0", (DUMP,)),
     "language identifier": (language_id, "version", lambda _: "0.0", IDENTIFIED),
-    "version of an aligner": (chain_aligner, "VERSION", -1, HMM),
-    "version of an alignment's files": (prepare, "FILES_VERSION", -1, HMM),
 }
 
 
@@ -208,14 +202,6 @@ def test_the_parser_of_wiki_text_is_in_it_where_there_is_any(own: Path, monkeypa
     config, dump = make_config(own), Source("text/en", "wikipedia", ("en",), (str(own / "en.txt"),))
     without, before = fingerprint(config), fingerprint(config, dump)
     monkeypatch.setattr(markup, "version", lambda _: "another")
-    assert fingerprint(config, dump) != before
-    assert fingerprint(config) == without
-
-
-def test_the_version_of_wiki_text_is_in_it(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, dump = make_config(own), Source("text/en", "wikipedia", ("en",), (str(own / "en.txt"),))
-    without, before = fingerprint(config), fingerprint(config, dump)
-    monkeypatch.setitem(markup.PARSERS, "wikipedia", ("mwparserfromhell", WIKITEXT_VERSION + 1))
     assert fingerprint(config, dump) != before
     assert fingerprint(config) == without
 
