@@ -1,4 +1,4 @@
-"""What prepare costs as corpora, vocabularies and recipes grow: duplicates, 5,000 new pieces, a second recipe.
+"""What prepare costs as corpora, vocabularies and recipes grow: duplicates, a second recipe.
 
 XALIGN_BENCH_DUMP names a Wikipedia dump (English); without it a second recipe is timed over plain text alone.
 `python tests/bench/run.py 100 scale_prepare`: 100 MB of text against four times as much; CPU time of one process, which
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import yaml
 from corpus import Material, prepare_here
-from generated import BYTES_A_CHARACTER, generate_lines
+from generated import generate_lines
 from records import record
 
 from xalign_ray.config.load import load_recipe
@@ -28,20 +28,17 @@ TEXT = "en.txt"
 GROWTH = 4
 STRETCH = 8_000_000  # characters that are made; a corpus is these lines again and again, each led by a number
 REPEATED = 0.2  # share of the lines that stood before
-NEW_PIECES = 5_000
-PIECES_MEGABYTES = 100  # of text without a line twice, at most
 ROUNDS = 3
 
 
 def measure(material: Material) -> list[dict[str, Any]]:
-    """Megabytes per CPU second with duplicates dropped, and tokens per CPU second with new pieces, as ratios."""
+    """Megabytes per CPU second with duplicates dropped, and CPU time of a second recipe, as ratios."""
     sizes = (material.megabytes, material.megabytes * GROWTH)
     speeds = [_drop_duplicates(material, material.folder / f"{size:g}", size) for size in sizes]
     said = ", ".join(f"{size:g} MB: {speed:.2f} MB per CPU second" for size, speed in zip(sizes, speeds, strict=True))
     return [
         record("scale/prepare_ratio", speeds[1] / speeds[0], 0.9, f"drop_duplicates; {said}; {material.origin}"),
         _find_duplicates(material, material.folder / "duplicates"),
-        *_add_pieces(material, material.folder / "pieces"),
         *_second_recipe(material, material.folder / "second"),
     ]
 
@@ -83,38 +80,6 @@ def _find_duplicates(material: Material, folder: Path) -> dict[str, Any]:
         f"whole prepare, both on {on:.1f} and off {off:.1f} CPU seconds, medians of {ROUNDS} rounds; {material.origin}"
     )
     return record("scale/duplicates_ratio", on / off, 1.35, how, "lower")
-
-
-def _add_pieces(material: Material, folder: Path) -> list[dict[str, Any]]:
-    """All of prepare with new pieces, whose words are looked for too, and without, in turn."""
-    config = _make_config(material, folder, drop_duplicates=False)
-    megabytes = min(material.megabytes, PIECES_MEGABYTES)
-    with (folder / TEXT).open("w", encoding="utf-8") as file:
-        for seed in range(60, 60 + max(1, round(megabytes * 1e6 / BYTES_A_CHARACTER / STRETCH))):
-            lines = generate_lines(material.sources, STRETCH, material.invented, seed)
-            file.writelines(f"{line}\n" for line in lines)
-    seconds: dict[int, list[float]] = {0: [], NEW_PIECES: []}
-    tokens = {}
-    for number in range(ROUNDS):
-        for count, spent in seconds.items():
-            tokenizer = config.data.tokenizer.model_copy(update={"new_pieces": count})
-            data = config.data.model_copy(update={"tokenizer": tokenizer})
-            began = time.process_time()
-            prepared = prepare_here(
-                config.model_copy(update={"data": data, "output": str(folder / f"out-{count}-{number}")})
-            )
-            spent.append(time.process_time() - began)
-            tokens[count] = prepared.manifest["counts"]["tokens"]
-    none, some = (statistics.median(spent) for spent in seconds.values())
-    how = (
-        f"whole prepare with {NEW_PIECES:,} new pieces against none, {none:.1f} and {some:.1f} CPU seconds, "
-        f"{tokens[0]:,} and {tokens[NEW_PIECES]:,} tokens; {megabytes:g} MB made of {material.origin}, medians of "
-        f"{ROUNDS} interleaved rounds"
-    )
-    return [
-        record("scale/new_pieces_ratio", tokens[NEW_PIECES] / some * none / tokens[0], 0.8, f"tokens/s, {how}"),
-        record("scale/new_pieces_ratio_text", none / some, None, f"the same text, {how}"),
-    ]
 
 
 def _second_recipe(material: Material, folder: Path) -> list[dict[str, Any]]:

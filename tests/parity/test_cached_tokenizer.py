@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import random
-import re
-
 import pytest
 from tokenizers import Tokenizer
 
 from tests.parity.slow_words import Word, tokenize_slowly
 from tests.parity.tokenizer_zoo import HOSTILE, LOCAL, NOT_LOCAL, hostile_lines
 from xalign_ray.shards.rows import NO_ENTRY, NO_WORD
-from xalign_ray.vocabulary import cached_tokenizer
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer, EncodedLines, find_pretoken_rules
-from xalign_ray.vocabulary.new_pieces import extend_tokenizer
-from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_lines
+from xalign_ray.vocabulary.tokenizer import LONGEST_WORD
 
 
 class Forms(dict):
@@ -91,57 +86,3 @@ def test_a_hostile_line_alone_is_exact_too() -> None:
         tokenizer = CachedTokenizer(backend, forms)
         for line in HOSTILE:
             assert_exact(backend, [line], tokenizer, forms, LONGEST_WORD)
-
-
-COMPANY = (
-    *("{}", "{},", "({})", "{}s", "x{}", "x-{}", "{}{}", "{}-{}", "{}\u0301", "'{}'s", "{}.{}", "  {}", "{} ", "the"),
-    *("\u00a0{}", "{}\u00ad", "_{}", "{}1", "\u2581{}", "\u201e{}\u201c", "cat", "\u4e2d{}", "{}\u6587"),
-)
-HAN = re.compile("[\u4e00-\u9fff]")
-
-
-def extended(name: str) -> tuple[Tokenizer, list[str]]:
-    """A tokenizer with new whole words, and lines in which they stand in all kinds of company."""
-    common = ["hund Katze na\xefve \u0420\u0435\u043a\u0430 the"] * 9
-    backend, rows = extend_tokenizer(LOCAL[name](), [*hostile_lines(400, 11), *common], 60, {}, 1)
-    words = [backend.id_to_token(number) for number in rows]
-    source = random.Random(name)
-
-    def text() -> str:
-        form = source.choice((str, str.lower, str.upper, str.capitalize))
-        return source.choice(COMPANY).replace("{}", form(source.choice(words)))
-
-    return backend, [" ".join(text() for _ in range(source.randrange(1, 8))) for _ in range(800)]
-
-
-def cut_pieces(words: list[list[Word]]) -> list[list[tuple[int, ...]]]:
-    return [[word.pieces for word in line] for line in words]
-
-
-@pytest.mark.parametrize("name", LOCAL)
-def test_new_pieces_are_cut_as_the_tokenizer_cuts_them(name: str) -> None:
-    backend, lines = extended(name)
-    forms, lines = Forms(), [*lines, *hostile_lines(200, 11)]
-    tokenizer, wanted = CachedTokenizer(backend, forms), tokenize_slowly(backend, lines)
-    for _ in range(2):
-        assert cut_pieces(as_words(tokenizer.tokenize(lines, 0, place=True), forms)) == cut_pieces(wanted)
-        assert cut_pieces(as_words(tokenizer.tokenize(lines, 0), forms)) == cut_pieces(wanted)
-    # Where a tokenizer puts a blank behind a Chinese character, its offsets add that character to the next new word.
-    assert_exact(backend, [line for line in lines if not HAN.search(line)], tokenizer, forms, LONGEST_WORD)
-
-
-@pytest.mark.parametrize("name", LOCAL)
-def test_a_new_word_behind_a_chinese_character_has_its_own_form(name: str) -> None:
-    backend, _ = extend_tokenizer(LOCAL[name](), ["hund Katze vogel"], 3, {}, 1)
-    assert tokenize_lines(backend, ["the \u4e2d hund"]).forms[-1] == "hund"
-
-
-@pytest.mark.parametrize("name", LOCAL)
-def test_lines_with_new_pieces_are_asked_for_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend, rows = extend_tokenizer(LOCAL[name](), ["hund Katze vogel"], 3, {}, 1)
-    lines = ["the hund, Katze (vogel) hundes", "a hund sat"]
-    tokenizer = CachedTokenizer(backend, {})
-    first = tokenizer.tokenize(lines, 0)
-    assert len(rows) == 3
-    monkeypatch.setattr(cached_tokenizer, "tokenize_lines", lambda *_, **__: pytest.fail("it is asked again"))
-    assert tokenizer.tokenize(lines, 0).pieces.tolist() == first.pieces.tolist()

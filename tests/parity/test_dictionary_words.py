@@ -12,7 +12,6 @@ from xalign_ray.tasks.tokenized import Inputs
 from xalign_ray.tokens.vocabulary import tokenize_labels
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
 from xalign_ray.vocabulary.dictionary import look_up_form
-from xalign_ray.vocabulary.new_pieces import extend_tokenizer
 from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer, save_tokenizer, wrap_tokenizer
 
 KINDS = [*LOCAL, "with_phrase_added"]  # where a word's pieces do not depend on its neighbours
@@ -88,13 +87,6 @@ def test_where_pieces_run_over_blanks_those_of_a_word_hold_nothing_else(tmp_path
         if pieces is not None:
             told = "".join(tokenizer.backend_tokenizer.id_to_token(piece) for piece in pieces)
             assert told.removeprefix("\u2581") == word
-
-
-@pytest.mark.parametrize("name", LOCAL)
-def test_new_pieces_start_from_the_pieces_inside_a_sentence(name: str) -> None:
-    backend = LOCAL[name]()
-    _, rows = extend_tokenizer(backend, ["the watermelons sat"] * 3, 1, {}, -1)
-    assert list(rows.values()) in ([inside_a_sentence(backend, "watermelons")], [])
 
 
 def wrapped(backend: Tokenizer, folder: Path):

@@ -1,4 +1,4 @@
-"""A vocabulary that grows: a run that continues an encoder on another language, with new pieces for its words."""
+"""A vocabulary that grows: a run that continues an encoder on another language, with new pieces."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from tests.parity.english_base import FACTS, SMALL, write_english_base
 from tests.unit.conftest import make_config, prepare_here
-from xalign_ray.config.derive import settle
-from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.feed.batches import open_local
@@ -35,26 +33,19 @@ def continued(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Prep
     return config, prepare_here(config), folder / "base"
 
 
-def test_rows_of_new_pieces_are_the_means_of_the_old_ones_that_translate_them(
-    continued: tuple[RunConfig, Prepared, Path],
-) -> None:
+def test_rows_of_new_pieces_are_the_means_of_their_parts(continued: tuple[RunConfig, Prepared, Path]) -> None:
     config, prepared, base = continued
     old = AutoModelForMaskedLM.from_pretrained(base).get_input_embeddings().weight.detach()
     tokenizer, before = (AutoTokenizer.from_pretrained(folder) for folder in (prepared.tokenizer_folder, base))
     table = build_objectives(config, prepared).encoder.embed(torch.arange(len(tokenizer)))  # type: ignore[union-attr]
     assert len(prepared.new_rows) == NEW
     assert torch.equal(table[: len(before)], old[: len(before)])
-    trained = {right: left for _, left, _, right in prepared.pair_words("trained")}
-    translated = 0
     for number, olds in prepared.new_rows.items():
         assert torch.equal(table[number], old[olds].mean(dim=0))
-        word = tokenizer.convert_ids_to_tokens(number)
-        assert tokenizer(word, add_special_tokens=False)["input_ids"] == [number]
-        assert len(before(word, add_special_tokens=False)["input_ids"]) > 1
-        if word in trained and len(own := before(trained[word], add_special_tokens=False)["input_ids"]) == 1:
-            assert olds == own
-            translated += 1
-    assert translated >= NEW // 2, "most German words of the sample have an English word that is one piece"
+        assert tokenizer.convert_ids_to_tokens(number) == "".join(before.convert_ids_to_tokens(olds))
+    line = (base.parent / "de.txt").read_text().splitlines()[0]
+    parts = [old for one in tokenizer(line)["input_ids"] for old in prepared.new_rows.get(one, [one])]
+    assert parts == before(line)["input_ids"]
 
 
 def test_the_grown_encoder_trains_on_its_new_pieces_and_is_exported_whole(
@@ -69,26 +60,6 @@ def test_the_grown_encoder_trains_on_its_new_pieces_and_is_exported_whole(
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "export")
     assert model.get_input_embeddings().weight.shape[0] > max(prepared.new_rows)
     assert model.config.vocab_size == model.get_output_embeddings().weight.shape[0]
-
-
-def test_rows_of_joined_pieces_are_the_means_of_their_parts(
-    continued: tuple[RunConfig, Prepared, Path],
-) -> None:
-    base = continued[2]
-    given = f"data.tokenizer={{kind: start, new_pieces: {NEW}, new_pieces_are: subwords}}"
-    recipe = Recipe("joined", make_config(base.parent, given, f"model.init_from={base}", *SMALL), {})
-    config = settle(recipe, str(base)).config
-    prepared = prepare_here(config)
-    old = AutoModelForMaskedLM.from_pretrained(base).get_input_embeddings().weight.detach()
-    tokenizer, before = (AutoTokenizer.from_pretrained(folder) for folder in (prepared.tokenizer_folder, base))
-    table = build_objectives(config, prepared).encoder.embed(torch.arange(len(tokenizer)))  # type: ignore[union-attr]
-    assert len(prepared.new_rows) == NEW
-    for number, olds in prepared.new_rows.items():
-        assert torch.equal(table[number], old[olds].mean(dim=0))
-        assert tokenizer.convert_ids_to_tokens(number) == "".join(before.convert_ids_to_tokens(olds))
-    line = (base.parent / "de.txt").read_text().splitlines()[0]
-    parts = [old for one in tokenizer(line)["input_ids"] for old in prepared.new_rows.get(one, [one])]
-    assert parts == before(line)["input_ids"]
 
 
 def test_new_pieces_without_an_encoder_to_start_from_are_refused(tmp_path: Path) -> None:

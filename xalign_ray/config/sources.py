@@ -342,13 +342,9 @@ class BpeTokenizer(Frozen):
     sample_mib: Annotated[Int, Field(ge=1, description="text read per language for training, MiB")] = 16
 
 
-NewPieces = Annotated[Int, Field(ge=0, description="how many pieces it gets, of the corpora's commonest words")]
-Kind = Annotated[
-    Literal["words", "subwords"],
-    Field(
-        description="whole words that it cuts, whose rows start from translations; or neighbours inside words, joined: "
-        "their rows start as the mean of their parts"
-    ),
+NewPieces = Annotated[
+    Int,
+    Field(ge=0, description="how many pieces it gets: the commonest neighbours inside the corpora's words, joined"),
 ]
 
 
@@ -363,7 +359,6 @@ class FolderTokenizer(GivenTokenizer):
 
     kind: Literal["folder"] = "folder"
     new_pieces: NewPieces = 0
-    new_pieces_are: Kind = "words"
 
 
 class ExchangeTokenizer(GivenTokenizer):
@@ -385,7 +380,6 @@ class StartTokenizer(Frozen):
 
     kind: Literal["start"] = "start"
     new_pieces: NewPieces = 0
-    new_pieces_are: Kind = "words"
 
 
 class TrimTokenizer(Frozen):

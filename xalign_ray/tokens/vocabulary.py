@@ -50,7 +50,7 @@ from xalign_ray.vocabulary.dictionary import (
     split_forms,
 )
 from xalign_ray.vocabulary.exchange import SHARED, StartRows, combine_similar, fertility, start_rows
-from xalign_ray.vocabulary.new_pieces import add_subwords, count_pieces, extend_tokenizer, keep_pieces, pieces_to_keep
+from xalign_ray.vocabulary.new_pieces import add_subwords, count_pieces, keep_pieces, pieces_to_keep
 from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_words, train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import (
     SPECIAL,
@@ -99,12 +99,8 @@ def write_tokenizer(
         tokenizer = framed(open_tokenizer(given.path))
         if wanted := given.new_pieces:
             lines = _sampler(texts, NEW_PIECES_SAMPLE)()
-            unknown, backend = vocabulary(tokenizer).unknown, tokenizer.backend_tokenizer
-            backend, rows = (
-                extend_tokenizer(backend, lines, wanted, translations, unknown)
-                if given.new_pieces_are == "words"
-                else add_subwords(backend, lines, wanted, {unknown, *tokenizer.all_special_ids})
-            )
+            whole = {vocabulary(tokenizer).unknown, *tokenizer.all_special_ids}
+            backend, rows = add_subwords(tokenizer.backend_tokenizer, lines, wanted, whole)
             tokenizer = wrap_tokenizer(backend, like=tokenizer)
             write_json(folder / NEW_ROWS, rows)
     if not isinstance(settings, BpeTokenizer):

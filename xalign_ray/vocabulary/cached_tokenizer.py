@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Tokenizer, models
+from tokenizers import Tokenizer, models
 
 from xalign_ray.shards.rows import NO_ENTRY, NO_WORD, Index, Ints, run_index, spans, starts, sum_runs
 from xalign_ray.vocabulary.dictionary import NO_PART, Phrases, split_forms
@@ -50,8 +50,6 @@ _PROBE = (
     "'", "'s", "\u2019s", "$5",
 )  # fmt: skip
 _PROBE_LINES = 200
-_PROBE_WORDS = 8  # added tokens that are whole words
-_WORD_SHAPES = ("{}", "{},", "({})", "{}s", "x{}", "x-{}", "{0}-{0}", "{}1", "_{}")
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class PretokenRules:
 
     Attributes:
         first_differs: a line's first pretoken has other pieces.
-        added: finds the added tokens that are no whole words.
+        added: finds the added tokens.
         joined: beginnings of pretokens that may share a piece with the pretoken before.
         blanks_vanish: a run of blanks is as good as one.
         isolates_han: each Chinese character is tokenized as if it stood between blanks.
@@ -96,17 +94,14 @@ def find_pretoken_rules(backend: Tokenizer, longest: int) -> PretokenRules | Non
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True
-    listed = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
-    whole_words = [token.content for token in listed if _is_whole_word(token)]
-    added = tuple(token.content for token in listed if not _is_whole_word(token))
+    added = tuple(token.content for token in backend.get_added_tokens_decoder().values() if not token.special)
     if getattr(backend.model, "dropout", None) or _reach_over_blanks(added):
         return None
     joined = _find_joined(backend) if _only_marks_blanks(backend) else ()
     if joined is None or not (joined or _only_marks_blanks(backend) or _parts_are_local(backend)):
         return None
-    tried = [*_PROBE, *(shape.format(word) for word in whole_words[:_PROBE_WORDS] for shape in _WORD_SHAPES)]
-    before = [_outcome(backend, pretoken, longest) for pretoken in tried]
-    inside = [_outcome(backend, f" {pretoken}", longest) for pretoken in tried]
+    before = [_outcome(backend, pretoken, longest) for pretoken in _PROBE]
+    inside = [_outcome(backend, f" {pretoken}", longest) for pretoken in _PROBE]
     tokens = tuple(text for token in added if not token.isspace() for text in {token, token.lower()})
     vanish = before == inside and next(_flat(backend.pre_tokenizer))["type"] in _SPLITTERS
     padded = any(part.get("handle_chinese_chars") for part in _flat(backend.normalizer))
@@ -115,11 +110,11 @@ def find_pretoken_rules(backend: Tokenizer, longest: int) -> PretokenRules | Non
         added=re.compile("|".join(map(re.escape, tokens))) if tokens else None,
         joined=joined,
         blanks_vanish=vanish,
-        isolates_han=vanish and padded and not added and not any(" " in _normalize(backend, w) for w in whole_words),
+        isolates_han=vanish and padded and not added,
         normalizer=backend.normalizer,
     )
-    for numbers in _probe_lines(len(tried)):
-        line = " ".join(tried[i] for i in numbers)
+    for numbers in _probe_lines(len(_PROBE)):
+        line = " ".join(_PROBE[i] for i in numbers)
         wanted = [before[numbers[0]], *(inside[i] for i in numbers[1:])]
         if _outcome(backend, line, longest) != [word for words in wanted for word in words]:
             return None
@@ -131,19 +126,6 @@ def _probe_lines(kinds: int) -> Iterator[list[int]]:
     source = random.Random(0)
     for number in range(_PROBE_LINES):
         yield [number % kinds, *(source.randrange(kinds) for _ in range(source.randrange(1, 7)))]
-
-
-def _is_whole_word(token: AddedToken) -> bool:
-    """Whether an added token is found only where it is a whole word, and takes no more than the blank before it.
-
-    Then what stands between the blanks around it is cut the same wherever it stands: our new pieces are such tokens.
-    """
-    plain = not any(c.isspace() for c in token.content)
-    return plain and token.single_word and token.normalized and not token.rstrip
-
-
-def _normalize(backend: Tokenizer, text: str) -> str:
-    return backend.normalizer.normalize_str(text) if backend.normalizer else text
 
 
 def _outcome(backend: Tokenizer, line: str, longest: int) -> list[tuple[int, ...]]:
@@ -285,7 +267,7 @@ class CachedTokenizer:
     """Tokenizes lines exactly as the tokenizer does, but asks it only for pretokens that it has not seen before.
 
     A pretoken is what stands between two blanks. Where its pieces may depend on its neighbours (odd or double blanks,
-    controls, a combining mark at its begin, an added token that is no whole word), or where it is seldom seen twice (a
+    controls, a combining mark at its begin, an added token), or where it is seldom seen twice (a
     long one), it is tokenized together with them; and a tokenizer that looks beyond blanks is given whole lines. Memory
     is bounded: past CACHE_BYTES what the last lines did not use is forgotten.
 
