@@ -18,7 +18,7 @@ from xalign_ray.verbs import data, recipes
 from xalign_ray.verbs.command import Group, ManyFiles, add_command
 from xalign_ray.verbs.continue_encoder import continue_encoder, show_end
 from xalign_ray.verbs.recipes import export, plan, prepare, pretrain
-from xalign_ray.verbs.scores import evaluate, hub_push, quickstart, report, study, track_replay, tune, verify, word_map
+from xalign_ray.verbs.scores import evaluate, quickstart, report, study, track_replay, tune, verify, word_map
 from xalign_ray.verbs.submit import submit_for
 from xalign_ray.work import process
 
@@ -53,9 +53,7 @@ for name in ("list", "show", "check", "diff", "schema"):
     add_command(config_app, name, getattr(recipes, f"config_{name}"))
 track_app = _group("MLflow, after the fact.")
 add_command(track_app, "replay", track_replay)
-hub_app = _group("The Hugging Face hub, after the fact.")
-add_command(hub_app, "push", hub_push)
-for group, name in ((data_app, "data"), (config_app, "config"), (track_app, "track"), (hub_app, "hub")):
+for group, name in ((data_app, "data"), (config_app, "config"), (track_app, "track")):
     app.add_typer(group, name=name)
 
 

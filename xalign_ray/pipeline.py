@@ -27,7 +27,7 @@ from xalign_ray.config.load import Recipe, check_identity, earlier_runs, open_sa
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import REPLACING, GivenTokenizer
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.exports import export_run, hub_track, libraries_ahead, make_repository
+from xalign_ray.exports import export_run, libraries_ahead
 from xalign_ray.track.follower import check_uri, say_unread, tracks_of
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.train.cluster_address import check_named_cluster
@@ -188,8 +188,6 @@ def pretrain(
     recipe, out = with_absolute_paths(recipe), local_folder(out) if out else None
     for track in tracks_of(recipe.config.track.model_dump(), recipe.config.output):
         check_uri(track.uri)
-    if recipe.config.track.hub and os.environ.get("RANK", "0") == "0":
-        make_repository(recipe.config.track.hub)
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
     base = base_recipe(recipe)
@@ -214,8 +212,7 @@ def pretrain(
             if not local:
                 _open_cluster(recipe, out)
             _write_config(recipe, folder, facts)
-            trackers = tracks_of(recipe.config.track.model_dump(), recipe.config.output)
-            job.follow(*trackers, hub_track(recipe.config.track.hub))
+            job.follow(*tracks_of(recipe.config.track.model_dump(), recipe.config.output))
             if local:
                 _train_here(recipe, prepared, job)
             else:

@@ -21,7 +21,7 @@ class Hub:
     """What it holds, and how it fails.
 
     Attributes:
-        files: of each revision by name; `branches` are made from `main`, as it is then.
+        files: of each revision by name.
         failing: answers that the next requests of a kind get in place of the right one, by the end of its path: a
             status, or `cut`: the connection ends in the middle of what is sent.
         asked: method and path of every request.
@@ -116,13 +116,6 @@ def _create(hub: Hub, body: bytes) -> tuple[int, Any]:
     return (409, {"error": "You already created this model repo", **url}) if there else (200, url)
 
 
-def _branch(hub: Hub, _: bytes, name: str) -> tuple[int, Any]:
-    if name in hub.files:
-        return 409, {"error": "Reference already exists"}
-    hub.files[name] = dict(hub.files["main"])
-    return 200, {}
-
-
 def _preupload(hub: Hub, body: bytes, revision: str) -> tuple[int, Any]:
     known = hub.files[revision]
     files = [
@@ -179,12 +172,11 @@ def _info(hub: Hub, _: bytes, revision: str = "main") -> tuple[int, Any]:
 
 ROUTES = [
     ("POST", r"/api/repos/create", _create),
-    ("POST", r"/api/models/org/(?:name|other)/branch/(.+)", _branch),
-    ("POST", r"/api/models/org/(?:name|other)/preupload/(.+)", _preupload),
-    ("POST", r"/org/(?:name|other)\.git/info/lfs/objects/batch", _batch),
+    ("POST", r"/api/models/org/name/preupload/(.+)", _preupload),
+    ("POST", r"/org/name\.git/info/lfs/objects/batch", _batch),
     ("PUT", r"/large/(\w+)", _put),
-    ("POST", r"/api/models/org/(?:name|other)/commit/(.+)", _commit),
+    ("POST", r"/api/models/org/name/commit/(.+)", _commit),
     ("POST", r"/api/validate-yaml", lambda _, __: (200, {"errors": [], "warnings": []})),
-    ("GET", r"/api/models/org/(?:name|other)/revision/(.+)", _info),
-    ("GET", r"/api/models/org/(?:name|other)", _info),
+    ("GET", r"/api/models/org/name/revision/(.+)", _info),
+    ("GET", r"/api/models/org/name", _info),
 ]

@@ -118,7 +118,7 @@ NOT_RUN = {
     "tests/gpu/study.sh out 360 e5-small": "gpu",
     "tests/gpu/run.sh out 10": "gpu",
     "xalign track replay runs/tiny-mlm-1a2b3c4d --to http://MLFLOW:5000": "server",
-    "xalign hub push runs/tiny-mlm-1a2b3c4d --to ORG/NAME": "network",
+    "xalign export runs/tiny-mlm-1a2b3c4d --push-to ORG/NAME": "network",
     'pip install "mlflow==3.17.*" psycopg2-binary boto3': "network",
     "export PGPASSWORD=... AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... MLFLOW_S3_ENDPOINT_URL=https://S3": "server",
     'mlflow server --host 0.0.0.0 --port 5000 --workers 2 --allowed-hosts "MLFLOW:*,localhost:*,127.0.0.1:*" '

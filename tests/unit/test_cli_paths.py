@@ -41,7 +41,6 @@ VERBS = [
     ["report", "{}"],
     ["report", "runs/tiny-align-mlm-9f8e7d6c", "{}"],
     ["track", "replay", "{}", "--to", "sqlite"],
-    ["hub", "push", "{}", "--to", "org/name"],
 ]
 PATHS = {
     "runs/tiny-mlm": "runs/tiny-mlm-0a1b2c3d",

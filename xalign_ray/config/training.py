@@ -328,13 +328,6 @@ class TrackConfig(Frozen):
     registered_model_name: Annotated[
         str | None, Field(min_length=1, description="MLflow's registered model that gets the export as a version")
     ] = None
-    hub: Annotated[
-        str | None,
-        Field(
-            pattern=r"^[\w.-]+/[\w.-]+$",
-            description="ORG/NAME on the Hugging Face hub: checkpoints become its branches, the export its main",
-        ),
-    ] = None
     logging_steps: Annotated[
         Positive | None,
         Field(

@@ -7,7 +7,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -38,7 +38,6 @@ _OPENED_BY = {
     "wandb": "wandb sync RUN/wandb/*",
     "trackio": "trackio show",
 }
-HUB = "the Hugging Face hub"
 _PORT = 5000
 _RETRY_S = 1.0  # pause between attempts while a run is being closed
 _REASON_LENGTH = 200
@@ -134,14 +133,11 @@ class Track:
     """Where a job is shown.
 
     Attributes:
-        uri: MLflow's tracking URI as `resolve_uri` returns it, one of LOGGERS, or the name of something else.
-        opens: of something else: opens its copy of a run folder. A run waits for it at its end for as long as it works,
-            and no longer once it fails.
+        uri: MLflow's tracking URI as `resolve_uri` returns it, or one of LOGGERS.
     """
 
     uri: str
     experiment: str
-    opens: Callable[[Path], Mirror] | None = None
 
 
 def track_of(mlflow: str, experiment: str, output: str | Path) -> Track | None:
@@ -179,12 +175,10 @@ class Follower:
         tracking_uri: str,
         experiment: str,
         every_s: float = 3.0,
-        opens: Callable[[Path], Mirror] | None = None,
     ) -> None:
         self._folder = folder
         self._uri = tracking_uri
         self._experiment = experiment
-        self._opens = opens
         self._every_s = every_s
         self._stop = threading.Event()
         self._give_up_at = float("inf")
@@ -202,9 +196,9 @@ class Follower:
         Returns:
             None if the tracker holds everything, else a sentence for the user that says how to catch up later.
         """
-        self._give_up_at = time.monotonic() + (0 if self._opens else timeout_s)
+        self._give_up_at = time.monotonic() + timeout_s
         self._stop.set()
-        self._thread.join(None if self._opens else timeout_s)
+        self._thread.join(timeout_s)
         return None if self._done else _sentence(self._folder, self._uri, self._trouble)
 
     def _run(self) -> None:
@@ -213,7 +207,7 @@ class Follower:
             stopping = self._stop.is_set()  # read first: what was logged before close() is then in this round
             try:
                 if run is None and run_identity(self._folder):
-                    run = self._connect()
+                    run = _connect(self._folder, self._uri, self._experiment)
                 _catch_up(run, finish=stopping)
                 self._clear()
                 if stopping:
@@ -228,9 +222,6 @@ class Follower:
                 time.sleep(_RETRY_S)
             else:
                 self._stop.wait(self._every_s)
-
-    def _connect(self) -> Mirror:
-        return self._opens(self._folder) if self._opens else _connect(self._folder, self._uri, self._experiment)
 
     def _note(self, error: Exception) -> None:
         if self._trouble is None:
@@ -357,10 +348,7 @@ def _catch_up(run: Mirror | None, finish: bool) -> None:
 
 def _sentence(folder: Path, tracking_uri: str, trouble: Exception | None) -> str:
     reason = reason_of(trouble) if trouble else "it did not answer in time"
-    words = (
-        ["hub", "push", str(folder)] if tracking_uri == HUB else ["track", "replay", str(folder), "--to", tracking_uri]
-    )
-    command = shlex.join(["xalign", *words])
+    command = shlex.join(["xalign", "track", "replay", str(folder), "--to", tracking_uri])
     return (
         f"{tracker_name(tracking_uri)} does not hold all of {folder} ({reason}); nothing is lost, "
         f"`{command}` brings it up to date."
@@ -369,4 +357,4 @@ def _sentence(folder: Path, tracking_uri: str, trouble: Exception | None) -> str
 
 def tracker_name(tracking_uri: str) -> str:
     """A tracker in a sentence."""
-    return tracking_uri if tracking_uri in (*LOGGERS, HUB) else f"MLflow at {tracking_uri}"
+    return tracking_uri if tracking_uri in LOGGERS else f"MLflow at {tracking_uri}"

@@ -216,6 +216,9 @@ def export(
         list[str],
         typer.Option(metavar="NAME=TEXT", help="may be put before a sentence; the first is put there unasked"),
     ] = (),
+    push_to: Annotated[
+        str, typer.Option(metavar="ORG/NAME", help="upload the folder to this model of the Hugging Face hub")
+    ] = "",
 ) -> Path:
     """Export a run's newest checkpoint again, or the weights of another step.
 
@@ -228,9 +231,10 @@ def export(
         ConfigError: there is no such run, or an option cannot mean anything.
         DataError: there is no such checkpoint, or the run's folder is damaged.
         LockError: another process writes the folder, or has taken it over.
+        TrackingError: the hub does not answer.
     """
     from xalign_ray import exports
 
-    folder = exports.export(as_path(run), step, as_path(out), trust, as_, pooling, prompt)
+    folder = exports.export(as_path(run), step, as_path(out), trust, as_, pooling, prompt, push_to)
     say_next(f"xalign evaluate {quoted(folder)} --task tatoeba --data FOLDER")
     return folder

@@ -364,15 +364,3 @@ def track_replay(
     ids = replay(folder, uri, experiment)
     say_next(open_command(uri, runs_page(uri, experiment)))
     return ids
-
-
-def hub_push(
-    run: RunFolder,
-    to: Annotated[
-        str, typer.Option(metavar="ORG/NAME", help="the repository; that of the run's recipe if not given")
-    ] = "",
-) -> list[str]:
-    """Bring a run to the Hugging Face hub: checkpoints as branches, the export as main. Doing it again adds nothing."""
-    from xalign_ray.exports import push
-
-    return [f"{revision}  {commit}" for revision, commit in push(as_path(run), to).items()]

@@ -117,7 +117,7 @@ class OpenJob(Job):
     def follow(self, *tracks: Track | None) -> None:
         """Shows the job in trackers while it lasts, from its first event on; a thread for each holds up nobody."""
         for track in filter(None, tracks):
-            follower = Follower(self.folder, track.uri, track.experiment, opens=track.opens)
+            follower = Follower(self.folder, track.uri, track.experiment)
             self._stack.callback(_say_if_any, follower.close)
 
     def finish(self, manifest: Mapping[str, Any] | None = None, card: Callable[[Path], None] | None = None) -> None:
