@@ -42,9 +42,7 @@ def run_report(out: Path, *arguments: str) -> dict[str, str]:
     """The text of every file of a report, by name, as the verb writes it."""
     app(["report", *arguments, "--out", str(out)], standalone_mode=False)
     return {
-        path.name: path.read_text(encoding="utf-8")
-        for path in out.iterdir()
-        if path.suffix not in (".png", ".pdf", ".svg", ".tex")
+        path.name: path.read_text(encoding="utf-8") for path in out.iterdir() if path.suffix not in (".png", ".svg")
     }
 
 

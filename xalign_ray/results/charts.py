@@ -1,4 +1,4 @@
-"""Draws the charts of a report: headline scores with intervals, losses, scores by layer; as SVG, PNG and PDF."""
+"""Draws the charts of a report: headline scores with intervals, losses, scores by layer; as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -67,14 +67,9 @@ _FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Microsoft YaHei", "Malgun Gothic", "Hiragino Sans"),
     *("Noto Sans Devanagari", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Thai", "Arial Unicode MS"),
 )
-_BOXES = "PNG and PDF have boxes for letters that no font of the machine has; the SVG has the letters."
+_BOXES = "The PNG has boxes for letters that no font of the machine has; the SVG has the letters."
 NAMES = ("headline", "losses", "held-out", "retrieval", "layers", "transfer")  # of the charts of a report
-FORMATS = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}  # without a date
-_LATEX = {ord(letter): rf"\{letter}" for letter in "#$%&_{}"}
-_LATEX |= {ord("~"): r"\textasciitilde{}", ord("^"): r"\textasciicircum{}", ord("\\"): r"\textbackslash{}"}
-_LATEX |= {ord("<"): r"\textless{}", ord(">"): r"\textgreater{}", ord("|"): r"\textbar{}"}
-_LATEX |= {ord(letter): f"{{{letter}}}" for letter in "[*"}  # else an argument or the star of the row's end before them
-_LATEX |= {ord(letter): " " for letter in "\r\n"}
+FORMATS = {"png": {"Software": None}, "svg": {"Date": None}}  # without a date
 _PER_ROW = 3  # panels of a file
 _LEGEND_LETTERS = 10  # of an inch of a line in a legend
 _LEGEND_HANDLE = 8  # letters that a dot or line takes there
@@ -203,42 +198,6 @@ def _add_legend(canvas: FigureCanvasAgg, handles: Sequence[Line2D]) -> None:
     legend = add(ncols=max(1, min(len(handles), int(fitting))))
     height = legend.get_window_extent(canvas.get_renderer()).height
     figure.set_figheight(figure.get_figheight() + height / figure.dpi)
-
-
-def as_latex(chart: Chart) -> str:
-    """The figure, of its PDF, and its numbers as a table: two floats for a paper that has graphicx and booktabs."""
-    caption = " ".join([f"{chart.alt}.", *chart.notes])
-    lines = [
-        r"% needs \usepackage{graphicx,booktabs}",
-        r"\begin{figure}",
-        r"\centering",
-        rf"\includegraphics[width=\linewidth]{{{chart.name}.pdf}}",
-        rf"\caption{{{_latex(caption)}}}",
-        rf"\label{{fig:{chart.name}}}",
-        r"\end{figure}",
-    ]
-    if chart.numbers:
-        header, rows = chart.numbers.header, chart.numbers.rows
-        lines += [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_latex(caption)}}}",
-            rf"\label{{tab:{chart.name}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-            r"\toprule",
-            " & ".join(map(_latex, header)) + r" \\",
-            r"\midrule",
-            *(" & ".join(_latex(str(cell)) for cell in row) + r" \\" for row in rows),
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _latex(text: str) -> str:
-    """Text of users, of which LaTeX takes no letter for a command."""
-    return text.translate(_LATEX)
 
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:

@@ -51,7 +51,7 @@ from xalign_ray.results.sentences import (
     repetitions,
 )
 from xalign_ray.results.sources import MLFLOW, check_names, find_runs, is_foreign
-from xalign_ray.results.tables import Table, time_tables
+from xalign_ray.results.tables import Table
 from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
 from xalign_ray.results.verdicts import Measured, measured
 from xalign_ray.track.follower import resolve_uri
@@ -64,8 +64,7 @@ from xalign_ray.work.storage import hide_places, shown_path
 
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
-_FORMATS = (*charts.FORMATS, "tex")
-_AT_TIMES = {CELLS, CLAIMS, POINTS, *(f"{name}.{ending}" for name in charts.NAMES for ending in _FORMATS)}
+_AT_TIMES = {CELLS, CLAIMS, POINTS, *(f"{name}.{ending}" for name in charts.NAMES for ending in charts.FORMATS)}
 
 _BASE = "base-"  # what the names of continued runs' sections begin with
 _OPEN = ("average", "task", "papers")
@@ -210,7 +209,7 @@ def write_report(
         draw_svgs=charts.draw_svgs,
         variables=charts.VARIABLES,
         restarted=charts.RESTARTED,
-        formats=_FORMATS,
+        formats=charts.FORMATS,
         files=[*_FILES, *files],
     )
     _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
@@ -223,9 +222,8 @@ def write_report(
     for chart in drawn:
         for ending, content in charts.draw_files(chart).items():
             write_atomic(out / f"{chart.name}.{ending}", content)
-        write_atomic(out / f"{chart.name}.tex", charts.as_latex(chart))
     write_atomic(out / PAGE, page)
-    for name in _AT_TIMES.difference(files, (f"{chart.name}.{ending}" for chart in drawn for ending in _FORMATS)):
+    for name in _AT_TIMES.difference(files, (f"{chart.name}.{ending}" for chart in drawn for ending in charts.FORMATS)):
         (out / name).unlink(missing_ok=True)
     return comparison, papers
 
@@ -248,10 +246,9 @@ def _sections(
     columns = columns_of(runs)
     cost = _filled(tables.cost_table(runs))
     for by in comparison.by:
-        gaps = _filled(tables.gap_table(comparison)) if by == "task" and len(columns) < len(runs) else []
         decided = [tables.decided_table(comparison)] if by == "task" else []
         shown = _filled(*decided, tables.score_table(comparison, by))
-        yield Section(by, tables.SUBJECTS[by], [*shown, *(cost if by == "task" and shown else [])], folded=gaps)
+        yield Section(by, tables.SUBJECTS[by], [*shown, *(cost if by == "task" and shown else [])])
     if beginning := compare_with_beginning(runs, scores):
         yield Section("forgetting", "Forgetting", _filled(tables.forgetting_table(beginning)))
     yield from after_scores
@@ -265,7 +262,7 @@ def _sections(
     yield Section(
         "recipes", "Recipes", _filled(tables.values_table(runs), tables.difference_table(runs)), recipes=recipes
     )
-    yield Section("running", "Running", _filled(*tables.study_tables(runs), *time_tables(runs), tables.run_table(runs)))
+    yield Section("running", "Running", _filled(*tables.study_tables(runs), tables.run_table(runs)))
 
 
 def _continued_sections(continued: Mapping[str, Continued]) -> Iterator[Section]:

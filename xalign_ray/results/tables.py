@@ -1,4 +1,4 @@
-"""Tables as values: scores for a page or a terminal, gaps seed by seed, data, recipes, runs, and the time of cells"""
+"""Tables as values: scores for a page or a terminal, data, recipes and runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from rich.text import Text
 from xalign_ray.results.aggregate import KEY, Average
 from xalign_ray.results.compare import Comparison, Record, is_share
 from xalign_ray.results.difference import NEAR_ZERO
-from xalign_ray.results.printed import PAPERS, read_paper
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
@@ -203,29 +202,6 @@ def decided_table(comparison: Comparison) -> Table:
     header = ("", f"above {base}", "not decided", f"below {base}", "within 1 point")
     note = f"Points by which an encoder differs from {base}; scores and intervals stand below." if rows else ""
     return Table(f"What is decided against {base}", header, rows, note, names=len(header))
-
-
-def gap_table(comparison: Comparison) -> Table:
-    """One row a metric and column: mean gap, every seed's gap, in how many seeds the column is above the baseline."""
-    rows, last = [], ""
-    for cells in _grouped(comparison, "task"):
-        title, found = comparison.title(cells[0]), {cell["label"]: cell for cell in cells}
-        for cell in (cell for cell in cells if cell["difference"] is not None):
-            gaps, guessed = cell["gaps"], bool(cell["at_chance"] and found[comparison.baseline]["at_chance"])
-            gap = points(cell["difference"])
-            rows.append(
-                (
-                    title if title != last else "",
-                    cell["label"],
-                    Entry(gap, "both at chance", "quiet") if guessed else gap,
-                    ", ".join(map(points, gaps)) or "no seed in common",
-                    f"{sum(value > 0 for value in gaps)} of {len(gaps)}" if gaps else "-",
-                )
-            )
-            last = title
-    header = ("", "recipe", "mean gap", "gap in each seed", "above in")
-    note = "In points of percent. A seed is compared with the same seed of the baseline." if rows else ""
-    return Table(f"Difference from {comparison.baseline}", header, rows, note, names=2)
 
 
 def forgetting_table(comparison: Comparison) -> Table:
@@ -513,64 +489,3 @@ def _run_row(run: Run) -> Row:
 
 def _count(value: float | None) -> Entry | str:
     return NONE if value is None else f"{value:,.0f}"
-
-
-_KINDS = ("pretraining", "finetuning", "evaluation")
-_PRINTED = "Time"  # the table of a paper that prints hours, its rows in the order of its arms
-_HEADER = ("", "pretraining", "of the baseline's", "fine-tuning", "evaluation", "cells", "CPU hours", "GPU hours")
-_NOTE = (
-    "Mean time of a cell, of its last attempt. Hours: CPUs and GPUs that the cells held, times how long; times your "
-    "price of an hour that is what an arm cost."
-)
-
-Cell = Mapping[str, Any]
-
-
-def time_tables(runs: Sequence[Run]) -> list[Table]:
-    """A table a study, a row an arm; none where no cell has a time."""
-    studies = {run.study["name"]: run.study for run in runs if run.study}
-    return [_time_table(study) for study in studies.values() if any(cell.get("seconds") for cell in study["cells"])]
-
-
-def _time_table(study: Mapping[str, Any]) -> Table:
-    cells = [cell for cell in study["cells"] if cell.get("seconds")]
-    labels = list(dict.fromkeys([*study["labels"], *(cell["label"] for cell in cells)]))
-    by_label = {label: [cell for cell in cells if cell["label"] == label] for label in labels}
-    baseline = study["baseline"] or study["labels"][0]
-    printed = _printed_ratios(baseline, labels)
-    mean = _mean_seconds(by_label[baseline], "pretraining")
-    rows = [_row(label, own, mean, printed) for label, own in by_label.items() if own]
-    note = _NOTE + (" Printed: hours of ALIGN-MLM's arms on Trans+Inv over those of its MLM." if printed else "")
-    return Table(f"Time of {study['name']}", _HEADER, rows, note)
-
-
-def _row(label: str, cells: Sequence[Cell], baseline: float | None, printed: Mapping[str, float]) -> Row:
-    means = {kind: _mean_seconds(cells, kind) for kind in _KINDS}
-    own = means["pretraining"]
-    note = f"printed {printed[label]:.2f}" if label in printed else ""
-    ratio = Entry(f"{own / baseline:.2f}", note) if own and baseline else NONE
-    pretraining, *others = (NONE if mean is None else duration(mean) for mean in means.values())
-    return (label, pretraining, ratio, *others, str(len(cells)), _hours(cells, "cpus"), _hours(cells, "gpus"))
-
-
-def _mean_seconds(cells: Sequence[Cell], kind: str) -> float | None:
-    seconds = [cell["seconds"] for cell in cells if cell["kind"] == kind]
-    return fmean(seconds) if seconds else None
-
-
-def _hours(cells: Sequence[Cell], what: str) -> Entry | str:
-    if not all(cell.get("resources") for cell in cells):
-        return NONE  # of a study that ran before its cells said what they hold
-    return f"{sum(cell['seconds'] * cell['resources'][what] for cell in cells) / 3600:,.2f}"
-
-
-def _printed_ratios(baseline: str, labels: Sequence[str]) -> dict[str, float]:
-    """Printed hours over those of the baseline, by label; none where a paper prints those of fewer than two of them."""
-    hours = {
-        row.ours["label"]: row.values[0]
-        for name in PAPERS
-        for row in (read_paper(name).tables[_PRINTED].rows if _PRINTED in read_paper(name).tables else ())
-        if row.ours["label"] in labels
-    }
-    first = hours.get(baseline)
-    return {label: value / first for label, value in hours.items() if value and first} if len(hours) > 1 else {}

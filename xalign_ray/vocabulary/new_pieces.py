@@ -1,6 +1,6 @@
 """Adds joined pieces to a tokenizer, or drops pieces from it; other text is cut as before.
 
-What is promised for each model of pieces, and why: docs/explanation/methods.md, New pieces for a vocabulary, Fewer pieces.
+What each model of pieces promises, and why: docs/explanation/methods.md, New pieces for a vocabulary, Fewer pieces.
 """
 
 from __future__ import annotations

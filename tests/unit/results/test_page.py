@@ -35,8 +35,6 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.charts import (
     MAX_DRAWN,
     NAMES,
-    Chart,
-    as_latex,
     curves_of,
     draw_files,
     draw_svgs,
@@ -132,25 +130,10 @@ def test_the_page_needs_nothing_outside_itself_and_links_to_what_lies_beside_it(
     assert sorted(set(references) | {"index.html"}) == sorted(os.listdir(files))
     assert {"headline.png", "losses.png", "held-out.png", "layers.png"} <= set(references)
     assert all((files / name).read_bytes()[1:4] == b"PNG" for name in references if name.endswith("png"))
-    for ending, head in (("pdf", b"%PDF"), ("svg", b"<?xml")):
-        assert all((files / name).read_bytes().startswith(head) for name in references if name.endswith(ending))
-        assert f"headline.{ending}" in references
+    assert all((files / name).read_bytes().startswith(b"<?xml") for name in references if name.endswith("svg"))
+    assert "headline.svg" in references
     assert "http" not in page
     assert not re.search(r"url\((?!#)|@import|<script|<link|<iframe", page)
-
-
-def test_each_figure_is_there_in_latex_with_its_numbers(files: Path) -> None:
-    for path in files.glob("*.tex"):
-        text = path.read_text()
-        assert rf"\includegraphics[width=\linewidth]{{{path.stem}.pdf}}" in text
-        assert re.findall(r"\\begin\{(\w+)\}", text) == ["figure", *(["table", "tabular"] if "tabular" in text else [])]
-        assert not re.search(r"(?<!\\)[#$^~]|(?<!^)(?<!\\)%", text.partition("\n")[2]), "LaTeX reads it as a command"
-        columns = text.partition(r"\begin{tabular}{")[2].partition("}")[0]
-        rows = [line for line in text.splitlines() if line.endswith(r" \\")]
-        assert all(re.sub(r"\\&", "", row).count("&") in (0, len(columns) - 1) for row in rows)
-    headline = (files / "headline.tex").read_text()
-    assert r"percent, each seed & points above" in headline
-    assert r"95 \% interval \\" in headline
 
 
 def test_every_reference_inside_the_page_has_one_target(page: str) -> None:
@@ -477,7 +460,7 @@ def test_an_encoder_of_a_table_a_bundle_or_a_score_is_not_looked_for_on_disk(
 def test_a_report_leaves_no_file_of_another_one_and_takes_no_file_of_others(files: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    charts = {f"{name}.{ending}" for name in NAMES for ending in ("png", "pdf", "svg", "tex")}
+    charts = {f"{name}.{ending}" for name in NAMES for ending in ("png", "svg")}
     for name in {*charts, *os.listdir(files), "claims.csv", "papers.csv", "transfer.csv", "headline.txt", "mine.csv"}:
         (out / name).write_text("old")
     page = report_on([write_scores_of(tmp_path / "x.csv", {"a": [0.5], "b": [0.6]})], out)
@@ -523,7 +506,7 @@ TEXTS = [
 ]
 
 
-def test_no_letter_of_users_is_markup_in_markdown_or_latex() -> None:
+def test_no_letter_of_users_is_markup_in_markdown() -> None:
     table = Table("T", ("", *TEXTS), [(text, *TEXTS) for text in TEXTS], "; ".join(TEXTS))
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     tokens = [token for token in parser.parse(as_markdown(table)) if token.type == "inline"]
@@ -533,11 +516,6 @@ def test_no_letter_of_users_is_markup_in_markdown_or_latex() -> None:
     assert ["".join(part.content for part in token.children or ()) for token in tokens] == expected
     assert {part.type for token in tokens for part in token.children or ()} <= {"text", "text_special"}
     assert not re.search(r"(?<!\\)\$", as_markdown(table)), "GitHub reads it as mathematics"
-    text = as_latex(Chart("c", "; ".join(TEXTS), [], "c.csv", {}, {}, numbers=table))
-    rows = text.partition("\\midrule\n")[2].partition("\\bottomrule")[0].splitlines()
-    assert len(rows) == len(TEXTS)
-    assert not any(row.startswith(("[", "*")) for row in rows), "of the end of the row before"
-    assert not re.search(r"[<>|]", text)
 
 
 HUB = [f"sentence-transformers/paraphrase-multilingual-mpnet-base-v{number}" for number in range(60)]

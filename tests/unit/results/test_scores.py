@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.results.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.results.compare import Record, is_at_chance
-from xalign_ray.results.tables import Entry, Table, gap_table, percent, score_table
+from xalign_ray.results.tables import Entry, Table, percent, score_table
 from xalign_ray.tasks.scores import Score
 
 
@@ -56,10 +56,6 @@ def gaps_of(runs: list[Path]) -> list[Record]:
     """What is compared with tiny/mlm."""
     records = compare_folders(runs).records("task")
     return [record for record in records if record["difference"] is not None]
-
-
-def gap_rows(runs: list[Path]) -> list[tuple[Entry, ...]]:
-    return list(gap_table(compare_folders(runs)).rows)  # type: ignore[arg-type]
 
 
 def only_row(runs: list[Path]) -> tuple[Entry, ...]:
@@ -152,8 +148,6 @@ def test_gaps_compare_a_seed_with_the_same_seed_of_the_baseline(tmp_path: Path) 
     (gap,) = gaps_of(runs)
     assert gap["gaps"] == pytest.approx([0.1, -0.05])
     assert gap["difference"] == pytest.approx(0.025)
-    (row,) = gap_rows(runs)
-    assert row[1:] == entries("tiny/align-mlm", "+2.5", "+10.0, -5.0", "1 of 2")
 
 
 def test_seeds_are_paired_by_their_number_not_by_their_place(tmp_path: Path) -> None:
@@ -175,20 +169,6 @@ def test_without_a_seed_in_common_the_gap_is_that_of_the_means(tmp_path: Path) -
     ]
     (gap,) = gaps_of(runs)
     assert (gap["gaps"], gap["difference"]) == ([], pytest.approx(0.3))
-    assert gap_rows(runs)[0][3:] == entries("no seed in common", "-")
-
-
-@pytest.mark.parametrize(
-    ("baseline", "other", "both"), [(0.001, 0.003, True), (0.001, 0.5, False), (0.5, 0.001, False), (0.5, 0.6, False)]
-)
-def test_a_gap_is_between_guesses_only_if_both_are(tmp_path: Path, baseline: float, other: float, both: bool) -> None:
-    (row,) = gap_rows(runs_with(tmp_path, {"tiny/mlm": [baseline], "tiny/align-mlm": [other]}))
-    assert (row[2].note, row[2].mark) == (("both at chance", "quiet") if both else ("", ""))
-
-
-def test_a_gap_between_two_guesses_says_so(tmp_path: Path) -> None:
-    (row,) = gap_rows(runs_with(tmp_path, {"tiny/mlm": [0.001], "tiny/align-mlm": [0.003]}))
-    assert row[2] == Entry("+0.2", "both at chance", "quiet")
 
 
 def test_gaps_are_not_made_of_numbers_without_chance(tmp_path: Path) -> None:
@@ -196,4 +176,4 @@ def test_gaps_are_not_made_of_numbers_without_chance(tmp_path: Path) -> None:
         write_run(tmp_path / name, recipe, scores={"alignment": [score("mean_cosine_random", 0.1, chance=None)]})
         for name, recipe in (("a", "tiny/mlm"), ("b", "tiny/align-mlm"))
     ]
-    assert gap_rows(runs) == []
+    assert gaps_of(runs) == []
