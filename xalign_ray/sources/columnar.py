@@ -83,7 +83,7 @@ def read_array(path: str) -> Iterator[Any]:
     """The values of a JSON array of any length, one after the other; of one that breaks off, those before.
 
     Raises:
-      BrokenFileError: the rest is no JSON, or a value is longer than 1 MB.
+      BrokenFileError: the rest is no JSON, or a value is longer than 16 MB.
     """
     decoder, chunks = json.JSONDecoder(), Chunks(path)
     marked = next(iter(chunks), b"").startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))

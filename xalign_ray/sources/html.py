@@ -149,7 +149,7 @@ def write_levels(line: str) -> str:
     lowered stands on the line (H2O). Ordinals (1st) stay as they are. A level that holds another is `10^(10^100)`.
     """
     if RAISED not in line and LOWERED not in line:
-        return line
+        return line.replace(LEVEL, "")  # of an end tag alone
     line = _FRACTION.sub(lambda found: f"{found[1]}{' ' if found[1] else ''}{found[2]}/{found[3]}", line)
     line = _LEVELS.sub(_write_level, line)
     for _ in range(_MAX_NESTED):  # what is left holds another level

@@ -201,13 +201,13 @@ def held_back(lines: Iterator[T], broken: list[BrokenFileError]) -> Iterator[T]:
 
 
 CHUNK_BYTES = 1 << 20
-MAX_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES = 16 << 20  # of a line or a document in any format: longer than any book
 BYTES_A_CHARACTER = 4  # at most, in UTF-8
 MIN_STEP_BYTES, MAX_STEP_BYTES = 1 << 9, 1 << 17  # packed bytes that an unpacker is given at once
 ZSTD_STEP_BYTES = 1 << 16  # its unpacker gives a step whole or not at all: small ones lose little before a fault
 
 NOT_UTF8 = "bytes are not UTF-8"
-OVER_LONG = "line is longer than 1 MB"
+OVER_LONG = f"line or document is longer than {MAX_LINE_BYTES >> 20} MB"
 GUESSED = "windows-1252"  # of files that are not UTF-8: a superset of Latin-1's letters
 NUL = "line holds NUL characters"
 CR = "line holds a carriage return (CR)"
@@ -372,7 +372,7 @@ def read_lines(path: str, span: Span = WHOLE, first_line: int = 1, *, json_lines
 
     A CR inside a line is a fault: the programs that wrote the file may have ended a line there. UTF-16 is known by its
     byte-order mark and read the same. A mark is dropped. A line that cannot be used is yielded with its fault. Holds at
-    most 20 MB.
+    most 100 MB.
 
     Args:
       json_lines: the lines may be JSON.

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from xalign_ray.sources.open import CHUNK_BYTES, MAX_LINE_BYTES, WHOLE, Span, is_one_piece, open_bytes, size_of
+from xalign_ray.sources.open import (
+    CHUNK_BYTES,
+    MAX_LINE_BYTES,
+    OVER_LONG,
+    WHOLE,
+    Span,
+    is_one_piece,
+    open_bytes,
+    size_of,
+)
 
 EMPTY_DOCUMENT = "document is empty"
 BOTH_EMPTY = "both sides are empty"
 ONE_EMPTY = "one side is empty"
+MARKUP = "text is HTML or wiki markup"
+MARKUP_CHARACTERS = 2000  # of a text, in which markup shows
+_HTML = re.compile(r"(?i)\s*<(!doctype html|(html|body|div|section|article|table|p|h[1-6]|[ou]l)\b[^<>]*>)")
+_LINK = r"\[\[[^\[\]\n]+\]\]"
+_WIKI = re.compile(rf"'{{3}}[^'\n]+'{{3}}[^\n]*{_LINK}|{_LINK}[^\n]*(</ref>|\{{\{{[^{{}}\n]+\}}\}})")
 
 
 @dataclass(slots=True)  # not frozen: one for each row, and a frozen one takes five times as long to make
@@ -91,9 +106,16 @@ def list_reasons(counts: Mapping[str, int]) -> str:
 Record = Document | Pair | Entry | BadRow
 
 
+def is_markup(text: str) -> bool:
+    """Whether a text begins with an element of HTML, or has a bold word, template or footnote beside a wiki's link."""
+    return bool(_HTML.match(text) or _WIKI.search(text, 0, MARKUP_CHARACTERS))
+
+
 def make_document(language: str, text: str, source: str, line: int) -> Document | BadRow:
-    """A document whose paragraphs are the lines of a text that are not blank; set aside if it has none. LF, CRLF and CR
-    end a line."""
+    """A document whose paragraphs are the lines of a text that are not blank; set aside if it has none, is longer than
+    documents of other formats may be, or is markup. LF, CRLF and CR end a line."""
+    if fault := OVER_LONG if len(text) > MAX_LINE_BYTES else MARKUP if is_markup(text) else "":
+        return BadRow(source, line, fault)
     paragraphs = tuple(stripped for raw in text.replace("\r", "\n").split("\n") if (stripped := raw.strip()))
     return Document(language, paragraphs, source, line) if paragraphs else BadRow(source, line, EMPTY_DOCUMENT)
 

@@ -45,7 +45,7 @@ MISSING = frozenset(  # what pandas and spreadsheets write for an empty cell, an
     ("NaN", "nan", "<NA>", "NULL", "#N/A", "#VALUE!", "#REF!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!")
 )
 UNCLOSED = "a quote is not closed"
-TOO_LONG = "a quote is not closed within 1 MB"
+TOO_LONG = f"a quote is not closed within {MAX_LINE_BYTES >> 20} MB"
 INSIDE = "line behind a quote that is not closed"
 MALFORMED = "a quote stands inside a field"
 _SEP = "sep="  # how a first line of Excel begins that names the delimiter
@@ -200,7 +200,7 @@ def _share_of_records(lines: Sequence[Line], delimiter: str, width: int) -> floa
 
 
 class _Feed:
-    """The lines that csv.reader asks for, noted in `taken`; ends after 1 MB of one record."""
+    """The lines that csv.reader asks for, noted in `taken`; ends after MAX_LINE_BYTES of one record."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self.taken: list[Line] = []

@@ -142,6 +142,7 @@ _WORDS: dict[str, _Show] = {
     "le": _third_or_first,
     **dict.fromkeys(["tsl", "wikt-lang"], _last_of_four),  # wikt-lang|en|word|label
     "bd": _life,
+    "sortname": lambda given: " ".join(given[:2]),
     "nihongo": _nihongo,
     # Numbers, measures and dates.
     **dict.fromkeys(["convert", "cvt"], measures.measure),

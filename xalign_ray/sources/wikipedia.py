@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
@@ -168,7 +169,9 @@ def _head(path: str) -> bytes:
 def _read_page(
     page: Element, site: _Site, language: str, path: str, number: int, noted: Counter[str]
 ) -> Record | Skipped:
-    fields = {local_name(element): element.text or "" for element in page.iter()}  # of several revisions, the last
+    revisions = [element for element in page if local_name(element) == "revision"]
+    newest = sorted(revisions, key=_written_at)[-1:]  # an export may begin with it
+    fields = {local_name(element): element.text or "" for element in chain(page, *(one.iter() for one in newest))}
     markup = fields.get("text", "").lstrip("\ufeff")
     if fields.get("ns", site.key_of(fields.get("title", ""))) != _ARTICLE:
         return Skipped("page of another namespace")
@@ -184,6 +187,11 @@ def _read_page(
     except (ParserError, RecursionError):
         return BadRow(path, number, "markup cannot be parsed")
     return Document(language, paragraphs, path, number) if paragraphs else Skipped("empty after markup")
+
+
+def _written_at(revision: Element) -> str:
+    """When a revision was written, in ISO 8601; nothing where it does not say."""
+    return next((element.text or "" for element in revision if local_name(element) == "timestamp"), "")
 
 
 def _namespaces(siteinfo: Element) -> dict[str, str]:

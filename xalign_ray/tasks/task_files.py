@@ -34,7 +34,7 @@ def read_lines(path: Path) -> list[str]:
 
     Raises:
         DataError: the file is missing, is no text (as `file_checks` says), or has a line that is not UTF-8, or longer
-            than 1 MB (named by its number, from 1).
+            than 16 MB (named by its number, from 1).
     """
     if not path.is_file():
         raise DataError(f"{path} is missing; give the folder or file that holds the task's data.")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import random
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from xalign_ray.sources import text
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.open import BrokenFileError, held_back
-from xalign_ray.sources.records import BadRow, Document
+from xalign_ray.sources.records import MARKUP, BadRow, Document
 
 
 def write(path: Path, content: str) -> str:
@@ -95,6 +98,20 @@ def test_json_lines_give_a_document_each_and_its_lines_are_paragraphs(tmp_path: 
     assert skipped == {"blank line": 1}
 
 
+@pytest.mark.parametrize("format_", ["jsonl", "json", "csv_text", "parquet", "text"])
+def test_a_document_of_three_megabytes_is_one_in_every_format(tmp_path: Path, format_: str) -> None:
+    line = "<3 is a heart, a[i][0] an index, '''x''' three quotes. " * 50_000
+    path = tmp_path / f"a.{format_}"
+    if format_ == "parquet":
+        pq.write_table(pa.table({"text": [line]}), path)
+    else:
+        row = json.dumps({"text": line})
+        path.write_text({"jsonl": row, "json": f"[{row}]", "csv_text": f'text\n"{line}"\n', "text": line}[format_])
+    (found,) = read(format_, [str(path)], ["en"])
+    assert isinstance(found, Document)
+    assert found.paragraphs == (line.strip(),)
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -104,6 +121,10 @@ def test_json_lines_give_a_document_each_and_its_lines_are_paragraphs(tmp_path: 
         ('{"text": 3}', "line is no JSON object with a string 'text'"),
         ('["text"]', "line is no JSON object with a string 'text'"),
         ('{"text": " \\n "}', "document is empty"),
+        ('{"text": " <!DOCTYPE html><html><p>A house.</p></html>"}', MARKUP),
+        ('{"text": "<section data-mw=1>A house.</section>"}', MARKUP),
+        ("""{"text": "A '''house''' is a [[building]].<ref>x</ref>"}""", MARKUP),
+        ('{"text": "A [[house|home]] has {{convert|3|m|ft}} walls."}', MARKUP),
         ('{"text": "half \\ud83d pair"}', "'text' holds half a surrogate pair"),
     ],
 )

@@ -159,7 +159,7 @@ def read_all(form: str, path: Path) -> tuple[int, list[str], str]:
     [
         ("wikipedia", 1, "an element is longer than 64 MB"),
         ("tmx", 1, "an element is longer than 64 MB"),
-        ("jsonl", 2, "line is longer than 1 MB"),
+        ("jsonl", 2, "line or document is longer than 16 MB"),
     ],
 )
 def test_text_of_200_megabytes_without_an_end_takes_bounded_memory(

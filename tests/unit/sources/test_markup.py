@@ -45,6 +45,7 @@ from xalign_ray.sources.markup import Page, read_paragraphs
         ("Hear [[Datei:a.ogg|it]][[Medium:a.ogg|the anthem]].", ("Hear the anthem.",)),
         ("A line.<br/>Another.<div>A block.</div>", ("A line.", "Another.", "A block.")),
         ("H<sub>2</sub>O and <nowiki>[[raw]]</nowiki> and <code>x</code>.", ("H2O and [[raw]] and x.",)),
+        ("A m</sup> is</small> long.</div> He, {{sortname|Ann|Lee}}, came.", ("A m is long.", "He, Ann Lee, came.")),
         ("Let <math>x</math> be.<gallery>File:a.jpg|cap</gallery>", ("Let x be.",)),
         ("__NOTOC__\nText __TOC__ here.", ("Text here.",)),
         ("Berlin ({{IPA|x}}, {{lang-de|Berlin}}) and ({{IPA|x}}; {{x}}).", ("Berlin (Berlin) and.",)),

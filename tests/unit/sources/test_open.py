@@ -130,7 +130,7 @@ def test_utf16_with_a_half_pair_or_a_half_character_loses_these_lines_only(tmp_p
 
 
 def test_an_over_long_line_is_told_and_the_line_after_it_is_read(tmp_path: Path) -> None:
-    long, longest = b"x" * (3 * CHUNK_BYTES + 5), b"y" * MAX_LINE_BYTES
+    long, longest = b"x" * (18 * CHUNK_BYTES + 5), b"y" * MAX_LINE_BYTES
     path = write(tmp_path / "a.txt", b"a\n" + long + b"\n" + longest + b"\nb\n" + long)
     lines = list(read_lines(path))
     assert [(line.number, len(line.text), line.fault) for line in lines] == [

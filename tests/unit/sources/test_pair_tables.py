@@ -121,11 +121,11 @@ ARTICLES: dict[str, tuple[str | bytes, list[tuple[str, ...]], dict[int, str]]] =
         f'text\n"Short, B."\n"{ONE_COMMA}\n', [B],
         {3: "a quote is not closed", **dict.fromkeys(range(4, 103), "line behind a quote that is not closed")},
     ),
-    "of over 1 MB": (
-        f'text\n"{chr(10).join(["w" * 1000] * 1200)}\nThe end."\n"Short, B."\n', [B],
+    "of over 16 MB": (
+        f'text\n"{chr(10).join(["w" * 100_000] * 200)}\nThe end."\n"Short, B."\n', [B],
         {
-            2: "a quote is not closed within 1 MB",
-            **dict.fromkeys(range(3, 1203), "line behind a quote that is not closed"),
+            2: "a quote is not closed within 16 MB",
+            **dict.fromkeys(range(3, 203), "line behind a quote that is not closed"),
         },
     ),
     "with a quote that is not doubled": (

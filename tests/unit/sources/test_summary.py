@@ -24,7 +24,7 @@ def number(n: int) -> str:
 def write(folder: Path) -> None:
     """Sources in which something happens for every reason that `prepare` knows."""
     lines = [f"{number(n)} is it" for n in range(100, 400)]
-    wrong = [b"\xff\xfe latin", b"nul \0 here", b"x" * (1 << 20) + b"xx"]
+    wrong = [b"\xff\xfe latin", b"nul \0 here", b"x" * (16 << 20) + b"xx"]
     text = "\n".join(
         [
             *lines,
@@ -99,7 +99,7 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
         "set_aside": {
             "bytes are not UTF-8": 1,
             "line holds NUL characters": 1,
-            "line is longer than 1 MB": 1,
+            "line or document is longer than 16 MB": 1,
             "duplicate line": 1,
             "no words": 1,
             "not in the language's script": 1,

@@ -205,13 +205,13 @@ def test_forms_that_name_their_languages_are_read_in_both_directions(tmp_path: P
     assert read_entries(format_, path, "de", "en")[0] == turned
 
 
-def test_a_swedish_file_of_kaikki_with_a_line_of_over_1_mb_counts_it(tmp_path: Path) -> None:
+def test_a_swedish_file_of_kaikki_with_a_line_of_over_16_mb_counts_it(tmp_path: Path) -> None:
     word = {"word": "hus", "lang_code": "sv", "translations": [{"code": "en", "word": "house"}]}
-    long = {**word, "etymology_text": "x" * (1 << 20)}
+    long = {**word, "etymology_text": "x" * (16 << 20)}
     (tmp_path / "x.jsonl").write_text(kaikki(long, word))
     assert read_entries("kaikki", tmp_path / "x.jsonl", "en", "sv") == (
         {("house", "hus")},
-        {"line is longer than 1 MB": 1},
+        {"line or document is longer than 16 MB": 1},
     )
 
 

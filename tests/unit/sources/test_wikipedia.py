@@ -66,6 +66,19 @@ def test_only_articles_are_read_and_the_rest_is_counted_not_bad(tmp_path: Path) 
     }
 
 
+def test_of_several_revisions_the_newest_is_read_wherever_it_stands(tmp_path: Path) -> None:
+    revisions = [
+        f"<revision><timestamp>20{year}-01-01T00:00:00Z</timestamp><text>Of {year}.</text></revision>"
+        for year in ("24", "23")
+    ]
+    pages = [f"<page><title>T</title><ns>0</ns>{''.join(order)}</page>" for order in (revisions, revisions[::-1])]
+    path = write(tmp_path / "all.xml", dump(*pages).encode())
+    assert [one.paragraphs for one in read("wikipedia", [path], ["de"]) if isinstance(one, Document)] == [
+        ("Of 24.",),
+        ("Of 24.",),
+    ]
+
+
 def test_old_schemas_without_ns_and_redirect_elements_are_understood(tmp_path: Path) -> None:
     pages = [
         page("Text.", ns=None),

@@ -91,10 +91,10 @@ def test_a_file_of_a_split_is_found_by_its_name_in_any_of_the_folders(tmp_path: 
     )
 
 
-def test_a_line_of_more_than_a_megabyte_is_refused_before_the_file_is_in_memory(tmp_path: Path):
+def test_a_line_of_more_than_16_megabytes_is_refused_before_the_file_is_in_memory(tmp_path: Path):
     path = tmp_path / "train-en.tsv"
-    path.write_bytes(b"a\tb\n" + b"x" * (3 << 20))
-    with pytest.raises(DataError, match=r"train-en\.tsv, line 2: line is longer than 1 MB; this is no file of"):
+    path.write_bytes(b"a\tb\n" + b"x" * (18 << 20))
+    with pytest.raises(DataError, match="line 2: line or document is longer than 16 MB; this is no file of"):
         read_lines(path)
 
 
