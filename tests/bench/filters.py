@@ -90,7 +90,7 @@ def _rate(folder: Path, source: Source, name: str, megabytes: float, seed: int) 
     began = time.process_time()
     with tasks_here():
         (text,) = mark_duplicates(make_text(texts, folder, parallel), folder, SETTINGS[name], parallel)
-    prepare_part(Task(str(folder), f"{pool}/part", pool, (language,), text.parts[0], 128, True, 0.02, SETTINGS[name]),
-                 (language,))  # fmt: skip
+    task = Task(str(folder), f"{pool}/part", pool, (language,), text.parts[0], 128, True, 0.02, (), SETTINGS[name])
+    prepare_part(task, (language,))
     seconds = time.process_time() - began
     return path.stat().st_size / 1e6 / seconds

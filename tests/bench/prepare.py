@@ -80,7 +80,7 @@ def _ratio_kept(folder: Path, backend: Tokenizer, sources: Sequence[Source], lin
         documents = ["\n".join(some[at : at + lines]) for at in range(0, len(some), lines)]
         path.write_text(("\n" if lines == 1 else "\n\n").join(documents) + "\n", encoding="utf-8")
         part = Part("text", (str(path),), (WHOLE,))
-        tasks.append(Task(str(folder), f"text/{code}/0", f"text/{code}", (code,), part, 128, True, 0.02, Filters()))
+        tasks.append(Task(str(folder), f"text/{code}/0", f"text/{code}", (code,), part, 128, True, 0.02, (), Filters()))
     step = prepare_step([one.language for one in sources])
     taken: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(ROUNDS + 1):  # the first is cold
@@ -141,7 +141,7 @@ def _time_round(folder: Path, name: str, backend: Tokenizer, lines: list[str]) -
     path = folder / f"{name}.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     task = Task(str(folder), f"text/en/{name}", "text/en", ("en",), Part("text", (str(path),), (WHOLE,)),
-                128, False, 0.02, Filters())  # fmt: skip
+                128, False, 0.02, (), Filters())  # fmt: skip
     misses = open_cached_tokenizer(str(folder), LONGEST_WORD, ("en",)).misses
     chosen = lines[::RAW_TAKES]
     began = time.process_time()

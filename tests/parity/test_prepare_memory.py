@@ -21,7 +21,7 @@ from xalign_ray.sources.open import Span
 from xalign_ray.sources.records import Part
 path, name = sys.argv[2:]
 part.prepare_part(part.Task(sys.argv[1], f"text/en/{name}", "text/en", ("en",), Part("text", (path,), (Span(),)),
-                            128, False, 0.02, Filters()), ("en",))
+                            128, False, 0.02, (), Filters()), ("en",))
 print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
 """
 

@@ -41,22 +41,21 @@ def _no_word() -> re.Pattern[str]:
     return re.compile(f"[^\\w{re.escape(signs)}]+")
 
 
-def held_out_lines(lines: Sequence[str], share: float) -> NDArray[np.bool_]:
-    """[N] whether each line is held out: about `share` of the distinct lines.
+def kept_out_lines(
+    lines: Sequence[str], share: float, tests: NDArray[np.uint64]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """[N] whether each line is held out, and whether it is one of the retrieval tests. Each is hashed once.
 
     Case, blanks and punctuation make no difference, so that a tokenized or lower-cased copy of a line shares its fate.
+
+    Args:
+        share: of the distinct lines that are held out, about.
+        tests: sorted hashes.
     """
-    if not share:
-        return np.zeros(len(lines), bool)
-    return hash_lines(lines) / 2.0**64 < share
-
-
-def find_test_lines(lines: Sequence[str], tests: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """[N] whether each line is one of the retrieval tests, which are given by their sorted hashes."""
-    if not len(tests):
-        return np.zeros(len(lines), bool)
+    if not share and not len(tests):
+        return np.zeros(len(lines), bool), np.zeros(len(lines), bool)
     hashes = hash_lines(lines)
-    return tests[np.searchsorted(tests, hashes) % len(tests)] == hashes
+    return hashes / 2.0**64 < share, np.isin(hashes, tests)
 
 
 def hash_lines(lines: Sequence[str]) -> NDArray[np.uint64]:
@@ -112,7 +111,7 @@ def keep_out(config: RunConfig, texts: Sequence[Input]) -> list[RetrievalTexts]:
     `max_test_pairs`.
 
     Those whose line in the commonest language has the largest hash, so that all languages keep the same lines out. No
-    line stands in two of them. `held_out_lines` takes the smallest hashes.
+    line stands in two of them. `kept_out_lines` takes the smallest hashes.
 
     Raises:
         DataError: two languages have so few pairs that the fraction is less than one.

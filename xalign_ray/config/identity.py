@@ -84,6 +84,15 @@ def _start_identity(init_from: str) -> str:
     return hash_value([*(hash_file(path) for path in weights), of_model])
 
 
+# Options that do nothing where a recipe has no data of this key, and are no part of its identity then.
+ACTS_ON = {
+    "held_out_fraction": "corpora",
+    "dictionary_held_out_fraction": "dictionaries",
+    "test_fraction": "parallel",
+    "max_pairs": "parallel",
+}
+
+
 def data_settings(config: RunConfig) -> dict[str, Any]:
     """The part of the recipe that changes shards, but for paths, the content of inputs, aligners and teacher."""
     tree = _without_places(config.data.model_dump(mode="json"))
@@ -91,10 +100,11 @@ def data_settings(config: RunConfig) -> dict[str, Any]:
 
 
 def _without_places(data: Mapping[str, Any]) -> dict[str, Any]:
-    """`data` without what says which files are read, or is known by content: aligners, teacher."""
+    """`data` without what says which files are read, is known by content (aligners, teacher), or acts on no data."""
     aside = ("root", "max_bad_fraction", "word_alignment", "teacher")
     kept = {key: value for key, value in data.items() if key not in aside}
     for key in ("corpora", "parallel", "tests", "dictionaries"):
         places = ("paths",) if key == "dictionaries" else ("paths", *OF_HF)  # these say which files are read
         kept[key] = [{name: source[name] for name in source if name not in places} for source in data[key]]
+    kept |= {option: 0 for option, key in ACTS_ON.items() if not data[key]}
     return kept | {"tokenizer": {key: value for key, value in data["tokenizer"].items() if key != "path"}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from typing import Literal
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.align.links import read_pharaoh
 from xalign_ray.clean.filters import Filters, Sifted, keep_documents, keep_lines, keep_pairs
-from xalign_ray.clean.kept_out import comparable, find_test_lines, held_out_lines
+from xalign_ray.clean.kept_out import comparable, kept_out_lines
 from xalign_ray.shards.rows import (
     NO_WORD,
     Index,
@@ -65,6 +65,7 @@ class ExampleEncoder:
     aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
     teacher: TeacherVectors | None = None  # of pairs
     test_lines: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # sorted hashes
+    text_languages: Collection[str] = ()  # whose lines are held out of a pool of text, and so of pairs
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,11 @@ def encode_documents(
     dropped += _count_sifted(
         counts, passing, np.ones(len(lines), np.int64), lambda n: (documents[line_document[n]], [lines[n]])
     )
-    tests = passing.keep & find_test_lines(lines, encoder.test_lines)
+    held_out_lines, test_lines = kept_out_lines(lines, encoder.held_out_fraction, encoder.test_lines)
+    tests = passing.keep & test_lines
     _count_dropped(counts, TEST_LINE, tests)
     passing = replace(passing, keep=passing.keep & ~tests)
-    line_held_out = passing.keep & held_out_lines(lines, encoder.held_out_fraction)
+    line_held_out = passing.keep & held_out_lines
     copies = _find_copies(lines, line_held_out)
     _count_dropped(counts, HELD_OUT_LINE, copies)
     kept = np.flatnonzero(passing.keep & ~copies)
@@ -160,7 +162,8 @@ def encode_pairs(
 ) -> Examples:
     """Both segments of translations; a pair too long for a row loses words at the end of its longer segment (counted).
 
-    A pair with a side that is held out as a line of text, or is a line of a retrieval test, is dropped.
+    A pair with a side that is held out as a line of text, or is a line of a retrieval test, is dropped. Nothing is held
+    out of a language that has no pool of text.
 
     Args:
         pairs: of one pair of languages, in the same order.
@@ -188,8 +191,10 @@ def encode_pairs(
     lengths = (segment_words, pieces)
     sifted = keep_pairs(encoder.filters, languages, texts, lengths, duplicate, near_duplicate, linked, ~empty)
     dropped = [*_count_sifted(counts, sifted, np.ones(len(pairs), np.int64), lambda n: (pairs[n], pairs[n].texts))]
-    held_out = np.logical_or(*(held_out_lines(lines, encoder.held_out_fraction) for lines in texts))
-    tests = sifted.keep & np.logical_or(*(find_test_lines(lines, encoder.test_lines) for lines in texts))
+    shares = [encoder.held_out_fraction * (language in encoder.text_languages) for language in languages]
+    sides = [kept_out_lines(lines, share, encoder.test_lines) for lines, share in zip(texts, shares, strict=True)]
+    held_out, tests = np.logical_or(*sides)
+    tests &= sifted.keep
     _count_dropped(counts, TEST_PAIR, tests)
     _count_dropped(counts, HELD_OUT_PAIR, sifted.keep & held_out & ~tests)
     keep = sifted.keep & ~held_out & ~tests

@@ -48,6 +48,7 @@ class Task:
     capacity: int
     whole_documents: bool
     held_out_fraction: float
+    text_languages: tuple[str, ...]  # of its languages those with a pool of text
     filters: Filters
     max_pairs: int | None = None  # that its pool still lacks
     source: int = 0  # number of the source of the recipe that the part is of
@@ -207,6 +208,7 @@ def _open_encoder(task: Task, languages: tuple[str, ...]) -> ExampleEncoder:
         capacity=task.capacity,
         whole_documents=task.whole_documents,
         held_out_fraction=task.held_out_fraction,
+        text_languages=task.text_languages,
         filters=task.filters,
         aligned_words=task.aligned_words,
         teacher=_open_teacher(task.teacher) if task.teacher else None,

@@ -194,6 +194,7 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Inpu
 
 def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task]:
     data = config.data
+    with_text = {corpus.language for corpus in data.corpora}
     aligners = [None] * len(data.corpora) + [corpus.align for corpus in data.parallel]
     return [
         Task(
@@ -205,6 +206,7 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
             capacity=data.capacity,
             whole_documents=data.example == "document",
             held_out_fraction=data.held_out_fraction,
+            text_languages=tuple(code for code in texts[place].languages if code in with_text),
             filters=data.filters,
             source=place,
             keep_rest_out=texts[place].keep_rest_out,

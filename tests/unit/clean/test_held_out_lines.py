@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.unit.conftest import make_config, prepare_here
-from xalign_ray.clean.kept_out import comparable, held_out_lines
+from xalign_ray.clean.kept_out import comparable, kept_out_lines
 from xalign_ray.derive.corpus import write_derived
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.shards.rows import starts, sum_runs
@@ -20,6 +20,7 @@ from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer
 EVERY = 10**9
 LINES = 600
 SHARE = 0.2
+NO_TESTS = np.zeros(0, np.uint64)
 
 
 def sentences(language: str) -> list[str]:
@@ -69,10 +70,24 @@ def test_no_held_out_line_is_trained_on(tmp_path: Path, example: str, documents_
         assert not [line for line in out if line in "|".join(left)]
         assert all("|".join(held_out).count(line) == 1 for line in out), "repetitions are scored once"
     counts, rows = prepared.manifest["counts"], LINES
-    held = [held_out_lines(sentences(language), SHARE) for language in ("en", "de")]
+    held = [kept_out_lines(sentences(language), SHARE, NO_TESTS)[0] for language in ("en", "de")]
     assert counts[f"dropped: {HELD_OUT_PAIR}"] == (held[0] | held[1]).sum()
     assert prepared.manifest["pools"]["pairs/de-en"]["examples"] == rows - (held[0] | held[1]).sum()
     assert counts[f"dropped: {HELD_OUT_LINE}"] == sum(one[::-2].sum() for one in held)
+
+
+@pytest.mark.parametrize("with_text", [(), ("en",), ("de",)])
+def test_pairs_are_held_out_by_the_sides_that_have_text_alone(tmp_path: Path, with_text: tuple[str, ...]) -> None:
+    write(tmp_path, 1)
+    corpora = ", ".join(f"{{format: text, language: {code}, paths: [{code}.txt]}}" for code in with_text)
+    streams = "streams=[{kind: masked_pairs}" + (", {kind: masked_text}]" if with_text else "]")
+    settings = [f"data.corpora=[{corpora}]", "data.dictionaries=[]", streams]
+    prepared = prepare_here(make_config(tmp_path, f"data.held_out_fraction={SHARE}", *settings))
+    gone = sum(kept_out_lines(sentences(code), SHARE, NO_TESTS)[0].sum() for code in with_text)
+    assert prepared.manifest["counts"].get(f"dropped: {HELD_OUT_PAIR}", 0) == gone
+    assert prepared.manifest["counts"]["pairs"] == LINES
+    if not with_text:
+        assert prepare_here(make_config(tmp_path, "data.held_out_fraction=0", *settings)) == prepared
 
 
 def test_dropped_pairs_are_in_manifest_summary_and_stats(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -81,7 +81,7 @@ OTHER_RESULT = [
 OTHER_DATA = [
     "data.max_seq_length=123", "data.example=document", "data.reserve_fraction=0.123", "data.held_out_fraction=0.123",
     "data.dictionary_held_out_fraction=0.5", "data.tokenizer.vocab_size=567", "data.tokenizer.lowercase=false",
-    "data.corpora.0.language=fi", "data.dictionaries.0.split=held_out", "data.dictionaries=[]", "data.max_pairs=5",
+    "data.corpora.0.language=fi", "data.dictionaries.0.split=held_out", "data.dictionaries=[]",
     "data.filters.min_pieces=3",
 ]  # fmt: skip
 
@@ -98,6 +98,12 @@ def test_training_is_in_bf16_on_gpus_unless_the_recipe_says_otherwise() -> None:
 def test_what_does_not_change_the_result_is_not_in_the_fingerprints(setting: str) -> None:
     assert run_fingerprint(tiny(setting), "d") == run_fingerprint(tiny(), "d")
     assert data_settings(tiny(setting)) == data_settings(tiny())
+
+
+@pytest.mark.parametrize("option", ["dictionary_held_out_fraction=0.5", "test_fraction=0.5", "max_pairs=5"])
+def test_an_option_that_acts_on_data_that_a_recipe_lacks_is_not_in_its_identity(option: str) -> None:
+    none = ("data.dictionaries=[]", "data.parallel=[]")
+    assert data_settings(tiny(*none, f"data.{option}", name="tiny/mlm")) == data_settings(tiny(*none, name="tiny/mlm"))
 
 
 @pytest.mark.parametrize("setting", OTHER_RESULT)
