@@ -32,7 +32,6 @@ from xalign_ray.sources.open import (
     NUL,
     BrokenFileError,
     Chunks,
-    Line,
     check_lines,
     held_back,
     open_bytes,
@@ -320,9 +319,9 @@ def _lines(path: str) -> FirstRows | None:
     suffix = table_suffix(path)
     tabs = sum("\t" in line.text for line in good)
     if suffix != ".csv" and good and (tabs > FITTING * len(good) or suffix in (".tsv", ".tab")):
-        return _quoted(path, "TSV") if _is_quoted(good) else _tsv(path, good, len(lines) <= ROWS)
+        return _rows(path, "TSV")
     if suffix == ".csv" or any(_is_named(good[0].text.split(one)) for one in DELIMITERS if good):
-        return _quoted(path, "CSV")
+        return _rows(path, "CSV")
     return None
 
 
@@ -337,27 +336,13 @@ def _is_named(cells: Sequence[str]) -> bool:
     return sum(bool(language_of_name(cell)) for cell in cells) > 1 or bool(find_pair(cells))
 
 
-def _is_quoted(lines: Sequence[Line]) -> bool:
-    """Whether fields between tabs are quoted as in CSV: all are, or one has doubled quotes within its own."""
-    cells = [cell for line in lines for cell in line.text.split("\t") if cell.strip()]
-    quoted = [cell for cell in cells if len(cell) > 1 and cell.startswith('"') and cell.endswith('"')]
-    inside = [cell[1:-1] for cell in quoted]
-    if any(cell.replace('""', "").count('"') for cell in inside):
-        return False
-    return len(quoted) == len(cells) or any('""' in cell for cell in inside)
-
-
-def _tsv(path: str, lines: Sequence[Line], is_whole: bool) -> FirstRows:
-    table = [[cell.strip() for cell in line.text.split("\t")] for line in lines]
-    return _with_header(path, "tsv", "TSV", table, is_whole)
-
-
-def _quoted(path: str, form: str) -> FirstRows:
-    head = read_head(path)
+def _rows(path: str, form: str) -> FirstRows:
+    """The first rows of a CSV or TSV file."""
+    head = read_head(path, "\t" if form == "TSV" else "")
     lines = held_back(read_lines(path), [])
-    rows = (row for row in csv_rows(lines, head.delimiter) if row.number >= head.first)
+    rows = (row for row in csv_rows(lines, head.delimiter, is_quoted=head.is_quoted) if row.number >= head.first)
     seen = [row.cells for row in islice(rows, ROWS + 1) if not row.fault and any(row.cells)]
-    return _with_header(path, "csv", form, seen, len(seen) <= ROWS)
+    return _with_header(path, "tsv" if form == "TSV" else "csv", form, seen, len(seen) <= ROWS)
 
 
 def _with_header(

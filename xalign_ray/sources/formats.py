@@ -53,13 +53,12 @@ from xalign_ray.sources.records import (
     split_in_parallel,
 )
 from xalign_ray.sources.stored import read_stored
-from xalign_ray.sources.table_pairs import read_csv, read_tsv, read_workbook, split_csv
+from xalign_ray.sources.table_pairs import read_csv, read_workbook, split_csv
 from xalign_ray.sources.terms import (
     read_csv_terms,
     read_kaikki,
     read_muse,
     read_panlex,
-    read_tsv_terms,
     read_xlsx_terms,
     split_panlex,
 )
@@ -104,7 +103,7 @@ FORMATS: dict[str, Format] = {
     "arrow": Format(read_arrow, one_part_a_file, "documents", (1,), content="other"),
     "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
     "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3), content="sentences", check=check_links),
-    "tsv": Format(read_tsv, split_at_lines, "pairs", (0, 2)),
+    "tsv": Format(read_csv, split_csv, "pairs", (2,)),
     "jsonl_pairs": Format(read_jsonl, split_at_lines, "pairs", (2,), content="json"),
     "csv": Format(read_csv, split_csv, "pairs", (2,)),
     "json_pairs": Format(read_json_array, one_part_a_file, "pairs", (2,), content="other"),
@@ -116,7 +115,7 @@ FORMATS: dict[str, Format] = {
     "xlsx": Format(read_workbook, one_part_a_file, "pairs", (2,), content="other"),
     "opus": Format(read_opus, one_part_a_file, "pairs", (2,), content="other"),
     "muse": Format(read_muse, one_part_a_file, "entries", (2,), content="text", in_zip=True),
-    "tsv_terms": Format(read_tsv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
+    "tsv_terms": Format(read_csv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
     "csv_terms": Format(read_csv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
     "xlsx_terms": Format(read_xlsx_terms, one_part_a_file, "entries", (2,), content="other"),
     "kaikki": Format(read_kaikki, one_part_a_file, "entries", (2,), content="json", in_zip=True),

@@ -1,4 +1,4 @@
-"""Reads tables of pairs: CSV whose delimiter is found by looking, tab-separated columns, Excel workbooks."""
+"""Reads tables of pairs: CSV and TSV by one reader of rows, Excel workbooks."""
 
 from __future__ import annotations
 
@@ -48,46 +48,59 @@ UNCLOSED = "a quote is not closed"
 TOO_LONG = f"a quote is not closed within {MAX_LINE_BYTES >> 20} MB"
 INSIDE = "line behind a quote that is not closed"
 MALFORMED = "a quote stands inside a field"
+UNQUOTED = "rows between tabs with fields in quotes, read as CSV has them"
+AS_TEXT = "rows between tabs with a field that begins with a quote, kept as text"
+BACKSLASH = "rows with quotes behind a backslash, read as Spark writes them"
 _SEP = "sep="  # how a first line of Excel begins that names the delimiter
 csv.field_size_limit(4 * MAX_LINE_BYTES)  # more than _Feed gives of a record; csv's own limit is 131,072 characters
 
 
 class CsvRow(NamedTuple):
-    """A record of a CSV file, and the line it begins at; `fault` is empty, or why its cells could not be had."""
+    """A record of a CSV file, and the line it begins at; `fault` is empty, or why its cells could not be had; `note` is
+    how its quotes were read, where they may be read in another way."""
 
     number: int
     cells: list[str]
     fault: str
+    note: str = ""
 
 
 class CsvHead(NamedTuple):
-    """What the beginning of a CSV file says of it: its first two records, the number of the first one's line, and
-    whether line 1 names the delimiter."""
+    """What the beginning of a CSV file says of it: its first two records, the number of the first one's line, whether
+    line 1 names the delimiter, and whether each field is quoted."""
 
     delimiter: str
     cells: list[str]
     below: list[str]
     first: int
     is_named: bool
+    is_quoted: bool
 
 
-def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Documents or pairs of a CSV file, in the columns that the source names.
+def read_csv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Documents or pairs of a CSV or TSV file, in the columns that the source names.
 
-    Without these documents are in `text`, and pairs in columns that are called by the languages. Line ends within a
-    field of a pair become blanks. A field that a quote opens and none closes makes a bad row of its first line; what
-    becomes of the next lines csv_rows says.
+    Without these documents are in `text`, and pairs in columns that are called by the languages, or in both of a TSV
+    file without a header. Line ends within a field of a pair become blanks. A field that a quote opens and none closes
+    makes a bad row of its first line, or is text between tabs; what becomes of the next lines csv_rows says.
 
     Raises:
       DataError: the first record has no such column.
     """
-    (path,), make = part.paths, records_of(part, languages, cell_text)
-    head = read_head(path)
-    places, has_header = find_columns(path, head.cells, wanted_columns(part, languages), head.below)
+    (path,), make, is_tsv = part.paths, records_of(part, languages, cell_text), part.format == "tsv"
+    head = read_head(path, "\t" if is_tsv else "")
+    names, below, columns = head.cells, head.below, wanted_columns(part, languages)
+    called = [names.index(name) if (name := column_of(names, code)) else None for code in languages]
+    if is_tsv and not part.columns and None in called and not (names and all(map(language_of_name, names))):
+        check_half_header(path, names, below, languages, called)
+        names, columns = [*names, "", ""][:2], ("1", "2")
+    places, has_header = find_columns(path, names, columns, below) if head.cells else ([], False)
     lines = read_lines(path, part.spans[0], part.first_line)
-    for row in csv_rows(lines, head.delimiter, len(head.cells), is_text=len(languages) == 1):
+    for row in csv_rows(lines, head.delimiter, len(names), is_text=len(languages) == 1, is_quoted=head.is_quoted):
         if (head.is_named and row.number == 1) or (has_header and row.number == head.first):
             continue
+        if row.note:
+            yield Noted(row.note, 1)
         if row.fault:
             yield BadRow(path, row.number, row.fault)
         elif any(row.cells):
@@ -102,23 +115,31 @@ def cell_text(cell: str) -> str:
     return "" if text in MISSING else text
 
 
-def read_head(path: str) -> CsvHead:
-    """The delimiter by which most records have as many columns as the first, and the first two records.
+def read_head(path: str, delimiter: str = "") -> CsvHead:
+    """The delimiter, if none is given that by which most records have as many columns as the first, and the first two
+    records, empty where there are none.
 
     Raises:
-      DataError: the file is empty.
+      BrokenFileError: it cannot be read.
     """
     broken: list[BrokenFileError] = []
     lines = (line for line in held_back(read_lines(path), broken) if not line.fault)
     head = list(islice(lines, LOOKED_AT))
-    named = named_delimiter(head)
-    delimiter, head = named or (find_delimiter(head), head)
-    rows = csv_rows(chain(head, lines), delimiter, is_text=True)
+    named = None if delimiter else named_delimiter(head)
+    delimiter, head = named or (delimiter or find_delimiter(head), head)
+    is_quoted = _is_quoted([line.text.split(delimiter) for line in head if line.text.strip()])
+    rows = csv_rows(chain(head, lines), delimiter, is_text=True, is_quoted=is_quoted)
     full = list(islice((row for row in rows if not row.fault and any(cell.strip() for cell in row.cells)), 2))
-    if not full:
-        raise broken[0] if broken else DataError(f"{path} holds no rows. Check that it is the right file.")
-    cells, below = ([cell.strip() for cell in row.cells] for row in (full[0], full[-1]))
-    return CsvHead(delimiter, cells, below if len(full) > 1 else [], full[0].number, named is not None)
+    if broken and not full:
+        raise broken[0]
+    cells, below = ([cell.strip() for cell in row.cells] for row in [*full, CsvRow(0, [], ""), CsvRow(0, [], "")][:2])
+    return CsvHead(delimiter, cells, below, full[0].number if full else 0, named is not None, is_quoted)
+
+
+def _is_quoted(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether each field stands in quotes, in those lines that have as many fields as the first."""
+    fields = [field.strip() for row in rows if len(row) == len(rows[0]) for field in row]
+    return bool(fields) and all(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
 
 
 def named_delimiter(lines: Sequence[Line]) -> tuple[str, list[Line]] | None:
@@ -142,18 +163,22 @@ def _regularity(lines: Sequence[Line], delimiter: str) -> float:
 
 
 def csv_rows(
-    lines: Iterator[Line], delimiter: str, width: int | None = None, *, is_text: bool = False
+    lines: Iterator[Line], delimiter: str, width: int | None = None, *, is_text: bool = False, is_quoted: bool = False
 ) -> Iterator[CsvRow]:
     """The records of lines; those that have not `width` columns are faults, if it is given.
 
     A quote that is not closed is a stray one where half of the lines behind it have the columns of a record: these are
-    read as records. Where fewer have, they are lines of a text, and each is a fault.
+    read as records. Where fewer have, they are lines of a text, and each is a fault. Between tabs a quote is text
+    unless it is used as in CSV: doubled inside the field, or around a tab or a line end. A quote behind a backslash is
+    read as a doubled one where the record cannot be read otherwise.
 
     Args:
       is_text: a field may be a document. Else a quote is a stray one, too, that is closed behind more than MAX_LINES of
         which most have the columns of a record.
+      is_quoted: each field is quoted, also between tabs.
     """
-    feed, usual = _Feed(lines), width or 0
+    feed, usual, may_be_text = _Feed(lines), width or 0, delimiter == "\t" and not is_quoted
+    escaped: dict[int, str] = {}  # lines with quotes behind a backslash, as they were
     while True:
         reader = csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True)
         while True:
@@ -167,19 +192,37 @@ def csv_rows(
                     raise feed.broken
                 return
             usual = usual or len(cells)
-            fault = next((line.fault for line in taken if line.fault), "") or quote
-            if not fault and width is not None and any(cells) and len(cells) != width:
-                fault = "too few columns" if len(cells) < width else "too many columns"
+            number, text = taken[0].number, taken[0].text
+            fault = next((line.fault for line in taken if line.fault), "") or quote or _width_fault(cells, width)
+            new = next((one for one in taken if '\\"' in one.text and one.number not in escaped), None)
+            if fault and new:
+                escaped[new.number] = new.text
+                doubled = new._replace(text=new.text.replace('\\"', '""'))
+                feed.give_back([doubled if one is new else one for one in taken])
+                break
+            text, note = (escaped.pop(number), BACKSLASH) if number in escaped else (text, "")
+            if may_be_text and not taken[0].fault:
+                raw = [field.strip() for field in text.split("\t")]
+                is_record = not fault and _share_of_records(taken, delimiter, usual) <= 0.5
+                if '"' in text and (is_record if len(taken) > 1 else not fault and _needs_quotes(cells, raw)):
+                    yield CsvRow(number, cells, "", note or UNQUOTED)
+                    continue
+                begins = any(cell.startswith('"') for cell in raw)
+                yield CsvRow(number, raw, _width_fault(raw, width), AS_TEXT if begins else "")
+                if quote or len(taken) > 1:
+                    feed.give_back(taken[1:])
+                    break
+                continue
             if len(taken) == 1:
-                yield CsvRow(taken[0].number, cells, fault)
+                yield CsvRow(number, cells, fault, "" if fault else note)
                 continue
             end = len(taken) - (quote == MALFORMED)  # the line where a quote stands wrong may begin a record
             share = _share_of_records(taken[1:end], delimiter, usual)
             is_stray = share >= 0.5 if fault else share > 0.5 and len(taken) > MAX_LINES and not is_text
             if not quote and not is_stray:
-                yield CsvRow(taken[0].number, cells, fault)
+                yield CsvRow(number, cells, fault, "" if fault else note)
                 continue
-            yield CsvRow(taken[0].number, [], taken[0].fault or (UNCLOSED if is_stray else fault))
+            yield CsvRow(number, [], taken[0].fault or (UNCLOSED if is_stray else fault))
             if is_stray:
                 feed.give_back(taken[1:])
             else:
@@ -190,6 +233,19 @@ def csv_rows(
                     if line.text.count('"') % 2:  # the quote that closes; those within a text are doubled
                         break
             break  # a new reader: this one may have seen the end of its lines
+
+
+def _width_fault(cells: Sequence[str], width: int | None) -> str:
+    """Why a record has not `width` columns, if it is given; a blank line is none."""
+    if width is None or len(cells) == width or not any(cells):
+        return ""
+    return "too few columns" if len(cells) < width else "too many columns"
+
+
+def _needs_quotes(cells: Sequence[str], raw: Sequence[str]) -> bool:
+    """Whether a program that quotes only where it must has quoted a line: its fields, and what stands between tabs."""
+    changed = [cell for cell, field in zip(cells, raw, strict=False) if cell.strip() != field]
+    return len(cells) != len(raw) or any(not cell or '"' in cell for cell in changed)
 
 
 def _share_of_records(lines: Sequence[Line], delimiter: str, width: int) -> float:
@@ -239,67 +295,22 @@ class _Feed:
 
 
 def split_csv(format_: str, paths: Sequence[str]) -> list[Part]:
-    """Parts of about 64 MB that begin at a record; a large file is read once for that."""
+    """Parts of about 64 MB that begin at a record of CSV or TSV; a large file is read once for that."""
     return [part for path in paths for part in _split(format_, path)]
 
 
 def _split(format_: str, path: str) -> list[Part]:
     if is_one_piece(path) or size_of(path) <= PART_BYTES:
         return one_part_a_file(format_, [path])
-    head = read_head(path)
-    numbers, held = [1], 0
-    for row in csv_rows(read_lines(path), head.delimiter, len(head.cells), is_text=format_ == "csv_text"):
+    head = read_head(path, "\t" if format_ == "tsv" else "")
+    numbers, held, is_text = [1], 0, format_ == "csv_text"
+    for row in csv_rows(read_lines(path), head.delimiter, len(head.cells), is_text=is_text, is_quoted=head.is_quoted):
         if held >= PART_BYTES:
             numbers.append(row.number)
             held = 0
         held += sum(map(len, row.cells))
     spans = spans_between(find_lines(path, numbers))
     return [Part(format_, (path,), (span,), line) for span, line in zip(spans, numbers, strict=True)]
-
-
-# Reads tab-separated pairs: two columns, or a header that names the language of each column.
-
-
-def read_tsv(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Pairs of a file, in the columns that the source names: by the header, or by numbers from 1 where it has none.
-
-    Where it names none, columns are taken by language if the first line calls two by the languages, or each by one, and
-    as they are if not. Fields are not quoted.
-
-    Raises:
-      DataError: the header lacks a column or language, as one that names one language alone; or there is neither header
-        nor `languages`.
-    """
-    (path,) = part.paths
-    (names, below), columns = _first_rows(path), part.columns or languages
-    if part.columns or (columns and _is_header(names, columns)):
-        places, has_header = find_columns(path, names, columns, below)
-        (first, second), width = languages, len(names)
-    else:
-        header = _header(names)
-        if not header:
-            called = [names.index(name) if (name := column_of(names, code)) else None for code in languages]
-            check_half_header(path, names, below, languages, called)
-        first, second = _choose(path, header, languages)
-        places = [header.index(first), header.index(second)] if header else [0, 1]
-        has_header, width = bool(header), len(header) or 2
-    for line in read_lines(path, part.spans[0], part.first_line):
-        if not line.fault and not line.text.strip():
-            yield Skipped("blank line")
-        elif line.number > 1 or not has_header:
-            yield _pair(line, places, width, (first, second), path)
-
-
-def _is_header(names: Sequence[str], languages: Sequence[str]) -> bool:
-    """Whether a first row calls two of its columns by the languages."""
-    return len({name for code in languages if (name := column_of(names, code))}) == len(languages)
-
-
-def _first_rows(path: str) -> tuple[list[str], list[str]]:
-    """The cells of the first two lines."""
-    lines = [[name.strip() for name in line.text.split("\t")] for line in islice(read_lines(path), 2)]
-    first, second = [*lines, [], []][:2]
-    return first, second
 
 
 def find_columns(
@@ -364,34 +375,6 @@ def check_half_header(
         f"{path}: its first row says which column is in '{languages[1 - missing]}' ({names[place]}), and of none that "
         f"it is in '{languages[missing]}'. Write that above its column, or name both columns{example}."
     )
-
-
-def _pair(line: Line, columns: Sequence[int], width: int, languages: tuple[str, str], path: str) -> Record:
-    fields = line.text.split("\t")
-    if not line.fault and len(fields) != width:
-        fault = "too few columns" if len(fields) < width else "too many columns"
-        return BadRow(path, line.number, fault)
-    if line.fault:
-        return BadRow(path, line.number, line.fault)
-    return make_pair(languages, (fields[columns[0]].strip(), fields[columns[1]].strip()), path, line.number)
-
-
-def _header(names: Sequence[str]) -> list[str]:
-    """The languages that the first line names, or nothing if it is not a header."""
-    codes = [language_of_name(name) for name in names]
-    return codes if len(codes) > 1 and all(codes) else []
-
-
-def _choose(path: str, header: list[str], languages: Sequence[str]) -> tuple[str, str]:
-    if languages:
-        first, second = languages
-        if header and (missing := [code for code in languages if code not in header]):
-            raise DataError(f"{path} has no column {missing[0]}; its header names {', '.join(header)}.")
-        return first, second
-    if len(header) != 2:
-        found = f"a header of {len(header)} languages" if header else "no header that names its languages"
-        raise DataError(f"{path} has {found}. Say which two it holds, for example --languages en,de.")
-    return header[0], header[1]
 
 
 # Reads Excel workbooks: the first sheet that holds rows is a table of pairs, by openpyxl.

@@ -23,6 +23,7 @@ from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record
 from xalign_ray.sources.table_pairs import (
     DELIMITERS,
     OTHER_SHEETS,
+    CsvRow,
     csv_rows,
     find_delimiter,
     named_delimiter,
@@ -181,38 +182,33 @@ def muse_words(line: str) -> list[str]:
     return [bare for word in words if (bare := " ".join(word.split()))]
 
 
-def read_tsv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
-    """Entries of two columns between tabs: those that a header calls by the languages or as a pair, else the first two.
+def read_csv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Entries of two columns: those that a header calls by the languages or as a pair, else the first two.
 
-    What stands in other columns, such as parts of speech, is counted and not read.
+    They stand between tabs, or in CSV, whose delimiter is found by looking. What stands in other columns, such as parts
+    of speech, is counted and not read.
     """
     for file in files_of(part.paths[0]):
         comments, lines = _without_comments(number_lines(file, file.path))
-        rows = ((line.number, line.text.split("\t"), line.fault) for line in lines)
-        yield from _entries(file.path, rows, languages, part.columns, comments)
-
-
-def read_csv_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
-    """As read_tsv_terms, of fields that may be quoted; the delimiter is found by looking."""
-    for file in files_of(part.paths[0]):
-        comments, lines = _without_comments(number_lines(file, file.path))
         head: list[Line] = list(islice(lines, LOOKED_AT))
-        delimiter, head = named_delimiter(head) or (find_delimiter([line for line in head if not line.fault]), head)
+        delimiter = "\t"
+        if part.format != "tsv_terms":
+            delimiter, head = named_delimiter(head) or (find_delimiter([line for line in head if not line.fault]), head)
         yield from _entries(file.path, csv_rows(chain(head, lines), delimiter), languages, part.columns, comments)
 
 
 def read_xlsx_terms(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
-    """As read_tsv_terms, of the first sheet of an Excel workbook that holds rows."""
+    """As read_csv_terms, of the first sheet of an Excel workbook that holds rows."""
     (path,) = part.paths
     with open_rows(path) as (rows, others):
         if others:
             yield Noted(OTHER_SHEETS, others)
-        yield from _entries(path, ((number, cells, "") for number, cells in rows), languages, part.columns)
+        yield from _entries(path, (CsvRow(number, cells, "") for number, cells in rows), languages, part.columns)
 
 
 def _entries(
     path: str,
-    rows: Iterator[tuple[int, list[str], str]],
+    rows: Iterator[CsvRow],
     languages: Sequence[str],
     columns: Sequence[str] | None,
     comments: Sequence[Line] = (),
@@ -220,9 +216,11 @@ def _entries(
     """Raises DataError where it is not clear which two of several columns are the terms."""
     yield from _count_comments(comments)
     head = list(islice(rows, LOOKED_AT))
-    full = [cells for _, cells, fault in head if not fault and any(cell.strip() for cell in cells)]
+    full = [row.cells for row in head if not row.fault and any(cell.strip() for cell in row.cells)]
     places: tuple[int, int] | None = None
-    for number, cells, fault in chain(head, rows):
+    for number, cells, fault, note in chain(head, rows):
+        if note:
+            yield Noted(note, 1)
         if fault:
             yield BadRow(path, number, fault)
             continue

@@ -8,6 +8,7 @@ import io
 import json
 import random
 import re
+from collections import Counter
 from pathlib import Path
 
 import datasets
@@ -20,6 +21,7 @@ from xalign_ray.sources import records as splitting
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.open import BrokenFileError, held_back
 from xalign_ray.sources.records import BadRow, Document, Pair
+from xalign_ray.sources.table_pairs import AS_TEXT, BACKSLASH, UNQUOTED
 
 ROWS = [("a cat", "eine Katze"), ('say "hi", please', 'sag "hi", bitte'), ("two\nlines", "zwei\nZeilen"), ("d", "D")]
 FLAT = [tuple(" ".join(text.split()) for text in row) for row in ROWS]
@@ -91,6 +93,46 @@ def test_an_open_quote_takes_no_more_than_its_line(tmp_path: Path, closing: str)
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
     assert len(texts("csv", tmp_path / "x.csv")) == 499
     assert bad_rows("csv", tmp_path / "x.csv") == [(101, "a quote is not closed")]
+
+
+FIRST = "en\tde\n" + "a\tA\n" * 600
+# Content of a table between tabs or in CSV, its pairs below `a` and `A`, and what is noted or bad.
+QUOTES: dict[str, tuple[str, str, list[tuple[str, str]], dict[str, int]]] = {
+    "as pandas writes them, behind 600 rows": (
+        "tsv", FIRST + '"He said ""x"" now."\tB\nc\t"C\nC"\n"d\td"\tD\n',
+        [('He said "x" now.', "B"), ("c", "C C"), ("d d", "D")], {UNQUOTED: 3},
+    ),
+    "text in quotes": (
+        "tsv", FIRST + '"Hello."\t"Hallo."\n"So," he said.\tB\nd "x"\tD\n',
+        [('"Hello."', '"Hallo."'), ('"So," he said.', "B"), ('d "x"', "D")], {AS_TEXT: 2},
+    ),
+    "stray ones": (
+        "tsv", FIRST + '"open\tB\nc\tC\nd"\tD\n"e\tE\nf"\tF\n',
+        [('"open', "B"), ("c", "C"), ('d"', "D"), ('"e', "E"), ('f"', "F")], {AS_TEXT: 2},
+    ),
+    "around each field": ("tsv", '"en"\t"de"\n"a"\t"A"\n"He said ""x""."\t"B"\n', [('He said "x".', "B")], {}),
+    "behind backslashes": (
+        "csv", 'en,de\na,A\n"Say \\"x, y\\" now",B\n"12\\"",C\n"C:\\",D\n"say \\"x","E \\"e"\n',
+        [('Say "x, y" now', "B"), ('12"', "C"), ("C:\\", "D"), ('say "x', 'E "e')], {BACKSLASH: 3},
+    ),
+    "behind backslashes, between tabs": (
+        "tsv", FIRST + '"Say \\"x\\" now"\tB\n', [('Say "x" now', "B")], {BACKSLASH: 1},
+    ),
+    "behind backslashes, beyond reading": (
+        "csv", 'en,de\na,A\n"b" \\"b,B\nc,C\n', [("c", "C")], {"a quote stands inside a field": 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUOTES)
+def test_quotes_of_a_table(tmp_path: Path, name: str) -> None:
+    format_, content, pairs, noted = QUOTES[name]
+    (tmp_path / "x").write_text(content)
+    counted: Counter[str] = Counter()
+    records = list(read(format_, [str(tmp_path / "x")], ["en", "de"], counted))
+    assert [one.texts for one in records if isinstance(one, Pair) and one.texts != ("a", "A")] == pairs
+    bad = Counter(one.reason for one in records if isinstance(one, BadRow))
+    assert {what.removeprefix("noted: "): count for what, count in (counted + bad).items()} == noted
 
 
 PARAGRAPHS = [f"Paragraph {n}, of A." for n in range(100)]

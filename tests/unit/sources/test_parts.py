@@ -11,7 +11,7 @@ import pytest
 
 from xalign_ray.sources import open as opening
 from xalign_ray.sources import records as cutting
-from xalign_ray.sources import text
+from xalign_ray.sources import table_pairs, text
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.open import WHOLE, Span
 from xalign_ray.sources.records import BadRow, Document, Part, count_bytes
@@ -34,7 +34,8 @@ def hostile_lines(rng: random.Random, count: int, blank_share: float) -> list[by
 
 
 def lower_limits(monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
-    monkeypatch.setattr(cutting, "PART_BYTES", part_bytes)
+    for module in (cutting, table_pairs):
+        monkeypatch.setattr(module, "PART_BYTES", part_bytes)
     monkeypatch.setattr(cutting, "CHUNK_BYTES", 64)
     for module in (cutting, opening):
         monkeypatch.setattr(module, "MAX_LINE_BYTES", 200)

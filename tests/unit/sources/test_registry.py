@@ -36,7 +36,7 @@ def test_an_unknown_format_is_refused_with_the_nearest(tmp_path: Path) -> None:
         ("text", [], "format 'text' takes 1 language, not none."),
         ("text", ["en", "de"], "format 'text' takes 1 language, not en, de."),
         ("moses", ["en"], "format 'moses' takes 2 languages, not en."),
-        ("tsv", ["en"], "format 'tsv' takes 0 or 2 languages, not en."),
+        ("tsv", ["en"], "format 'tsv' takes 2 languages, not en."),
         ("muse", ["en", "eng"], "format 'muse' takes two different languages, not en, eng."),
         (
             "text",
