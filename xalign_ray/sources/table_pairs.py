@@ -197,7 +197,7 @@ def csv_rows(
             new = next((one for one in taken if '\\"' in one.text and one.number not in escaped), None)
             if fault and new:
                 escaped[new.number] = new.text
-                doubled = new._replace(text=new.text.replace('\\"', '""'))
+                doubled = Line(new.number, new.text.replace('\\"', '""'), "")
                 feed.give_back([doubled if one is new else one for one in taken])
                 break
             text, note = (escaped.pop(number), BACKSLASH) if number in escaped else (text, "")
