@@ -27,7 +27,7 @@ from tests.parity.wild_lines import SPELLED, wild_lines
 from xalign_ray.shards.rows import NO_WORD, Ints
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer, EncodedLines
 from xalign_ray.vocabulary.dictionary import look_up_form, split_forms
-from xalign_ray.vocabulary.tokenizer import TokenizedLines, tokenize_lines
+from xalign_ray.vocabulary.tokenizer import TokenizedLines, encode_text, tokenize_lines
 
 BATCH = 4000
 REPEATS = 3  # of which the quickest is shown
@@ -123,7 +123,7 @@ def soak(backend: Tokenizer, count: int, seed: int) -> tuple[list[str], list[str
     for number, begin in enumerate(range(0, count, BATCH)):
         lines = wild_lines(min(BATCH, count - begin), seed * 1_000_000 + number, spelled)
         plain = [unicodedata.normalize("NFC", line) for line in lines]
-        wanted = [encoding.ids for encoding in backend.encode_batch(plain, add_special_tokens=False)]
+        wanted, _ = encode_text(backend, plain)
         found = cached.tokenize(lines, 0)
         ids += [line for line, one, other in zip(lines, _pieces(found), wanted, strict=True) if one.tolist() != other]
         if number % WORDS_EVERY == 0:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tokenizers import Tokenizer
 
 from xalign_ray.vocabulary.dictionary import look_up_form
+from xalign_ray.vocabulary.tokenizer import encode_text
 
 LONGEST = 16
 # Letters of scripts without blanks: Thai to Burmese, kana, Chinese characters, Tangut and others.
@@ -73,17 +74,16 @@ def split_slowly(line: str) -> list[tuple[int, int, bool]]:
 
 def tokenize_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LONGEST) -> list[list[Word]]:
     """The words of each line; one of more than `longest` pieces is cut into its pieces, which have no form."""
-    backend.encode_special_tokens = True
     added = backend.get_added_tokens_decoder()
     result = []
     for raw in lines:
         line = unicodedata.normalize("NFC", raw)
         spans = split_slowly(line)
-        encoding = backend.encode(line, add_special_tokens=False)
+        ((line_ids,), (line_offsets,)) = encode_text(backend, [line])
         groups: list[tuple[list[int], set[int]]] = []  # pieces, and the words that they touch
         before = 0
         offsets = []
-        for number, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
+        for number, (begin, end) in zip(line_ids, line_offsets, strict=True):
             if number in added and added[number].lstrip and begin < before < end:
                 begin = before  # a normalizer's blank has the offset of the character before it
             before = end
@@ -101,7 +101,7 @@ def tokenize_slowly(backend: Tokenizer, lines: Sequence[str], longest: int = LON
                 groups.append(([piece], touched))
         words = []
         for pieces, touched in groups:
-            ids = tuple(encoding.ids[piece] for piece in pieces)
+            ids = tuple(line_ids[piece] for piece in pieces)
             if len(pieces) > longest:
                 words += [
                     Word((number,), "", _blank_word(line, *offsets[piece]))

@@ -13,6 +13,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.models.hub import hub_file, in_cache, snapshot
 from xalign_ray.models.sentence_modules import CUT, KEPT, MODULES, list_modules, own_max_length, own_pooling, own_prompt
 from xalign_ray.models.weight_files import CONFIG, SAFETENSORS, read_config
+from xalign_ray.vocabulary.tokenizer import encode_text, frame_of
 from xalign_ray.work.artifacts import MANIFEST, read_json
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class SentenceEncoder:
         folder = folder_of(name)
         check_known(folder)
         model, self._tokenizer = open_model(folder, AutoModel, new_head=False)
+        if not self._tokenizer.is_fast:
+            raise DataError(f"{name} has a slow tokenizer; save it with a tokenizer.json first.")
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self._model = model.to(self.device).eval()
         self._pooling = own_pooling(str(folder)) or "mean"
@@ -118,12 +121,14 @@ class SentenceEncoder:
         import torch
 
         order = np.argsort([-len(text) for text in texts], kind="stable")
+        backend = self._tokenizer.backend_tokenizer
+        begins, ends = frame_of(backend)
+        room = self._longest - len(begins) - len(ends)
         found: list[Vectors] = []
         for begin in range(0, len(order), BATCH_SIZE):
             batch = [f"{self._prompt}{texts[place]}" for place in order[begin : begin + BATCH_SIZE]]
-            given = self._tokenizer(
-                batch, padding=True, truncation=True, max_length=self._longest, return_tensors="pt"
-            ).to(self.device)
+            ids = [[*begins, *ids[:room], *ends] for ids in encode_text(backend, batch)[0]]
+            given = self._tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(self.device)
             with torch.inference_mode():
                 states = self._model(**given).last_hidden_state
                 vectors = self._pooled(states, given["attention_mask"])

@@ -37,7 +37,7 @@ from xalign_ray.streams.collate import Columns, Vocabulary
 from xalign_ray.streams.prediction import Prompt, StreamContext, stream_columns
 from xalign_ray.vocabulary.dictionary import DictionaryPairs, Lexicon
 from xalign_ray.vocabulary.exchange import StartRows
-from xalign_ray.vocabulary.tokenizer import tokenize_behind
+from xalign_ray.vocabulary.tokenizer import encode_text, frame_of, tokenize_behind
 from xalign_ray.work.artifacts import MANIFEST, is_sealed, read_json, read_manifest, whole_manifest
 from xalign_ray.work.mirror import fetch_listed, url_of
 
@@ -199,15 +199,18 @@ class Prepared:
             prompt: what to put before each sentence.
         """
         tokenizer = Tokenizer.from_file(str(self.tokenizer_folder / "tokenizer.json"))
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(self.manifest["max_seq_length"])
+        begin, end = frame_of(tokenizer)
+        room = self.manifest["max_seq_length"] - len(begin) - len(end)
         found = []
         for name in self._tests:
             path = check_once(self.folder / name, self.manifest["files"][name])
             rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
             first, second = rows[0]
             encoded = [
-                [np.asarray(one.ids, np.int32) for one in tokenizer.encode_batch([prompt + row[code] for row in rows])]
+                [
+                    np.asarray([*begin, *ids[:room], *end], np.int32)
+                    for ids in encode_text(tokenizer, [prompt + row[code] for row in rows])[0]
+                ]
                 for code in (first, second)
             ]
             found.append(RetrievalPairs(first, second, *encoded))

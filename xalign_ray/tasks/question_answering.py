@@ -24,6 +24,7 @@ from xalign_ray.tasks.task import Files, Measure, Metric, ReplaceWord, TunedTask
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, name_language
 from xalign_ray.tasks.text_classification import replace_running_words
 from xalign_ray.tasks.tokenized import Features, Inputs
+from xalign_ray.vocabulary.tokenizer import encode_text
 from xalign_ray.vocabulary.words import begin_of_marks, end_of_marks
 from xalign_ray.work.file_checks import open_file
 
@@ -201,11 +202,8 @@ def piece_contexts(inputs: Inputs, texts: Sequence[str]) -> dict[str, Context]:
     unique = list(dict.fromkeys(texts))
     if not unique:
         return {}
-    pieces = inputs.tokenizer(unique, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    return {
-        text: _trim(text, ids, offsets)
-        for text, ids, offsets in zip(unique, pieces["input_ids"], pieces["offset_mapping"], strict=True)
-    }
+    pieces = encode_text(inputs.tokenizer.backend_tokenizer, unique)
+    return {text: _trim(text, ids, offsets) for text, ids, offsets in zip(unique, *pieces, strict=True)}
 
 
 def best_span(windows: Sequence[Window], logits: Sequence[Logits]) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.streams.collate import IGNORED
-from xalign_ray.vocabulary.tokenizer import tokenize_words
+from xalign_ray.vocabulary.tokenizer import encode_text, tokenize_words
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,7 +81,9 @@ class Inputs:
         """Piece ids of running text, without prefix and suffix, however long."""
         if not texts:
             return []
-        return self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        if self.tokenizer.is_fast:
+            return encode_text(self.tokenizer.backend_tokenizer, texts)[0]
+        return self.tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True)["input_ids"]
 
     def piece_words(self, words: Sequence[str]) -> list[list[int]]:
         """Piece ids of each word as it is written inside a sentence, without prefix and suffix."""

@@ -89,11 +89,7 @@ def find_pretoken_rules(backend: Tokenizer, longest: int) -> PretokenRules | Non
     """How a tokenizer treats pretokens, or None if it must be given whole lines.
 
     Its parts must be ones that are known to be local; then this is tried on lines of a few dozen kinds of pretokens.
-    A tokenizer's truncation and padding are switched off: both are for batches, not for text.
     """
-    backend.no_truncation()
-    backend.no_padding()
-    backend.encode_special_tokens = True
     added = tuple(token.content for token in backend.get_added_tokens_decoder().values() if not token.special)
     if getattr(backend.model, "dropout", None) or _reach_over_blanks(added):
         return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +86,46 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
     return tokenizer
 
 
+def encode_text(backend: Tokenizer, texts: Sequence[str]) -> tuple[list[list[int]], list[list[tuple[int, int]]]]:
+    """Piece ids of each text, and where in it each piece stands; no special tokens, also where a text spells one out.
+
+    Vocabularies of SentencePiece's kind hold `</s>` or `<mask>` as an ordinary piece with the id of the special token.
+    A text that spells one is tokenized again, with a blank behind the token's first character.
+    """
+    backend.encode_special_tokens = True
+    backend.no_truncation()
+    backend.no_padding()
+    encodings = backend.encode_batch(texts, add_special_tokens=False)
+    ids, offsets = [one.ids for one in encodings], [one.offsets for one in encodings]
+    special = _special_tokens(backend)
+    for number in (number for number, pieces in enumerate(ids) if not special.keys().isdisjoint(pieces)):
+        text = texts[number]
+        cuts = []
+        for piece, (begin, end) in zip(ids[number], offsets[number], strict=True):
+            if token := special.get(piece):
+                found = text.find(token, begin, end + 1)  # 1 more: offsets behind a dropped first character lack it
+                if found >= 0 or token in normalized(backend, text[begin:end]):  # else it is an unknown character
+                    cuts.append(max(found, begin) + 1)
+        if not cuts:
+            continue
+        parts = [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]
+        blanks = [cut + before for before, cut in enumerate(cuts)]
+        again = backend.encode(" ".join(parts), add_special_tokens=False)
+        ids[number] = again.ids
+        offsets[number] = [(at - bisect_left(blanks, at), to - bisect_left(blanks, to)) for at, to in again.offsets]
+    return ids, offsets
+
+
+@lru_cache(maxsize=16)  # by the object; Gemma's list of 6,415 added tokens takes 7 ms
+def _special_tokens(backend: Tokenizer) -> dict[int, str]:
+    return {number: one.content for number, one in backend.get_added_tokens_decoder().items() if one.special}
+
+
+def normalized(backend: Tokenizer, text: str) -> str:
+    """A text as the tokenizer's normalizer leaves it."""
+    return backend.normalizer.normalize_str(text) if backend.normalizer else text
+
+
 def tokenize_lines(
     backend: Tokenizer,
     lines: Sequence[str],
@@ -102,14 +144,11 @@ def tokenize_lines(
         place: find out which word between blanks each word begins in; without it a line counts as one.
         language: whose rules the forms follow, see look_up_form; None where nothing is looked up: all are empty.
     """
-    backend.encode_special_tokens = True
-    backend.no_truncation()
-    backend.no_padding()
     lines = [unicodedata.normalize("NFC", line) for line in lines]
-    encodings = backend.encode_batch(lines, add_special_tokens=False)
-    line_pieces = np.fromiter(map(len, encodings), np.int64, len(lines))
-    ids = np.asarray([number for encoding in encodings for number in encoding.ids], np.int32)
-    offsets = np.asarray([offset for encoding in encodings for offset in encoding.offsets], np.int64).reshape(-1, 2)
+    ids_of_lines, offsets_of_lines = encode_text(backend, lines)
+    line_pieces = np.fromiter(map(len, ids_of_lines), np.int64, len(lines))
+    ids = np.asarray([*chain(*ids_of_lines)], np.int32)
+    offsets = np.asarray([*chain(*offsets_of_lines)], np.int64).reshape(-1, 2)
     piece_line = run_index(line_pieces)
     _drop_blanks_of_other_words(backend, ids, piece_line, offsets)
     words = find_line_words(lines)
@@ -182,14 +221,10 @@ def tokenize_words(backend: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     in another way; so it is tokenized behind another word, whose pieces are left out. A word that spells a special
     token is text.
     """
-    backend.encode_special_tokens = True
-    backend.no_truncation()
-    backend.no_padding()
-    encodings = backend.encode_batch([f"{_WORD_BEFORE} {word}" for word in words], add_special_tokens=False)
     begin = len(_WORD_BEFORE)
     return [
-        [piece for piece, offset in zip(encoding.ids, encoding.offsets, strict=True) if offset[0] >= begin]
-        for encoding in encodings
+        [piece for piece, offset in zip(ids, offsets, strict=True) if offset[0] >= begin]
+        for ids, offsets in zip(*encode_text(backend, [f"{_WORD_BEFORE} {word}" for word in words]), strict=True)
     ]
 
 

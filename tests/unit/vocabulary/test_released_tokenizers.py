@@ -11,8 +11,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.bench.words import soak
-from xalign_ray.vocabulary.cached_tokenizer import find_pretoken_rules
-from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_behind, tokenize_lines
+from xalign_ray.tasks.tokenized import Inputs
+from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer, find_pretoken_rules
+from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_behind, tokenize_lines, tokenize_words
 from xalign_ray.vocabulary.tokenizer_folder import framed, open_tokenizer, vocabulary
 
 NAMES = ("e5-small", "minilm", "gemma", "llama3")
@@ -61,6 +62,23 @@ def test_pretokens_are_cached(opened: Callable[[str], Tokenizer], name: str) -> 
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_and_words_of_wild_lines_are_the_tokenizers_own(opened: Callable[[str], Tokenizer], name: str) -> None:
     assert soak(opened(name), 3_000, 0) == ([], [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "text", ["a </s> b", "x<mask>y", "<mask>", "\uff1cmask\uff1e <pad><pad>", "an <unk> [MASK]", "<eos>"]
+)
+def test_special_token_spelled_in_text_is_text(released_models: Path, name: str, text: str) -> None:
+    tokenizer = open_tokenizer(str(released_models / name))
+    backend = tokenizer.backend_tokenizer
+    known = vocabulary(tokenizer)
+    special = {known.pad, known.cls, known.sep, known.mask, backend.token_to_id("<eos>")}
+    special |= {known.unknown} if text.isascii() else set()
+    inputs = Inputs(tokenizer, (), (), (), 512, (), 1, name)
+    cached = CachedTokenizer(backend, {}).tokenize([text, f"{text} {text}"], 0).pieces.tolist()
+    pieces = [*tokenize_lines(backend, [text]).pieces.tolist(), *cached, *tokenize_words(backend, [text])[0]]
+    assert not special & {*pieces, *inputs.piece_texts([text])[0]}
+    assert inputs.piece_texts([text])[0] == tokenize_lines(backend, [text]).pieces.tolist()
 
 
 @pytest.mark.parametrize("name", NAMES)
