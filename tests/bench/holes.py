@@ -24,7 +24,7 @@ from mwparserfromhell.nodes import Template
 from mwparserfromhell.parser import ParserError
 
 from xalign_ray.sources import html, markup
-from xalign_ray.sources.open import Chunks, held_back
+from xalign_ray.sources.open import Chunks
 from xalign_ray.sources.xml import local_name, stream_elements
 
 HOLE = re.compile(r"(?<=[\w,;] |.[(\[\u201e\u201c\u00ab])\x02+(?=$|[ \w,.;:!?)\]\u201d\u00bb])")
@@ -65,7 +65,7 @@ def _without_marks(node: Template, page: markup.Page) -> Iterator[str]:
 
 
 def _articles(path: str) -> Iterator[str]:
-    for page in held_back(stream_elements(Chunks(path), ("page",)), []):
+    for page in stream_elements(Chunks(path), ("page",)):
         fields = {local_name(element): element.text or "" for element in page.iter()}
         if fields.get("ns", "0") == "0" and "redirect" not in fields:
             yield fields.get("text", "")

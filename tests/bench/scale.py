@@ -236,7 +236,7 @@ def write_manifest(folder: Path, pools: Sequence[tuple[str, list[dict[str, Any]]
         "files": {name: hash_file(folder / name) for name in names},
         "pools": found,
         **{key: {} for key in ("held_out", "held_out_missing", "counts", "bad_rows", "dictionary")},
-        **{key: [] for key in ("sources", "broken_files")},
+        "sources": [],
     }
     write_json(folder / "manifest.json", seal(fields))
 

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -129,7 +129,7 @@ def _keep_out(members: Sequence[Input], pivot: str, config: RunConfig) -> Retrie
     pairs = [
         record.texts if one.languages == languages else record.texts[::-1]
         for one in members
-        for record in islice(replace(one, keep_rest_out=True).records(), DRAWN_FROM)
+        for record in islice(one.records(), DRAWN_FROM)
         if isinstance(record, Pair)
     ][:DRAWN_FROM]
     wanted = min(int(config.data.test_fraction * len(pairs)), config.data.max_test_pairs)

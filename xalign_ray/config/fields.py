@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -51,10 +51,6 @@ Fraction = Annotated[Float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[Int, Field(ge=1)]
 LocalPath = Annotated[str, AfterValidator(_local_path)]  # of a file or folder; URLs, hub ids and names stay
 Uri = Annotated[str, AfterValidator(without_credentials)]  # of a tracking server or database
-OnBrokenFile = Annotated[
-    Literal["stop", "keep_rest_out"],
-    Field(description="what prepare does at a file whose rest cannot be read, whatever max_bad_fraction"),
-]
 
 
 def kinds_of(union: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from xalign_ray.config.choices import PAIRS, TEXT, ContrastedPairs, MaskedLm, MaskedText, Objective, Stream
-from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, OnBrokenFile, Positive, Scheduled, Within
+from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, Positive, Scheduled, Within
 from xalign_ray.config.plugins import load_plugin
 from xalign_ray.config.sources import (
     REPLACING,
@@ -90,7 +90,6 @@ class DataConfig(Frozen):
     max_bad_fraction: Annotated[
         Fraction, Field(description="bad rows among those of one source above which prepare stops")
     ] = 0.01
-    on_broken_file: OnBrokenFile = "stop"
 
     @model_validator(mode="after")
     def _has_tests_once(self) -> DataConfig:

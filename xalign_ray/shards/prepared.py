@@ -43,7 +43,7 @@ from xalign_ray.work.mirror import fetch_listed, url_of
 
 KEYS = (
     *("fingerprint", "languages", "max_seq_length", "vocabulary", "files"),
-    *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources", "broken_files"),
+    *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources"),
 )
 _PAIRS = PAIRS.rstrip("/")
 FIRST_WORDS = 1 << 16  # of sentences, whose pieces behind a prompt a process remembers

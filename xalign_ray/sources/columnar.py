@@ -18,11 +18,10 @@ from xalign_ray.sources.open import (
     DAMAGED,
     MAX_LINE_BYTES,
     NOT_UTF8,
-    BrokenFile,
-    BrokenFileError,
     Chunks,
     Line,
     Span,
+    broken_file,
     open_bytes,
     read_lines,
     size_of,
@@ -71,7 +70,7 @@ def read_json_array(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """As read_jsonl, of a JSON file that is an array of objects; `line` counts the objects.
 
     Raises:
-      BrokenFileError: the rest is no JSON; after the records before it.
+      BrokenFileError: the rest is no JSON.
     """
     (path,), keys, make = part.paths, _keys_of(part, languages), records_of(part, languages)
     for number, value in enumerate(read_array(path), start=1):
@@ -254,7 +253,7 @@ def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
 
     Raises:
       DataError: there is no such column of text.
-      BrokenFileError: a page is damaged; after the rows before it.
+      BrokenFileError: a page is damaged.
     """
     (path,), (span,), make = part.paths, part.spans, records_of(part, languages)
     number = part.first_line - 1
@@ -271,15 +270,16 @@ def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
                         number += 1
                         yield make(row, number)
             except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
-                broken = _broken(file, path, span, group, _leaf(file, names[0]) or 0)
-                raise BrokenFileError(broken).after("row", number) from error
+                damaged = file.metadata.row_group(group).column(_leaf(file, names[0]) or 0)
+                offset = damaged.dictionary_page_offset or damaged.data_page_offset
+                raise broken_file(path, DAMAGED, offset, size_of(path)) from error
 
 
 def read_arrow(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """As read_parquet, of an Arrow file of either kind.
 
     Raises:
-      BrokenFileError: a batch is damaged, where in the file is not known; after the rows before it.
+      BrokenFileError: a batch is damaged, where in the file is not known.
     """
     (path,), make = part.paths, records_of(part, languages)
     number = 0
@@ -292,24 +292,12 @@ def read_arrow(part: Part, languages: Sequence[str]) -> Iterator[Record]:
                         number += 1
                         yield make(row, number)
         except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
-            raise BrokenFileError(BrokenFile(path, DAMAGED, 0, size_of(path), 1.0)).after("row", number) from error
+            raise broken_file(path, DAMAGED, 0, size_of(path)) from error
 
 
 def _groups_of(file: ParquetFile, span: Span) -> range:
     """The numbers of the row groups of a span."""
     return range(span.start, file.metadata.num_row_groups if span.end is None else span.end)
-
-
-def _broken(file: ParquetFile, path: str, span: Span, group: int, leaf: int) -> BrokenFile:
-    """Of a part that cannot be read from a row group on."""
-
-    def packed(groups: range) -> int:
-        return sum(file.metadata.row_group(one).column(leaf).total_compressed_size for one in groups)
-
-    damaged = file.metadata.row_group(group).column(leaf)
-    offset = damaged.dictionary_page_offset or damaged.data_page_offset
-    share = packed(_groups_of(file, Span(group, span.end))) / packed(range(file.metadata.num_row_groups))
-    return BrokenFile(path, DAMAGED, offset, size_of(path), share)
 
 
 def _leaf(file: ParquetFile, name: str) -> int | None:

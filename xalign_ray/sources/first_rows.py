@@ -33,7 +33,6 @@ from xalign_ray.sources.open import (
     BrokenFileError,
     Chunks,
     check_lines,
-    held_back,
     open_bytes,
     read_as,
     read_lines,
@@ -146,10 +145,7 @@ def decoded(head: bytes) -> str:
 def _table(
     paths: Sequence[str], format_: PairFormat, form: str, names: Sequence[str], rows: Iterator[Sequence[str | None]]
 ) -> FirstRows:
-    broken: list[BrokenFileError] = []
-    seen = [tuple(cell_text(cell or "") for cell in row) for row in islice(held_back(rows, broken), ROWS + 1)]
-    if broken and not seen:
-        raise broken[0]
+    seen = [tuple(cell_text(cell or "") for cell in row) for row in islice(rows, ROWS + 1)]
     return FirstRows(tuple(paths), format_, form, tuple(names), seen[:ROWS], len(seen) <= ROWS)
 
 
@@ -199,10 +195,7 @@ def _without_regions(unit: Mapping[str, str]) -> dict[str, str]:
 
 
 def _xliff(path: str) -> FirstRows:
-    broken: list[BrokenFileError] = []
-    units = list(islice(held_back(read_units(path), broken), ROWS + 1))
-    if broken and not units:
-        raise broken[0]
+    units = list(islice(read_units(path), ROWS + 1))
     full = [unit for unit in units[:ROWS] if not unit.skipped]
     if not full:
         raise DataError(f"{path} holds no translation that is finished, in {len(units):,} units.")
@@ -256,8 +249,12 @@ def _archive(path: str) -> FirstRows:
 
 
 def _json_array(path: str) -> FirstRows | None:
-    broken: list[BrokenFileError] = []
-    values = list(islice(held_back(read_array(path), broken), ROWS + 1))
+    values: list[Any] = []
+    try:
+        values.extend(islice(read_array(path), ROWS + 1))
+    except BrokenFileError:
+        if values and isinstance(values[0], dict):
+            raise
     if not values or not isinstance(values[0], dict):
         if table_suffix(path) in (".json", ".jsonl"):
             raise DataError(f"{path} holds JSON, but no objects. Write an object each, with a text of both languages.")
@@ -307,10 +304,9 @@ def _string_keys(above: str, value: Any) -> Iterator[str]:
 
 def _lines(path: str) -> FirstRows | None:
     check_lines(path)
-    broken: list[BrokenFileError] = []
-    lines = list(islice(held_back(read_lines(path), broken), ROWS + 1))
+    lines = list(islice(read_lines(path), ROWS + 1))
     if not lines:
-        raise DataError(f"{path} is empty." if not broken else str(broken[0]))
+        raise DataError(f"{path} is empty.")
     if sum(line.fault in (NOT_UTF8, NUL) for line in lines) * 10 > len(lines):
         strange = next((line.number for line in lines if line.fault == NOT_UTF8), 0)
         seen = f"line {strange}{read_as(path, strange)}" if strange else f"NUL characters, as {UNMARKED} has"
@@ -339,8 +335,9 @@ def _is_named(cells: Sequence[str]) -> bool:
 def _rows(path: str, form: str) -> FirstRows:
     """The first rows of a CSV or TSV file."""
     head = read_head(path, "\t" if form == "TSV" else "")
-    lines = held_back(read_lines(path), [])
-    rows = (row for row in csv_rows(lines, head.delimiter, is_quoted=head.is_quoted) if row.number >= head.first)
+    rows = (
+        row for row in csv_rows(read_lines(path), head.delimiter, is_quoted=head.is_quoted) if row.number >= head.first
+    )
     seen = [row.cells for row in islice(rows, ROWS + 1) if not row.fault and any(row.cells)]
     return _with_header(path, "tsv" if form == "TSV" else "csv", form, seen, len(seen) <= ROWS)
 
@@ -396,9 +393,7 @@ def look_at_texts(files: Mapping[str, str]) -> FirstRows:
     """The first rows of line-aligned files, by their languages or, where these are not known, by their names."""
     for path in files.values():
         check_lines(path, sentences=True)
-    broken: list[BrokenFileError] = []
-    readers = [held_back(read_lines(path), broken) for path in files.values()]
-    rows = list(islice(zip_longest(*readers), ROWS + 1))
+    rows = list(islice(zip_longest(*map(read_lines, files.values())), ROWS + 1))
     texts = [tuple("" if line is None or line.fault else line.text.strip() for line in row) for row in rows]
     form = f"{len(files)} line-aligned files"
     return FirstRows(

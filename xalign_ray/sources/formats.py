@@ -25,8 +25,6 @@ from xalign_ray.sources.columnar import (
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
 from xalign_ray.sources.open import (
     NOT_UTF8,
-    BrokenFile,
-    BrokenFileError,
     Chunks,
     check_lines,
     expand,
@@ -180,7 +178,7 @@ def read(
     Raises:
       ConfigError: unknown format or language, wrong number of languages or paths; at the call.
       DataError: a path is missing (at the call); the source yields no good record (at its end).
-      BrokenFileError: the rest of a file cannot be read; after the records before it.
+      BrokenFileError: the rest of a file cannot be read.
     """
     codes = check_languages(format, languages)
     named = [
@@ -207,31 +205,22 @@ def read_part(
     part: Part,
     languages: Sequence[str],
     skipped: Counter[str] | None = None,
-    broken: list[BrokenFile] | None = None,
 ) -> Iterator[Record]:
     """The records of one part; the parts of a source together yield what `read` yields, in the same order.
 
     `languages` are as check_languages returns them. A part without records is no error: see explain_empty.
 
-    Args:
-      broken: receives the rest of a file that cannot be read; without it such a rest is an error.
-
     Raises:
-      BrokenFileError: the rest of a file cannot be read, and `broken` is not given; after the records before it.
+      BrokenFileError: the rest of a file cannot be read.
     """
-    try:
-        for record in read_stored(part, languages) if part.text else parse(part, languages):
-            if part.skip_empty and isinstance(record, BadRow) and record.reason == ONE_EMPTY:
-                record = Skipped(NO_TRANSLATION)
-            if isinstance(record, Skipped | Noted):
-                if skipped is not None:
-                    skipped.update(_COUNTED[type(record)](record))
-            else:
-                yield record
-    except BrokenFileError as error:
-        if broken is None:
-            raise
-        broken.append(error.what)
+    for record in read_stored(part, languages) if part.text else parse(part, languages):
+        if part.skip_empty and isinstance(record, BadRow) and record.reason == ONE_EMPTY:
+            record = Skipped(NO_TRANSLATION)
+        if isinstance(record, Skipped | Noted):
+            if skipped is not None:
+                skipped.update(_COUNTED[type(record)](record))
+        else:
+            yield record
 
 
 def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:

@@ -35,7 +35,6 @@ class Source:
     undivided: bool = False
     columns: tuple[str, ...] | None = None
     skip_empty: bool = False
-    keep_rest_out: bool = False  # of a file whose rest cannot be read; without it such a file is an error
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,6 @@ class Input:
     languages: tuple[str, ...]
     parts: tuple[Part, ...]
     hashes: tuple[str, ...] = ()
-    keep_rest_out: bool = False
 
     def each_part(self) -> Iterator[Input]:
         """The parts of the source as inputs of their own, without what a task on one of them has no use for."""
@@ -56,7 +54,7 @@ class Input:
     def records(self) -> Iterator[Record]:
         """All records of the source."""
         for part in self.parts:
-            yield from read_part(part, self.languages, broken=[] if self.keep_rest_out else None)
+            yield from read_part(part, self.languages)
 
 
 def data_root(config: RunConfig) -> Path:
@@ -141,8 +139,7 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
             codes = _codes(f"data.{key}.{number}", source)
             pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
             reader, files = find_source(source, _root(data, root))
-            rest = data.on_broken_file == "keep_rest_out"
-            one = Source(pool, reader, codes, tuple(files), columns=source.columns, keep_rest_out=rest)
+            one = Source(pool, reader, codes, tuple(files), columns=source.columns)
             if isinstance(source, ParallelCorpus):
                 one = replace(one, skip_empty=source.skip_empty)
             sources.append(one)
@@ -157,7 +154,7 @@ def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input
     cut = cuts.of(source.format, source.files, hashes, source.columns)
     split = tuple(replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
     whole = _undivided(split) if source.undivided else split
-    return Input(source.pool, source.languages, whole, tuple(hashes), source.keep_rest_out)
+    return Input(source.pool, source.languages, whole, tuple(hashes))
 
 
 def number_parts(inputs: Sequence[Input]) -> Iterator[tuple[int, str, int, Part]]:

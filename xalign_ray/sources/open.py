@@ -10,9 +10,9 @@ import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from xalign_ray.errors import DataError
 from xalign_ray.work.file_checks import (
@@ -127,77 +127,26 @@ def _expand_url(path: str) -> list[str]:
     return [path] if found == [inner] else [system.unstrip_protocol(one) for one in found]
 
 
-# Says where a file stops being readable: what an unreadable rest is called, and the error that stops a job at it.
-
-T = TypeVar("T")
-
 TRUNCATED = "truncated archive"
 DAMAGED = "damaged archive"
-CHECKSUM = "its checksum is wrong"
+CHECKSUM = "its checksum is wrong, so that bytes before are damaged"
 XML_ENDS = "XML ends too early"
 XML_LONG = "an element is longer than 64 MB"
 XML_BROKEN = "XML is not well-formed"
-_CUT_SHORT = frozenset({TRUNCATED, XML_ENDS})
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenFile:
-    """The rest of a file that cannot be read; offsets count the file's bytes as it lies there, packed or not.
-
-    Of a member of a zip they count its unpacked bytes, of Parquet the share is of the bytes of the column `text`.
-    """
-
-    source: str
-    reason: str
-    offset: int  # what stands before it could be read
-    size: int
-    unread_share: float  # of the file's bytes; of those that are there, where its end is missing
-    after: str = ""  # the last record that was read, such as "line 14,975"
-
-    def __str__(self) -> str:
-        after = f", after {self.after}" if self.after else ""
-        if self.reason in _CUT_SHORT:
-            return (
-                f"{self.source} breaks off at byte {self.offset:,} of {self.size:,}{after}: {self.reason}. "
-                f"{self.unread_share:.1%} of the bytes that are there were not read; how much was cut off cannot be "
-                "known."
-            )
-        if self.reason == CHECKSUM:
-            return (
-                f"{self.source} was unpacked to byte {self.offset:,} of {self.size:,}, but {self.reason}: it is "
-                "damaged somewhere before, and where cannot be known."
-            )
-        return (
-            f"{self.source} cannot be read from byte {self.offset:,} of {self.size:,} on{after}: {self.reason}. "
-            f"{self.unread_share:.1%} of its bytes were not read."
-        )
 
 
 class BrokenFileError(DataError):
-    """Raised by a reader after everything that it could read; stops the job unless it is collected (read_part)."""
-
-    def __init__(self, what: BrokenFile) -> None:
-        super().__init__(what)
-        self.what = what
-
-    def __str__(self) -> str:
-        return (
-            f"{self.what} Fetch or repair the file; prepare keeps what was read before it where the recipe says "
-            "data.on_broken_file: keep_rest_out."
-        )
-
-    def after(self, record: str, number: int) -> BrokenFileError:
-        """The same, with the kind and number of the last record before it; the first to say them is the closest."""
-        known = self.what.after or not number
-        return self if known else BrokenFileError(replace(self.what, after=f"{record} {number:,}"))
+    """Raised by a reader where a file cannot be read on."""
 
 
-def held_back(lines: Iterator[T], broken: list[BrokenFileError]) -> Iterator[T]:
-    """The same lines, with the error at their end put aside, for a reader that has something to finish before it."""
-    try:
-        yield from lines
-    except BrokenFileError as error:
-        broken.append(error)
+def broken_file(path: str, reason: str, offset: int, size: int) -> BrokenFileError:
+    """The error for a file that cannot be read from a byte on.
+
+    Offset and size count the bytes of the file as it lies there, packed or not; of a member of a zip its unpacked ones.
+    """
+    return BrokenFileError(
+        f"{path} cannot be read from byte {offset:,} of {size:,} on: {reason}. Fetch or repair the file."
+    )
 
 
 CHUNK_BYTES = 1 << 20
@@ -298,7 +247,7 @@ class Chunks:
     A span counts bytes of the file as it lies there; of a packed one it must hold whole streams.
 
     Iterating raises:
-      BrokenFileError: after everything that could be unpacked has been yielded.
+      BrokenFileError: it cannot be unpacked on.
       DataError: at once for a file that is no data, as check_first_bytes says.
     """
 
@@ -349,9 +298,7 @@ class Chunks:
         offset = self._end
         if inside is not None:
             offset = self._begin if self._packed else min(self._begin + inside, self._end)
-        end = self._size if self._span.end is None else self._span.end
-        share = (end - offset) / self._size if self._size else 0.0
-        return BrokenFileError(BrokenFile(self.path, reason, offset, self._size, share))
+        return broken_file(self.path, reason, offset, self._size)
 
 
 def _open_zstd(file: _Range) -> Any:
@@ -378,7 +325,7 @@ def read_lines(path: str, span: Span = WHOLE, first_line: int = 1, *, json_lines
       json_lines: the lines may be JSON.
 
     Raises:
-      BrokenFileError: the rest cannot be read; after the whole lines before it.
+      BrokenFileError: the rest cannot be read.
       DataError: it holds no lines of text, as check_text says, or its lines end in CR alone.
     """
     return number_lines(Chunks(path, span), path, first_line, json_lines=json_lines)
@@ -390,15 +337,12 @@ def number_lines(
     """As read_lines, of bytes that come in chunks; `name` is the file's, for messages."""
     number, rest = first_line, b""
     text = _as_text(iter(chunks), name, json_lines=json_lines) if first_line == 1 else chunks
-    try:
-        for chunk in text:
-            whole, end, rest = (rest + chunk).rpartition(b"\n")
-            rest = rest[: MAX_LINE_BYTES + 1]  # enough to know that it is over-long
-            for line in _decode_all(number, whole) if end else ():
-                yield line
-                number += 1
-    except BrokenFileError as broken:
-        raise broken.after("line", number - 1) from None
+    for chunk in text:
+        whole, end, rest = (rest + chunk).rpartition(b"\n")
+        rest = rest[: MAX_LINE_BYTES + 1]  # enough to know that it is over-long
+        for line in _decode_all(number, whole) if end else ():
+            yield line
+            number += 1
     if rest:
         yield _decode(number, rest)
 
@@ -420,8 +364,7 @@ def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool) -> Iterato
     Raises:
       DataError: it is no text, as check_text says, or its first line ends in CR alone.
     """
-    broken: list[BrokenFileError] = []
-    text, head = held_back(_as_utf8(chunks), broken), b""
+    text, head = _as_utf8(chunks), b""
     while len(head) < HEAD_BYTES or (b"\n" not in head and len(head) <= MAX_LINE_BYTES):
         if not (chunk := next(text, b"")):
             break
@@ -433,8 +376,6 @@ def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool) -> Iterato
         )
     yield head
     yield from text
-    if broken:
-        raise broken[0]
 
 
 def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources.open import BrokenFile, BrokenFileError, held_back
 from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Record, Skipped
 from xalign_ray.work.artifacts import is_sealed, replacing, whole_json
 
@@ -50,7 +48,7 @@ def record_of(path: Path) -> Path:
 def write_stored(
     path: Path, records: Iterator[Record | Skipped | Noted], languages: Sequence[str], paths: Sequence[str]
 ) -> dict[str, Any]:
-    """Writes what a parser yields. The rest of a file that cannot be read is part of what the record says.
+    """Writes what a parser yields.
 
     Args:
         languages: of each record.
@@ -59,14 +57,13 @@ def write_stored(
     Returns:
         What the record is to say.
     """
-    broken: list[BrokenFileError] = []
     left_out: list[dict[str, Any]] = []  # with each row group, and behind the last
     with _new_parquet(path, SCHEMA) as out:
-        for group, counts in _groups(held_back(records, broken)):
+        for group, counts in _groups(records):
             left_out.append(counts)
             if group:
                 out.write_table(_as_table(group, languages))
-    return {"paths": list(paths), "left_out": left_out, "broken": asdict(broken[0].what) if broken else None}
+    return {"paths": list(paths), "left_out": left_out}
 
 
 def write_column(path: Path, name: str, kind: pa.DataType, values: Iterable[pa.Array]) -> None:
@@ -150,7 +147,6 @@ def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
         languages: of the source.
 
     Raises:
-        BrokenFileError: as the parser raised it; after the records before it.
         DataError: a file is missing or damaged, or a column is of another text.
     """
     path = Path(part.text)
@@ -166,9 +162,6 @@ def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
                 yield from _records(table, languages, moved, columns)
             yield from (Skipped(*item) for item in left_out["skipped"].items())
             yield from (Noted(*item) for item in left_out["noted"].items())
-    if record["broken"]:
-        what = BrokenFile(**record["broken"])
-        raise BrokenFileError(replace(what, source=_moved(what.source, moved)))
 
 
 def _column_of(text: pq.ParquetFile, path: Path, beside: Path) -> tuple[str, Iterator[Any]]:

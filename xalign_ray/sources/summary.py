@@ -17,7 +17,6 @@ from typing import Any
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import NOTED, explain_empty, explain_no_good_row
 from xalign_ray.sources.inputs import Input
-from xalign_ray.sources.open import BrokenFile
 from xalign_ray.sources.records import BadRow, list_reasons
 from xalign_ray.work.artifacts import replacing, unfinished, write_atomic
 
@@ -226,8 +225,6 @@ def lines(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What `prepare` ends with: a line a source, then what else is left out."""
     for source in manifest["sources"]:
         yield str(SourceSummary(**source))
-    for broken in manifest["broken_files"]:
-        yield f"warning: {BrokenFile(**broken)}"
     if missing := manifest["held_out_missing"]:
         yield explain_missing(missing)
 

@@ -17,9 +17,7 @@ from xalign_ray.sources.columnar import one_line, records_of, wanted_columns
 from xalign_ray.sources.language_id import column_of, language_of_name
 from xalign_ray.sources.open import (
     MAX_LINE_BYTES,
-    BrokenFileError,
     Line,
-    held_back,
     is_one_piece,
     open_bytes,
     read_lines,
@@ -122,16 +120,13 @@ def read_head(path: str, delimiter: str = "") -> CsvHead:
     Raises:
       BrokenFileError: it cannot be read.
     """
-    broken: list[BrokenFileError] = []
-    lines = (line for line in held_back(read_lines(path), broken) if not line.fault)
+    lines = (line for line in read_lines(path) if not line.fault)
     head = list(islice(lines, LOOKED_AT))
     named = None if delimiter else named_delimiter(head)
     delimiter, head = named or (delimiter or find_delimiter(head), head)
     is_quoted = _is_quoted([line.text.split(delimiter) for line in head if line.text.strip()])
     rows = csv_rows(chain(head, lines), delimiter, is_text=True, is_quoted=is_quoted)
     full = list(islice((row for row in rows if not row.fault and any(cell.strip() for cell in row.cells)), 2))
-    if broken and not full:
-        raise broken[0]
     cells, below = ([cell.strip() for cell in row.cells] for row in [*full, CsvRow(0, [], ""), CsvRow(0, [], "")][:2])
     return CsvHead(delimiter, cells, below, full[0].number if full else 0, named is not None, is_quoted)
 
@@ -188,8 +183,6 @@ def csv_rows(
             except csv.Error as error:
                 cells, quote = [], feed.unclosed() if "end of data" in str(error) else MALFORMED
             if cells is None or not taken:
-                if feed.broken:
-                    raise feed.broken
                 return
             usual = usual or len(cells)
             number, text = taken[0].number, taken[0].text
@@ -260,7 +253,6 @@ class _Feed:
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self.taken: list[Line] = []
-        self.broken: BrokenFileError | None = None  # for the end, behind what was taken before it
         self._lines, self._waiting, self._held = lines, deque[Line](), 0
 
     def __iter__(self) -> _Feed:
@@ -277,13 +269,7 @@ class _Feed:
 
     def take(self) -> Line | None:
         """The next line, or None at the end."""
-        if self._waiting:
-            return self._waiting.popleft()
-        try:
-            return next(self._lines, None)
-        except BrokenFileError as error:
-            self.broken = error
-            return None
+        return self._waiting.popleft() if self._waiting else next(self._lines, None)
 
     def unclosed(self) -> str:
         """Why a quote was not closed in what was taken."""

@@ -18,7 +18,7 @@ from xalign_ray.config.sources import DictionaryFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.first_rows import decoded, find_terms, is_workbook, table_suffix
 from xalign_ray.sources.language_id import fits, language_of_name
-from xalign_ray.sources.open import Chunks, Line, held_back, number_lines
+from xalign_ray.sources.open import Chunks, Line, number_lines
 from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
 from xalign_ray.sources.table_pairs import (
     DELIMITERS,
@@ -425,7 +425,7 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
 
 
 def _first_lines(file: Chunks) -> Iterator[Line]:
-    return islice(held_back(number_lines(file, file.path, json_lines=True), []), LOOKED_AT)
+    return islice(number_lines(file, file.path, json_lines=True), LOOKED_AT)
 
 
 def _has_terms(line: str, delimiter: str) -> bool:

@@ -24,10 +24,8 @@ from xalign_ray.sources.open import (
     CHUNK_BYTES,
     DAMAGED,
     TRUNCATED,
-    BrokenFile,
-    BrokenFileError,
     Line,
-    held_back,
+    broken_file,
     number_lines,
     open_bytes,
     read_lines,
@@ -51,16 +49,14 @@ MAX_DOCUMENT_LINES = 10_000
 def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Documents of a text file. If no blank line stands between its first 10,000 lines, each line is a document.
 
-    A document of more than 10,000 lines is split after each 10,000, so that memory stays bounded. Of one that a broken
-    file cuts in two, the lines before it are yielded.
+    A document of more than 10,000 lines is split after each 10,000, so that memory stays bounded.
     """
     (path,), (language,) = part.paths, languages
     borders = has_borders(path) if part.borders is None else part.borders
     limit = MAX_DOCUMENT_LINES if borders else 1
     pending: list[str] = []
     first = 0  # number of its first line
-    broken: list[BrokenFileError] = []
-    for line in held_back(read_lines(path, part.spans[0], part.first_line), broken):
+    for line in read_lines(path, part.spans[0], part.first_line):
         if line.fault:
             yield BadRow(path, line.number, line.fault)
             continue
@@ -72,14 +68,11 @@ def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
             pending = []
     if pending:
         yield Document(language, tuple(pending), path, first)
-    if broken:
-        raise broken[0]
 
 
 def has_borders(path: str) -> bool:
     """Whether a blank line stands between two lines of text among the first 10,000 lines of a file."""
-    lines = held_back(read_lines(path), [])  # the error is raised where they are read as text
-    kinds = [bool(line.fault or line.text.strip()) for line in islice(lines, MAX_DOCUMENT_LINES)]
+    kinds = [bool(line.fault or line.text.strip()) for line in islice(read_lines(path), MAX_DOCUMENT_LINES)]
     words = "".join("t" if is_text else "_" for is_text in kinds)
     return "_" in words.strip("_")
 
@@ -107,8 +100,7 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """
     (path,), (language,) = part.paths, languages
     has_documents, sentences, begins = False, [], 1
-    broken: list[BrokenFileError] = []
-    for block in line_blocks(held_back(read_lines(path, part.spans[0], part.first_line), broken)):
+    for block in line_blocks(read_lines(path, part.spans[0], part.first_line)):
         if any(line.text.startswith(_NEW) for line in block):
             has_documents = True
             if sentences:
@@ -129,8 +121,6 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
             sentences = []
     if sentences:
         yield Document(language, tuple(sentences), path, begins)
-    if broken:
-        raise broken[0]
 
 
 def is_withheld(words: Sequence[str]) -> bool:
@@ -200,7 +190,7 @@ def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
 
     Raises:
       DataError: the files have different numbers of lines, so that no line can be trusted to match its partner.
-      BrokenFileError: one of them cannot be read on; after the pairs before it.
+      BrokenFileError: one of them cannot be read on.
     """
     readers = [read_lines(path, span, part.first_line) for path, span in zip(part.paths, part.spans, strict=True)]
     return pair_lines(readers, part.paths, languages)
@@ -267,7 +257,7 @@ def check_links(paths: Sequence[str]) -> None:
       DataError: its links count words from 1: none names word 0 (of most lines one names a word beyond the last, too).
     """
     for path in paths[2:]:
-        lines = (line.text.split() for line in held_back(read_lines(path), []))
+        lines = (line.text.split() for line in read_lines(path))
         linked = list(islice(filter(None, lines), _LINKED_LINES.stop))
         words = {int(word) for line in linked for link in line if _PHARAOH.fullmatch(link) for word in link.split("-")}
         if len(linked) >= _LINKED_LINES.start and words and 0 not in words:
@@ -303,7 +293,7 @@ def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
 
     Raises:
       DataError: the archive is not whole, is encrypted, or has not one member for each language.
-      BrokenFileError: a member cannot be read on; after the pairs before it.
+      BrokenFileError: a member cannot be read on.
     """
     (path,) = part.paths
     found = member_names(path)
@@ -378,7 +368,7 @@ def unpack(member: Member, name: str) -> Iterator[bytes]:
     """The bytes of a member in pieces; `name` is archive:member, for messages.
 
     Raises:
-      BrokenFileError: it cannot be read on; after the pieces before it.
+      BrokenFileError: it cannot be read on.
     """
     file, size = member
     read = (
@@ -391,8 +381,7 @@ def unpack(member: Member, name: str) -> Iterator[bytes]:
         except _FAULTS as error:
             reason = TRUNCATED if isinstance(error, EOFError | tarfile.ReadError) else DAMAGED
             reason = CHECKSUM if "CRC" in str(error) else reason
-            share = 1 - at / size if size else 1.0
-            raise BrokenFileError(BrokenFile(name, reason, at, size, share)) from error
+            raise broken_file(name, reason, at, size) from error
         if not chunk:
             return
         yield chunk

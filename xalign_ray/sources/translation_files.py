@@ -16,7 +16,7 @@ from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
 from xalign_ray.sources.columnar import one_line
 from xalign_ray.sources.language_id import fits, language_of_file, language_of_name
-from xalign_ray.sources.open import NOT_UTF8, BrokenFile, BrokenFileError, Chunks
+from xalign_ray.sources.open import NOT_UTF8, BrokenFileError, Chunks, broken_file
 from xalign_ray.sources.records import Part, Record, Skipped, make_pair
 from xalign_ray.sources.xml import find_decoder, local_name, stream_elements
 
@@ -36,24 +36,21 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
     Units that lack one of them are skipped: in a memory of several languages that is no fault.
 
     Raises:
-      BrokenFileError: XML that breaks off or is not well-formed; after the units before it.
+      BrokenFileError: XML that breaks off or is not well-formed.
       DataError: no unit has both languages; says which languages there are.
     """
     first, second = languages
     (path,) = part.paths
     number, both, seen = 0, False, set[str]()
-    try:
-        for number, unit in enumerate(stream_elements(Chunks(path), ("tu",)), start=1):
-            texts = unit_texts(unit)
-            first_text, second_text = (choose_text(texts, code) for code in (first, second))
-            seen.update(texts)
-            if first_text is not None and second_text is not None:
-                both = True
-                yield make_pair((first, second), (first_text, second_text), path, number)
-            else:
-                yield Skipped(OTHER_LANGUAGES if len(texts) > 1 else ONE_LANGUAGE)
-    except BrokenFileError as broken:
-        raise broken.after("unit", number) from None
+    for number, unit in enumerate(stream_elements(Chunks(path), ("tu",)), start=1):
+        texts = unit_texts(unit)
+        first_text, second_text = (choose_text(texts, code) for code in (first, second))
+        seen.update(texts)
+        if first_text is not None and second_text is not None:
+            both = True
+            yield make_pair((first, second), (first_text, second_text), path, number)
+        else:
+            yield Skipped(OTHER_LANGUAGES if len(texts) > 1 else ONE_LANGUAGE)
     if number and not both:
         raise DataError(
             f"{path} has no unit with both {first} and {second}; its languages are {', '.join(sorted(seen)) or 'none'}."
@@ -129,26 +126,23 @@ def read_xliff(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
     skipped and counted. `en` takes en-US as well. A language that the file does not name is the one that is left.
 
     Raises:
-      BrokenFileError: XML that breaks off or is not well-formed; after the units before it.
+      BrokenFileError: XML that breaks off or is not well-formed.
       DataError: no unit is in both languages; says which languages there are.
     """
     first, second = languages
     (path,) = part.paths
     number, fits, seen = 0, False, set[str]()
-    try:
-        for number, unit in enumerate(read_units(path), start=1):
-            seen.update(unit.languages)
-            places = match_languages(unit.languages, (first, second))
-            if places is None:
-                yield Skipped(OTHER_LANGUAGES)
-                continue
-            fits = True
-            if unit.skipped:
-                yield Skipped(unit.skipped)
-                continue
-            yield make_pair((first, second), (unit.texts[places[0]], unit.texts[places[1]]), path, number)
-    except BrokenFileError as broken:
-        raise broken.after("unit", number) from None
+    for number, unit in enumerate(read_units(path), start=1):
+        seen.update(unit.languages)
+        places = match_languages(unit.languages, (first, second))
+        if places is None:
+            yield Skipped(OTHER_LANGUAGES)
+            continue
+        fits = True
+        if unit.skipped:
+            yield Skipped(unit.skipped)
+            continue
+        yield make_pair((first, second), (unit.texts[places[0]], unit.texts[places[1]]), path, number)
     if number and not fits:
         named = ", ".join(sorted(filter(None, seen))) or "none"
         raise DataError(f"{path} has no unit in {first} and {second}; its languages are {named}.")
@@ -289,7 +283,7 @@ def _is_utf8(raw: bytes) -> bool:
 
 
 def _broken(path: str, reason: str, raw: bytes) -> BrokenFileError:
-    return BrokenFileError(BrokenFile(path, reason, 0, len(raw), 1.0))
+    return broken_file(path, reason, 0, len(raw))
 
 
 @cache

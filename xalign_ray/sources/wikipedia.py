@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 from mwparserfromhell.parser import ParserError
 
 from xalign_ray.sources.markup import COMMENT, Page, read_paragraphs
-from xalign_ray.sources.open import CHUNK_BYTES, BrokenFileError, Chunks, Span, open_bytes, packing
+from xalign_ray.sources.open import CHUNK_BYTES, Chunks, Span, open_bytes, packing
 from xalign_ray.sources.records import (
     PART_BYTES,
     BadRow,
@@ -132,23 +132,20 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
     of other namespaces, pages that are not wikitext and those of which no text is left (templates only) are skipped.
 
     Raises:
-      BrokenFileError: XML that breaks off or is not well-formed; after the pages before it.
+      BrokenFileError: XML that breaks off or is not well-formed.
     """
     (path,), (span,), (language,) = part.paths, part.spans, languages
     chunks = _chunks(path, span)
     path = f"{path}@{span.start}" if span.start else path
     site, number = _Site(), 0
-    try:
-        for element in stream_elements(chunks, ("page", "siteinfo")):
-            if local_name(element) == "siteinfo":
-                site.namespaces = _namespaces(element)
-                continue
-            number += 1
-            noted: Counter[str] = Counter()
-            yield _read_page(element, site, language, path, number, noted)
-            yield from (Noted(what, count) for what, count in noted.items() if count)
-    except BrokenFileError as broken:
-        raise broken.after("page", number) from None
+    for element in stream_elements(chunks, ("page", "siteinfo")):
+        if local_name(element) == "siteinfo":
+            site.namespaces = _namespaces(element)
+            continue
+        number += 1
+        noted: Counter[str] = Counter()
+        yield _read_page(element, site, language, path, number, noted)
+        yield from (Noted(what, count) for what, count in noted.items() if count)
 
 
 def _chunks(path: str, span: Span) -> Chunks:

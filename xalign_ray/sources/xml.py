@@ -47,7 +47,7 @@ def stream_elements(chunks: Chunks, names: Collection[str], starts: Collection[s
     shift_jis, euc-kr, ...) are decoded here, as the XML declaration names them.
 
     Raises:
-      BrokenFileError: after everything before the fault has been yielded.
+      BrokenFileError: it breaks off, is not well-formed, or is not in its encoding.
       DataError: the declaration names an encoding that Python does not have.
     """
     parser = XMLPullParser(("start", "end"))

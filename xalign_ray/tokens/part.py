@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -21,7 +21,6 @@ from xalign_ray.config.training import pool_at
 from xalign_ray.shards.files import ShardWriter
 from xalign_ray.shards.rows import take
 from xalign_ray.sources.formats import NOTED, read_part
-from xalign_ray.sources.open import BrokenFile
 from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Document, Pair, Part
 from xalign_ray.sources.stage import Made, StageStep
 from xalign_ray.sources.summary import LEFT_FILES, BadRowsFile, DroppedRow, first_rows, write_sample
@@ -52,7 +51,6 @@ class Task:
     filters: Filters
     max_pairs: int | None = None  # that its pool still lacks
     source: int = 0  # number of the source of the recipe that the part is of
-    keep_rest_out: bool = False  # of a file whose rest cannot be read
     number: int = 0  # of the part in its pool
     aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
     row_length: int | None = None  # of rows that a stage of training draws, if it is not the recipe's own
@@ -92,11 +90,10 @@ def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
     trained = _Split("trained", ShardWriter(folder / "shards" / task.name, *columns))
     held_out = _Split("held_out", ShardWriter(folder / "held_out" / task.name, *columns))
     skipped: Counter[str] = Counter()
-    broken: list[BrokenFile] = []
     dropped: list[DroppedRow] = []
     seen: Counter[str] = Counter()
     with BadRowsFile(task.path(BAD_ROWS_OF_PART)) as bad_rows, trained.writer, held_out.writer:
-        windows = enumerate(_windows(_read(task, bad_rows, skipped, broken)))
+        windows = enumerate(_windows(_read(task, bad_rows, skipped)))
         while task.max_pairs is None or trained.examples < task.max_pairs:
             if (numbered := next(windows, None)) is None:
                 break
@@ -113,13 +110,12 @@ def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
         "held_out": _describe(task, held_out),
         "counts": dict(counts),
         "bad_rows": dict(bad_rows.counts),
-        "broken_files": [asdict(one) for one in broken],
         "dropped": sorted(seen),  # reasons of which there is a sample
     }
 
 
-def _read(task: Task, bad_rows: BadRowsFile, skipped: Counter[str], broken: list[BrokenFile]) -> Iterator[Good]:
-    for record in read_part(task.part, task.languages, skipped, broken if task.keep_rest_out else None):
+def _read(task: Task, bad_rows: BadRowsFile, skipped: Counter[str]) -> Iterator[Good]:
+    for record in read_part(task.part, task.languages, skipped):
         if isinstance(record, BadRow) and record.reason == BOTH_EMPTY:
             skipped[BOTH_EMPTY] += 1  # such as the borders of documents: nothing is lost
         elif isinstance(record, BadRow):

@@ -41,7 +41,6 @@ from xalign_ray.shards.prepared import Prepared, whole_folder
 from xalign_ray.sources import language_id
 from xalign_ray.sources.inputs import Input, Source, data_root, find_sources, number_parts, split_source
 from xalign_ray.sources.markup import PARSERS, parser_version
-from xalign_ray.sources.open import BrokenFile
 from xalign_ray.sources.stage import (
     TOKENIZER,
     InputHashes,
@@ -108,11 +107,10 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
                 check_first_rows([*texts, *dictionaries])
             kept_out = keep_out(config, texts) if config.data.test_fraction else read_tests(config, tests, texts)
-            broken: list[BrokenFile] = []
-            translated = read_translations(config, dictionaries, folder, broken)
+            translated = read_translations(config, dictionaries, folder)
             connect()
             identify = partial(fingerprint_by_content, config, every, hashes, folder / TOKENIZER)
-            job.finish(_make(config, texts, translated, broken, kept_out, folder, identify))
+            job.finish(_make(config, texts, translated, kept_out, folder, identify))
         elif verify:
             say_lines(manifest)
     prepared = Prepared.open(folder)
@@ -124,7 +122,6 @@ def _make(
     config: RunConfig,
     texts: Sequence[Input],
     translated: tuple[Translations, Sequence[SourceSummary]],
-    broken: Sequence[BrokenFile],
     tests: Sequence[RetrievalTexts],
     folder: Path,
     identify: Callable[[], str],
@@ -144,7 +141,7 @@ def _make(
     tasks += _of_other_lengths(config, tasks)
     records = _prepare_parts(tasks, config)
     others = [*dictionary_sources, *(source for one in tests for source in one.sources)]
-    return _finish(config, texts, tasks, records, folder, identify(), dictionary_counts, others, broken)
+    return _finish(config, texts, tasks, records, folder, identify(), dictionary_counts, others)
 
 
 def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, Any]]:
@@ -209,7 +206,6 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
             text_languages=tuple(code for code in texts[place].languages if code in with_text),
             filters=data.filters,
             source=place,
-            keep_rest_out=texts[place].keep_rest_out,
             number=number,
             aligned_words="tokenizer" if aligners[place] else "blanks",
             shortest=_shortest(config),
@@ -249,7 +245,6 @@ def _finish(
     fingerprint: str,
     dictionary_counts: dict[str, int],
     other_sources: Sequence[SourceSummary],
-    dictionary_broken: Sequence[BrokenFile],
 ) -> dict[str, Any]:
     records = list(zip(tasks, found, strict=True))
     own = [(task, record) for task, record in records if task.row_length is None]  # others hold the same text again
@@ -270,7 +265,6 @@ def _finish(
     pools, held_out = (_pools(records, split, shards) for split in ("trained", "held_out"))
     write_shard_table(folder, shards)
     sources = [*(summarize(*both) for both in zip(texts, of_source, strict=True)), *other_sources]
-    broken = [one for _, record in own for one in record["broken_files"]] + [asdict(o) for o in dictionary_broken]
     manifest = seal(
         {
             "fingerprint": fingerprint,
@@ -286,7 +280,6 @@ def _finish(
             "dictionary": dictionary_counts,
             **({"teacher": facts_of_teacher(config.data.teacher, records)} if config.data.teacher else {}),
             "sources": as_fields(sources),
-            "broken_files": broken,
         }
     )
     say_lines(manifest)

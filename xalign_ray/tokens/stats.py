@@ -19,7 +19,6 @@ from xalign_ray.errors import DataError
 from xalign_ray.shards.order import Request
 from xalign_ray.shards.planned import count_steps, expected_rows
 from xalign_ray.shards.prepared import Prepared, StageOrder
-from xalign_ray.sources.open import BrokenFile
 from xalign_ray.streams.collate import specials
 from xalign_ray.track.events import EVENT_LOG, newest_data
 from xalign_ray.work.artifacts import read_manifest, write_atomic, write_json
@@ -82,7 +81,6 @@ class Stats:
     bad_rows: dict[str, int]
     dropped: dict[str, int]
     exchange: dict[str, dict[str, float]]  # of an exchanged vocabulary: see Prepared.exchange
-    broken_files: list[str]  # a sentence for each file of which only the beginning was read
 
 
 def measure(name: str, settings: Sequence[str] = (), out: Path | None = None) -> tuple[Stats, list[Path]]:
@@ -121,7 +119,6 @@ def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
         bad_rows=manifest["bad_rows"],
         dropped={key: value for key, value in manifest["counts"].items() if key.startswith("dropped")},
         exchange=prepared.exchange,
-        broken_files=[str(BrokenFile(**broken)) for broken in manifest["broken_files"]],
     )
 
 

@@ -21,7 +21,6 @@ from xalign_ray.config.sources import REPLACING, BpeTokenizer, ExchangeTokenizer
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import NOTED, explain_no_good_row, read_part
 from xalign_ray.sources.inputs import Input
-from xalign_ray.sources.open import BrokenFile
 from xalign_ray.sources.records import BadRow, Document, Entry, Pair
 from xalign_ray.sources.stage import (
     EXCHANGE,
@@ -296,12 +295,11 @@ def write_lexicon(
 
 
 def read_translations(
-    config: RunConfig, dictionaries: Sequence[Input], folder: Path, broken: list[BrokenFile]
+    config: RunConfig, dictionaries: Sequence[Input], folder: Path
 ) -> tuple[Translations, list[SourceSummary]]:
     """The translations of the recipe's dictionaries, and what became of the lines of each.
 
-    Bad lines go to a file of bad rows in the data folder; what cannot be read of a file to `broken` if the recipe keeps
-    it out.
+    Bad lines go to a file of bad rows in the data folder.
 
     Dictionaries with a held-out file of their own are not split by hash; all others hold out
     `data.dictionary_held_out_fraction` of their concepts.
@@ -323,8 +321,7 @@ def read_translations(
             skipped: Counter[str] = Counter()
             bad, before = bad_rows.counts.copy(), translations.counts.copy()
             size = len(translations.trained) + len(translations.held_out)
-            kept_out = broken if one.keep_rest_out else None
-            for record in chain.from_iterable(read_part(p, one.languages, skipped, kept_out) for p in one.parts):
+            for record in chain.from_iterable(read_part(p, one.languages, skipped) for p in one.parts):
                 if isinstance(record, BadRow):
                     bad_rows.add(record)
                 elif isinstance(record, Entry):

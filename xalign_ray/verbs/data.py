@@ -260,8 +260,6 @@ def data_stats(what: RecipeOrFolder, *settings: Settings, out: Out = None) -> li
 
     stats, files = measure(as_model(what), settings, as_path(out))
     Console(stderr=True).print(*as_tables(stats), sep="\n")
-    for broken in stats.broken_files:
-        say(f"warning: {broken}")
     return files
 
 

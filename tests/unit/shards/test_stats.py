@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,19 +179,3 @@ def test_the_command_shows_tables_and_names_its_files(prepared: Prepared, tmp_pa
     assert done.stdout.split() == [str(tmp_path / "stats.json"), str(tmp_path / "stats.csv")]
     assert "text/en" in done.stderr
     assert max(map(len, done.stderr.splitlines()[1:])) <= 80
-
-
-def test_files_whose_rest_was_kept_out_are_named(tmp_path: Path) -> None:
-    write_inputs(tmp_path)
-    packed = gzip.compress((tmp_path / "de.txt").read_bytes())
-    (tmp_path / "de.txt.gz").write_bytes(packed[: len(packed) // 2])
-    prepared = prepare_here(
-        make_config(tmp_path, "data.corpora.1.paths=[de.txt.gz]", "data.on_broken_file=keep_rest_out")
-    )
-    done = CliRunner().invoke(app, ["data", "stats", str(prepared.folder), "--out", str(tmp_path)])
-    assert done.exit_code == 0
-    (warning,) = (line for line in done.stderr.splitlines() if "de.txt.gz" in line)
-    assert re.match(r"warning: .*/de\.txt\.gz breaks off at byte [\d,]+ of [\d,]+, after line \d+: truncated", warning)
-    assert [f"warning: {told}" for told in json.loads((tmp_path / "stats.json").read_text())["broken_files"]] == [
-        warning
-    ]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +12,6 @@ import pytest
 
 from xalign_ray.sources import text
 from xalign_ray.sources.formats import read
-from xalign_ray.sources.open import BrokenFileError, held_back
 from xalign_ray.sources.records import MARKUP, BadRow, Document
 
 
@@ -55,37 +51,6 @@ def test_a_line_that_cannot_be_read_is_set_aside_and_its_document_goes_on(tmp_pa
         Document("en", ("one", "two"), str(path), 1),
         Document("en", ("three",), str(path), 5),
     ]
-
-
-def test_a_truncated_archive_yields_its_readable_documents_then_says_where_it_ends(tmp_path: Path) -> None:
-    rng = random.Random(0)
-    lines = [rng.randbytes(45).hex() for _ in range(12_000)]
-    packed = bz2.compress("\n".join(lines).encode(), compresslevel=1)
-    path = tmp_path / "a.txt.bz2"
-    path.write_bytes(packed[: len(packed) * 3 // 4])
-    broken: list[BrokenFileError] = []
-    records = list(held_back(read("text", [str(path)], ["en"]), broken))
-    documents = [record for record in records if isinstance(record, Document)]
-    assert len(documents) > 7_000
-    assert [document.paragraphs[0] for document in documents] == lines[: len(documents)]
-    assert len(records) == len(documents)
-    assert [(one.what.reason, one.what.after) for one in broken] == [("truncated archive", f"line {len(documents):,}")]
-
-
-def test_the_document_that_a_broken_file_cuts_in_two_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    rng = random.Random(0)
-    lines = [rng.randbytes(45).hex() for _ in range(9_000)]
-    packed = gzip.compress("\n".join([lines[0], "", *lines[1:]]).encode())
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(packed[: len(packed) * 3 // 4])
-    broken: list[BrokenFileError] = []
-    first, second = held_back(read("text", [str(path)], ["en"]), broken)
-    assert isinstance(first, Document)
-    assert isinstance(second, Document)
-    assert first.paragraphs == (lines[0],)
-    assert 6_000 < len(second.paragraphs) < 7_000
-    assert list(second.paragraphs) == lines[1 : 1 + len(second.paragraphs)]
-    assert len(broken) == 1
 
 
 def test_json_lines_give_a_document_each_and_its_lines_are_paragraphs(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.sources.broken import read_until_broken
 from tests.unit.sources.test_wikipedia import SITE, page
 from xalign_ray.sources import wikipedia
 from xalign_ray.sources.formats import parts, read, read_part
-from xalign_ray.sources.open import WHOLE, BrokenFile, BrokenFileError, held_back
+from xalign_ray.sources.open import WHOLE
 from xalign_ray.sources.records import BadRow, Document, Part
 
 HEAD = f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/">\n{SITE}\n'
@@ -71,17 +72,16 @@ def test_the_pages_of_a_part_know_its_file_and_byte_and_its_wiki(tmp_path: Path)
     assert skipped == {"empty after markup": 1}
 
 
-def test_a_multistream_dump_that_breaks_off_loses_its_tail_only(tmp_path: Path) -> None:
+def test_a_multistream_dump_that_breaks_off_is_read_to_there(tmp_path: Path) -> None:
     streams = [articles(20, first=20 * n) for n in range(10)]
     path = tmp_path / "a.xml.bz2"
     path.write_bytes(multistream(streams)[:-9_000])
-    broken: list[BrokenFileError] = []
-    records = list(held_back(read("wikipedia", [str(path)], ["de"]), broken))
+    records, broken = read_until_broken(read("wikipedia", [str(path)], ["de"]))
     assert 160 <= len(records) < 200
-    assert [(one.what.source, one.what.reason) for one in broken] == [(str(path), "truncated archive")]
+    assert (broken.path, broken.reason) == (str(path), "truncated archive")
 
 
-def test_a_damaged_stream_costs_the_rest_of_its_part(tmp_path: Path) -> None:
+def test_a_damaged_stream_is_an_error_of_its_part(tmp_path: Path) -> None:
     content = bytearray(multistream([articles(20, first=20 * n) for n in range(10)]))
     path = tmp_path / "a.xml.bz2"
     path.write_bytes(content)
@@ -90,13 +90,10 @@ def test_a_damaged_stream_costs_the_rest_of_its_part(tmp_path: Path) -> None:
     content[damage : damage + 64] = bytes(64)
     path.write_bytes(content)
     assert parts("wikipedia", [str(path)]) == cut
-    broken: list[BrokenFile] = []
-    for part in cut:
-        list(read_part(part, ["de"], broken=broken))
-    (what,) = broken
-    assert what.reason == "damaged archive"
-    assert cut[1].spans[0].start <= what.offset <= damage
-    assert what.unread_share == (cut[2].spans[0].start - what.offset) / len(content)
+    _, broken = read_until_broken(read_part(cut[1], ["de"]))
+    assert broken.reason == "damaged archive"
+    assert cut[1].spans[0].start <= broken.offset <= damage
+    assert list(read_part(cut[2], ["de"]))
 
 
 def test_streams_that_begin_elsewhere_than_at_a_page_are_one_part(tmp_path: Path) -> None:

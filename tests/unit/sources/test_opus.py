@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.sources.broken import read_until_broken
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import read
-from xalign_ray.sources.open import BrokenFileError
+from xalign_ray.sources.open import CHECKSUM
 from xalign_ray.sources.records import BadRow, Pair
 
 
@@ -72,12 +73,8 @@ def test_a_damaged_member_is_read_up_to_the_damage(tmp_path: Path, stored: int) 
     middle = len(content) // 4
     content[middle : middle + 64] = b"\n" + b"x" * 63
     Path(path).write_bytes(content)
-    with pytest.raises(BrokenFileError) as caught:
-        list(read("opus", [path], ["en", "zh"]))
-    what = caught.value.what
-    assert (what.source, what.reason) == (f"{path}:Mini.en-zh.en", "its checksum is wrong")
-    assert what.size == len(lines)
-    assert what.unread_share == 1 - what.offset / what.size
+    _, broken = read_until_broken(read("opus", [path], ["en", "zh"]))
+    assert (broken.path, broken.reason, broken.size) == (f"{path}:Mini.en-zh.en", CHECKSUM, len(lines))
 
 
 def test_an_encrypted_zip_and_one_of_an_unknown_packing_are_sentences(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import random
@@ -16,10 +15,10 @@ import pyarrow
 import pytest
 from pyarrow import ipc, parquet
 
+from tests.unit.sources.broken import read_until_broken
 from xalign_ray.errors import DataError
 from xalign_ray.sources import records as splitting
 from xalign_ray.sources.formats import parts, read, read_part
-from xalign_ray.sources.open import BrokenFileError, held_back
 from xalign_ray.sources.records import BadRow, Document, Pair
 from xalign_ray.sources.table_pairs import AS_TEXT, BACKSLASH, UNQUOTED
 
@@ -195,15 +194,6 @@ def test_article_of_csv(tmp_path: Path, name: str) -> None:
     assert {one.line: one.reason for one in records if isinstance(one, BadRow)} == bad
 
 
-def test_an_open_quote_before_a_damaged_end_is_a_bad_row_before_the_error(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv.gz"
-    path.write_bytes(gzip.compress(f'text\n"{NONE}\n'.encode())[:-8])
-    broken: list[BrokenFileError] = []
-    records = list(held_back(read("csv_text", [str(path)], ["en"]), broken))
-    assert [one.line for one in records if isinstance(one, BadRow)] == list(range(2, 102))
-    assert [one.what.after for one in broken] == ["line 101"]
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_parts_of_a_csv_file_hold_every_pair_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     draw = random.Random(seed)
@@ -337,8 +327,7 @@ def test_damaged_tables_are_refused(tmp_path: Path) -> None:
         out.write_table(pyarrow.table({"en": english, "de": english}), max_chunksize=500)
     whole = (tmp_path / "y").read_bytes()
     (tmp_path / "y").write_bytes(whole[: len(whole) // 2])
-    broken: list[BrokenFileError] = []
     (part,) = parts("arrow_pairs", [str(tmp_path / "y")])
-    before = list(held_back(read_part(part, ["en", "de"]), broken))
+    before, broken = read_until_broken(read_part(part, ["en", "de"]))
     assert len(before) > 1000
-    assert f"y cannot be read from byte 0 of {len(whole) // 2:,} on, after row {len(before):,}" in str(broken[0])
+    assert broken == (str(tmp_path / "y"), 0, len(whole) // 2, "damaged archive")

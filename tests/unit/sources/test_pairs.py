@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.sources.broken import read_until_broken
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import check_contents, read
-from xalign_ray.sources.open import BrokenFileError, held_back
 from xalign_ray.sources.records import BadRow, Entry, Pair
 
 
@@ -74,12 +74,10 @@ def test_moses_with_a_truncated_side_reads_up_to_there(tmp_path: Path) -> None:
     packed = bz2.compress("\n".join(lines).encode(), compresslevel=1)
     paths = [write(tmp_path / "a.en", "\n".join(lines)), str(tmp_path / "a.de.bz2")]
     Path(paths[1]).write_bytes(packed[: len(packed) // 2])
-    broken: list[BrokenFileError] = []
-    pairs = list(held_back(read("moses", paths, ["en", "de"]), broken))
+    pairs, broken = read_until_broken(read("moses", paths, ["en", "de"]))
     assert len(pairs) > 4_000
     assert all(isinstance(pair, Pair) and pair.texts[0] == pair.texts[1] for pair in pairs)
-    (what,) = [one.what for one in broken]
-    assert (what.source, what.reason, what.after) == (paths[1], "truncated archive", f"line {len(pairs):,}")
+    assert (broken.path, broken.reason) == (paths[1], "truncated archive")
 
 
 def test_tsv_without_a_header_takes_its_languages_from_the_caller(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.sources.broken import read_until_broken
 from xalign_ray.errors import DataError
 from xalign_ray.sources import open as opening
 from xalign_ray.sources.formats import read
-from xalign_ray.sources.open import BrokenFileError, held_back
+from xalign_ray.sources.open import BrokenFileError
 from xalign_ray.sources.records import BadRow, Pair
 
 HEAD = (
@@ -97,18 +98,17 @@ def test_utf16_and_packed_files_read_the_same(tmp_path: Path) -> None:
 )
 def test_what_stands_before_a_fault_is_read(tmp_path: Path, end: str, reason: str) -> None:
     path = write(tmp_path / "a.tmx", unit(en="a", de="b"), end=end)
-    broken: list[BrokenFileError] = []
-    assert list(held_back(read("tmx", [path], ["en", "de"]), broken)) == [Pair(("en", "de"), ("a", "b"), path, 1)]
-    assert [(one.what.source, one.what.reason, one.what.after) for one in broken] == [(path, reason, "unit 1")]
+    pairs, broken = read_until_broken(read("tmx", [path], ["en", "de"]))
+    assert pairs == [Pair(("en", "de"), ("a", "b"), path, 1)]
+    assert (broken.path, broken.reason) == (path, reason)
 
 
 def test_wrong_bytes_end_the_file_there(tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
     text = HEAD + unit(en="a", de="b") + unit(en="caf\u00e9", de="b")
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(BrokenFileError) as caught:
-        list(read("tmx", [str(path)], ["en", "de"]))
-    assert (caught.value.what.offset, caught.value.what.reason) == (text.index("\u00e9"), "XML is not well-formed")
+    _, broken = read_until_broken(read("tmx", [str(path)], ["en", "de"]))
+    assert (broken.offset, broken.reason) == (text.index("\u00e9"), "XML is not well-formed")
 
 
 def test_a_unit_whose_text_is_nested_thousands_deep_is_read_or_set_aside(tmp_path: Path) -> None:

@@ -241,15 +241,15 @@ GOOD = xliff_text([both("good", "gut")])
 HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     "po with a quote that is open": (
         "x.po", PO + 'msgid "a\nmsgstr "b"\n',
-        " cannot be read from byte 0 of 490 on: its syntax is not that of gettext (line 31). 100.0% of its bytes",
+        " cannot be read from byte 0 of 490 on: its syntax is not that of gettext (line 31). Fetch or repair the file.",
     ),
     "po with an escape at its end": (
         "x.po", PO + 'msgid "a\\"\nmsgstr "b"\n',
-        " cannot be read from byte 0 of 492 on: its syntax is not that of gettext (line 31). 100.0% of its bytes",
+        " cannot be read from byte 0 of 492 on: its syntax is not that of gettext (line 31). Fetch or repair the file.",
     ),
     "po in another encoding than it says": (
         "x.po", PO.encode().replace(b"Dwie", b"\xff\xfe"),
-        " cannot be read from byte 0 of 468 on: bytes are not UTF-8 (line 11). 100.0% of its bytes",
+        " cannot be read from byte 0 of 468 on: bytes are not UTF-8 (line 11). Fetch or repair the file.",
     ),
     "po in an unknown encoding": (
         "x.po", PO.replace("UTF-8", "x-nothing").replace("\u2028", " ").encode("iso-8859-2"),
@@ -265,7 +265,7 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     ),
     "xliff cut short": (
         "x.xlf", GOOD[:120],
-        " breaks off at byte 120 of 120: XML ends too early.",
+        " cannot be read from byte 120 of 120 on: XML ends too early.",
     ),
     "xliff with entities that grow": (
         "x.xlf", GOOD.replace('<?xml version="1.0"?>', BOMB).replace("good", "&j;"),

@@ -12,9 +12,9 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from tests.unit.sources.broken import Broken, read_until_broken
 from xalign_ray.sources import open as opening
 from xalign_ray.sources.formats import read
-from xalign_ray.sources.open import BrokenFile, BrokenFileError, held_back
 from xalign_ray.sources.records import Document, Record
 
 SITE = """<siteinfo><dbname>dewiki</dbname><namespaces>
@@ -178,12 +178,10 @@ def test_several_files_of_a_dump_are_read_one_after_the_other(tmp_path: Path) ->
     assert documents == [Document("de", (f"Text {i}.",), path, 1) for i, path in enumerate(paths)]
 
 
-def read_until_broken(path: str) -> tuple[list[Record], BrokenFile]:
-    broken: list[BrokenFileError] = []
-    records = list(held_back(read("wikipedia", [path], ["de"]), broken))
-    (what,) = [one.what for one in broken]
-    assert what.source == path
-    return records, what
+def read_broken(path: str) -> tuple[list[Record], Broken]:
+    records, broken = read_until_broken(read("wikipedia", [path], ["de"]))
+    assert broken.path == path
+    return records, broken
 
 
 def test_a_truncated_dump_yields_its_whole_pages_then_says_where_it_ends(tmp_path: Path) -> None:
@@ -191,17 +189,17 @@ def test_a_truncated_dump_yields_its_whole_pages_then_says_where_it_ends(tmp_pat
     whole = dump(*(page(f"Artikel {i} " + rng.randbytes(600).hex() + "\u00e4" * i) for i in range(400))).encode()
     packed = bz2.compress(whole, compresslevel=1)
     path = write(tmp_path / "a.xml.bz2", packed[: len(packed) * 2 // 3])
-    documents, what = read_until_broken(path)
+    documents, what = read_broken(path)
     assert len(documents) > 100
     assert [document.line for document in documents if isinstance(document, Document)] == list(
         range(1, len(documents) + 1)
     )
-    assert (what.reason, what.after) == ("truncated archive", f"page {len(documents)}")
+    assert what.reason == "truncated archive"
 
     path = write(tmp_path / "a.xml", whole[: len(whole) // 2])
-    documents, what = read_until_broken(path)
+    documents, what = read_broken(path)
     assert len(documents) > 100
-    assert (what.reason, what.offset, what.unread_share) == ("XML ends too early", len(whole) // 2, 0.0)
+    assert (what.reason, what.offset) == ("XML ends too early", len(whole) // 2)
 
 
 WHOLE_DUMP = dump(page("Text.")).encode()
@@ -211,9 +209,8 @@ WHOLE_DUMP = dump(page("Text.")).encode()
     ("broken", "offset"), [(b"plain text, no dump\n", 0), (WHOLE_DUMP + b"<page>", len(WHOLE_DUMP)), (b"<a><b></a>", 8)]
 )
 def test_what_is_not_well_formed_is_told_after_what_could_be_read(tmp_path: Path, broken: bytes, offset: int) -> None:
-    documents, what = read_until_broken(write(tmp_path / "a.xml", broken))
-    share = 1 - offset / len(broken)
-    assert (what.reason, what.offset, what.unread_share) == ("XML is not well-formed", offset, pytest.approx(share))
+    documents, what = read_broken(write(tmp_path / "a.xml", broken))
+    assert (what.reason, what.offset) == ("XML is not well-formed", offset)
     assert len(documents) == broken.count(b"Text.")
 
 
@@ -223,7 +220,7 @@ def test_the_byte_of_a_fault_is_exact_over_pieces_lines_and_characters(
 ) -> None:
     monkeypatch.setattr(opening, "CHUNK_BYTES", 1 << 9)
     whole = dump(page(text), page("& a")).replace("&amp;", "&").encode()
-    _, what = read_until_broken(write(tmp_path / "a.xml", whole))
+    _, what = read_broken(write(tmp_path / "a.xml", whole))
     assert what.offset == whole.index(b"& a") + 1
 
 
