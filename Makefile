@@ -13,20 +13,26 @@ SHUFFLED = --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules
 	$(BIN)/uv pip install -q --native-tls --python $(BIN)/python --no-deps --target $@ "transformers==4.57.*" "huggingface-hub>=0.34,<1" "tokenizers>=0.22,<0.23"
 	touch $@
 
-.PHONY: help quickstart test unit check docs bench faults models soak gpu-bundle clean
+.PHONY: help install quickstart test unit check docs bench faults models soak gpu-bundle clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-.venv/installed: pyproject.toml
+.venv/xalign: pyproject.toml
 	@$(INTERPRETER) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(INTERPRETER) is older than Python 3.11. Name a newer one: make PYTHON=python3.12 ..."; exit 1; }
 	$(INTERPRETER) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check uv "torch==2.13.*"
+	$(INSTALL) .
+	touch $@
+
+.venv/installed: .venv/xalign
 	$(INSTALL) ".[dev]"
 	$(BIN)/uv pip install -q --native-tls --no-deps --target .venv/peers/seqeval-0.0.12 seqeval==0.0.12 # XTREME's, beside 1.2.2
 	touch $@
 
-quickstart: .venv/installed ## the whole way on the embedded world, a few minutes on two cores
+install: .venv/xalign ## the command line alone: .venv/bin/xalign
+
+quickstart: .venv/xalign ## the whole way on the embedded world, a few minutes on two cores
 	$(BIN)/xalign quickstart
 
 unit: .venv/installed ## tests without Ray, about a minute, shuffled anew each time; SEED=5 for the order of seed 5; the rules: make check
