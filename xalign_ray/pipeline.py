@@ -31,6 +31,7 @@ from xalign_ray.exports import export_run, libraries_ahead
 from xalign_ray.track.follower import check_uri, say_unread, tracks_of
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.train.cluster_address import check_named_cluster
+from xalign_ray.work import process
 from xalign_ray.work.artifacts import finished_run, write_atomic
 from xalign_ray.work.job import Job, OpenJob, open_job
 from xalign_ray.work.locks import check_writable
@@ -177,10 +178,13 @@ def pretrain(
     Returns:
         The run folder. A finished one is returned as it is.
     """
+    for name in () if local else ("RANK", "WORLD_SIZE"):  # of a launcher, which a job of Ray's does without
+        os.environ.pop(name, None)
+    rank, size = process.launched()
     check(recipe)
     check_lasting("output", recipe.config.output)
     check_lasting("--out", out)
-    if not title and os.environ.get("RANK", "0") == "0":
+    if not title and rank == 0:
         say(f"Pretraining {recipe.name}: looking for its run, shards and inputs; output is {recipe.config.output}.")
         say_unread(recipe.config.track.mlflow)
     if not local:
@@ -196,8 +200,7 @@ def pretrain(
         start = str(RunFolder(pretrain(base, local=local, trust=trust)).export.absolute())
     recipe = settle(recipe, start)
     open_start(recipe.config)
-    rank = int(os.environ.get("RANK", "0")) if local else 0
-    recipe, prepared = _open_data(recipe) if local else _make_data(recipe, out)
+    recipe, prepared = _open_data(recipe, size) if local else _make_data(recipe, out)
     folder, facts = _describe_run(recipe, prepared, out, rank)
     if _is_over(folder, rank):
         if rank == 0:
@@ -266,11 +269,11 @@ def _make_data(recipe: Recipe, out: Path | None) -> tuple[Recipe, Prepared]:
     return _counted(recipe, prepared), prepared
 
 
-def _open_data(recipe: Recipe) -> tuple[Recipe, Prepared]:
+def _open_data(recipe: Recipe, workers: int) -> tuple[Recipe, Prepared]:
     """The recipe for the workers that a launcher has started, with its steps counted, and its shards."""
     from xalign_ray.tokens.prepare import find_prepared
 
-    parallel = recipe.config.parallel.model_copy(update={"workers": int(os.environ.get("WORLD_SIZE", "1"))})
+    parallel = recipe.config.parallel.model_copy(update={"workers": workers})
     recipe = replace(recipe, config=recipe.config.model_copy(update={"parallel": parallel}))
     prepared = find_prepared(recipe.config)
     if prepared is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from xalign_ray.errors import ConfigError
 from xalign_ray.work.process import SAME_STOP_S
+from xalign_ray.work.process import launched as launched_as
 
 PATIENCE_S = 60
 # Works through a step that lasts until its standard input ends, as the training loop does.
@@ -59,6 +63,13 @@ with process.listened():
     except KeyboardInterrupt:
         print("interrupted by", process.asked(), flush=True)
         sys.exit(process.exit_code(process.asked()))
+"""
+# One of two processes, of which the other does not come.
+RANK = """
+from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.train.distributed import setup_workers
+from xalign_ray import cli
+sys.exit(cli._run(lambda: setup_workers(ParallelConfig(workers=2))))
 """
 # A study of three cells, one at a time: the second is told to stop.
 STUDY = """
@@ -152,6 +163,44 @@ def test_a_librarys_handler_gives_way_to_ours() -> None:
     said, errors = process.communicate(timeout=PATIENCE_S)
     assert said == "SIGHUP\nnot told\ninterrupted by SIGTERM\n"
     assert (process.returncode, errors) == (143, "")
+
+
+@pytest.mark.parametrize(
+    ("rank", "waits_for"),
+    [("0", "1 more of 2 processes (WORLD_SIZE)"), ("1", "rank 0 of 2 processes (WORLD_SIZE) at 127.0.0.1:{}")],
+)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
+def test_rank_that_waits_for_others_says_so_and_can_be_stopped(
+    rank: str, waits_for: str, number: signal.Signals, code: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    launched = {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import sys{RANK}"], env=os.environ | launched, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr
+    assert process.stderr.readline() == (
+        f"Rank {rank} waits for {waits_for.format(port)}, at most 1,800 s. To train in one process, unset RANK and "
+        "WORLD_SIZE.\n"
+    )
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    ended = f"xalign: Interrupted ({number.name}). Give the same command again to go on.\n"
+    assert (process.returncode, errors) == (code, ended if rank == "0" else "")
+
+
+@pytest.mark.parametrize(
+    "launched",
+    [{"RANK": "0", "WORLD_SIZE": "two"}, {"RANK": "2", "WORLD_SIZE": "2"}, {"RANK": "0"}, {"WORLD_SIZE": "2"}],
+)
+def test_launcher_variables_that_fit_no_process_are_refused(
+    launched: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="in the environment is no rank of a number of processes"):
+        launched_as()
 
 
 def test_a_study_that_is_told_to_stop_waits_for_the_step_that_is_saved_and_starts_nothing_more(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from xalign_ray.config.explain import explain_validation, meant_key
-from xalign_ray.config.fields import Float, Frozen, Int, LocalPath, Positive
+from xalign_ray.config.fields import Float, Frozen, LocalPath, Positive
 from xalign_ray.config.load import read_mapping
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
@@ -58,7 +58,7 @@ class FiveLines(Frozen):
     languages: Annotated[Words, Field(description="codes of the two sides of the pairs")] = ()
     columns: Annotated[Words, Field(description="names of the two columns of the pairs")] = ()
     output: Annotated[LocalPath | None, Field(description="folder of the run")] = None
-    steps: Annotated[Int | None, Field(ge=0, description="optimizer steps")] = None
+    steps: Annotated[Positive | None, Field(description="optimizer steps")] = None
     hours: Annotated[Float | None, Field(gt=0, description="length in hours of training")] = None
     budget: Annotated[Float | None, Field(gt=0, description="length in money; needs a price")] = None
     price: Annotated[Words, Field(description="of an hour of a device: H100=2.5")] = ()

@@ -221,6 +221,7 @@ def check_replay(replay: float | None, given: Given, recipe: str) -> float:
 
 
 FLOOR, CAP = 200, 2_000  # steps, where no length is given
+MOST_PASSES = 10  # over few data: FLOOR would be 128 passes over 100 pairs
 BYTES_OF_TOKEN = 4  # of text, on average over languages
 RATE_FILE = "rate.json"  # in the output folder: measured once, so that the same command gives the same steps
 OF_PRODUCT = 0.5  # share of a matrix product's speed that a whole step reaches on a CPU
@@ -228,7 +229,7 @@ _MEASURED_S = 1.0
 
 
 def steps_of_pairs(pairs: int, pairs_per_step: int) -> tuple[int, str]:
-    """One pass over the pairs, at least FLOOR steps and at most CAP; and why, in words."""
+    """One pass over the pairs, at least FLOOR steps or MOST_PASSES and at most CAP; and why, in words."""
     return _bounded(pairs / pairs_per_step, f"{pairs:,} pairs in steps of {pairs_per_step}")
 
 
@@ -239,11 +240,12 @@ def steps_of_text(size: int, rows_per_step: int, length: int) -> tuple[int, str]
 
 def _bounded(steps: float, of: str) -> tuple[int, str]:
     once = max(1, round(steps))
-    number = min(max(once, FLOOR), CAP)
+    number = min(max(once, min(FLOOR, round(MOST_PASSES * steps))), CAP)
     passes = number / max(steps, 1e-9)
-    bound = f", at least {FLOOR:,}" if number > once else f", at most {CAP:,}" if number < once else ""
+    least = f"at least {FLOOR:,}" if number == FLOOR else f"at most {MOST_PASSES} passes"
+    bound = f", {least}" if number > once else f", at most {CAP:,}" if number < once else ""
     times = f"{passes:.2g}" if passes < 10 else f"{passes:,.0f}"
-    said = f"{number:,} steps: {times} {'pass' if times == '1' else 'passes'} over {of}{bound}"
+    said = f"{number:,} step{'s' * (number != 1)}: {times} {'pass' if times == '1' else 'passes'} over {of}{bound}"
     return number, f"{said} (--steps sets another number)."
 
 

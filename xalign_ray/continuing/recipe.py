@@ -148,12 +148,13 @@ def resolve(lines: FiveLines) -> Continuation:
             f"{100 * data.test_fraction:g} % of the pairs, at most {data.max_test_pairs:,} of two languages, are kept "
             "out as the test (--test FILE names others)."
         )
-    notes.append(words)
     each = max(1, steps // TENTHS)
     predicts = any(isinstance(loss, MaskedLm) for loss in plain.config.objectives)  # what a held-out loss is of
     tree["train"] |= {"max_steps": steps, "eval_steps": each if predicts else 0}
     tree["checkpoint"] = {"save_steps": each}
     recipe = _resolved(tree, lines, choice)
+    train = recipe.config.train
+    notes.append(words if train.max_steps == steps else f"{train.in_words}, as --set says.")
     _put_settings(tree, lines.set, recipe)
     return Continuation(lines, recipe, tree, encoder, kept_pairs, kept_text, tuple(notes))
 

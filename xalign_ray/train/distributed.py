@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,8 +16,11 @@ import torch
 import torch.distributed as dist
 
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.errors import ConfigError
+from xalign_ray.errors import ConfigError, TrainingError, first_sentence
+from xalign_ray.work import process
+from xalign_ray.work.status_line import say
 
+_HERE, _LOOK_S = "processes that have come", 0.5
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of mallopt, in malloc.h
 # oneDNN keeps a kernel for each number of labels that it has met, and ideep one more, 1,024 of each. What they hold
 # lies in between what a step frees, which nothing large fits into any more: 2.1 GB in use became 8 in 100 steps.
@@ -159,14 +164,64 @@ def backend_of(on_gpu: bool) -> str:
 
 
 def _start_group(backend: str, timeout: timedelta) -> None:
-    size = os.environ.get("WORLD_SIZE", "1")
-    if os.environ.get("LOCAL_WORLD_SIZE", "1") == size:
+    rank, size = process.launched()
+    if os.environ.get("LOCAL_WORLD_SIZE", "1") == str(size):
         keep_to_loopback()
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun has all processes
         dist.init_process_group(backend, timeout=timeout)
-    else:
-        store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage] - documented all the same
-        dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
+        return
+    store = _meet(rank, size, timeout) if size > 1 else dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+
+
+def _meet(rank: int, size: int, timeout: timedelta) -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
+    """The store of the process group, when all processes have come.
+
+    Waits in Python, where a stop signal ends it: torch waits in C++, and no handler of Python's runs.
+
+    Raises:
+        ConfigError: the environment does not say where the processes meet, or the address is taken.
+        TrainingError: some have not come in time.
+    """
+    address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    if not address or not port.isdecimal():
+        raise ConfigError(
+            f"WORLD_SIZE is {size}, and MASTER_ADDR and MASTER_PORT do not say where the processes meet. Unset RANK "
+            "and WORLD_SIZE to train in one process, or start all processes with torchrun."
+        )
+    ends = time.monotonic() + timeout.total_seconds()
+
+    def wait_for(missing: Callable[[], str]) -> None:
+        said = ""
+        while lacking := missing():
+            if time.monotonic() > ends:
+                raise TrainingError(f"{lacking} did not come within {timeout.total_seconds():,.0f} s.")
+            if lacking != said:
+                say(
+                    f"Rank {rank} waits for {lacking}, at most {ends - time.monotonic():,.0f} s. To train in one "
+                    "process, unset RANK and WORLD_SIZE."
+                )
+            said = lacking
+            time.sleep(_LOOK_S)
+
+    def rank_zero() -> str:
+        with suppress(OSError), socket.create_connection((address, int(port)), timeout=_LOOK_S):
+            return ""
+        return f"rank 0 of {size} processes (WORLD_SIZE) at {address}:{port}"
+
+    if rank:
+        wait_for(rank_zero)
+    try:
+        store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage] - documented all the same
+            address, int(port), is_master=rank == 0, timeout=timeout, wait_for_workers=False
+        )
+    except dist.DistNetworkError as error:
+        raise ConfigError(f"The processes cannot meet at MASTER_ADDR:MASTER_PORT: {first_sentence(error)}") from None
+    store.add(_HERE, 1)
+    wait_for(
+        lambda: f"{lacking} more of {size} processes (WORLD_SIZE)" if (lacking := size - store.add(_HERE, 0)) else ""
+    )
+    return store
 
 
 def keep_to_loopback() -> None:

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
+from xalign_ray.errors import ConfigError
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SAME_STOP_S = 1.0  # one stop often comes twice: a terminal signals torchrun and its workers, then torchrun the workers
 
@@ -33,6 +35,26 @@ class _Stop:
 
 
 _stop = _Stop()
+
+
+def launched() -> tuple[int, int]:
+    """Rank of this process and number of processes, as torchrun sets RANK and WORLD_SIZE; 0 and 1 where neither is set.
+
+    Raises:
+        ConfigError: only one of the two is set, or they are no rank of so many processes.
+    """
+    given = {name: os.environ[name] for name in ("RANK", "WORLD_SIZE") if name in os.environ}
+    if not given:
+        return 0, 1
+    if len(given) == 2 and all(value.isdecimal() for value in given.values()):
+        rank, size = map(int, given.values())
+        if rank < size:
+            return rank, size
+    shown = " ".join(f"{name}={value}" for name, value in given.items())
+    raise ConfigError(
+        f"{shown} in the environment is no rank of a number of processes, such as RANK=0 WORLD_SIZE=2. Unset RANK and "
+        "WORLD_SIZE to train in one process, or start all processes with torchrun."
+    )
 
 
 def asked() -> str:

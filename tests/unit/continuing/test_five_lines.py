@@ -45,6 +45,7 @@ def test_settings_of_the_file_and_of_the_command_line_count(tmp_path: Path, writ
         (f"{MODEL}lr: 1e-5", "'lr' is a key of the recipe: write it as set: {train.optimizer.learning_rate: VALUE}."),
         (f"{MODEL}epochs: 3", "'epochs' is a key of the recipe: write it as set: {train.num_train_epochs: VALUE}."),
         (f"{MODEL}steps: 1.5", "'steps' is 1.5; it must be a whole number."),
+        (f"{MODEL}steps: 0", "'steps' is 0; it must be at least 1."),
         (f"{MODEL}steps: 3\nhours: 2", "steps and hours are both a length; keep one."),
         (f"{MODEL}budget: 3", "budget needs the price of an hour of the device, such as price H100=2.5."),
         (f"{MODEL}languages: en", "languages names the two sides of the pairs: give two, as in languages en,de."),

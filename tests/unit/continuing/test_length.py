@@ -18,8 +18,17 @@ E5 = "continue/e5-contrast"
 @pytest.mark.parametrize(
     ("pairs", "steps", "said"),
     [
-        (640, 200, "200 steps: 20 passes over 640 pairs in steps of 64, at least 200 (--steps sets another number)."),
-        (100, 200, "200 steps: 128 passes over 100 pairs in steps of 64, at least 200 (--steps sets another number)."),
+        (
+            1280,
+            200,
+            "200 steps: 10 passes over 1,280 pairs in steps of 64, at least 200 (--steps sets another number).",
+        ),
+        (
+            100,
+            16,
+            "16 steps: 10 passes over 100 pairs in steps of 64, at most 10 passes (--steps sets another number).",
+        ),
+        (3, 1, "1 step: 21 passes over 3 pairs in steps of 64 (--steps sets another number)."),
         (64_000, 1000, "1,000 steps: 1 pass over 64,000 pairs in steps of 64 (--steps sets another number)."),
         (1_000_000, 2000, "2,000 steps: 0.13 passes over 1,000,000 pairs in steps of 64, at most 2,000"),
     ],

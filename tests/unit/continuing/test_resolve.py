@@ -71,12 +71,16 @@ def test_pairs_of_an_encoder_without_a_head() -> None:
     config = found.recipe.config
     assert [one.kind for one in config.objectives] == ["sentence_contrast"]
     assert [(one.kind, getattr(one, "text", "")) for one in config.streams] == [("contrasted_pairs", "none")]
-    assert (config.data.test_fraction, config.train.max_steps, config.train.eval_steps) == (0.1, 200, 0)
-    assert (config.checkpoint.save_steps, config.checkpoint.save_total_limit) == (20, 1)
+    assert (config.data.test_fraction, config.train.max_steps, config.train.eval_steps) == (0.1, 156, 0)
+    assert (config.checkpoint.save_steps, config.checkpoint.save_total_limit) == (15, 1)
     assert found.recipe.name == "bare-contrast"
-    assert "200 steps: 13 passes over 1,000 pairs in steps of 64, at least 200 (--steps sets another number)." in (
-        found.notes
+    assert found.notes[-1] == (
+        "156 steps: 10 passes over 1,000 pairs in steps of 64, at most 10 passes (--steps sets another number)."
     )
+
+
+def test_steps_set_as_a_key_are_the_steps_that_are_said() -> None:
+    assert resolved(set=("train.max_steps=7",)).notes[-1] == "7 steps of 64 pairs, as --set says."
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_text_of_a_pattern_is_as_long_as_its_files(folder: Path) -> None:
 
 def test_text_beside_pairs_is_a_tenth_of_the_rows() -> None:
     streams = resolved("mlm", text="text.de.txt").recipe.config.streams
-    assert resolved("mlm", text="text.de.txt").recipe.config.train.eval_steps == 20
+    assert resolved("mlm", text="text.de.txt").recipe.config.train.eval_steps == 15
     weights = {one.kind: one.weight for one in streams}
     assert weights["masked_text"] / sum(weights.values()) == pytest.approx(0.1, abs=1e-6)
 
