@@ -97,7 +97,13 @@ def test_what_cannot_be_scored_is_said(tmp_path: Path, encoder: Path, monkeypatc
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"--task mteb:STSBenchmrk: mteb has no such task. .*STSBenchmark"):
         evaluate(str(encoder), "mteb:STSBenchmrk", out=tmp_path / "a")
-    with pytest.raises(DataError, match=r"The data of mteb:STSBenchmark cannot be read .*empty is not a copy of it"):
+    with pytest.raises(DataError, match=r"empty holds no table, so it is not a copy of the data of mteb:STSBenchmark"):
         evaluate(str(encoder), "mteb:STSBenchmark", tmp_path / "empty", tmp_path / "b")
+    for name, table in (("damaged", "{"), ("other", '{"en": "a", "de": "b"}\n')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "test.jsonl").write_text(table)
+        with pytest.raises(DataError, match=rf"mteb:STSBenchmark cannot be read .*{name} is not a copy of it"):
+            evaluate(str(encoder), "mteb:STSBenchmark", tmp_path / name, tmp_path / "b")
+    (tmp_path / "empty" / "test.jsonl").touch()
     with pytest.raises(ConfigError, match=r"--languages: STSBenchmark has nothing in de, yo\."):
         evaluate(str(encoder), "mteb:STSBenchmark", tmp_path / "empty", tmp_path / "c", languages="yo,en,de")

@@ -316,8 +316,8 @@ def test_a_submitter_without_the_token_is_told_how_to_give_it(cluster: Cluster) 
     done = submit(cluster.address, "prepare", "tiny/mlm", "--set", "output=/shared", environment=without)
     assert done.returncode == 2
     assert done.stderr == (
-        f"xalign: The cluster at {cluster.address} wants its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the "
-        "token or RAY_AUTH_TOKEN_PATH to a file that holds it.\n"
+        f"xalign: The cluster at {cluster.address} refuses us: it wants a token, and RAY_AUTH_MODE is not `token`. Set "
+        "RAY_AUTH_MODE=token; the token in RAY_AUTH_TOKEN is sent then.\n"
     )
 
 

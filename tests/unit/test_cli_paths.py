@@ -74,6 +74,16 @@ def test_an_empty_path_is_not_the_current_folder(say: Say, verb: list[str]) -> N
     assert said == "A path is empty, as of a variable that is not set; `.` is the current folder."
 
 
+@pytest.mark.parametrize("written", ["my.csv", "mine/first.yaml"])
+@pytest.mark.parametrize("verb", [["evaluate", "mine", "--task", "pos"], ["report", "mine"], ["continue", "mine"]])
+def test_out_is_a_folder(say: Say, verb: list[str], written: str) -> None:
+    assert say(*verb, "--out", written) == f"--out {written} is a file; name a folder to write in."
+
+
+def test_a_teacher_that_is_not_there_is_refused_before_anything_is_read(say: Say) -> None:
+    assert say("continue", "mine", "--method", "distill", "--teacher", "./nope/x") == "There is no folder 'nope/x'."
+
+
 def test_where_nothing_is_near_nothing_is_suggested(say: Say, tmp_path: Path) -> None:
     assert say("export", "elsewhere/x") == "There is no folder 'elsewhere/x'."
     assert say("report", f"{tmp_path}/x/y/z") == "There is no folder 'x/y/z'."

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 PREFIX = "mteb:"
+_TABLES = {".parquet", ".arrow", ".csv", ".tsv", ".json", ".jsonl", ".txt", ".gz", ".zst", ".xz", ".bz2", ".zip"}
 _SCRIPTS = {"Hira": "Jpan", "Hang": "Kore"}  # mteb's names of a part for the whole that is usual
 _GIVEN = "given"  # name of the prompt of the command line
 
@@ -68,6 +69,8 @@ class MtebTask(Task):
         Raises:
             ConfigError: the package is missing, or has no such task.
         """
+        if data is not None and not any(path.suffix in _TABLES for path in data.rglob("*")):
+            raise DataError(f"{data} holds no table, so it is not a copy of the data of {self.name}.")
         mteb = _import_mteb()
         task = self._task(mteb, languages)
         if data is not None:
@@ -78,7 +81,12 @@ class MtebTask(Task):
         say(f"mteb {mteb.__version__} runs {task.metadata.name}: {len(task.hf_subsets)} parts.")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False)
+            try:
+                found = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False)
+            except (KeyError, TypeError, ValueError) as error:  # columns that the task does not know
+                if data is None:
+                    raise
+                raise self._unreadable(error, f"{data} is not a copy of it") from None
         (result,) = found.task_results
         origin, revision = _origin(encoder), task.metadata.dataset["revision"]
         names = names_of_parts(task.metadata.hf_subsets_to_langscripts)
@@ -130,14 +138,15 @@ class MtebTask(Task):
                 else f"it is not in the cache of Hugging Face. Where there is a network: hf download {path} "
                 "--repo-type dataset --local-dir DIR, then --data DIR"
             )
-            first = (str(error).strip().splitlines() or [""])[0]
-            raise DataError(
-                f"The data of {self.name} cannot be read ({type(error).__name__}: {first}); {hint}."
-            ) from None
+            raise self._unreadable(error, hint) from None
         there = [name for name in task.hf_subsets if name in task.dataset] if isinstance(task.dataset, Mapping) else []
         if there and len(there) < len(task.hf_subsets) and (data or languages):
             say(f"{path} holds {len(there)} of {len(task.hf_subsets)} parts of {task.metadata.name}; these are scored.")
             task.hf_subsets = there
+
+    def _unreadable(self, error: Exception, hint: str) -> DataError:
+        first = (str(error).strip().splitlines() or [""])[0]
+        return DataError(f"The data of {self.name} cannot be read ({type(error).__name__}: {first}); {hint}.")
 
 
 def _import_mteb() -> Any:

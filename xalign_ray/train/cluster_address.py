@@ -7,6 +7,7 @@ import secrets
 import socket
 import sys
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from xalign_ray.errors import ConfigError
@@ -69,12 +70,13 @@ def check_named_cluster() -> None:
 
 
 def check_address(address: str) -> None:
-    """Whether a gRPC server, as Ray's head node runs one, answers at an address of RAY_ADDRESS.
+    """Whether a gRPC server, as Ray's head node runs one, answers at an address of RAY_ADDRESS and takes our token.
 
     Addresses of another scheme, such as `http://`, are Ray's to judge.
 
     Raises:
-        ConfigError: it has no host or port, nothing answers within ANSWER_S, or something else does.
+        ConfigError: it has no host or port, nothing answers within ANSWER_S, something else does, or the token is not
+            the cluster's.
     """
     written = address
     if address == "auto":
@@ -84,10 +86,17 @@ def check_address(address: str) -> None:
     scheme, _, rest = address.rpartition("://")
     if scheme not in ("", "ray"):
         return
+    has_tls = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
+    hint = (
+        "Start it, set RAY_ADDRESS to the HOST:PORT that `ray start` prints on the head node, or unset it to start a "
+        "cluster here."
+    )
     try:
         found = _host_and_port(rest)
         with socket.create_connection(found, timeout=ANSWER_S) as connection:
-            why = "" if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true") else _greet(connection)
+            why = "" if has_tls else _greet(connection)
+        if not why and not has_tls and _wants_another_token(rest, is_auto=written == "auto"):
+            why, _, hint = why_unauthenticated().partition(". ")
     except ValueError:
         why = "it is no HOST:PORT" if address else "no cluster was started on this machine"
     except TimeoutError:
@@ -95,10 +104,49 @@ def check_address(address: str) -> None:
     except OSError as error:
         why = f"nothing answers there ({error.strerror or error})"
     if why:
-        raise ConfigError(
-            f"The cluster at {written}, which RAY_ADDRESS names, cannot be joined: {why}. Start it, set RAY_ADDRESS to "
-            "the HOST:PORT that `ray start` prints on the head node, or unset it to start a cluster here."
-        )
+        raise ConfigError(f"The cluster at {written}, which RAY_ADDRESS names, cannot be joined: {why}. {hint}")
+
+
+def _wants_another_token(address: str, is_auto: bool) -> bool:
+    """Whether a head node refuses a call with the token that Ray would send; Ray itself would try for 20 s."""
+    import grpc  # here: a cluster that is started needs none of it
+
+    mode, (token, _) = os.environ.get("RAY_AUTH_MODE"), _own_token()
+    sends = mode.lower() == "token" if mode else is_auto and bool(token)
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary("/ray.rpc.NodeInfoGcsService/GetAllNodeInfo")(
+                b"", timeout=ANSWER_S, metadata=(("authorization", f"Bearer {token}"),) if sends else ()
+            )
+        except grpc.RpcError as error:
+            return error.code() == grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
+    return False
+
+
+def _own_token() -> tuple[str, str]:
+    """The token that Ray would send, empty where there is none, and where it looks for it."""
+    if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
+        return token, "RAY_AUTH_TOKEN"
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    path = Path(named) if named else home_folder() / ".ray" / "auth_token"
+    where = f"{path}, which RAY_AUTH_TOKEN_PATH names" if named else str(path)
+    return path.read_text("utf-8", "replace").strip() if path.is_file() else "", where
+
+
+def why_unauthenticated() -> str:
+    """Why a cluster with a token does not let this process in; and in a second sentence what to do."""
+    token, where = _own_token()
+    if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
+        own = f"the token in {where} is sent then" if token else "RAY_AUTH_TOKEN=TOKEN or RAY_AUTH_TOKEN_PATH=FILE too"
+        return f"it wants a token, and RAY_AUTH_MODE is not `token`. Set RAY_AUTH_MODE=token; {own}."
+    if token:
+        return f"the token in {where} is not the cluster's. `ray get-auth-token` prints the cluster's on its head node."
+    if "RAY_AUTH_TOKEN_PATH" in os.environ:
+        return f"there is no token in {where}. Name a file that holds the cluster's token."
+    return (
+        f"it wants a token, and there is none in RAY_AUTH_TOKEN or {where}. Set RAY_AUTH_TOKEN to the cluster's token, "
+        "or RAY_AUTH_TOKEN_PATH to a file that holds it."
+    )
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -48,7 +48,7 @@ from xalign_ray.private.ray import (
 )
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.capacity import resources_of, run_on_nodes, wait_for_room
-from xalign_ray.train.cluster_address import check_named_cluster, ensure_token, named_cluster
+from xalign_ray.train.cluster_address import check_named_cluster, ensure_token, named_cluster, why_unauthenticated
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
@@ -98,11 +98,9 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
     if address := named_cluster():
         try:
             ray.init(address=address, **quiet)
-        except (ConnectionError, AuthenticationError):
+        except AuthenticationError:
             raise ConfigError(
-                f"The cluster at {address}, which RAY_ADDRESS names, cannot be joined: it is not there, or wants its "
-                "token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token or RAY_AUTH_TOKEN_PATH to a file that "
-                "holds it; or unset RAY_ADDRESS to start a cluster here."
+                f"The cluster at {address}, which RAY_ADDRESS names, cannot be joined: {why_unauthenticated()}"
             ) from None
         except Exception as error:  # an address of another form, another Ray or Python: no class in common
             raise ConfigError(

@@ -25,6 +25,7 @@ SCALES = ("tiny", "small", "two-cores", "one-h100", "paper")  # of the studies i
 TUNE_SETTINGS = [FROM, *FineTuning.model_fields]
 DICTIONARY_FORMATS = ("muse", "tsv_terms", "csv_terms", "xlsx_terms", "kaikki", "panlex")
 FORMATS = tuple(dict.fromkeys((*get_args(TextFormat), *PAIR_FORMATS, *DICTIONARY_FORMATS, "csv_text")))
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".html", ".zip")  # a folder's name ends in none
 
 ANY_RECIPE = "tiny/mlm"  # whose keys stand for those of a recipe that is not known yet
 
@@ -42,6 +43,14 @@ def filled(path: PathLike) -> str:
 def filled_path(path: PathLike) -> Path:
     """What the command line reads as a path."""
     return Path(filled(path))
+
+
+def output_folder(path: PathLike) -> Path:
+    """The value of `--out`; ConfigError for a file, before anything is read."""
+    folder = filled_path(path)
+    if not folder.is_dir() and (folder.is_file() or folder.suffix in TABLES):
+        raise ConfigError(f"--out {path} is a file; name a folder to write in.")
+    return folder
 
 
 @overload
@@ -185,6 +194,8 @@ Trust = Annotated[
 ]
 Rehash = Annotated[bool, typer.Option("--rehash", help="read all inputs again, whatever is remembered of them")]
 Out = Annotated[
-    PathLike | None, Path, typer.Option("--out", metavar="DIR", help="where to write instead of the default")
+    PathLike | None,
+    Path,
+    typer.Option("--out", metavar="DIR", help="where to write instead of the default", parser=output_folder),
 ]
-OutDir = Annotated[PathLike, Path, typer.Option("--out", metavar="DIR", help="where to write")]
+OutDir = Annotated[PathLike, Path, typer.Option("--out", metavar="DIR", help="where to write", parser=output_folder)]

@@ -101,7 +101,7 @@ def _as_typer(parameter: Parameter) -> Parameter:
     given, *how = get_args(parameter.annotation)
     read, default = how[0] if len(how) > 1 else given, parameter.default
     if read in (Path, list[Path]):
-        how[-1].parser = filled_path
+        how[-1].parser = how[-1].parser or filled_path
     if parameter.kind is Parameter.VAR_POSITIONAL:
         read, default = list[read], [] if isinstance(how[-1], OptionInfo) else Parameter.empty
     elif isinstance(default, tuple):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from xalign_ray.config.explain import check_folder
 from xalign_ray.continuing.five_lines import METHODS, FiveLines, read_five_lines
 from xalign_ray.errors import ConfigError
 from xalign_ray.verbs.arguments import Out, PathLike, Rehash, Trust, as_model, as_path, codes, filled, one_of, set_keys
@@ -17,7 +18,7 @@ from xalign_ray.verbs.opened_run import Run
 from xalign_ray.work.mirror import check_lasting
 from xalign_ray.work.run_folder import RUNS
 from xalign_ray.work.status_line import say, say_next
-from xalign_ray.work.storage import is_url
+from xalign_ray.work.storage import is_folder_name, is_url
 
 FILES = ("pairs", "test", "dictionary", "text", "keep")
 Files = PathLike | Sequence[PathLike]
@@ -93,6 +94,8 @@ def continue_encoder(
         KeyboardInterrupt: Ctrl-C, after the step in progress is saved; the same call resumes.
     """
     lines = five_lines_of(locals())
+    if lines.teacher and is_folder_name(lines.teacher):
+        check_folder(Path(lines.teacher))
     if show_recipe:
         from xalign_ray.continuing.recipe import resolve
 

@@ -30,6 +30,7 @@ from xalign_ray.config.load import RECIPES, load_recipe
 from xalign_ray.config.plugins import look_here
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ClusterError, ConfigError, first_sentence
+from xalign_ray.train.cluster_address import why_unauthenticated
 from xalign_ray.verbs.arguments import one_of
 from xalign_ray.verbs.continue_encoder import check_submitted
 from xalign_ray.work import process
@@ -376,10 +377,7 @@ def connect(address: str) -> Any:
             f"No Ray dashboard answers at {address}. Give its address, http://HEAD:8265, as --address.{_proxy(address)}"
         ) from None
     except AuthenticationError:
-        raise ConfigError(
-            f"The cluster at {address} wants its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token or "
-            f"RAY_AUTH_TOKEN_PATH to a file that holds it.{_proxy(address)}"
-        ) from None
+        raise ConfigError(f"The cluster at {address} refuses us: {why_unauthenticated()}{_proxy(address)}") from None
     except (OSError, RuntimeError, ValueError, KeyError) as error:  # an HTTP status, a page that is no JSON
         raise ConfigError(
             f"What answers at {address} is no Ray dashboard ({first_sentence(error).rstrip('.')}). Give its address, "
