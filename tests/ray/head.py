@@ -21,8 +21,7 @@ from tests.ray.runs import PATIENCE_S
 
 PAGE = "on_a_cluster.md"
 BIN = Path(sys.executable).parent
-# Processes fewer: nobody takes this machine away, and no job here runs in a worker that Ray starts before it is asked.
-UNWATCHED = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0", "RAY_prestart_worker_first_driver": "0"}
+FEWER = {"RAY_prestart_worker_first_driver": "0"}  # no job here runs in a worker that Ray starts before it is asked
 
 
 class Cluster:
@@ -43,7 +42,7 @@ class Cluster:
         settings = {"RAY_DISABLE_MEMORY_MONITOR": "1", "OMP_NUM_THREADS": "1", "RAY_API_SERVER_ADDRESS": self.address}
         left_out = {"RAY_ADDRESS", "PYTHONPATH", "RAY_AUTH_TOKEN"}
         self.environment = {key: value for key, value in os.environ.items() if key not in left_out} | settings
-        self.environment |= UNWATCHED | self._make_token()
+        self.environment |= FEWER | self._make_token()
         self.environment["PATH"] = f"{BIN}:{os.environ['PATH']}"
         self._log = self.folder / "head.log"
         with self._log.open("wb") as log:

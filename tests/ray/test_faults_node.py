@@ -94,7 +94,6 @@ def nodes() -> Iterator[TwoNodes]:
         folder = tempfile.mkdtemp(prefix="xa-")  # short: a socket's path has at most 107 characters
         patch.setenv("RAY_TMPDIR", folder)  # or another session on this machine would find this cluster as its own
         patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # an actor less: these nodes die without a warning
         ray._raylet.Config.initialize("")  # this process may have read another mode
         both = TwoNodes()
         patch.setenv("RAY_ADDRESS", both.address)

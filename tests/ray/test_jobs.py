@@ -258,8 +258,17 @@ def test_an_own_recipe_goes_along_with_what_it_extends_and_its_plugin(
     (run,) = submitted.run.parent.glob("own-*")
     assert [event["step"] for event in read_events(run / EVENT_LOG) if event["event"] == "step"] == [1, 2]
     again = submit(cluster.address, *words, environment=cluster.environment, folder=tmp_path)
-    assert again.returncode == 2
-    assert f"There is a job {tmp_path.name} on {cluster.address} already; give another --name." in again.stderr
+    assert again.returncode == 0
+    assert (
+        f"{tmp_path.name} has ended before (SUCCEEDED); this job takes its name, and its log is gone." in again.stderr
+    )
+    assert "PreemptionWatcher" not in "".join([done.stderr, *submitted.said])
+    assert (
+        submit(cluster.address, "--no-wait", *words, environment=cluster.environment, folder=tmp_path).returncode == 0
+    )
+    refused = submit(cluster.address, *words, environment=cluster.environment, folder=tmp_path)
+    assert refused.returncode == 2
+    assert f"The job {tmp_path.name} on {cluster.address} has not ended; give another --name" in refused.stderr
     unknown = submit(cluster.address, "follow", "no-such-job", environment=cluster.environment)
     assert unknown.returncode == 2
     assert f"The cluster at {cluster.address} has no job no-such-job. It has " in unknown.stderr

@@ -246,7 +246,7 @@ def test_a_mistake_is_said_before_a_cluster_is_asked(words: str, said: str) -> N
             403,
             b"",
             "head",
-            r"^The cluster at {} refuses us: it wants a token.* The environment names a proxy, which was asked; NO_PROXY=head ",
+            r"^The cluster at {} refuses us: .* The environment names a proxy, which was asked; NO_PROXY=head ",
         ),
     ],
 )

@@ -110,7 +110,6 @@ def _connect(parallel: schema.ParallelConfig, cpus: int | None) -> None:
         return
     ensure_token()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends nothing from here, nor starts a process for it
-    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # nobody takes this machine's only node away
     os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # training workers have an environment of their own
     try:
         with few_processes():
@@ -201,6 +200,7 @@ def run_on_ray(
     wait_for_room(parallel)
     check_mirror(job.folder, sum(node["Alive"] for node in ray.nodes()))
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
+    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # `run_on_nodes` watches, and moves workers too
     os.environ.setdefault("RAY_TRAIN_ENABLE_CONTROLLER_STRUCTURED_LOGGING", "0")  # it takes over this process's logging
     storage = RunFolder(job.folder.resolve()).ray
     sent = {

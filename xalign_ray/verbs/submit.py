@@ -302,7 +302,8 @@ def run_job(address: str, verb: str, words: Sequence[str], name: str, wait: bool
     """Runs a verb on the cluster whose dashboard is at `address`, with its log on stderr; the verb's exit code.
 
     Raises:
-        ConfigError: the cluster does not answer or wants a token, the upload is too large, or the name is taken.
+        ConfigError: the cluster does not answer or wants a token, the upload is too large, or a job of the
+            name runs.
     """
     upload = make_upload(words)
     size = upload.check_size()
@@ -317,17 +318,17 @@ def run_job(address: str, verb: str, words: Sequence[str], name: str, wait: bool
         upload.write(Path(folder))
         for sentence in upload.describe():
             say(sentence)
-        try:
-            client.submit_job(
-                entrypoint=entry,
-                submission_id=name,
-                runtime_env={"working_dir": folder, "env_vars": GRACE},
-                metadata={"verb": verb},
-            )
-        except RuntimeError as error:
-            if "already exists" not in str(error):
-                raise
-            raise ConfigError(f"There is a job {name} on {address} already; give another --name.") from None
+        if earlier := [job for job in client.list_jobs() if job.submission_id == name]:
+            if not earlier[0].status.is_terminal():
+                raise ConfigError(f"The job {name} on {address} has not ended; give another --name, or stop it first.")
+            client.delete_job(name)
+            say(f"{name} has ended before ({earlier[0].status.value}); this job takes its name, and its log is gone.")
+        client.submit_job(
+            entrypoint=entry,
+            submission_id=name,
+            runtime_env={"working_dir": folder, "env_vars": GRACE},
+            metadata={"verb": verb},
+        )
     say(f"{name}: {entry} ({len(upload.files)} files of code, {size / 1e6:.1f} MB).")
     if not wait:
         say(_how(address, name))
