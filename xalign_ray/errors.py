@@ -28,6 +28,9 @@ _HINTS = {
     errno.ENOENT: "It was there, or should be: give the command that makes it again.",
 }
 _IN_RUST = re.compile(r"\(os error (\d+)\)")  # how tokenizers and safetensors pass on what the system said
+# What Ray's monitor of memory says of the machine, and of each process that it kills.
+_OF_MACHINE = re.compile(r"was ([\d.]+)GB used / ([\d.]+)GB limit")
+_KILLED = re.compile(r"Selected to kill: \(Task: .*?task name=([^,]*),.*?pid=(\d+), actual memory used=([\d.]+)GB")
 _NO_UTF_8 = re.compile(r"[\w./ -]*[\udc80-\udcff][\w./ \udc80-\udcff-]*")  # a path, bytes as Python keeps them
 
 
@@ -110,6 +113,21 @@ def first_sentence(error: BaseException) -> str:
     """What an error of Ray's says first: an explanation for its developers may follow."""
     said = " ".join(str(error).split()) or type(error).__name__
     return said.partition(". ")[0].rstrip(".") + "."
+
+
+def out_of_memory(text: str) -> str | None:
+    """The sentence for processes that Ray killed because a machine's memory was nearly full; None for another text."""
+    machine, killed = _OF_MACHINE.search(text), _KILLED.findall(text)
+    if not machine or not killed:
+        return None
+    task, pid, held = max(killed, key=lambda process: float(process[2]))
+    process, less = f"the process of {task}", "parallel.data_cpus=2 runs fewer of them at once"
+    if task.startswith("RayTrainWorker"):
+        process, less = "a training process", "a smaller train.per_device_batch_size takes less"
+    return (
+        f"Out of memory: {process} (pid {pid}) held {held} GB when {machine[1]} of the machine's {machine[2]} GB were "
+        f"in use, and Ray killed it. Rerun the same command to resume; --set {less}."
+    )
 
 
 def explain(error: Exception) -> str | None:
@@ -201,7 +219,7 @@ def _what_ray_said(error: Exception) -> str | None:
     raised = getattr(sys.modules.get("ray"), "exceptions", None)  # not imported for those who do without
     if raised is None or not isinstance(error, raised.RayError) or isinstance(error, raised.RayTaskError):
         return None
-    return (
+    return out_of_memory(str(error)) or (
         f"The Ray cluster lost a process or a node under this command ({type(error).__name__}: "
         f"{first_sentence(error)}) Give the same command again: it goes on from what is on disk."
     )

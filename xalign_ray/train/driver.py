@@ -36,6 +36,7 @@ from xalign_ray.errors import (
     XalignError,
     first_sentence,
     long_temporary_folder,
+    out_of_memory,
 )
 from xalign_ray.feed.batches import needs_few_rows
 from xalign_ray.private.ray import (
@@ -296,12 +297,15 @@ def _wait_for(trainer: Any, stop: StopRequest) -> None:
 def _fit(trainer: Any) -> XalignError | None:
     try:
         return trainer.fit().return_value
-    except WorkerGroupError as failed:
-        said = [f"worker {rank}: {_last_line(error)}" for rank, error in sorted(failed.worker_failures.items())]
-        return WorkersDiedError(
-            "; ".join(said), "Workers failed more often than parallel.max_failures allows; the last time "
-        )
     except TrainingFailedError as failed:
+        failures = failed.worker_failures if isinstance(failed, WorkerGroupError) else {}
+        if why := out_of_memory("\n".join(map(str, [failed, *failures.values()]))):
+            return WorkersDiedError(why, "")
+        if failures:
+            said = [f"worker {rank}: {_last_line(error)}" for rank, error in sorted(failures.items())]
+            return WorkersDiedError(
+                "; ".join(said), "Workers failed more often than parallel.max_failures allows; the last time "
+            )
         is_placed = not (isinstance(failed, ControllerError) and is_without_room(failed.controller_failure))
         kind = WorkersDiedError if is_placed else NotPlacedError
         return kind(_last_line(failed), "Ray gave the job up: ")

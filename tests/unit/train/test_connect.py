@@ -198,6 +198,33 @@ def test_a_process_of_ray_that_died_is_a_sentence(capsys: pytest.CaptureFixture[
     )
 
 
+NEARLY_FULL = """2 worker(s) were killed due to the node running low on memory. Memory on the node (IP: 192.0.2.2, ID: \
+7479) was 22.08GB used / 23.54GB limit (0.94)
+OOM kill reason: Memory usage 13997932544B exceeded threshold of 1263825792B (5.0% of 25276514304B limit)
+Considered workers: [
+Selected to kill: (Task: job ID=01000000, lease ID=01, task name=SynchronizationActor.__init__, required resources={}, \
+pid=25712, actual memory used=0.04GB, worker ID=7844)
+Selected to kill: (Task: job ID=01000000, lease ID=01, task name=TASK, required resources={CPU_group_af: 0.5}, \
+pid=25714, actual memory used=9.81GB, worker ID=264c)
+]
+Total non-selected idle workers: 3
+Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/en/latest/debug-memory.html."""
+
+
+@pytest.mark.parametrize(
+    ("task", "process", "less"),
+    [
+        ("RayTrainWorker.__init__", "a training process", "a smaller train.per_device_batch_size takes less"),
+        ("read_part", "the process of read_part", "parallel.data_cpus=2 runs fewer of them at once"),
+    ],
+)
+def test_process_that_ray_killed_for_memory_is_one_sentence(task: str, process: str, less: str) -> None:
+    assert explain(ray.exceptions.OutOfMemoryError(NEARLY_FULL.replace("TASK", task))) == (
+        f"Out of memory: {process} (pid 25714) held 9.81 GB when 22.08 of the machine's 23.54 GB were in use, and Ray "
+        f"killed it. Rerun the same command to resume; --set {less}."
+    )
+
+
 def test_what_a_task_of_ours_raised_stays_a_traceback() -> None:
     def work() -> None:
         raise ray.exceptions.RayTaskError("task", "traceback", ValueError("a mistake")).as_instanceof_cause()
