@@ -302,6 +302,22 @@ def test_a_database_that_cannot_be_written_is_an_outage_too(experiment: str, fol
     assert f"`xalign track replay {folder} --to {target}`" in said
 
 
+def test_full_disk_under_the_database_is_one_sentence(folder: Path, tmp_path: Path) -> None:
+    finished_run(folder)
+    database = tmp_path / "mlflow.db"
+    assert publish(folder, f"sqlite:///{database}", "first") is None
+    program = (
+        "import resource, signal, sys; from pathlib import Path; from xalign_ray.track.follower import publish; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); size = Path(sys.argv[2]).stat().st_size; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)); "
+        "print(publish(Path(sys.argv[1]), f'sqlite:///{sys.argv[2]}', 'second'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, folder, database], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    (said,) = done.stdout.splitlines()
+    assert said.startswith(f"MLflow at sqlite:///{database} does not hold all of {folder} (")
+
+
 def test_processes_that_make_the_database_at_once_all_find_it_whole(tmp_path: Path) -> None:
     code = """if True:
         import sys

@@ -329,6 +329,11 @@ def test_expired_credentials_are_said_once_and_what_was_not_published_is_publish
         save(first, 20)
         s3.expired = True
     assert str(error.value).endswith(KEPT.format(first))
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(" All else is done; ")[2] for line in said if "All else" in line] == [
+        "the upload is tried 2 more times.",
+        "the upload is tried 1 more times.",
+    ]
     s3.heal()
     fsspec.filesystem("s3").rm_file("store/runs/a/.lock")  # it could not be removed, and is of this very process
     s3.requests.clear()

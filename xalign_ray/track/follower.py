@@ -296,7 +296,8 @@ def quiet_mlflow() -> None:
     """Before MLflow is imported: short time-outs, few words; what the user has set stays."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    # What it logs with a traceback it also raises.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 def reason_of(error: BaseException) -> str:

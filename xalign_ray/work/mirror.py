@@ -20,10 +20,12 @@ from xalign_ray.errors import ConfigError, DataError, LockError
 from xalign_ray.work.artifacts import MANIFEST, check_files, unfinished, whole_json, write_atomic, write_json
 from xalign_ray.work.locks import BEAT_S, LEASE_S, StoredLock, hold_stored
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
+from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import SCHEMES, absolute_path, check_scheme, find_system, home_folder, said_of, shown_path
 
 RECORD = ".mirror.json"  # here: what is the same in the store; there: which mirror has written last
 PUBLISH_S = 1.0  # between two looks for what is new
+QUICK_S = 5.0  # an upload at the end that takes longer is reported
 REFRESH_S = 30.0  # a file that grows is sent again after so long, and after 20 times as long as it takes: no log of a
 _REFRESH_TIMES = 20  # long run is sent at each of its lines
 
@@ -370,6 +372,7 @@ def published(
             except DataError as error:
                 if not tries_left:
                     raise DataError(f"{error} {_KEPT.format(folder)}") from error
+                say(f"{error} All else is done; the upload is tried {tries_left} more times.")
                 time.sleep(PUBLISH_S)
 
 
@@ -400,7 +403,12 @@ def _behind(publisher: Publisher, url: str) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(QUICK_S)
+        if thread.is_alive():
+            say(
+                f"All but an upload to {url} is done; it is tried {END_TRIES} more times if it fails."
+            )
+            thread.join()
 
 
 def _say_rest(publisher: Publisher, folder: Path) -> None:
