@@ -238,9 +238,9 @@ def remove_mine(folder: Path) -> None:
 RUN: dict[str, Prepare | None] = {
     "xalign config show tiny/mlm": None,
     "xalign plan tiny/mlm --set parallel.workers=4": None,
-    "xalign plan papers/xlm --on 8xH100 --on 64xH100": None,
+    "xalign plan papers/xlm --on 8xH100": None,
     "xalign plan papers/mbert-mlm": None,
-    "xalign plan papers/mbert-mlm --on 8xH100 --on 64xH100": None,
+    "xalign plan papers/mbert-mlm --on 8xH100": None,
     "xalign plan papers/mbert-mlm --on 8xH100 --price H100=2.5": None,
     "xalign plan papers/mbert-mlm --on 8xH100 --rate 180": None,
     "xalign prepare tiny/mlm": None,

@@ -1,17 +1,12 @@
-"""The plan of a recipe as text: what a run of it takes, and several clusters side by side as a table."""
+"""The plan of a recipe as text: what a run of it takes, on its own workers or on a cluster that is named."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import rich.box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from xalign_ray.config.derive import (
     deciding_values,
@@ -29,15 +24,14 @@ from xalign_ray.models.backbone import encoder_values
 from xalign_ray.models.families import family_of
 from xalign_ray.models.sentence_encoder import vector_width
 from xalign_ray.models.sizes import Operations
-from xalign_ray.planning.estimate import GIB, Estimate, estimate, find_rate, operations_of_row, read_prices, read_shape
-from xalign_ray.planning.memory import memory_of, run_bytes, shard_bytes_per_token
-from xalign_ray.planning.subject import Subject, at_most, read_figures, subject_of
+from xalign_ray.planning.estimate import GIB, estimate, find_rate, operations_of_row, read_prices, read_shape
+from xalign_ray.planning.memory import host_memory_of, memory_of, run_bytes, shard_bytes_per_token
+from xalign_ray.planning.subject import Subject, at_most, subject_of
 
 MIB = 2**20
 DAY = 24  # hours
 LISTED, FIRST_OF_MANY = 150, 20  # languages that are all named, and how many of more
 FP16 = 2  # bytes
-FIRST = "GiB of a worker"
 
 
 def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
@@ -51,7 +45,7 @@ def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
     """
     config = counted or recipe.config
     parallel = config.parallel
-    lines = facts(recipe, counted)
+    lines = _facts(recipe, counted)
     lines |= {
         **_workers(config),
         "CPUs": f"{parallel.workers * parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
@@ -59,10 +53,10 @@ def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
     }
     if config.train.is_counted:
         lines["deepspeed"] = json.dumps(deepspeed_config(config, parallel.gpus_per_worker > 0))
-    return as_text(lines)
+    return _as_text(lines)
 
 
-def facts(recipe: Recipe, counted: RunConfig | None = None) -> dict[str, str]:
+def _facts(recipe: Recipe, counted: RunConfig | None = None) -> dict[str, str]:
     """What of the plan does not depend on the cluster, by its name."""
     config = counted or recipe.config
     subject = subject_of(recipe)
@@ -81,7 +75,7 @@ def facts(recipe: Recipe, counted: RunConfig | None = None) -> dict[str, str]:
     }
 
 
-def as_text(lines: Mapping[str, str]) -> str:
+def _as_text(lines: Mapping[str, str]) -> str:
     """A line each, in two columns."""
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
@@ -194,16 +188,17 @@ def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
     subject = subject_of(recipe)
     if isinstance(subject, str):
         return {}
-    each = [
-        memory_of(at_most(stage.config), subject, config.parallel.gpus_per_worker > 0) for stage in stages_of(config)
-    ]
-    parts = max(each, key=lambda of_stage: sum(of_stage.values()))
+    on_gpu = config.parallel.gpus_per_worker > 0
+    stages = [at_most(stage.config) for stage in stages_of(config)]
+    largest = max(stages, key=lambda stage: sum(memory_of(stage, subject, on_gpu).values()))
+    parts = memory_of(largest, subject, on_gpu)
     unit, name_of_unit = (GIB, "GiB") if sum(parts.values()) >= GIB else (MIB, "MiB")
     inside = ", ".join(f"{name} {size / unit:.2f}" for name, size in parts.items())
     lines = {"memory": f"{sum(parts.values()) / unit:.2f} {name_of_unit} a worker: {inside}"}
-    if not config.parallel.gpus_per_worker:
-        process = in_bytes(read_figures().process_bytes_on_cpu)
-        lines["process"] = f"at least {process} more a worker: Python, its libraries, and freed memory that is kept"
+    if not on_gpu:
+        host = host_memory_of(largest, subject)
+        shown = ", ".join(f"{name} {in_bytes(size)}" for name, size in host.items())
+        lines["in all"] = f"{in_bytes(sum(host.values()))} of the machine's memory: {shown}"
     return lines
 
 
@@ -218,77 +213,45 @@ NOT_COUNTED = (
 )
 
 
-def compare(
-    recipe: Recipe,
-    on: Sequence[str],
-    rate: str = "",
-    prices: Sequence[str] = (),
-    counted: RunConfig | None = None,
-    width: int = 100,
+def describe_on(
+    recipe: Recipe, on: str, rate: str = "", prices: Sequence[str] = (), counted: RunConfig | None = None
 ) -> str:
-    """What the recipe needs of each shape, a column each.
+    """What the recipe needs of a cluster, with its time and price.
 
     Args:
-        on: shapes, such as 8xH100.
+        on: a shape, such as 8xH100.
         rate: TFLOP/s of a worker or a run that has them; assumed if empty.
-        prices: of an hour of a device: `H100=2.5` or YAML files of such.
+        prices: of an hour of a device: `H100=2.5`.
         counted: the recipe with the steps and rows that were counted from its data, where these are prepared.
-        width: of the text.
 
     Raises:
-        ConfigError: it fits none of the shapes, or an option cannot mean anything.
+        ConfigError: it does not fit the shape, or an option cannot mean anything.
     """
-    config, subject = counted or recipe.config, subject_of(recipe)
+    config, subject, shape = counted or recipe.config, subject_of(recipe), read_shape(on)
     if isinstance(subject, str):
         raise ConfigError(f"--on: parameters, and all that follows from them, are known with {subject}.")
-    shapes = [read_shape(one) for one in dict.fromkeys(on)]
-    measured, price = find_rate(rate, config, shapes), read_prices(prices)
-    config = at_most(config)
-    found = {str(shape): estimate(config, subject, shape, measured, price) for shape in shapes}
-    refused = {shape: why for shape, why in found.items() if isinstance(why, str)}
-    notes = [f"{shape}: {why}." for shape, why in refused.items()]
-    fitting = {shape: one for shape, one in found.items() if isinstance(one, Estimate)}
-    if not fitting:
-        raise ConfigError(f"{recipe.name} cannot run on " + " ".join(notes))
-    rates = {one.shape.name: one.rate for one in fitting.values()}
-    notes += [f"{name}: {one.tflops:.3g} TFLOP/s a worker, {one.words}." for name, one in rates.items()]
-    table = Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column()
-    for shape in found:
-        table.add_column(Text(shape), justify="right")
-    columns = [_column(one) if isinstance(one, Estimate) else {FIRST: "cannot run"} for one in found.values()]
-    for name in dict.fromkeys(name for column in columns for name in column):
-        table.add_row(name, *(column.get(name, "") for column in columns))
-    head = facts(recipe, counted)
-    space = max(map(len, head))
-    lines = [Text(f"{name:<{space}}  {value}") for name, value in head.items()]
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    console.print(*lines, table, *map(Text, [*notes, NOT_COUNTED]), sep="\n")
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines())
-
-
-def _column(one: Estimate) -> Mapping[str, str]:
-    rows = -(-one.batch.global_rows // (one.batch.workers * one.batch.accumulation))
-    device = one.shape.device
-    room = f" of {device.memory_gib:.1f}" if device else ""
-    said = {
-        FIRST: f"{number(one.memory / GIB)}{room}",
-        "rows of a worker": f"{one.batch.accumulation} x {rows}",
-        "a step": duration(one.step_s / 3600),
-        "all steps": "counted later" if one.hours is None else duration(one.hours),
-        "device hours": "" if one.device_hours is None else number(one.device_hours),
-        "CPU cores, feed": str(one.data_cores),
+    found = estimate(at_most(config), subject, shape, find_rate(rate, config, shape), read_prices(prices))
+    if isinstance(found, str):
+        raise ConfigError(f"{recipe.name} cannot run on {shape}: {found}.")
+    rows = -(-found.batch.global_rows // (found.batch.workers * found.batch.accumulation))
+    room = f" of {shape.device.memory_gib:.1f}" if shape.device else ""
+    lines = _facts(recipe, counted) | {
+        "on": f"{shape}, {found.rate.tflops:.3g} TFLOP/s a worker, {found.rate.words}",
+        "memory": f"{number(found.memory / GIB)}{room} GiB a worker",
+        "rows of a worker": f"{found.batch.accumulation} x {rows}",
+        "a step": duration(found.step_s / 3600),
+        "all steps": "counted later" if found.hours is None else duration(found.hours),
+        "device hours": "counted later" if found.device_hours is None else number(found.device_hours),
+        "CPU cores, feed": str(found.data_cores),
+        **({} if found.price is None else {"price": number(found.price)}),
     }
-    if one.price is not None:
-        said["price"] = number(one.price)
-    for name, of_stage in one.stages.items():
-        price = "" if of_stage.price is None else f", price {number(of_stage.price)}"
-        said[f"stage {name}"] = (
-            f"{duration(of_stage.step_s / 3600)} a step, {duration(of_stage.hours or 0)}, "
-            f"{number(of_stage.memory / GIB)} GiB{price}"
+    for name, stage in found.stages.items():
+        price = "" if stage.price is None else f", price {number(stage.price)}"
+        lines[f"stage {name}"] = (
+            f"{duration(stage.step_s / 3600)} a step, {duration(stage.hours or 0)}, "
+            f"{number(stage.memory / GIB)} GiB{price}"
         )
-    return said
+    return f"{_as_text(lines)}\n{NOT_COUNTED}"
 
 
 def number(value: float) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
-from yaml import YAMLError
 
 from xalign_ray.config.choices import HARD, CodeSwitchedCopy, ContrastedPairs, Stream
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch, stages_of
@@ -20,7 +19,6 @@ from xalign_ray.config.explain import suggest
 from xalign_ray.config.fields import Scheduled, value_at
 from xalign_ray.config.load import open_saved
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.sizes import TRAINED, Operations, encoded_by
 from xalign_ray.planning.memory import memory_of
@@ -71,33 +69,22 @@ def read_shape(written: str) -> Shape:
 
 
 def read_prices(given: Sequence[str]) -> dict[str, float]:
-    """Prices of an hour of a device: each `H100=2.5`, or a YAML file of such names and numbers; the last one wins.
+    """Prices of an hour of a device, each `H100=2.5`.
 
     Raises:
         ConfigError: one is not a number, or of a device that is not known.
     """
     prices: dict[str, float] = {}
-    for one in given:
-        name, is_pair, price = one.partition("=")
+    for written in given:
+        name, _, text = written.partition("=")
         try:
-            found = {name: parse_yaml(price)} if is_pair else _table(Path(one))
-        except (YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--price {one}: it is not YAML ({error}).") from None
-        for device, value in found.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise ConfigError(f"--price {one}: the price of {device} is {value!r}; give a number, as in H100=2.5.")
-            prices[_known(str(device), f"--price {one}")] = float(value)
+            price = float(text)
+        except ValueError:
+            price = -1.0
+        if not 0 <= price < float("inf"):
+            raise ConfigError(f"--price {written}: write a device and a number, as in H100=2.5.")
+        prices[_known(name, f"--price {written}")] = price
     return prices
-
-
-def _table(file: Path) -> dict[str, object]:
-    try:
-        table = parse_yaml(file.read_text(encoding="utf-8"))
-    except OSError:
-        raise ConfigError(f"--price {file}: neither a price such as H100=2.5 nor a YAML file of such.") from None
-    if not isinstance(table, dict):
-        raise ConfigError(f"--price {file}: it must be a table of devices and prices, such as `H100: 2.5`.")
-    return table
 
 
 def _known(name: str, where: str) -> str:
@@ -167,21 +154,19 @@ class Rate:
     words: str
 
 
-def find_rate(given: str, config: RunConfig, shapes: Sequence[Shape]) -> Rate | None:
+def find_rate(given: str, config: RunConfig, shape: Shape) -> Rate | None:
     """A rate that was measured: a number of TFLOP/s, or a run whose event log has it; None where nothing is given.
 
     Raises:
-        ConfigError: it is neither, the shapes are of several devices, or the run was another kind of computing.
+        ConfigError: it is neither, or the run was another kind of computing.
         DataError: the run's files are damaged.
     """
     if not given:
         return None
-    if len(names := {shape.name for shape in shapes}) > 1:
-        raise ConfigError(f"--rate {given}: it was measured on one device, so plan for one: --on names {_all(names)}.")
     try:
         tflops = float(given)
     except ValueError:
-        return _of_run(given, config, shapes)
+        return _of_run(given, config, shape)
     if not 0 < tflops < float("inf"):
         raise ConfigError(f"--rate {given}: TFLOP/s of a worker are more than 0.")
     return Rate(tflops, "as given by --rate")
@@ -203,13 +188,13 @@ def assumed_rate(config: RunConfig, shape: Shape) -> Rate:
     return Rate(share * peak, f"assumed, not measured: {share:g} of the peak in {precision}, {peak:g} TFLOP/s")
 
 
-def _of_run(given: str, config: RunConfig, shapes: Sequence[Shape]) -> Rate:
+def _of_run(given: str, config: RunConfig, shape: Shape) -> Rate:
     folder = RunFolder(opened(given))
     if not folder.events.is_file():
         raise ConfigError(f"--rate {given}: neither a number of TFLOP/s nor the folder of a run: it has no event log.")
-    run, on_gpus = open_saved(folder.path)[0].config, shapes[0].name != CPU
+    run, on_gpus = open_saved(folder.path)[0].config, shape.name != CPU
     if (run.parallel.gpus_per_worker > 0) != on_gpus:
-        raise ConfigError(f"--rate {given}: the run was on {'CPUs' if on_gpus else 'GPUs'}, and --on is {shapes[0]}.")
+        raise ConfigError(f"--rate {given}: the run was on {'CPUs' if on_gpus else 'GPUs'}, and --on is {shape}.")
     if on_gpus and (was := precision_of(run.train)) != (now := precision_of(config.train)):
         raise ConfigError(f"--rate {given}: the run was in {was}, and the recipe is in {now} (train.bf16, train.tf32).")
     steps = [event["metrics"] for event in read_events(folder.events) if event["event"] == "step"]
@@ -217,10 +202,6 @@ def _of_run(given: str, config: RunConfig, shapes: Sequence[Shape]) -> Rate:
     if not measured:
         raise ConfigError(f"--rate {given}: its event log has no step with train/tflops; let the run take some steps.")
     return Rate(median(measured), f"median of {len(measured)} step events of {Path(given).name}")
-
-
-def _all(names: set[str]) -> str:
-    return " and ".join(sorted(names))
 
 
 def why_not(config: RunConfig, subject: Subject, shape: Shape) -> str:

@@ -140,7 +140,8 @@ class Figures:
         host_s_per_layer: the least time of a layer in a forward and backward pass on a GPU.
         feed_tokens_per_core_s: of a kind of stream, by number of languages.
         disk_bytes_per_token: of prepared data, by the pools that a stream draws from.
-        process_bytes_on_cpu: of a training process beside its tensors.
+        worker_bytes_on_cpu: of a training process beside its tensors.
+        driver_bytes: of the process of the command.
     """
 
     assumed_mfu: float
@@ -148,7 +149,8 @@ class Figures:
     feed_tokens_per_core_s: Mapping[str, Mapping[int, float]]
     feed_share_under_ray: float
     disk_bytes_per_token: Mapping[str, float]
-    process_bytes_on_cpu: float
+    worker_bytes_on_cpu: float
+    driver_bytes: float
 
 
 @cache

@@ -86,11 +86,7 @@ def _tree(recipe: Recipe) -> dict[str, Any]:
 def plan(
     recipe: RecipeName,
     *settings: Settings,
-    on: Annotated[
-        Sequence[str],
-        list[str],
-        typer.Option(metavar="SHAPE", help="a cluster such as 8xH100; may be given more than once, a column each"),
-    ] = (),
+    on: Annotated[str, typer.Option(metavar="SHAPE", help="a cluster such as 8xH100: time, cores and price too")] = "",
     rate: Annotated[
         float | PathLike,
         str,
@@ -101,26 +97,26 @@ def plan(
         list[str],
         typer.Option(
             "--price",
-            metavar="DEVICE=NUMBER|FILE",
-            help="of an hour of a device, such as H100=2.5; or a YAML file of such",
+            metavar="DEVICE=NUMBER",
+            help="of an hour of a device, such as H100=2.5",
         ),
     ] = (),
 ) -> str:
-    """Say what a run will need, before anything is reserved: of its own workers, or of clusters side by side.
+    """Say what a run will need, before anything is reserved: of its own workers, or of a cluster.
 
     Steps are counted from prepared data where they are there. Starts and writes nothing.
 
     Returns:
-        The plan as text: parameters, operations, disk, memory, of clusters also time and price.
+        The plan as text: parameters, operations, disk, memory, of a cluster also time and price.
 
     Raises:
-        ConfigError: the recipe cannot be run, or fits none of the clusters.
+        ConfigError: the recipe cannot be run, or does not fit the cluster.
     """
     loaded = as_recipe(recipe, settings)
     if not on and (rate or prices):
-        raise ConfigError("--rate and --price are of a cluster: name one or more, as in --on 8xH100.")
+        raise ConfigError("--rate and --price are of a cluster: name it, as in --on 8xH100.")
     from xalign_ray.pipeline import check
-    from xalign_ray.planning.describe import compare, describe
+    from xalign_ray.planning.describe import describe, describe_on
     from xalign_ray.work.mirror import local_folder
 
     check(loaded)
@@ -134,9 +130,7 @@ def plan(
         return describe(loaded, counted)
     measured = as_model(rate) if isinstance(rate, str | os.PathLike) and rate else str(rate)
     of_an_hour = [f"{name}={price}" for name, price in prices.items()] if isinstance(prices, Mapping) else prices or ()
-    # A terminal's own width; what is piped is for a page.
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    return compare(loaded, on, measured, [as_model(price) for price in of_an_hour], counted, width)
+    return describe_on(loaded, on, measured, of_an_hour, counted)
 
 
 def prepare(recipe: RecipeName, *settings: Settings, rehash: Rehash = False) -> Path:

@@ -405,9 +405,7 @@ def _behind(publisher: Publisher, url: str) -> Iterator[None]:
         over.set()
         thread.join(QUICK_S)
         if thread.is_alive():
-            say(
-                f"All but an upload to {url} is done; it is tried {END_TRIES} more times if it fails."
-            )
+            say(f"All but an upload to {url} is done; it is tried {END_TRIES} more times if it fails.")
             thread.join()
 
 
