@@ -12,7 +12,7 @@ import typer
 from recipe_keys import recipe_keys, write_table
 
 from xalign_ray.cli import app
-from xalign_ray.config.load import RECIPES, list_recipes, load_recipe
+from xalign_ray.config.load import RECIPES, arms, list_recipes, load_recipe
 from xalign_ray.finetune.settings import FineTuning, read_papers
 from xalign_ray.planning.describe import duration
 from xalign_ray.planning.estimate import GIB, Estimate, estimate, operations_of_row, read_shape
@@ -63,11 +63,15 @@ def _given(one: Any) -> str:
 
 def recipes() -> Iterator[str]:
     """A table for each folder of recipes: name, and the comment that the file begins with."""
-    files = sorted(RECIPES.rglob("*.yaml"))
-    for folder in sorted({file.parent for file in files}):
-        rows = [[f"`{file.relative_to(RECIPES).with_suffix('')}`", _comment(file.read_text(encoding="utf-8"))]
-                for file in files if file.parent == folder]  # fmt: skip
-        yield from ("", f"## {folder.name}", "", *write_table(["name", "what it is"], rows))
+    rows: dict[str, list[list[str]]] = {}
+    for file in sorted(RECIPES.rglob("*.yaml")):
+        name = file.relative_to(RECIPES).with_suffix("").as_posix()
+        if not name.endswith(".arms"):
+            rows.setdefault(file.parent.name, []).append([f"`{name}`", _comment(file.read_text(encoding="utf-8"))])
+    for name, row in arms().items():
+        rows.setdefault(name.split("/")[0], []).append([f"`{name}`", row["about"]])
+    for folder, own in sorted(rows.items()):
+        yield from ("", f"## {folder}", "", *write_table(["name", "what it is"], sorted(own)))
 
 
 def _comment(text: str) -> str:

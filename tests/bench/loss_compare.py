@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray import pipeline
-from xalign_ray.config.load import load_recipe
+from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
@@ -30,7 +30,6 @@ from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.track.events import EVENT_LOG, read_events
 from xalign_ray.verbs.scores import evaluate
 
-RECIPES = Path(pipeline.__file__).parent / "recipes" / "tiny"
 SCORED, SEEDS = "tiny/mlm", (0, 1, 2)
 STAGED = {"tiny/stages": 3, "tiny/xlm-align": 2}  # whose steps are those of their stages, as many together
 FOLDERS = {"mldoc_h": "mldoc"}  # of tasks whose data is another's
@@ -83,8 +82,7 @@ def write(file: Path) -> None:
         settings = [*SETTINGS, f"data.root={world}", f"output={folder}/runs"]
         steps: dict[str, Steps] = {}
         runs: dict[str, Path] = {}
-        for path in sorted(RECIPES.glob("*.yaml")):
-            name = f"tiny/{path.stem}"
+        for name in (name for name in list_recipes() if name.startswith("tiny/")):
             stages = STAGED.get(name, 0)
             short = [f"stages.{number}.train.max_steps={24 // stages}" for number in range(stages)]
             recipe = load_recipe(name, [*settings, *(["train.max_steps=0", *short] if stages else ())])

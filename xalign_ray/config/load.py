@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -201,8 +202,39 @@ class Recipe:
 
 def list_recipes() -> list[str]:
     """Names of the recipes in the package that can be run as they are (`base/` ones are only extended)."""
-    names = (path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml"))
-    return sorted(name for name in names if not name.startswith(("base/", "studies/")))
+    return [name for name in _names() if not name.startswith(("base/", "studies/"))]
+
+
+def _names() -> list[str]:
+    """Names of all that is in the folder of recipes."""
+    return sorted([*arms(), *(recipe_name(path) for path in RECIPES.rglob("*.yaml") if not _is_table(path))])
+
+
+def _is_table(path: Path) -> bool:
+    return path.name.endswith(".arms.yaml")
+
+
+@cache
+def arms() -> dict[str, dict[str, Any]]:
+    """The recipes that are rows of tables (`*.arms.yaml`), by name.
+
+    Where a row holds `{key}`, it stands for a recipe for each entry of `over: {key: {name: value}}`: `{key}` is the
+    name, `{key.value}` the value.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for path in filter(_is_table, RECIPES.rglob("*.yaml")):
+        table = read_mapping(path)
+        for name, row in table["arms"].items():
+            template = json.dumps([name, row])
+            over = {key: entries for key, entries in table.get("over", {}).items() if f"{{{key}}}" in template}
+            for chosen in product(*(entries.items() for entries in over.values())):
+                text = template
+                for key, (short, value) in zip(over, chosen, strict=True):
+                    text = text.replace(f'"{{{key}.value}}"', json.dumps(value))
+                    text = text.replace(f"{{{key}.value}}", str(value)).replace(f"{{{key}}}", str(short))
+                written, tree = json.loads(text)
+                found[recipe_name(path.with_name(f"{written}.yaml"))] = tree
+    return found
 
 
 def list_studies() -> list[str]:
@@ -219,6 +251,8 @@ def described() -> dict[str, dict[str, str]]:
 
 
 def _describe(name: str) -> str:
+    if name in arms():
+        return arms()[name]["about"]
     with (RECIPES / f"{name}.yaml").open(encoding="utf-8") as file:
         return file.readline().removeprefix("#").strip()
 
@@ -311,12 +345,11 @@ def find_recipe(name: str, extended_by: Path | None = None) -> Path:
     if extended_by is not None:
         candidates = [extended_by.parent / name, extended_by.parent / f"{name}.yaml", *candidates]
     for candidate in candidates:
-        if candidate.is_file():
+        if candidate.is_file() or recipe_name(candidate) in arms():
             return candidate.resolve()
     said_by = f"{extended_by} extends" if extended_by else "There is no recipe"
-    known = [path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml")]
     raise ConfigError(
-        f"{said_by} '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
+        f"{said_by} '{name}', neither a file nor a name in the package.{suggest_file(name, _names())} "
         "`xalign config list` names the recipes."
     )
 
@@ -350,11 +383,13 @@ def _saved_identity(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file.
+    """The keys of a YAML file, or of the row of a table that the package has in its place.
 
     Raises:
         ConfigError: it is not YAML, or no mapping.
     """
+    if not path.is_file() and (row := arms().get(recipe_name(path))):
+        return {key: value for key, value in row.items() if key != "about"}
     try:
         own = parse_yaml(path.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:

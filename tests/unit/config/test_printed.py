@@ -14,12 +14,13 @@ import pytest
 from tests.unit.rules.tree import ROOT
 from xalign_ray.config.explain import flatten
 from xalign_ray.config.identity import HOW_A_STEP_IS_COMPUTED
-from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.config.load import arms, list_recipes, load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
 
 RECIPES = ROOT / "xalign_ray" / "recipes"
 TABLE = ROOT / "docs" / "explanation" / "printed.tsv"
 PAPERS = [name for name in list_recipes() if name.startswith("papers/")]
+TABLES = [f"papers/{path.stem}" for path in sorted((RECIPES / "papers").glob("*.arms.yaml"))]
 HOW_IT_IS_RUN = {"plugins", "notes", "allow", "seed", "output", "parallel", "checkpoint", "track"}
 HOW_FILES_ARE_READ = {"root", "max_bad_fraction"}
 PAPER_OF = {"dict": "DICT", "mbert": "DICT", "xlm": "XLM", "align": "ALIGN", "weam": "WEAM", "ppa": "PPA"}
@@ -91,18 +92,19 @@ def test_every_row_has_its_source() -> None:
     assert [row for row in rows if row["printed"] and not re.search(r"\b[A-Z]{3,}\b", row["where"])] == []
 
 
-@pytest.mark.parametrize("recipe", PAPERS)
+@pytest.mark.parametrize("recipe", [*PAPERS, *TABLES])
 def test_what_a_recipe_cites_is_cited_in_the_table(recipe: str) -> None:
     """Its comments, and those of what it extends, name sections, tables and figures of its paper."""
-    paper = PAPER_OF[recipe.split("/")[1].split("-")[0]]
+    paper = PAPER_OF[re.split(r"[-.]", recipe.split("/")[1])[0]]
     known = citations(" ".join(re.sub(rf"\b{paper} (?=\d)", "section ", row["where"]) for row in read_rows()
                                if paper in row["where"]))  # fmt: skip
     assert citations(comments(recipe)) - known == set()
 
 
 def comments(recipe: str) -> str:
-    text = (RECIPES / f"{recipe}.yaml").read_text(encoding="utf-8")
-    bases = parse_yaml(text).get("extends", [])
+    row = arms().get(recipe)
+    text = f"# {row['about']}" if row else (RECIPES / f"{recipe}.yaml").read_text(encoding="utf-8")
+    bases = (row or parse_yaml(text)).get("extends", [])
     own = " ".join(line.partition("#")[2].strip() for line in text.splitlines())
     return " ".join([own, *map(comments, [bases] if isinstance(bases, str) else bases)])
 

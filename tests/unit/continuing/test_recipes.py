@@ -1,12 +1,9 @@
-"""`continue/FAMILY-METHOD`: generated from this table by `python -m tests.unit.continuing.test_recipes`."""
+"""`continue/*`: a recipe for each method, and for each released encoder and method."""
 
 from __future__ import annotations
 
-import pytest
+from xalign_ray.config.load import list_recipes, load_recipe
 
-from xalign_ray.config.load import RECIPES, list_recipes, load_recipe
-
-FOLDER = RECIPES / "continue"
 ENCODERS = {  # name of the family here: hub id, and whether it has a masked-LM head
     "xlm-r": ("FacebookAI/xlm-roberta-base", True),
     "mmbert": ("jhu-clsp/mmBERT-base", True),
@@ -24,31 +21,17 @@ METHODS = {  # the recipe of an encoder with a head, and of one without
 }
 
 
-def family_recipes() -> dict[str, str]:
-    """Name and text of each file."""
-    found = {}
-    for family, (encoder, has_head) in ENCODERS.items():
-        for method, (with_head, without) in METHODS.items():
-            if recipe := with_head if has_head else without:
-                found[f"{family}-{method}"] = (
-                    f"# {encoder} continued by {method}: continue/{recipe}.\n"
-                    f"extends: continue/{recipe}\nmodel: {{init_from: {encoder}}}\n"
-                )
-    return found
-
-
-@pytest.mark.parametrize(("name", "text"), family_recipes().items())
-def test_file_of_a_family_is_generated_and_resolves(name: str, text: str) -> None:
-    assert (FOLDER / f"{name}.yaml").read_text(encoding="utf-8") == text
-    config = load_recipe(f"continue/{name}").config
-    assert config.model.init_from == ENCODERS[name.rpartition("-")[0]][0]
-
-
-def test_no_file_of_a_family_is_left_over() -> None:
-    there = {name.removeprefix("continue/") for name in list_recipes() if name.startswith("continue/")}
-    methods = {recipe for pair in METHODS.values() for recipe in pair if recipe}
-    others = {"distill", "contrast-hard"}  # which need a teacher
-    assert there - methods - others == family_recipes().keys()
+def test_each_encoder_has_the_methods_that_fit_it() -> None:
+    found = {name: load_recipe(name).config for name in list_recipes() if name.startswith("continue/")}
+    expected = {
+        f"continue/{family}-{method}": (encoder, found[f"continue/{recipe}"].objectives)
+        for family, (encoder, has_head) in ENCODERS.items()
+        for method, (with_head, without) in METHODS.items()
+        if (recipe := with_head if has_head else without)
+    }
+    assert {name: (found[name].model.init_from, found[name].objectives) for name in expected} == expected
+    methods = {f"continue/{recipe}" for pair in METHODS.values() for recipe in pair if recipe}
+    assert found.keys() - methods - expected.keys() == {"continue/distill", "continue/contrast-hard"}  # need a teacher
 
 
 def test_methods_share_everything_but_rows_losses_rates_and_data() -> None:
@@ -62,8 +45,3 @@ def test_methods_share_everything_but_rows_losses_rates_and_data() -> None:
         assert config.model.hidden_dropout_prob is None  # the encoder's own
         assert 2e-5 <= config.train.optimizer.learning_rate <= 5e-5
         assert (config.train.schedule.warmup_steps, config.train.max_grad_norm, config.train.bf16) == (0.1, 1.0, None)
-
-
-if __name__ == "__main__":
-    for file, content in family_recipes().items():
-        (FOLDER / f"{file}.yaml").write_text(content, encoding="utf-8")
