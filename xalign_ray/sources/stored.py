@@ -58,12 +58,15 @@ def write_stored(
         What the record is to say.
     """
     left_out: list[dict[str, Any]] = []  # with each row group, and behind the last
+    good = bad = 0  # lines of documents or pairs; rows that were set aside
     with _new_parquet(path, SCHEMA) as out:
         for group, counts in _groups(records):
             left_out.append(counts)
+            bad += sum(isinstance(record, BadRow) for record in group)
+            good += sum(len(one.paragraphs) if isinstance(one, Document) else isinstance(one, Pair) for one in group)
             if group:
                 out.write_table(_as_table(group, languages))
-    return {"paths": list(paths), "left_out": left_out}
+    return {"paths": list(paths), "left_out": left_out, "good": good, "bad": bad}
 
 
 def write_column(path: Path, name: str, kind: pa.DataType, values: Iterable[pa.Array]) -> None:
@@ -149,10 +152,7 @@ def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
     Raises:
         DataError: a file is missing or damaged, or a column is of another text.
     """
-    path = Path(part.text)
-    record = whole_json(record_of(path), "sha256")
-    if record is None or not is_sealed(record):
-        raise DataError(f"{record_of(path)} is missing or damaged. {HINT}")
+    path, record = Path(part.text), read_record(part)
     moved = dict(zip(record["paths"], part.paths, strict=True))
     with _opened(path) as file:
         columns = dict(_column_of(file, path, Path(beside)) for beside in part.beside)
@@ -162,6 +162,29 @@ def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
                 yield from _records(table, languages, moved, columns)
             yield from (Skipped(*item) for item in left_out["skipped"].items())
             yield from (Noted(*item) for item in left_out["noted"].items())
+
+
+def read_record(part: Part) -> dict[str, Any]:
+    """What `write_stored` returned of a part.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    path = record_of(Path(part.text))
+    record = whole_json(path, "sha256")
+    if record is None or not is_sealed(record):
+        raise DataError(f"{path} is missing or damaged. {HINT}")
+    return record
+
+
+def read_bad_rows(part: Part) -> Iterator[BadRow]:
+    """The rows of a part that were set aside; reads no texts."""
+    record = read_record(part)
+    moved = dict(zip(record["paths"], part.paths, strict=True))
+    with _opened(Path(part.text)) as file:
+        for batch in file.iter_batches(columns=["source", "line", "reason"]) if record["bad"] else ():
+            for row in batch.filter(batch["reason"].is_valid()).to_pylist():
+                yield BadRow(_moved(row["source"], moved), row["line"], row["reason"])
 
 
 def _column_of(text: pq.ParquetFile, path: Path, beside: Path) -> tuple[str, Iterator[Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,8 +16,9 @@ from typing import Any
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import NOTED, explain_empty, explain_no_good_row
 from xalign_ray.sources.inputs import Input
-from xalign_ray.sources.records import BadRow, list_reasons
-from xalign_ray.work.artifacts import replacing, unfinished, write_atomic
+from xalign_ray.sources.records import BOTH_EMPTY, ONE_EMPTY, BadRow, list_reasons
+from xalign_ray.sources.stored import read_bad_rows, read_record
+from xalign_ray.work.artifacts import unfinished, write_atomic
 
 BAD_ROWS = "bad_rows.jsonl"
 
@@ -59,14 +59,6 @@ def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for one in counts:
         total.update(one)
     return dict(sorted(total.items()))
-
-
-def merge_files(parts: Iterable[Path], target: Path) -> None:
-    """Joins the files of bad rows of several tasks, in the given order, into one that appears when it is whole."""
-    with replacing(target) as temporary, temporary.open("wb") as out:
-        for part in parts:
-            with part.open("rb") as file:
-                shutil.copyfileobj(file, out)
 
 
 def check_bad_fraction(
@@ -186,10 +178,9 @@ class SourceSummary:
         return f"{self.name} ({files}): {self.rows:,} rows in, {self.kept:,} kept{listed}{noted}{left}"
 
 
-def summarize(one: Input, records: Sequence[Mapping[str, Any]]) -> SourceSummary:
-    """Of a source of text or pairs, from what its parts say of themselves."""
+def summarize(one: Input, records: Sequence[Mapping[str, Any]], bad: Mapping[str, int]) -> SourceSummary:
+    """Of a source of text or pairs, from what its parts say of themselves, and its bad rows."""
     counts = merge_counts([record["counts"] for record in records])
-    bad = merge_counts([record["bad_rows"] for record in records])
     aside: Counter[str] = Counter(bad)
     for key, count in counts.items():
         if (prefix := next((prefix for prefix in _SET_ASIDE if key.startswith(prefix)), None)) is not None:
@@ -265,24 +256,32 @@ def check_first_rows(sources: Sequence[Input]) -> None:
                 raise DataError(explain_no_good_row(one.parts, bad))
 
 
-def check_sources(
-    sources: Sequence[Input], records: Sequence[Sequence[Mapping[str, Any]]], max_bad_fraction: float, kept_in: Path
-) -> None:
-    """Stops the job at a source without a good row, or with too many bad ones.
+def check_text(sources: Sequence[Input], max_bad_fraction: float, kept_in: Path) -> list[dict[str, int]]:
+    """Writes the bad rows of text that was just parsed, and stops the job at a source that has too many.
 
-    Args:
-        records: what the parts of each source say of themselves.
+    Returns:
+        Of each source its bad rows by reason.
 
     Raises:
-        DataError: names the source, its first file and the reasons.
+        DataError: a source has no good row, or too many bad ones: names it, its first file and the reasons.
     """
-    for one, its_records in zip(sources, records, strict=True):
-        bad = merge_counts([record["bad_rows"] for record in its_records])
-        counts = merge_counts([record["counts"] for record in its_records])
-        good = counts.get("lines", 0) + counts.get("pairs", 0)
+    found: list[dict[str, int]] = []
+    with BadRowsFile(kept_in) as out:
+        for one in sources:
+            before = out.counts.copy()
+            for part in one.parts:
+                # Borders of documents are empty on both sides: nothing is lost.
+                spared = (BOTH_EMPTY, ONE_EMPTY) if part.skip_empty else (BOTH_EMPTY,)
+                for row in read_bad_rows(part):
+                    if row.reason not in spared:
+                        out.add(row)
+            found.append(dict(sorted((out.counts - before).items())))
+    for one, bad in zip(sources, found, strict=True):
+        good = sum(read_record(part)["good"] for part in one.parts)
         if bad and not good:
             raise DataError(explain_no_good_row(one.parts, bad))
         check_bad_fraction(bad, good + sum(bad.values()), max_bad_fraction, kept_in, one.pool, file_names(one))
+    return found
 
 
 def check_trained(sources: Sequence[Input], records: Sequence[Sequence[Mapping[str, Any]]]) -> None:

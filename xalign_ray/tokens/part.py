@@ -23,12 +23,12 @@ from xalign_ray.shards.rows import take
 from xalign_ray.sources.formats import NOTED, read_part
 from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Document, Pair, Part
 from xalign_ray.sources.stage import Made, StageStep
-from xalign_ray.sources.summary import LEFT_FILES, BadRowsFile, DroppedRow, first_rows, write_sample
+from xalign_ray.sources.summary import LEFT_FILES, DroppedRow, first_rows, write_sample
 from xalign_ray.tokens.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
 from xalign_ray.tokens.teacher import TeacherVectors, open_teacher
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
 
-BAD_ROWS_OF_PART, DROPPED_OF_PART = ".bad.jsonl", ".dropped.jsonl"
+DROPPED_OF_PART = ".dropped.jsonl"
 Good = Document | Pair
 
 # Characters of text that are tokenized, packed and shuffled together. It bounds memory: about 40 bytes a character.
@@ -79,7 +79,7 @@ class _Split:
 
 
 def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
-    """Reads, tokenizes, packs and writes one part: shards of its two splits, its bad rows, a sample of dropped ones.
+    """Reads, tokenizes, packs and writes one part: shards of its two splits, a sample of dropped rows.
 
     Args:
         languages: of the recipe: thousands, that all tasks share.
@@ -92,8 +92,8 @@ def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
     skipped: Counter[str] = Counter()
     dropped: list[DroppedRow] = []
     seen: Counter[str] = Counter()
-    with BadRowsFile(task.path(BAD_ROWS_OF_PART)) as bad_rows, trained.writer, held_out.writer:
-        windows = enumerate(_windows(_read(task, bad_rows, skipped)))
+    with trained.writer, held_out.writer:
+        windows = enumerate(_windows(_read(task, skipped)))
         while task.max_pairs is None or trained.examples < task.max_pairs:
             if (numbered := next(windows, None)) is None:
                 break
@@ -104,22 +104,19 @@ def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
     if dropped:
         write_sample(task.path(DROPPED_OF_PART), dropped)
     files = [shard.path for split in (trained, held_out) for shard in split.writer.shards]
-    return [*files, task.path(BAD_ROWS_OF_PART), *([task.path(DROPPED_OF_PART)] if dropped else [])], {
+    return [*files, *([task.path(DROPPED_OF_PART)] if dropped else [])], {
         "pool": task.row_pool,
         "trained": _describe(task, trained),
         "held_out": _describe(task, held_out),
         "counts": dict(counts),
-        "bad_rows": dict(bad_rows.counts),
         "dropped": sorted(seen),  # reasons of which there is a sample
     }
 
 
-def _read(task: Task, bad_rows: BadRowsFile, skipped: Counter[str]) -> Iterator[Good]:
+def _read(task: Task, skipped: Counter[str]) -> Iterator[Good]:
     for record in read_part(task.part, task.languages, skipped):
         if isinstance(record, BadRow) and record.reason == BOTH_EMPTY:
-            skipped[BOTH_EMPTY] += 1  # such as the borders of documents: nothing is lost
-        elif isinstance(record, BadRow):
-            bad_rows.add(record)
+            skipped[BOTH_EMPTY] += 1
         elif isinstance(record, Document | Pair):
             yield record
 

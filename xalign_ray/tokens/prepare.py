@@ -56,17 +56,16 @@ from xalign_ray.sources.summary import (
     SourceSummary,
     as_fields,
     check_first_rows,
-    check_sources,
+    check_text,
     check_trained,
     merge_counts,
-    merge_files,
     merge_samples,
     missing_held_out,
     say_lines,
     summarize,
 )
 from xalign_ray.tokens.examples import longest_word
-from xalign_ray.tokens.part import BAD_ROWS_OF_PART, DROPPED_OF_PART, Task, prepare_step
+from xalign_ray.tokens.part import DROPPED_OF_PART, Task, prepare_step
 from xalign_ray.tokens.teacher import facts_of_teacher, teacher_identity
 from xalign_ray.tokens.vocabulary import read_translations, trained_translations, write_lexicon, write_tokenizer
 from xalign_ray.vocabulary.dictionary import Translations
@@ -130,6 +129,7 @@ def _make(
 
     output = local_folder(config.output)
     texts = make_text(texts, output, config.parallel)
+    bad_rows = check_text(texts, config.data.max_bad_fraction, folder / BAD_ROWS)
     translations, dictionary_sources = translated
     write_tokenizer(config, texts, trained_translations(translations), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))
@@ -141,7 +141,7 @@ def _make(
     tasks += _of_other_lengths(config, tasks)
     records = _prepare_parts(tasks, config)
     others = [*dictionary_sources, *(source for one in tests for source in one.sources)]
-    return _finish(config, texts, tasks, records, folder, identify(), dictionary_counts, others)
+    return _finish(config, texts, bad_rows, tasks, records, folder, identify(), dictionary_counts, others)
 
 
 def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, Any]]:
@@ -239,6 +239,7 @@ def _of_other_lengths(config: RunConfig, tasks: Sequence[Task]) -> list[Task]:
 def _finish(
     config: RunConfig,
     texts: Sequence[Input],
+    bad_rows: Sequence[dict[str, int]],
     tasks: Sequence[Task],
     found: Sequence[dict[str, Any]],
     folder: Path,
@@ -248,14 +249,11 @@ def _finish(
 ) -> dict[str, Any]:
     records = list(zip(tasks, found, strict=True))
     own = [(task, record) for task, record in records if task.row_length is None]  # others hold the same text again
-    bad = merge_counts([record["bad_rows"] for _, record in own])
-    merge_files([task.path(BAD_ROWS_OF_PART) for task, _ in own], folder / BAD_ROWS)
     merge_samples(_samples(own, len(texts)), folder / DROPPED)
     counts = merge_counts([record["counts"] for _, record in own])
     of_source: list[list[dict[str, Any]]] = [[] for _ in texts]
     for task, record in own:
         of_source[task.source].append(record)
-    check_sources(texts, of_source, config.data.max_bad_fraction, folder / BAD_ROWS)
     check_trained(texts, of_source)
     backend = open_tokenizer(str(folder / "tokenizer"))
     special = asdict(vocabulary(backend))
@@ -264,7 +262,7 @@ def _finish(
     shards: list[dict[str, Any]] = []
     pools, held_out = (_pools(records, split, shards) for split in ("trained", "held_out"))
     write_shard_table(folder, shards)
-    sources = [*(summarize(*both) for both in zip(texts, of_source, strict=True)), *other_sources]
+    sources = [*(summarize(*each) for each in zip(texts, of_source, bad_rows, strict=True)), *other_sources]
     manifest = seal(
         {
             "fingerprint": fingerprint,
@@ -276,7 +274,7 @@ def _finish(
             "held_out": held_out,
             "held_out_missing": missing_held_out(pools, held_out) if config.data.held_out_fraction else {},
             "counts": counts,
-            "bad_rows": bad,
+            "bad_rows": merge_counts(bad_rows),
             "dictionary": dictionary_counts,
             **({"teacher": facts_of_teacher(config.data.teacher, records)} if config.data.teacher else {}),
             "sources": as_fields(sources),

@@ -131,6 +131,16 @@ def test_a_finished_folder_is_opened_and_not_made_again(prepared: Prepared, conf
     assert {path: path.stat().st_mtime_ns for path in prepared.folder.rglob("*")} == before
 
 
+def test_bad_rows_stop_prepare_before_a_tokenizer_and_shards_are_made(fresh: RunConfig) -> None:
+    path = Path(fresh.data.root) / "en.txt"
+    path.write_bytes(path.read_bytes() + b"\xff\n" * 75)
+    with pytest.raises(DataError, match=r"text/en \(en\.txt\): 75 of 1,575 rows \(4\.76%\) cannot be used"):
+        prepare_here(fresh)
+    made = {file.name for file in Path(fresh.output).glob("data/*/*")}
+    assert "bad_rows.jsonl" in made
+    assert not made & {"tokenizer", "shards", "parts"}
+
+
 def test_changed_content_is_other_data(prepared: Prepared, fresh: RunConfig) -> None:
     path = Path(fresh.data.root) / "en-de.txt"
     path.write_text(path.read_text() + "more mehr\n")
