@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,14 @@ from corpus import Material, tasks_here
 from generated import Source
 from records import record
 
-from xalign_ray.clean.duplicates import mark_duplicates
+from xalign_ray.clean.duplicates import Sift, mark_duplicates
 from xalign_ray.clean.text_stage import make_text
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig, QualityConfig
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.open import WHOLE
 from xalign_ray.sources.records import Part
-from xalign_ray.tokens.part import Task, prepare_part
+from xalign_ray.tokens.part import Task, prepare_part, read_left
 
 ROUNDS = 3
 LINES = 10  # of a document
@@ -89,8 +91,12 @@ def _rate(folder: Path, source: Source, name: str, megabytes: float, seed: int) 
     texts = [Input(pool, (language,), (Part("text", (str(path),), (WHOLE,)),), (pool,))]
     began = time.process_time()
     with tasks_here():
-        (text,) = mark_duplicates(make_text(texts, folder, parallel), folder, SETTINGS[name], parallel)
-    task = Task(str(folder), f"{pool}/part", pool, (language,), text.parts[0], 128, True, 0.02, (), SETTINGS[name])
+        task = Task(str(folder), f"{pool}/part", pool, (language,), texts[0].parts[0], 128, True, 0.02, (),
+                    SETTINGS[name])  # fmt: skip
+        sift = Sift(partial(read_left, languages=(language,)), lambda texts: [replace(task, part=texts[0].parts[0])],
+                    name)  # fmt: skip
+        (text,) = mark_duplicates(make_text(texts, folder, parallel), folder, SETTINGS[name], parallel, sift)
+    task = replace(task, part=text.parts[0])
     prepare_part(task, (language,))
     seconds = time.process_time() - began
     return path.stat().st_size / 1e6 / seconds

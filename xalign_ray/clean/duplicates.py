@@ -5,8 +5,9 @@ reads its stretch of each part's file, so that the work is linear in the lines a
 PARTITION_LINES, whatever the size of the pool. A near-duplicate is found as a duplicate is: one of the hashes of its
 bands stood before. At the end a column beside the text of each part says what is a duplicate.
 
-`OUTPUT/duplicates/<fingerprint>` holds the columns of one pool. They depend on its texts and on how near a duplicate
-is: recipes that differ in tokenizer, lengths or other filters share them.
+What is looked for is among the lines and pairs that all other filters let pass: of a text whose first copy is dropped
+the next one stays. `OUTPUT/duplicates/<fingerprint>` holds the columns of one pool. They depend on its texts, on these
+filters, and on the tokenizer, by which lengths are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import hashlib
 import os
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -27,7 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from xalign_ray.clean.filters import Hashes, unit_hashes
-from xalign_ray.config.code import package_code
+from xalign_ray.config.code import SHARDS_CODE, package_code
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
 from xalign_ray.shards.counter_random import mix
@@ -55,6 +56,7 @@ class PooledPart:
     folder: str  # of the pool's columns
     number: int  # in its pool
     source: Input  # of this part alone
+    left: Any  # what `Sift.left` is given
     near: NearDuplicatesConfig | None = None  # looks for near-duplicates; without it for equal lines and pairs
     partitions: int = 0  # of the pool's hashes
 
@@ -65,8 +67,8 @@ class PooledPart:
 
     @property
     def part(self) -> Part:
-        """The part, with all of its rows: the column has a value for each."""
-        return replace(self.source.parts[0], skip_empty=False)
+        """The part."""
+        return self.source.parts[0]
 
     def path(self, suffix: str) -> Path:
         """A file of the part."""
@@ -96,57 +98,82 @@ class Partition:
         return Path(self.folder, f"{self.number:05d}-of-{self.count:05d}{suffix}")
 
 
+@dataclass(frozen=True)
+class Sift:
+    """The other filters: how their result is read.
+
+    Attributes:
+        left: of each row of a part what is left of it, or nothing; the work that all tasks share.
+        tasks: for texts what `left` is given of each of their parts, in order.
+        identity: of the filters, and all that they depend on beside the text.
+    """
+
+    left: Callable[[Any], Iterator[Document | Pair | None]]
+    tasks: Callable[[Sequence[Input]], Sequence[Any]]
+    identity: Any
+
+
 def mark_duplicates(
-    texts: Sequence[Input], output: Path, filters: FiltersConfig, parallel: ParallelConfig
+    texts: Sequence[Input], output: Path, filters: FiltersConfig, parallel: ParallelConfig, sift: Sift
 ) -> list[Input]:
     """The texts with a column for each kind of duplicates that the filters drop, made where no recipe has done so.
 
-    Text is read for it once a kind. A pass that was interrupted goes on with what is left of it; at the end nothing is
-    kept but the columns.
+    Near-duplicates are found first: the lines of those are no first copies. Text is read for it once a kind. A pass
+    that was interrupted goes on with what is left of it; at the end nothing is kept but the columns.
     """
     texts = list(texts)
-    if filters.drop_duplicates:
-        texts = _mark(texts, output, None, parallel)
-    return _mark(texts, output, filters.near_duplicates, parallel) if filters.near_duplicates else texts
+    if filters.near_duplicates:
+        texts = _mark(texts, output, filters.near_duplicates, parallel, sift)
+    return _mark(texts, output, None, parallel, sift) if filters.drop_duplicates else texts
 
 
 def _mark(
-    texts: Sequence[Input], output: Path, near: NearDuplicatesConfig | None, parallel: ParallelConfig
+    texts: Sequence[Input], output: Path, near: NearDuplicatesConfig | None, parallel: ParallelConfig, sift: Sift
 ) -> list[Input]:
-    pools: dict[str, list[tuple[int, Input]]] = {}
-    for place, one in enumerate(texts):
-        pools.setdefault(one.pool, []).extend((place, its_part) for its_part in one.each_part())
+    pools: dict[str, list[tuple[int, Input, Any]]] = {}
+    parts = [(place, its_part) for place, one in enumerate(texts) for its_part in one.each_part()]
+    for (place, one), left in zip(parts, sift.tasks(texts), strict=True):
+        pools.setdefault(one.pool, []).append((place, one, left))
     members: dict[Path, list[PooledPart]] = {}
     marked: list[list[Part]] = [[] for _ in texts]
     for pool, sources in pools.items():
-        folder = _folder(output, pool, [source for _, source in sources], near)
-        members[folder] = [PooledPart(str(folder), number, source, near) for number, (_, source) in enumerate(sources)]
-        for (place, source), task in zip(sources, members[folder], strict=True):
+        folder = _folder(output, pool, [source for _, source, _ in sources], near, sift.identity)
+        members[folder] = [
+            PooledPart(str(folder), n, source, left, near) for n, (_, source, left) in enumerate(sources)
+        ]
+        for (place, source, _), task in zip(sources, members[folder], strict=True):
             (part,) = source.parts
             marked[place].append(replace(part, beside=(*part.beside, str(task.path(_COLUMN)))))
-    make_lacking(members, partial(_make, members, parallel))
+    make_lacking(members, partial(_make, members, parallel, sift))
     return [replace(one, parts=tuple(parts)) for one, parts in zip(texts, marked, strict=True)]
 
 
-def _folder(output: Path, pool: str, sources: Sequence[Input], near: NearDuplicatesConfig | None) -> Path:
+def _folder(output: Path, pool: str, sources: Sequence[Input], near: NearDuplicatesConfig | None, sifted: Any) -> Path:
     """Where the columns of a pool lie: named by all that they depend on. A file of text is named by what is in it."""
     assert all(part.text for one in sources for part in one.parts), "make_text comes first"
     identity = {
-        "code": package_code("clean", "shards/counter_random", "vocabulary/words"),
+        "code": package_code(*SHARDS_CODE),
         "pool": pool,
-        "texts": [[Path(part.text).parts[-2:], one.languages] for one in sources for part in one.parts],
+        "texts": [
+            [[Path(file).parts[-2:] for file in (part.text, *part.beside)], one.languages]
+            for one in sources
+            for part in one.parts
+        ],
+        "sifted": sifted,
         "near": near.model_dump() if near else None,
     }
     return output.absolute() / DUPLICATES_FOLDER / hash_value(identity)[:12]
 
 
 def _make(
-    members: Mapping[Path, Sequence[PooledPart]], parallel: ParallelConfig, folders: Sequence[Path]
+    members: Mapping[Path, Sequence[PooledPart]], parallel: ParallelConfig, sift: Sift, folders: Sequence[Path]
 ) -> dict[Path, dict[str, Any]]:
     """Writes the columns of these folders, and returns their manifests."""
     new = [members[folder] for folder in folders]
     if any(not MARK.is_whole(task) for tasks in new for task in tasks):
-        run(NEAR_HASH if new[0][0].near else HASH, [*chain(*new)], parallel)
+        title = "reading for near-duplicates" if new[0][0].near else "reading for duplicate lines"
+        hashing = StageStep(title, partial(hash_part, left=sift.left), kind=_HASHES)
+        run(hashing, [*chain(*new)], parallel)
         partitions = [_partitions(tasks) for tasks in new]
         run(FIND, [*chain(*partitions)], parallel)
         found = [
@@ -168,27 +195,28 @@ def _partitions(members: Sequence[PooledPart]) -> list[Partition]:
     return [Partition(members[0].folder, len(members), number, count) for number in range(count)]
 
 
-def hash_part(task: PooledPart) -> Made:
-    """Writes the hashes of a part, and how many each of its rows has: one a line or pair, or one a band."""
+def hash_part(task: PooledPart, left: Callable[[Any], Iterator[Document | Pair | None]]) -> Made:
+    """Writes the hashes of what is left of a part, and how many each row has: one a line or pair, or one a band."""
     counts = array("I")
 
-    def good() -> Iterator[Document | Pair]:
-        for record in replace(task.source, parts=(task.part,)).records():
-            if isinstance(record, Document | Pair):
-                lines = len(record.paragraphs) if isinstance(record, Document) else 1
-                counts.append(task.near.num_buckets if task.near else lines)
-                yield record
-            else:
+    def records() -> Iterator[Document | Pair]:
+        for record in left(task.left):
+            if record is None:
                 counts.append(0)
+                continue
+            lines = len(record.paragraphs) if isinstance(record, Document) else 1
+            counts.append(task.near.num_buckets if task.near else lines)
+            yield record
 
-    hashes = band_hashes(task.near, task.source.languages, good()) if task.near else hash_records(good())
+    hashes = band_hashes(task.near, task.source.languages, records()) if task.near else hash_records(records())
     write_hashes(task.path(_HASHES), hashes)
     write_arrays(task.path(_COUNTS), lambda file: np.save(file, np.asarray(counts, np.uint32)))
     return [task.path(_HASHES), task.path(_COUNTS)], {}
 
 
 def mark_part(task: PooledPart) -> Made:
-    """Writes the column of a part: of each line of a row whether it is a duplicate, or of each row whether nearly."""
+    """Writes the column of a part: of each line that is left of a row whether it is a duplicate, or of each row whether
+    nearly."""
     ends = np.cumsum(np.load(task.path(_COUNTS)), dtype=np.int64)
     partitions = [Partition(task.folder, 0, number, task.partitions) for number in range(task.partitions)]
     found = np.concatenate([_of_part(one.path(_FOUND), task.number) for one in partitions])
@@ -282,8 +310,6 @@ def find_duplicates(partition: Partition) -> Made:
     return [partition.path(_FOUND)], {}
 
 
-HASH = StageStep("reading for duplicate lines", hash_part, kind=_HASHES)
-NEAR_HASH = replace(HASH, title="reading for near-duplicates")
 FIND = StageStep("looking for duplicates", find_duplicates, partition_bytes, _FOUND, "partition")
 MARK = StageStep("marking duplicates", mark_part)
 

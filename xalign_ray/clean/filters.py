@@ -49,18 +49,13 @@ class Sifted:
     dropped: Mapping[str, Index]
 
 
-def keep_documents(
-    filters: Filters, language: str, documents: Sequence[Document], near_duplicate: Kept | None
-) -> Sifted:
+def keep_documents(filters: Filters, language: str, documents: Sequence[Document]) -> Sifted:
     """Which documents, of one language, pass as a whole; this needs no tokenizer.
 
-    Args:
-        near_duplicate: for each document whether one that is nearly like it stood somewhere before.
+    Near-duplicates go last: of what the other rules drop nothing is a duplicate.
     """
-    steps: list[Step] = []
-    if near_duplicate is not None:
-        steps.append(lambda some: {"near-duplicate document": near_duplicate[some]})
-    steps.append(lambda some: low_quality(filters.quality, language, _take(documents, some)))
+    near = np.asarray([document.near_duplicate for document in documents], bool)
+    steps: list[Step] = [lambda some: low_quality(filters.quality, language, _take(documents, some))]
     if filters.language_threshold:
         steps.append(
             lambda some: {
@@ -69,6 +64,7 @@ def keep_documents(
                 )
             }
         )
+    steps.append(lambda some: {"near-duplicate document": near[some]})
     return _sift(steps, np.ones(len(documents), bool))
 
 
@@ -78,23 +74,23 @@ def keep_lines(
     lines: Sequence[str],
     words: NDArray[np.integer],
     pieces: Index,
-    duplicate: Kept | None,
+    duplicate: Kept,
 ) -> Sifted:
     """Which lines pass.
 
     Args:
         words: of each line, as the tokenizer counts them; a line without any passes, since it makes no example anyway.
         pieces: of each line.
-        duplicate: for each line whether it stood somewhere before.
+        duplicate: of each line with words that passes all other rules whether it stood somewhere before; or empty.
     """
     counted = _words(filters, language, lines, words)[:, None]
     steps: list[Step] = [lambda some: _length_reasons(filters, counted[some], pieces[some, None])]
-    if duplicate is not None:
-        steps.append(lambda some: {"duplicate line": duplicate[some]})
     if filters.drop_lines_with:
         steps.append(lambda some: {"holds what drop_lines_with names": _hold(filters.drop_lines_with, lines, some)})
     if filters.min_script_fraction:
         steps.append(lambda some: {OTHER_SCRIPT: _wrong_script(filters, language, lines, some)})
+    if len(duplicate):
+        steps.append(lambda _: {"duplicate line": duplicate})
     sifted = _sift(steps, words > 0)
     return Sifted(sifted.keep | (words == 0), sifted.dropped)
 
@@ -104,8 +100,8 @@ def keep_pairs(
     languages: Sequence[str],
     texts: Sequence[Sequence[str]],
     lengths: tuple[Index, Index],
-    duplicate: Kept | None,
-    near_duplicate: Kept | None,
+    duplicate: Kept,
+    near_duplicate: Kept,
     aligned: NDArray[np.floating] | None,
     considered: Kept,
 ) -> Sifted:
@@ -126,10 +122,6 @@ def keep_pairs(
         steps.append(lambda some: {"lengths too different": ratio[some]})
     if filters.drop_identical:
         steps.append(lambda some: {"texts are identical": _equal(texts, some)})
-    if duplicate is not None:
-        steps.append(lambda some: {"duplicate pair": duplicate[some]})
-    if near_duplicate is not None:
-        steps.append(lambda some: {"near-duplicate pair": near_duplicate[some]})
     if filters.drop_lines_with:
         names = filters.drop_lines_with
         steps.append(
@@ -150,6 +142,9 @@ def keep_pairs(
                     )
                 }
             )
+    # Last: of what the other rules drop nothing is a duplicate.
+    steps += [lambda some: {"near-duplicate pair": near_duplicate[some]},
+              lambda some: {"duplicate pair": duplicate[some]}]  # fmt: skip
     return _sift(steps, considered)
 
 

@@ -33,8 +33,8 @@ _WIKI = re.compile(rf"'{{3}}[^'\n]+'{{3}}[^\n]*{_LINK}|{_LINK}[^\n]*(</ref>|\{{\
 class Document:
     """Monolingual text: its paragraphs or sentences in order. `line` is the first line or the record number, from 1.
 
-    `duplicate` says of each paragraph whether it stood in its pool before, `near_duplicate` whether a document that is
-    nearly like this one did; prepare finds both.
+    `duplicate` says of each paragraph that passes the filters whether it stood in its pool before, `near_duplicate`
+    whether a document that is nearly like this one did; prepare finds both.
     """
 
     language: str

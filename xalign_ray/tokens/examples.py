@@ -87,46 +87,75 @@ def longest_word(capacity: int, segments_per_example: int) -> int:
     return min(LONGEST_WORD, (capacity - specials(segments_per_example)) // segments_per_example)
 
 
-def encode_documents(
-    encoder: ExampleEncoder,
-    documents: Sequence[Document],
-    duplicate: Kept | None = None,
-    near_duplicate: Kept | None = None,
-) -> Examples:
+@dataclass(frozen=True)
+class SiftedDocuments:
+    """Documents that passed as a whole, among all of them their `places`, and of their lines those that passed."""
+
+    documents: Sequence[Document]
+    places: Index
+    lines: list[str]
+    line_document: Index
+    encoding: EncodedLines
+    keep: Kept
+    counts: Counter[str]
+    dropped: Sequence[DroppedRow]
+
+
+def sift_documents(encoder: ExampleEncoder, documents: Sequence[Document]) -> SiftedDocuments:
+    """Applies the filters to documents of one language, then drops the duplicates that they are marked to have."""
+    (language,) = {document.language for document in documents}
+    document_lines = np.asarray([len(document.paragraphs) for document in documents], np.int64)
+    counts = Counter(documents=len(documents), lines=int(document_lines.sum()))
+    _note_languages(counts, encoder.filters, [language], len(documents))
+    whole = keep_documents(encoder.filters, language, documents)
+    dropped = [*_count_sifted(counts, whole, document_lines, lambda n: (documents[n], documents[n].paragraphs))]
+    documents = [document for document, kept in zip(documents, whole.keep, strict=True) if kept]
+    lines = [line for document in documents for line in document.paragraphs]
+    line_document = np.repeat(np.arange(len(documents)), document_lines[whole.keep])
+    encoding = encoder.tokenizer.tokenize(lines, encoder.languages.index(language))
+    duplicate = np.fromiter(chain.from_iterable(document.duplicate for document in documents), bool)
+    passing = keep_lines(encoder.filters, language, lines, encoding.line_words, _pieces(encoding), duplicate)
+    dropped += _count_sifted(
+        counts, passing, np.ones(len(lines), np.int64), lambda n: (documents[line_document[n]], [lines[n]])
+    )
+    places = np.flatnonzero(whole.keep)
+    return SiftedDocuments(documents, places, lines, line_document, encoding, passing.keep, counts, dropped)
+
+
+def left_of(encoder: ExampleEncoder, records: Sequence[Document | Pair]) -> list[Document | Pair | None]:
+    """What the filters leave of each document or pair, all of one kind; nothing where they drop all of it."""
+    if isinstance(records[0], Pair):
+        _, _, sifted, _, _ = sift_pairs(encoder, records)
+        return [pair if kept else None for pair, kept in zip(records, sifted.keep, strict=True)]
+    sifted = sift_documents(encoder, records)
+    left: list[list[str]] = [[] for _ in records]
+    for n in np.flatnonzero(sifted.keep & (sifted.encoding.line_words > 0)).tolist():
+        left[sifted.places[sifted.line_document[n]]].append(sifted.lines[n])
+    return [
+        replace(document, paragraphs=tuple(lines)) if lines else None
+        for document, lines in zip(records, left, strict=True)
+    ]
+
+
+def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document]) -> Examples:
     """Sentences, or as many lines of a document as fit together; longer lines than a row are split at a word.
 
     Lines are held out by their hash, and make examples of their own. Lines of retrieval tests are dropped.
 
     Args:
         documents: of one language.
-        duplicate: for each line of all documents whether it is to be dropped, because it stood somewhere before.
-        near_duplicate: for each document whether one that is nearly like it stood somewhere before.
     """
-    (language,) = {document.language for document in documents}
-    document_lines = np.asarray([len(document.paragraphs) for document in documents], np.int64)
-    counts = Counter(documents=len(documents), lines=int(document_lines.sum()))
-    _note_languages(counts, encoder.filters, [language], len(documents))
-    whole = keep_documents(encoder.filters, language, documents, near_duplicate)
-    dropped = [*_count_sifted(counts, whole, document_lines, lambda n: (documents[n], documents[n].paragraphs))]
-    if not whole.keep.all():
-        duplicate = duplicate if duplicate is None else duplicate[np.repeat(whole.keep, document_lines)]
-        documents = [document for document, kept in zip(documents, whole.keep, strict=True) if kept]
-        document_lines = document_lines[whole.keep]
-    lines = [line for document in documents for line in document.paragraphs]
-    line_document = np.repeat(np.arange(len(documents)), document_lines)
-    encoding = encoder.tokenizer.tokenize(lines, encoder.languages.index(language))
-    passing = keep_lines(encoder.filters, language, lines, encoding.line_words, _pieces(encoding), duplicate)
-    dropped += _count_sifted(
-        counts, passing, np.ones(len(lines), np.int64), lambda n: (documents[line_document[n]], [lines[n]])
-    )
+    sifted = sift_documents(encoder, documents)
+    lines, line_document, encoding = sifted.lines, sifted.line_document, sifted.encoding
+    counts = sifted.counts
     held_out_lines, test_lines = kept_out_lines(lines, encoder.held_out_fraction, encoder.test_lines)
-    tests = passing.keep & test_lines
+    tests = sifted.keep & test_lines
     _count_dropped(counts, TEST_LINE, tests)
-    passing = replace(passing, keep=passing.keep & ~tests)
-    line_held_out = passing.keep & held_out_lines
+    passing = sifted.keep & ~tests
+    line_held_out = passing & held_out_lines
     copies = _find_copies(lines, line_held_out)
     _count_dropped(counts, HELD_OUT_LINE, copies)
-    kept = np.flatnonzero(passing.keep & ~copies)
+    kept = np.flatnonzero(passing & ~copies)
     if line_held_out.any():  # a document's held-out lines go behind its others: no example has both
         kept = kept[np.lexsort((line_held_out[kept], line_document[kept]))]
     if len(kept) < len(lines) or line_held_out.any():
@@ -145,40 +174,28 @@ def encode_documents(
         word_length=encoding.word_length,
         entry=encoding.entry,
         segment_words=words.astype(np.int32),
-        segment_language=np.full(len(words), encoder.languages.index(language), np.int32),
+        segment_language=np.full(len(words), encoder.languages.index(documents[0].language), np.int32),
         row_segments=np.diff(first, append=len(words)).astype(np.int32),
         **vars(no_links(len(words))),
     )
     counts.update(_count(rows, encoder.tokenizer))
-    return Examples(rows, held_out[first], counts, dropped)
+    return Examples(rows, held_out[first], counts, sifted.dropped)
 
 
-def encode_pairs(
-    encoder: ExampleEncoder,
-    pairs: Sequence[Pair],
-    duplicate: Kept | None = None,
-    max_pairs: int | None = None,
-    near_duplicate: Kept | None = None,
-) -> Examples:
-    """Both segments of translations; a pair too long for a row loses words at the end of its longer segment (counted).
+def sift_pairs(
+    encoder: ExampleEncoder, pairs: Sequence[Pair]
+) -> tuple[Sequence[EncodedLines], Index, Sifted, Counter[str], Sequence[DroppedRow]]:
+    """Applies the filters to pairs of one pool, in the same order, then drops the duplicates among them.
 
-    A pair with a side that is held out as a line of text, or is a line of a retrieval test, is dropped. Nothing is held
-    out of a language that has no pool of text.
-
-    Args:
-        pairs: of one pair of languages, in the same order.
-        duplicate: for each pair whether it is to be dropped, because it stood somewhere before.
-        near_duplicate: as duplicate, of pairs that are nearly like one that stood before.
-        max_pairs: how many are kept, the first that pass the filters; all if None.
+    Returns:
+        Both sides in pieces, their words [N, 2], what was sifted, its counts and a sample of it.
     """
     (languages,) = {pair.languages for pair in pairs}
-    language_ids = [encoder.languages.index(language) for language in languages]
-    aligned = any(pair.alignment for pair in pairs)
     texts = [[pair.texts[segment] for pair in pairs] for segment in (0, 1)]
-    place = aligned and encoder.aligned_words == "blanks"
+    place = encoder.aligned_words == "blanks" and any(pair.alignment for pair in pairs)
     encodings = [
-        encoder.tokenizer.tokenize(lines, language_id, place=place)
-        for lines, language_id in zip(texts, language_ids, strict=True)
+        encoder.tokenizer.tokenize(lines, encoder.languages.index(language), place=place)
+        for lines, language in zip(texts, languages, strict=True)
     ]
     counts = Counter(pairs=len(pairs))
     segment_words = np.stack([encoding.line_words for encoding in encodings], axis=1).astype(np.int64)
@@ -188,9 +205,29 @@ def encode_pairs(
     parts = np.stack([sum_runs(encoding.parts, encoding.line_words) for encoding in encodings], axis=1)
     linked = _linked(encoder, pairs, parts, counts) if encoder.filters.min_aligned_fraction else None
     pieces = np.stack([_pieces(encoding) for encoding in encodings], axis=1)
-    lengths = (segment_words, pieces)
-    sifted = keep_pairs(encoder.filters, languages, texts, lengths, duplicate, near_duplicate, linked, ~empty)
+    duplicate = np.asarray([any(pair.duplicate) for pair in pairs], bool)
+    near = np.asarray([pair.near_duplicate for pair in pairs], bool)
+    sifted = keep_pairs(encoder.filters, languages, texts, (segment_words, pieces), duplicate, near, linked, ~empty)
     dropped = [*_count_sifted(counts, sifted, np.ones(len(pairs), np.int64), lambda n: (pairs[n], pairs[n].texts))]
+    return encodings, segment_words, sifted, counts, dropped
+
+
+def encode_pairs(encoder: ExampleEncoder, pairs: Sequence[Pair], max_pairs: int | None = None) -> Examples:
+    """Both segments of translations; a pair too long for a row loses words at the end of its longer segment (counted).
+
+    A pair with a side that is held out as a line of text, or is a line of a retrieval test, is dropped. Nothing is held
+    out of a language that has no pool of text.
+
+    Args:
+        pairs: of one pair of languages, in the same order.
+        max_pairs: how many are kept, the first that pass the filters; all if None.
+    """
+    encodings, segment_words, sifted, counts, dropped = sift_pairs(encoder, pairs)
+    languages = pairs[0].languages
+    language_ids = [encoder.languages.index(language) for language in languages]
+    aligned = any(pair.alignment for pair in pairs)
+    place = aligned and encoder.aligned_words == "blanks"
+    texts = [[pair.texts[segment] for pair in pairs] for segment in (0, 1)]
     shares = [encoder.held_out_fraction * (language in encoder.text_languages) for language in languages]
     sides = [kept_out_lines(lines, share, encoder.test_lines) for lines, share in zip(texts, shares, strict=True)]
     held_out, tests = np.logical_or(*sides)

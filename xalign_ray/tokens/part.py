@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ from xalign_ray.sources.formats import NOTED, read_part
 from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Document, Pair, Part
 from xalign_ray.sources.stage import Made, StageStep
 from xalign_ray.sources.summary import LEFT_FILES, DroppedRow, first_rows, write_sample
-from xalign_ray.tokens.examples import ExampleEncoder, encode_documents, encode_pairs, longest_word, pack
+from xalign_ray.tokens.examples import ExampleEncoder, encode_documents, encode_pairs, left_of, longest_word, pack
 from xalign_ray.tokens.teacher import TeacherVectors, open_teacher
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
 
@@ -121,11 +120,20 @@ def _read(task: Task, skipped: Counter[str]) -> Iterator[Good]:
             yield record
 
 
-def _windows(records: Iterator[Good]) -> Iterator[list[Good]]:
+def read_left(task: Task, languages: tuple[str, ...]) -> Iterator[Document | Pair | None]:
+    """Of each row of a part what the filters leave of it: the lines that pass, or the pair; nothing of a bad row."""
+    encoder, part = _open_encoder(replace(task, teacher=None), languages), replace(task.part, skip_empty=False)
+    for window in _windows(read_part(part, task.languages)):
+        good = [record for record in window if isinstance(record, Document | Pair)]
+        left = iter(left_of(encoder, good) if good else ())
+        yield from (next(left) if isinstance(record, Document | Pair) else None for record in window)
+
+
+def _windows(records: Iterator[Any]) -> Iterator[list[Any]]:
     window, characters = [], 0
     for record in records:
         window.append(record)
-        characters += sum(map(len, record.paragraphs if isinstance(record, Document) else record.texts))
+        characters += sum(map(len, record.paragraphs if isinstance(record, Document) else getattr(record, "texts", ())))
         if characters >= WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0
@@ -142,14 +150,11 @@ def _write_window(
     counts: Counter[str],
 ) -> Sequence[DroppedRow]:
     """Writes the examples of a window, of records of one kind; returns a few of the rows that were dropped."""
-    marks = np.fromiter(chain.from_iterable(record.duplicate for record in window), bool)
-    duplicate = marks if len(marks) else None
-    near = np.asarray([record.near_duplicate for record in window], bool)
     if _is_text(task):
-        found = encode_documents(encoder, window, duplicate, near)
+        found = encode_documents(encoder, window)
     else:
         left = None if task.max_pairs is None else task.max_pairs - splits[0].examples
-        found = encode_pairs(encoder, window, duplicate, left, near)
+        found = encode_pairs(encoder, window, left)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
         if split.name == "held_out" and task.row_length is not None:

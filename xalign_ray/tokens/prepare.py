@@ -19,7 +19,7 @@ import tokenizers
 from xalign_ray.align.corpus import align_once
 from xalign_ray.align.kinds import alignment_identity, named_aligner
 from xalign_ray.align.links import TokenizerSplitter
-from xalign_ray.clean.duplicates import mark_duplicates
+from xalign_ray.clean.duplicates import Sift, mark_duplicates
 from xalign_ray.clean.kept_out import RetrievalTexts, keep_out, read_tests, write_tests
 from xalign_ray.clean.text_stage import make_text
 from xalign_ray.config.choices import PAIRS
@@ -45,6 +45,7 @@ from xalign_ray.sources.stage import (
     TOKENIZER,
     InputHashes,
     KeptCuts,
+    hash_files,
     is_as_written,
     list_files,
     run,
@@ -65,7 +66,7 @@ from xalign_ray.sources.summary import (
     summarize,
 )
 from xalign_ray.tokens.examples import longest_word
-from xalign_ray.tokens.part import DROPPED_OF_PART, Task, prepare_step
+from xalign_ray.tokens.part import DROPPED_OF_PART, Task, prepare_step, read_left
 from xalign_ray.tokens.teacher import facts_of_teacher, teacher_identity
 from xalign_ray.tokens.vocabulary import read_translations, trained_translations, write_lexicon, write_tokenizer
 from xalign_ray.vocabulary.dictionary import Translations
@@ -136,7 +137,7 @@ def _make(
     dictionary_counts = write_lexicon(config, translations, tokenizer, folder)
     write_tests(tests, folder)
     texts = _align(config, texts, folder)
-    texts = mark_duplicates(texts, output, config.data.filters, config.parallel)
+    texts = mark_duplicates(texts, output, config.data.filters, config.parallel, _sift(config, folder))
     tasks = _tasks(config, texts, folder)
     tasks += _of_other_lengths(config, tasks)
     records = _prepare_parts(tasks, config)
@@ -187,6 +188,17 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Inpu
             kind = named_aligner(corpus.align, corpus.languages, settings)
             aligned[place] = align_once(texts[place], output, words, kind, settings, config.parallel)
     return aligned
+
+
+def _sift(config: RunConfig, folder: Path) -> Sift:
+    """The filters as `prepare_part` will apply them."""
+    files = hash_files(folder, [f"{TOKENIZER}/tokenizer.json", "entries.json"])
+    identifier = language_id.identity() if config.data.filters.language_threshold else None
+    return Sift(
+        left=partial(read_left, languages=tuple(config.languages)),
+        tasks=lambda texts: _tasks(config, texts, folder),
+        identity=[config.data.filters.model_dump(mode="json"), files, _shortest(config), identifier],
+    )
 
 
 def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.conftest import one_after_the_other
 from xalign_ray.clean import duplicates
-from xalign_ray.clean.duplicates import hash_records, mark_duplicates, write_hashes
+from xalign_ray.clean.duplicates import Sift, hash_records, mark_duplicates, write_hashes
 from xalign_ray.clean.text_stage import make_text
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
@@ -37,6 +37,14 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return done
 
 
+def every_row(source: Input) -> Iterator[Document | Pair | None]:
+    for record in source.records():
+        yield record if isinstance(record, Document | Pair) else None
+
+
+ALL = Sift(every_row, lambda texts: [part for one in texts for part in one.each_part()], None)
+
+
 def texts_of(folder: Path, pools: dict[str, list[list[str]]]) -> list[Input]:
     """A text for each pool, with a part for each list of lines."""
     texts = []
@@ -50,7 +58,7 @@ def texts_of(folder: Path, pools: dict[str, list[list[str]]]) -> list[Input]:
 
 
 def mark(texts: Sequence[Input], folder: Path) -> list[Input]:
-    return mark_duplicates(texts, folder, FiltersConfig(drop_duplicates=True), ParallelConfig())
+    return mark_duplicates(texts, folder, FiltersConfig(drop_duplicates=True), ParallelConfig(), ALL)
 
 
 def marked(folder: Path, parts: list[list[str]]) -> list[list[bool]]:
@@ -139,7 +147,7 @@ def test_recipes_share_the_columns_of_a_pool_unless_its_texts_their_order_or_wha
 
     def tasks_of(texts: Sequence[Input], filters: FiltersConfig) -> list[int]:
         passes.clear()
-        mark_duplicates(texts, tmp_path, filters, ParallelConfig())
+        mark_duplicates(texts, tmp_path, filters, ParallelConfig(), ALL)
         return [*passes]
 
     assert tasks_of([one, other], exact) == [8, 1, 8]

@@ -310,6 +310,28 @@ def test_near_duplicates_are_the_same_however_parts_and_partitions_are_cut(
     assert counts["words"] == wanted["words"]
 
 
+def test_a_text_whose_first_copy_is_filtered_out_stays(tmp_path: Path) -> None:
+    letters = str.maketrans("0123456789", "abcdefghij")
+    articles = [[f"{n:02}x{k:02}".translate(letters) for k in range(40)] for n in range(30)]
+    digits = [[" ".join(words), "0123456789 " * 40] for words in articles]
+    write(tmp_path, "a.txt", *digits, *([" ".join(words)] for words in articles))
+    corpora = [{"format": "text", "language": "en", "paths": ["a.txt"]}]
+    rules = {"near_duplicates": {}, "quality": {"max_digit_fraction": 0.2}}
+    assert source(prepare_here(recipe(tmp_path, rules, corpora=corpora)), "text/en")["kept"] == 30
+    short = [[" ".join(words)] for words in articles]
+    write(tmp_path, "b.txt", *short, *([" ".join(words), "so that it is long enough"] for words in articles))
+    corpora[0]["paths"] = ["b.txt"]
+    rules = {"drop_duplicates": True, "quality": {"min_doc_words": 43}}
+    assert source(prepare_here(recipe(tmp_path, rules, corpora=corpora)), "text/en")["kept"] == 31
+    (tmp_path / "p.tsv").write_text(
+        "".join(f"{' '.join(a)}\t{' '.join(b)}\n" for a in articles for b in (a[:3], a[::-1]))
+    )
+    parallel = [{"format": "tsv", "languages": ["en", "de"], "paths": ["p.tsv"]}]
+    rules = {"near_duplicates": {"n_grams": 3}, "max_length_ratio": 2}
+    prepared = prepare_here(recipe(tmp_path, rules, corpora=corpora, parallel=parallel))
+    assert source(prepared, "pairs/de-en")["kept"] == 30
+
+
 def test_duplicate_lines_and_near_duplicates_together(tmp_path: Path) -> None:
     write_near(tmp_path)
     prepared = near(tmp_path, drop_duplicates=True)

@@ -275,7 +275,7 @@ def test_filters_of_pairs_drop_and_count(backend: Tokenizer, encoder) -> None:
         pair("on the mat", "der hund sah", "2-1"),
         pair("the", ""),
     ]
-    found = encode_pairs(encoder(64, segments=2, filters=filters), pairs, np.asarray([0, 0, 0, 0, 0, 0], bool))
+    found = encode_pairs(encoder(64, segments=2, filters=filters), pairs)
     assert text(backend, found) == ["the cat", "die katze", "on the mat", "der hund sah"]
     assert links(found.rows) == [[], [], [(2, 1)], []]
     dropped = {reason: count for reason, count in found.counts.items() if reason.startswith("dropped")}
@@ -285,7 +285,7 @@ def test_filters_of_pairs_drop_and_count(backend: Tokenizer, encoder) -> None:
         "dropped: not in the language's script": 1,
         "dropped: no words": 1,
     }
-    duplicate = encode_pairs(encoder(64, segments=2), pairs[:2], np.asarray([0, 1], bool))
+    duplicate = encode_pairs(encoder(64, segments=2), [pairs[0], replace(pairs[1], duplicate=(True,))])
     assert text(backend, duplicate) == ["the cat", "die katze"]
     assert duplicate.counts["dropped: duplicate pair"] == 1
 
