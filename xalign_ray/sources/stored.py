@@ -152,7 +152,7 @@ def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
     Raises:
         DataError: a file is missing or damaged, or a column is of another text.
     """
-    path, record = Path(part.text), read_record(part)
+    path, record = Path(part.text), read_facts(part)
     moved = dict(zip(record["paths"], part.paths, strict=True))
     with _opened(path) as file:
         columns = dict(_column_of(file, path, Path(beside)) for beside in part.beside)
@@ -164,7 +164,7 @@ def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
             yield from (Noted(*item) for item in left_out["noted"].items())
 
 
-def read_record(part: Part) -> dict[str, Any]:
+def read_facts(part: Part) -> dict[str, Any]:
     """What `write_stored` returned of a part.
 
     Raises:
@@ -179,7 +179,7 @@ def read_record(part: Part) -> dict[str, Any]:
 
 def read_bad_rows(part: Part) -> Iterator[BadRow]:
     """The rows of a part that were set aside; reads no texts."""
-    record = read_record(part)
+    record = read_facts(part)
     moved = dict(zip(record["paths"], part.paths, strict=True))
     with _opened(Path(part.text)) as file:
         for batch in file.iter_batches(columns=["source", "line", "reason"]) if record["bad"] else ():

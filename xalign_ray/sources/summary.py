@@ -17,7 +17,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import NOTED, explain_empty, explain_no_good_row
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import BOTH_EMPTY, ONE_EMPTY, BadRow, list_reasons
-from xalign_ray.sources.stored import read_bad_rows, read_record
+from xalign_ray.sources.stored import read_bad_rows, read_facts
 from xalign_ray.work.artifacts import unfinished, write_atomic
 
 BAD_ROWS = "bad_rows.jsonl"
@@ -256,7 +256,7 @@ def check_first_rows(sources: Sequence[Input]) -> None:
                 raise DataError(explain_no_good_row(one.parts, bad))
 
 
-def check_text(sources: Sequence[Input], max_bad_fraction: float, kept_in: Path) -> list[dict[str, int]]:
+def judge_text(sources: Sequence[Input], max_bad_fraction: float, kept_in: Path) -> list[dict[str, int]]:
     """Writes the bad rows of text that was just parsed, and stops the job at a source that has too many.
 
     Returns:
@@ -277,7 +277,7 @@ def check_text(sources: Sequence[Input], max_bad_fraction: float, kept_in: Path)
                         out.add(row)
             found.append(dict(sorted((out.counts - before).items())))
     for one, bad in zip(sources, found, strict=True):
-        good = sum(read_record(part)["good"] for part in one.parts)
+        good = sum(read_facts(part)["good"] for part in one.parts)
         if bad and not good:
             raise DataError(explain_no_good_row(one.parts, bad))
         check_bad_fraction(bad, good + sum(bad.values()), max_bad_fraction, kept_in, one.pool, file_names(one))

@@ -57,8 +57,8 @@ from xalign_ray.sources.summary import (
     SourceSummary,
     as_fields,
     check_first_rows,
-    check_text,
     check_trained,
+    judge_text,
     merge_counts,
     merge_samples,
     missing_held_out,
@@ -130,7 +130,7 @@ def _make(
 
     output = local_folder(config.output)
     texts = make_text(texts, output, config.parallel)
-    bad_rows = check_text(texts, config.data.max_bad_fraction, folder / BAD_ROWS)
+    bad_rows = judge_text(texts, config.data.max_bad_fraction, folder / BAD_ROWS)
     translations, dictionary_sources = translated
     write_tokenizer(config, texts, trained_translations(translations), folder)
     tokenizer = open_tokenizer(str(folder / "tokenizer"))

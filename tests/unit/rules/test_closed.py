@@ -52,7 +52,7 @@ def test_pickles_are_read_in_one_place() -> None:
         loads |= {path.name} if "torch.load(" in text else set()
         pickles |= {path.name} if "pickle.load" in text else set()
     assert loads == {"checkpoint.py", "engine.py"}
-    assert pickles == {"worker.py"}  # Ray's, between the workers of one cluster
+    assert pickles == {"stage.py", "worker.py"}  # Ray's, between the processes of one cluster
 
 
 def test_nobody_sets_rays_authentication() -> None:

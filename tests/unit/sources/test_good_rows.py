@@ -16,7 +16,7 @@ from xalign_ray.sources import stage, summary
 from xalign_ray.sources.formats import parts
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import ONE_EMPTY
-from xalign_ray.sources.summary import check_first_rows, check_text
+from xalign_ray.sources.summary import check_first_rows, judge_text
 
 
 def pairs(path: Path, content: str, skip_empty: bool = False) -> Input:
@@ -31,7 +31,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(folder: Path, bound: float, *sources: Input) -> list[dict[str, int]]:
-    return check_text(make_text(sources, folder, ParallelConfig()), bound, folder / "bad.jsonl")
+    return judge_text(make_text(sources, folder, ParallelConfig()), bound, folder / "bad.jsonl")
 
 
 def test_source_without_a_good_row_is_refused_whatever_the_bound(
