@@ -30,7 +30,7 @@ _HINTS = {
 _IN_RUST = re.compile(r"\(os error (\d+)\)")  # how tokenizers and safetensors pass on what the system said
 # What Ray's monitor of memory says of the machine, and of each process that it kills.
 _OF_MACHINE = re.compile(r"was ([\d.]+)GB used / ([\d.]+)GB limit")
-_KILLED = re.compile(r"Selected to kill: \(Task: .*?task name=([^,]*),.*?pid=(\d+), actual memory used=([\d.]+)GB")
+_KILLED = re.compile(r"Selected to kill: (?:.*?task name=([^,]*),)?.*?pid=(\d+), actual memory used=([\d.]+)GB")
 _NO_UTF_8 = re.compile(r"[\w./ -]*[\udc80-\udcff][\w./ \udc80-\udcff-]*")  # a path, bytes as Python keeps them
 
 
@@ -121,9 +121,9 @@ def out_of_memory(text: str) -> str | None:
     if not machine or not killed:
         return None
     task, pid, held = max(killed, key=lambda process: float(process[2]))
-    process, less = f"the process of {task}", "parallel.data_cpus=2 runs fewer of them at once"
+    process, less = f"the process of {task or 'Ray'}", "parallel.data_cpus=2 runs fewer of them at once"
     if task.startswith("RayTrainWorker"):
-        process, less = "a training process", "a smaller train.per_device_batch_size takes less"
+        process, less = "a training process", "train.per_device_batch_size=N with a smaller N takes less"
     return (
         f"Out of memory: {process} (pid {pid}) held {held} GB when {machine[1]} of the machine's {machine[2]} GB were "
         f"in use, and Ray killed it. Rerun the same command to resume; --set {less}."

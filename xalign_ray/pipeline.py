@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from xalign_ray.shards.prepared import Prepared
 
 
+HIGH_RATE = 0.01  # of Adam and LAMB; published ways to continue an encoder take 1e-3 at most
+
+
 def check(recipe: Recipe) -> None:
     """Whether a recipe, and those that it continues, can be run, as far as that is known without their files.
 
@@ -52,7 +55,7 @@ def check(recipe: Recipe) -> None:
         ConfigError: it cannot; in the user's words.
     """
     from xalign_ray.models.continued import check_head, check_start, has_weights, inherited_from_scratch
-    from xalign_ray.planning.subject import subject_of
+    from xalign_ray.planning.subject import at_most, subject_of
     from xalign_ray.sources.inputs import check_codes
 
     for needed in reversed(needed_recipes(recipe)):
@@ -70,8 +73,12 @@ def check(recipe: Recipe) -> None:
             from xalign_ray.train.engine import check_overrides
 
             check_overrides(needed.config)
-        if needed.config.train.is_counted:
-            derive_batch(needed.config)
+        most = at_most(needed.config)
+        if needed.config.train.is_counted or 0 < most.train.global_batch_size < needed.config.parallel.workers:
+            derive_batch(most)
+        rate = needed.config.train.optimizer.learning_rate
+        if needed.config.model.init_from and rate > HIGH_RATE:
+            say(f"train.optimizer.learning_rate is {rate:g}; above {HIGH_RATE:g} an encoder forgets what it knew.")
         subject_of(needed)
 
 

@@ -88,3 +88,17 @@ def test_config_check_opens_what_is_named(recipe: Callable[..., Recipe], tmp_pat
     (tmp_path / "encoder" / "model.safetensors").unlink()
     with pytest.raises(XalignError, match="holds no weights"):
         config_check(str(tmp_path / "own.yaml"))
+
+
+def test_more_workers_than_a_step_can_have_rows_are_refused_before_pairs_are_counted() -> None:
+    with pytest.raises(ConfigError, match=r"A step has 64 rows, fewer than parallel.workers 100: some would idle"):
+        check(load_recipe("continue/e5-contrast", ["parallel.workers=100"]))
+
+
+@pytest.mark.parametrize(("rate", "warns"), [("5", True), ("1e-3", False)])
+def test_learning_rate_that_makes_an_encoder_forget_is_reported(
+    recipe: Callable[..., Recipe], rate: str, warns: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check(recipe(f"train.optimizer.learning_rate={rate}"))
+    said = "train.optimizer.learning_rate is 5; above 0.01 an encoder forgets what it knew.\n"
+    assert (said in capsys.readouterr().err) == warns

@@ -147,7 +147,7 @@ def _cut_stages(config: RunConfig, workers: int) -> BatchSizes:
 def _cut(config: RunConfig, workers: int) -> BatchSizes:
     rows = config.train.global_batch_size
     if rows < workers:
-        raise ConfigError(f"train.global_batch_size is {rows}, less than parallel.workers {workers}: some would idle.")
+        raise ConfigError(f"A step has {rows} rows, fewer than parallel.workers {workers}: some would idle.")
     largest_share = -(-rows // workers)
     accumulation = -(-largest_share // config.train.per_device_batch_size)
     if rows // workers < accumulation:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -13,11 +15,39 @@ from xalign_ray.config.explain import explain_validation, meant_key
 from xalign_ray.config.fields import Float, Frozen, LocalPath, Positive
 from xalign_ray.config.load import read_mapping
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.errors import ConfigError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.work.storage import expand_home
 
 YAML = (".yaml", ".yml")
 COMMAND_LINE = "xalign continue"
+
+# Keys of the recipe that an option of the command writes, as a message names them: `train.max_steps` or `data.tests.0`.
+_OPTIONS = {
+    "data.corpora": "--text",
+    "data.dictionaries": "--dictionary",
+    "data.parallel": "--pairs",
+    "data.teacher.path": "--teacher",
+    "data.tests": "--test",
+    "model.init_from": "MODEL",
+    "parallel.workers": "--workers",
+    "train.max_steps": "--steps",
+}
+_WRITTEN_BY_OPTIONS = re.compile(rf"(?:--set )?\b({'|'.join(map(re.escape, _OPTIONS))})(?:\.\d+)?(=(?=\d))?")
+
+
+@contextmanager
+def options_named() -> Iterator[None]:
+    """Inside, an error that names a key of the recipe names the option that has written it."""
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        error.args = tuple(
+            _WRITTEN_BY_OPTIONS.sub(lambda key: _OPTIONS[key[1]] + (" " if key[2] else ""), words)
+            if isinstance(words, str)
+            else words
+            for words in error.args
+        )
+        raise
 
 
 def _listed(given: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from xalign_ray.config.explain import check_folder
-from xalign_ray.continuing.five_lines import METHODS, FiveLines, read_five_lines
+from xalign_ray.continuing.five_lines import METHODS, FiveLines, options_named, read_five_lines
 from xalign_ray.errors import ConfigError
 from xalign_ray.verbs.arguments import Out, PathLike, Rehash, Trust, as_model, as_path, codes, filled, one_of, set_keys
 from xalign_ray.verbs.command import keep_memory
@@ -96,19 +96,18 @@ def continue_encoder(
     lines = five_lines_of(locals())
     if lines.teacher and is_folder_name(lines.teacher):
         check_folder(Path(lines.teacher))
-    if show_recipe:
-        from xalign_ray.continuing.recipe import resolve
-
-        return resolve(lines).as_yaml.rstrip("\n")
-    if plan:
+    if local:
+        keep_memory()
+    with options_named():
+        if not show_recipe and not plan:
+            return Run(continue_lines(lines, local, trust, rehash))
         from xalign_ray.continuing.recipe import resolve
         from xalign_ray.verbs.recipes import plan as plan_recipe
 
         found = resolve(lines)
+        if show_recipe:
+            return found.as_yaml.rstrip("\n")
         return "\n".join([*found.notes, "", plan_recipe(found.recipe)])
-    if local:
-        keep_memory()
-    return Run(continue_lines(lines, local, trust, rehash))
 
 
 def show_end(result: Run | str) -> str | None:

@@ -39,7 +39,7 @@ def test_accumulation_is_the_least_that_fits(rows: int, workers: int, micro: int
 def test_more_workers_than_rows_are_refused() -> None:
     with pytest.raises(ConfigError) as told:
         batch(3, 4, 8)
-    assert str(told.value) == "train.global_batch_size is 3, less than parallel.workers 4: some would idle."
+    assert str(told.value) == "A step has 3 rows, fewer than parallel.workers 4: some would idle."
 
 
 def test_a_worker_with_an_empty_micro_step_is_refused() -> None:

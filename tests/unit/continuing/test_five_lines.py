@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_ray.continuing.five_lines import read_five_lines
-from xalign_ray.errors import ConfigError
+from xalign_ray.continuing.five_lines import options_named, read_five_lines
+from xalign_ray.errors import ConfigError, DataError
 
 MODEL = "model: e5\n"
 
@@ -70,3 +70,19 @@ def test_mistakes_are_answered_with_file_and_key(tmp_path: Path, text: str, said
 def test_a_yaml_file_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match=r"There is no file mien\.yaml\. Name a model, or a YAML file"):
         read_five_lines("mien.yaml", {})
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ("A step has 64 rows, fewer than parallel.workers 100.", "A step has 64 rows, fewer than --workers 100."),
+        ("Continue with --set parallel.workers=2.", "Continue with --workers 2."),
+        ("Pairs are in data.tests and in data.parallel.0.", "Pairs are in --test and in --pairs."),
+        ("model.init_from: there is no folder", "MODEL: there is no folder"),
+        ("Set train.per_device_batch_size=2.", "Set train.per_device_batch_size=2."),
+    ],
+)
+def test_errors_name_the_option_in_place_of_the_key_that_it_writes(said: str, named: str) -> None:
+    with pytest.raises(DataError) as error, options_named():
+        raise DataError(said)
+    assert str(error.value) == named

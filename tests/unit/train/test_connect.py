@@ -202,9 +202,10 @@ NEARLY_FULL = """2 worker(s) were killed due to the node running low on memory. 
 7479) was 22.08GB used / 23.54GB limit (0.94)
 OOM kill reason: Memory usage 13997932544B exceeded threshold of 1263825792B (5.0% of 25276514304B limit)
 Considered workers: [
+Selected to kill: (Worker with no lease granted: pid=31104, actual memory used=0.14GB, worker ID=0123)
 Selected to kill: (Task: job ID=01000000, lease ID=01, task name=SynchronizationActor.__init__, required resources={}, \
 pid=25712, actual memory used=0.04GB, worker ID=7844)
-Selected to kill: (Task: job ID=01000000, lease ID=01, task name=TASK, required resources={CPU_group_af: 0.5}, \
+Selected to kill: (Actor(06be): job ID=01000000, lease ID=01, task name=TASK, required resources={CPU_group_af: 0.5}, \
 pid=25714, actual memory used=9.81GB, worker ID=264c)
 ]
 Total non-selected idle workers: 3
@@ -214,7 +215,7 @@ Refer to the documentation on how to address the out of memory issue: https://do
 @pytest.mark.parametrize(
     ("task", "process", "less"),
     [
-        ("RayTrainWorker.__init__", "a training process", "a smaller train.per_device_batch_size takes less"),
+        ("RayTrainWorker.__init__", "a training process", "train.per_device_batch_size=N with a smaller N takes less"),
         ("read_part", "the process of read_part", "parallel.data_cpus=2 runs fewer of them at once"),
     ],
 )
