@@ -36,7 +36,8 @@ def say_scores(scores: Sequence[Score], target: Path, run: Path | None) -> None:
 
     for line in show_scores(scores, shutil.get_terminal_size().columns):
         say(line)
-    say(f"Scores: {shown_path(target / SCORES)}")
+    layers = len({score.layer for score in scores if isinstance(score.layer, int)})
+    say(f"Scores{f', of {layers} single layers too' if layers else ''}: {shown_path(target / SCORES)}")
     say_next(f"xalign report {quoted(run or target)}")
 
 

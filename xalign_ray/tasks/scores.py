@@ -85,8 +85,10 @@ def average_languages(scores: Iterable[Score]) -> list[Score]:
 
 
 def show_scores(scores: Sequence[Score], width: int) -> Iterator[str]:
-    """A line for each mean over languages, and below it each language's score; of single layers the mean alone."""
-    for mean in (score for score in scores if score.language == ALL_LANGUAGES):
+    """A line for each mean over languages, and below it each language's score; none of single layers."""
+    for mean in scores:
+        if mean.language != ALL_LANGUAGES or isinstance(mean.layer, int):
+            continue
         chance = "" if mean.chance is None else f"  (chance {mean.chance:.3f})"
         layer = "" if mean.layer is None else f"  layer {mean.layer}"
         yield f"{mean.metric} {mean.value:.3f}{chance}{layer}  {mean.split}  n {mean.n}"
@@ -95,7 +97,7 @@ def show_scores(scores: Sequence[Score], width: int) -> Iterator[str]:
             for score in scores
             if score.language != ALL_LANGUAGES and score.averaged_with == mean.averaged_with
         ]
-        if of_languages and not isinstance(mean.layer, int):
+        if of_languages:
             for line in textwrap.wrap("  ".join(of_languages), max(width, NARROWEST) - 2):
                 yield f"  {line}".replace("\u00a0", " ")
 

@@ -130,6 +130,5 @@ def test_scores_in_the_terminal_are_each_mean_and_its_languages():
         "tatoeba_accuracy 0.500  (chance 0.100)  layer last4  test  n 200",
         "  de-en 0.250",
         "  en 0.750",
-        "tatoeba_accuracy 0.500  layer 0  test  n 200",
     ]
     assert list(show_scores(scores, 1)) == list(show_scores(scores, 20)), "as COLUMNS=1 asks for"
