@@ -18,6 +18,7 @@ BREAK, RAISED, LOWERED, LEVEL = "\x05", "\x06", "\x07", "\x08"
 OPEN, CLOSE = "\x03", "\x04"  # between them stands what a template would show inside a sentence
 EMPTY = OPEN + CLOSE  # it would show something that cannot be said
 LACKING = "\x0e"  # a word of the sentence stood here, and it cannot be said
+NUMBER = "\x11"  # a template is given a number, which behind a digit may be a power
 HOLE = "\x02"  # something is left out here; the quote marks around it stay apart
 FORMULAS = "formulas left out"
 UNCLOSED_TABLES = "tables that are never closed"

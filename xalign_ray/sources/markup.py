@@ -16,9 +16,22 @@ from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag,
 from mwparserfromhell.nodes.extras import Parameter
 from mwparserfromhell.parser import ParserError
 
-from xalign_ray.sources.html import BREAK, CLOSE, EMPTY, HOLE, LACKING, LEVEL, OPEN, drop_html, write_levels
-from xalign_ray.sources.measures import Given, is_number
+from xalign_ray.sources.html import (
+    BREAK,
+    CLOSE,
+    EMPTY,
+    HOLE,
+    LACKING,
+    LEVEL,
+    LOWERED,
+    NUMBER,
+    OPEN,
+    RAISED,
+    drop_html,
+    write_levels,
+)
 from xalign_ray.sources.templates import (
+    Given,
     is_mark,
     is_sentence,
     plain_name,
@@ -153,8 +166,9 @@ _CALLED = "\x10"  # nor this: between brackets that are empty as they are writte
 _SOUND = "\x0f"  # what follows is a pronunciation, which inside brackets is left out
 _OFFERED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _GLUED = re.compile(f"([^\\W_]['{LEVEL}]*){OPEN}[^{OPEN}{CLOSE}]+{CLOSE}")
-_FILLED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]+){CLOSE}")
+_FILLED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}{NUMBER}]+){CLOSE}")
 _ELIDED = re.compile(r"(?:(?<![^\W\d_])[sS]|[^\W\d_sS])'\Z")  # l'eau, dell'oro; but not dogs'
+_NUMBER_END = re.compile(rf"\d[.,]?['{LEVEL}]*\Z")
 _OPENS, _CLOSES = re.compile(r"[(\[\uff08]"), re.compile(r"[)\]\uff09]")
 _CLOSING = ")]%\u00bb\u201d\uff09\u300d\u300f"
 _BRACKETED = re.compile(r"[(\[\uff08][^()\[\]\uff08\uff09]*[)\]\uff09]")
@@ -193,6 +207,7 @@ _TEXT_NAMES = (
 )
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _POINTER = re.compile(r"://|\.(jpe?g|png|svg|gif|tiff?|og[gav]|webm|mp3|wav|mid|pdf)\s*[|}]", re.I)
+_PLAIN_NUMBER = re.compile(r"\s*[-\u2212+]?\d{1,3}\s*")  # but no year
 _MAX_ARGUMENTS = 50
 MAX_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
 _PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[A-Za-z][^<>]*>")
@@ -245,7 +260,12 @@ def read_paragraphs(markup: str, page: Page | None = None) -> tuple[str, ...]:
       ParserError: more marks are open at once than any article has.
     """
     page = page or Page()
-    lines = [line for raw in rendered_lines(markup, page) if (line := _clean(fill(raw, page.noted), page.noted)).text]
+    _refuse_open_marks(markup)
+    markup = drop_html(COMMENT.sub("", markup), page.noted)
+    markup = choose_variants(_SWITCHES.sub("", _LONE_NAMESPACE_LINKS.sub("", markup)))
+    code = mwparserfromhell.parse(markup, skip_style_tags=True)
+    raw_lines = "".join(_render(code.nodes, page)).replace(BREAK, "\n").split("\n")
+    lines = [line for raw in raw_lines if (line := _clean(_fill(raw, page.noted), page.noted)).text]
     kept = tuple(line.text for line in _drop_empty_sections(lines))
     _count_residue("\n".join(kept), page.noted)
     return kept
@@ -255,15 +275,6 @@ def _count_residue(text: str, noted: Counter[str]) -> None:
     if _ANY_RESIDUE.search(text):
         for name, marks in _RESIDUE.items():
             noted[f"markup left in the text: {name}"] += len(marks.findall(text))
-
-
-def rendered_lines(markup: str, page: Page) -> list[str]:
-    """The lines of an article before templates that no list knows are filled in: what the bench of holes looks at."""
-    _refuse_open_marks(markup)
-    markup = drop_html(COMMENT.sub("", markup), page.noted)
-    markup = choose_variants(_SWITCHES.sub("", _LONE_NAMESPACE_LINKS.sub("", markup)))
-    code = mwparserfromhell.parse(markup, skip_style_tags=True)
-    return "".join(_render(code.nodes, page)).replace(BREAK, "\n").split("\n")
 
 
 def _refuse_open_marks(markup: str) -> None:
@@ -279,7 +290,7 @@ def _refuse_open_marks(markup: str) -> None:
                 raise ParserError(f"more than {MAX_OPEN} marks are open at once")
 
 
-def fill(raw: str, noted: Counter[str]) -> str:
+def _fill(raw: str, noted: Counter[str]) -> str:
     """A line in which each template that no list knows shows what it offers where a word of the sentence is missing.
 
     That is where it stands apart from the word before it (in scripts with blanks), is not behind the sentence's end,
@@ -303,9 +314,9 @@ def fill(raw: str, noted: Counter[str]) -> str:
         if offered.startswith(_SOUND):
             offered = "" if before.brackets > 0 else offered[1:]
         lacking = _lacks_a_word(before, first, has_letters) and (bool(offered) or _breaks_the_sentence(before, first))
-        if not lacking and before.last.isalnum() and (touches or (before.last.isdigit() and is_number(offered))):
+        if not lacking and ((touches and before.last.isalnum()) or (before.is_number and offered == NUMBER)):
             offered, lacking = "", True
-        shown = offered if lacking else ""
+        shown = offered if lacking and offered != NUMBER else ""
         noted[LEFT_OUT] += shown.count(HOLE)
         noted[SHOWN if shown else LEFT_OUT if lacking else FOOTNOTES] += 1
         parts[place] = shown.replace(HOLE, LACKING) or (LACKING if lacking else HOLE)
@@ -320,7 +331,7 @@ def _behind(texts: list[str]) -> list[tuple[str, bool, bool]]:
     found, first, touches, has_letters = [], "", False, False
     for text in reversed(texts):
         first = text.lstrip(" '")[:1] or first
-        touches = text.lstrip("'")[:1].isalnum() if text.strip("'") else touches
+        touches = text.lstrip(f"'{RAISED}{LOWERED}")[:1].isalnum() if text.strip("'") else touches
         has_letters = has_letters or any(map(str.isalpha, text))
         found.append((first, touches, has_letters))
     return found[::-1]
@@ -335,12 +346,14 @@ class _Before:
     solid: str = ""  # its last mark that is no blank
     word: str = ""  # what stands behind its last blank or mark
     brackets: int = 0  # how many are open
+    is_number: bool = False  # whether it ends in a digit, or in a point or comma behind one
 
     def add(self, text: str) -> None:
         self.begun = self.begun or bool(text.strip(" *#:'"))
         self.last = "'" if _ELIDED.search(text) else text.rstrip(f"'{LEVEL}")[-1:] or self.last
         self.word = re.split(r"\W", self.word + text)[-1]
         self.solid = text.rstrip(" '")[-1:] or self.solid
+        self.is_number = bool(_NUMBER_END.search(text)) if text else self.is_number
         self.brackets += len(_OPENS.findall(text)) - len(_CLOSES.findall(text))
 
 
@@ -451,10 +464,11 @@ def _arguments(node: Template, page: Page) -> Given:
         return _flat("".join(_render(param.value.nodes, page))).strip()
 
     if not numbered and not named.keys() & {"url", "title"}:  # a footnote may quote too
-        texts = [named[name] for name in _TEXT_NAMES if name in named][:1]  # {{quote|text=..}}
-        numbered = dict(enumerate(texts, 1))
+        texts = [named[name] for name in _TEXT_NAMES if name in named]  # {{quote|text=..}}
+        numbers = [param for param in named.values() if _PLAIN_NUMBER.fullmatch(str(param.value))]  # {{su|p=6}}
+        numbered = dict(enumerate((texts or numbers)[:1], 1))
     values = [render(numbered[at]) if at in numbered else "" for at in range(1, max(numbered, default=0) + 1)]
-    return Given(values, lambda name: render(named[name]) if name in named else "", page.language, len(named))
+    return Given(values, lambda name: render(named[name]) if name in named else "")
 
 
 def _flat(text: str) -> str:
