@@ -177,8 +177,8 @@ def align_corpus(
     languages = check_languages(corpus.format, corpus.languages)
     reader, files = find_source(corpus, root)
     cut = tuple(
-        replace(part, columns=corpus.columns, skip_empty=corpus.skip_empty)
-        for part in parts(reader, files[:2] if reader == "moses" else files, corpus.columns)
+        replace(part, columns=corpus.read_columns, skip_empty=corpus.skip_empty)
+        for part in parts(reader, files[:2] if reader == "moses" else files, corpus.read_columns)
     )
     hashes = InputHashes(None).of(list(dict.fromkeys(path for part in cut for path in part.paths)))
     align_parts(Input("", languages, cut, tuple(hashes)), out, words, kind, settings)
@@ -461,6 +461,6 @@ def _aligned_pairs(corpus: ParallelCorpus, aligned: Path) -> Iterator[Pair]:
     reader, files = find_source(corpus)
     files = files[:2] if reader == "moses" else files
     with (aligned / ALIGNMENT).open(encoding="utf-8") as lines:
-        found = read(reader, files, corpus.languages, columns=corpus.columns)
+        found = read(reader, files, corpus.languages, columns=corpus.read_columns)
         records = zip(found, lines, strict=False)
         yield from (replace(record, alignment=line) for record, line in records if isinstance(record, Pair))

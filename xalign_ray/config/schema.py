@@ -34,7 +34,7 @@ DROPOUT = 0.1  # of an encoder from scratch: BERT's
 MIN_CAPACITY = 8  # tokens of a row: two sides of two pieces, and their special tokens
 
 # What would make a method silently another one, and is meant where `allow` names it.
-Allowed = Literal["new_head", "low_coverage", "unaligned_pairs", "single_pair_steps"]
+Allowed = Literal["new_head", "low_coverage", "unaligned_pairs", "single_pair_steps", "doubtful_pairs"]
 
 
 class DataConfig(Frozen):

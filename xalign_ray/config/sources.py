@@ -43,6 +43,9 @@ WITH_COLUMNS = (
 )  # formats whose two sides have names or places
 
 
+WHERE = r"^(?P<column>[^=!<>]+?)\s*(?P<sign>=|!=|<=|>=|<|>)\s*(?P<value>[^=!<>]+)$"  # a condition on a column
+
+
 class SplitOfHub(Frozen):
     """What text and pairs share: which split of which configuration of a Hugging Face data set they are."""
 
@@ -96,7 +99,7 @@ class Corpus(SplitOfHub):
         return self
 
     @property
-    def columns(self) -> tuple[str, ...] | None:
+    def read_columns(self) -> tuple[str, ...] | None:
         """The column in which its reader looks, as ParallelCorpus names two."""
         return (self.column,) if self.column else None
 
@@ -120,6 +123,14 @@ class ParallelCorpus(SplitOfHub):
         Field(
             description="where the two sides stand: names of the header, keys of JSON objects (dotted inside one: "
             "`translation.en`), or numbers from 1 where there is no header; null: by the languages"
+        ),
+    ] = None
+    where: Annotated[
+        str | None,
+        Field(
+            pattern=WHERE,
+            description="which rows are read, by another column: `label=1`, `score>=0.8`; =, !=, <, <=, > or >=; null: "
+            "all. Needs columns",
         ),
     ] = None
     skip_empty: Annotated[
@@ -148,6 +159,8 @@ class ParallelCorpus(SplitOfHub):
     def _has_columns(self) -> ParallelCorpus:
         if self.columns and self.format not in WITH_COLUMNS:
             raise ValueError(f"format {self.format} has no columns; leave out columns")
+        if self.where and not self.columns:
+            raise ValueError("where needs columns: name those of the two texts")
         if (
             self.columns and self.columns[0] == self.columns[1] and self.format != HF
         ):  # which may have a file a language
@@ -158,6 +171,11 @@ class ParallelCorpus(SplitOfHub):
     def reader(self) -> str:
         """The name of its reader."""
         return self.format
+
+    @property
+    def read_columns(self) -> tuple[str, ...] | None:
+        """The columns in which its reader looks, and the condition on the rows behind them."""
+        return (*self.columns, self.where) if self.columns and self.where else self.columns
 
     @property
     def brings_alignment(self) -> bool:
@@ -188,7 +206,14 @@ class Dictionary(Frozen):
     def _has_columns(self) -> Dictionary:
         if self.columns and self.format not in TABLES_OF_TERMS:
             raise ValueError(f"format {self.format} has no columns; leave out columns")
+        if self.columns and self.columns[0] == self.columns[1]:
+            raise ValueError(f"columns name '{self.columns[0]}' twice; name two different ones")
         return self
+
+    @property
+    def read_columns(self) -> tuple[str, ...] | None:
+        """The columns in which its reader looks."""
+        return self.columns
 
     @property
     def reader(self) -> str:

@@ -47,6 +47,7 @@ from xalign_ray.models.sentence_modules import is_normalized, own_prompt
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
 from xalign_ray.sources.open import size_of
+from xalign_ray.sources.pair_checks import PairChecks, check_pairs, refuse_doubtful
 from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
 from xalign_ray.sources.records import Document
 from xalign_ray.sources.stage import TESTS
@@ -65,7 +66,6 @@ TENTHS = 10  # of a run, after each of which it is scored and saved
 MAX_TESTS, MIN_TESTS = 1000, 200  # pairs kept out: of all languages together, and of two languages in any case
 _TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
 MAX_SIZED = 1_000  # pairs of a corpus that say how long a pair is
-MAX_COUNTED = 1_000_000  # pairs of a corpus: more do not make a run longer
 FEW_KEPT = 100  # pairs or lines: the interval of fewer is often wider than 10 points
 _TEXT = {".txt", ".text"}
 _TABLES = {".csv", ".tsv", ".xlsx", ".json"}
@@ -115,8 +115,8 @@ def resolve(lines: FiveLines) -> Continuation:
     given = Given(encoder.name, has_head, *there, encoder.no_masked_lm, lines.teacher is not None)
     choice = choose(lines.method, given)
     replay = check_replay(lines.replay, given, choice.recipe)
-    pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns) if lines.pairs else []
-    tests = look_at_pairs(lines.test, lines.languages, lines.columns, split="test") if lines.test else []
+    pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns, where=lines.where) if lines.pairs else []
+    tests = look_at_pairs(lines.test, lines.languages, lines.columns, "test", where=lines.where) if lines.test else []
     kept = [path for path in lines.keep if not is_text(path)]
     kept_pairs = look_at_pairs(kept, split="test") if kept else []
     kept_text = text_corpora([path for path in lines.keep if is_text(path)], "--keep")
@@ -124,7 +124,9 @@ def resolve(lines: FiveLines) -> Continuation:
     text = text_corpora(lines.text) if uses_text else []
     if both := sorted(_files([*pairs, *text]) & _files([*kept_pairs, *kept_text])):
         raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is seen in what is not.")
-    notes = [choice.why, *note_kept(kept_pairs, kept_text, Path(ROOT))]
+    checks = {id(corpus): check_pairs(corpus, ROOT) for corpus in [*pairs, *tests, *kept_pairs]}
+    kept_checks = [checks[id(corpus)] for corpus in kept_pairs]
+    notes = [choice.why, *map(str, checks.values()), *note_kept(kept_checks, kept_text, Path(ROOT))]
     if lines.text and not text:
         why = "--replay is 0" if has_head else f"{encoder.name} has no masked-LM head to train on it"
         notes.append(f"The text is not used: {why}.")
@@ -141,7 +143,9 @@ def resolve(lines: FiveLines) -> Continuation:
         notes.append(f"Sentences are trained and scored behind the prompt {prompt!r}, as its files say.")
     tree = _tree(lines, output, encoder, choice, pairs, tests, text, replay)
     plain = _resolved(tree, lines, choice)
-    steps, words = _steps(lines, plain, pairs, text, output)
+    refuse_doubtful([*checks.values()], plain.config.data.filters, plain.config.allow)
+    trained = sum(checks[id(corpus)].pairs for corpus in pairs)
+    steps, words = _steps(lines, plain, pairs, trained, text, output)
     if pairs and not tests:
         data = plain.config.data
         notes.append(
@@ -280,6 +284,7 @@ def _steps(
     lines: FiveLines,
     recipe: Recipe,
     pairs: Sequence[ParallelCorpus],
+    count: int,
     text: Sequence[Corpus],
     output: str,
 ) -> tuple[int, str]:
@@ -289,7 +294,7 @@ def _steps(
     if lines.hours is not None or lines.budget is not None:
         return steps_of_time(lines, recipe, Path(output), bytes_of_pair(pairs, root) if pairs else 0)
     if pairs:
-        return steps_of_pairs(count_pairs(pairs, root), train.pairs_per_step)
+        return steps_of_pairs(count, train.pairs_per_step)
     sizes = [size_of(path) for corpus in text for path in find_source(corpus, root)[1]]
     return steps_of_text(sum(sizes), train.global_batch_size, recipe.config.data.max_seq_length)
 
@@ -409,15 +414,15 @@ def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence
     return found
 
 
-def note_kept(pairs: Sequence[ParallelCorpus], text: Sequence[Corpus], root: Path) -> list[str]:
+def note_kept(pairs: Sequence[PairChecks], text: Sequence[Corpus], root: Path) -> list[str]:
     """A sentence on each two languages, or language, of which too little is kept to judge it, or more than is scored.
 
     Raises:
         ConfigError: a kept file has no sentence.
     """
     counts: Counter[tuple[str, str]] = Counter()
-    for corpus in pairs:
-        counts[name_of_pair(*corpus.languages), "pairs"] += sum(1 for _ in read_pairs(corpus, root, 1.0))
+    for checks in pairs:
+        counts[name_of_pair(*checks.corpus.languages), "pairs"] += checks.pairs
     for corpus in text:
         counts[corpus.language, "lines"] += len(read_text(corpus, root))
     notes = []
@@ -434,11 +439,6 @@ def note_kept(pairs: Sequence[ParallelCorpus], text: Sequence[Corpus], root: Pat
 def is_text(path: str) -> bool:
     """Whether a kept file is text in one language, by its name; else it is read as pairs."""
     return "=" in path or (len(codes_in_name(path)) == 1 and without_packing(path).suffix in {*_TEXT, *_TEXT_FORMATS})
-
-
-def count_pairs(corpora: Sequence[ParallelCorpus], root: Path) -> int:
-    """Pairs of all corpora, of each at most MAX_COUNTED."""
-    return sum(sum(1 for _ in islice(read_pairs(corpus, root, 1.0), MAX_COUNTED)) for corpus in corpora)
 
 
 def bytes_of_pair(corpora: Sequence[ParallelCorpus], root: Path) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.language_codes import NAMES
-from xalign_ray.errors import DataError
+from xalign_ray.config.sources import WHERE
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.language_id import column_of, is_called
 from xalign_ray.sources.open import (
     CHUNK_BYTES,
@@ -32,6 +34,7 @@ from xalign_ray.sources.records import (
     Part,
     Record,
     Skipped,
+    list_some,
     make_document,
     make_pair,
     spans_between,
@@ -47,7 +50,10 @@ NOT_JSON = "it is not JSON"
 _PAIR = "translation"  # the key of an object that holds a pair under its languages
 TEXT = "text"  # the key or column of a document, where the source names no other
 _BETWEEN = re.compile(r"[\s,]*")
-Make = Callable[[Sequence[str | None], int], Record]  # of the texts of a row and its number
+Make = Callable[[Sequence[str | None], int], Record | Skipped]  # of the texts of a row and its number
+_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 _NAMES = {code: name.lower() for name, code in NAMES.items()}
 
 
@@ -66,7 +72,7 @@ def read_jsonl(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
         yield BadRow(path, line.number, fault) if fault else make(texts, line.number)
 
 
-def read_json_array(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+def read_json_array(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """As read_jsonl, of a JSON file that is an array of objects; `line` counts the objects.
 
     Raises:
@@ -129,7 +135,9 @@ def records_of(part: Part, languages: Sequence[str], text_of: Callable[[str], st
             return BadRow(path, number, "row has no text")
         return make_document(languages[0], text, path, number)
 
-    def pair(row: Sequence[str | None], number: int) -> Record:
+    def pair(row: Sequence[str | None], number: int) -> Record | Skipped:
+        if len(row) > 2 and not fulfils(row[2], (part.columns or ())[2]):
+            return Skipped(f"not {(part.columns or ())[2]}")
         texts = text_of(row[0] or ""), text_of(row[1] or "")
         return make_pair((languages[0], languages[1]), texts, path, number)
 
@@ -137,8 +145,31 @@ def records_of(part: Part, languages: Sequence[str], text_of: Callable[[str], st
 
 
 def wanted_columns(part: Part, languages: Sequence[str]) -> Sequence[str]:
-    """The columns that the source names, else `text` of a document, or those called by the languages of a pair."""
-    return part.columns or (languages if len(languages) > 1 else (TEXT,))
+    """The columns that the source names, and that of its condition; else `text` of a document, or those called by the
+    languages of a pair."""
+    named = part.columns or (languages if len(languages) > 1 else (TEXT,))
+    return [*named[:2], *(condition_of(where)[0] for where in named[2:])]
+
+
+def condition_of(where: str) -> tuple[str, str, str]:
+    """The column, the sign and the value of a condition such as `label=1`.
+
+    Raises:
+      ConfigError: it is none.
+    """
+    if (found := re.fullmatch(WHERE, where)) is None:
+        raise ConfigError(f"'{where}' is no condition on a column. Write it as label=1 or 'score>=0.8'.")
+    column, sign, value = found.groups()
+    return column.strip(), sign, value.strip()
+
+
+def fulfils(value: Any, where: str) -> bool:
+    """Whether a cell fulfils a condition: by numbers where both are, else by what is written."""
+    _, sign, wanted = condition_of(where)
+    try:
+        return _SIGNS[sign](float(value), float(wanted))
+    except (TypeError, ValueError):
+        return sign in ("=", "!=") and _SIGNS[sign](str(value).strip().casefold(), wanted.casefold())
 
 
 def _keys_of(part: Part, languages: Sequence[str]) -> list[tuple[str, ...]]:
@@ -164,7 +195,7 @@ def _texts(line: Line, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
 
 def _strings(value: Any, keys: Sequence[Sequence[str]]) -> tuple[list[str], str]:
     texts = [_first(value, names) for names in keys]
-    for text, names in zip(texts, keys, strict=True):
+    for text, names in list(zip(texts, keys, strict=True))[:2]:
         named = " or ".join(f"'{name}'" for name in names if "." not in name or len(names) == 1)
         if not isinstance(text, str):
             return [], f"line is no JSON object with a string {named}"
@@ -245,7 +276,7 @@ def check_columns(format_: str, path: str, columns: Sequence[str]) -> None:
             find_text_columns(path, file.schema_arrow, columns)
 
 
-def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """Documents or pairs of some row groups, in the columns that the source names; `line` is the number of the row.
 
     Without these documents are in `text`, and pairs in columns that are called by the languages: `en`,
@@ -275,7 +306,7 @@ def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record]:
                 raise broken_file(path, DAMAGED, offset, size_of(path)) from error
 
 
-def read_arrow(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+def read_arrow(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
     """As read_parquet, of an Arrow file of either kind.
 
     Raises:
@@ -339,30 +370,37 @@ def find_text_columns(path: str, schema: Schema, wanted: Sequence[str]) -> list[
       DataError: there is no such column of text; names those that there are.
     """
     names = text_columns(schema)
-    found = [column_of(names, one) for one in wanted]
+    found = [column_of(names, one) for one in wanted[:2]] + [one if one in schema.names else "" for one in wanted[2:]]
     if "" in found:
         missing = wanted[found.index("")]
         # Others may be such as Ray Data's pickled objects, which run what they hold when they are read.
         others = [f"{field.name} ({field.type})" for field in schema if field.name not in names]
-        listed = ", ".join(names) or f"none: {', '.join(others)}"
+        listed = list_some(names) or f"none: {list_some(others)}"
         raise DataError(f"{path} has no column of text '{missing}'; it has {listed}.")
     return found
 
 
 def text_columns(schema: Schema) -> list[str]:
     """The columns of text, those of structs by dotted names."""
-    return list(_text_leaves("", schema))
+    return [name for name, kind in columns_of(schema).items() if kind == "text"]
 
 
-def _text_leaves(above: str, fields: Any) -> Iterator[str]:
+def columns_of(fields: Any, above: str = "") -> dict[str, str]:
+    """The columns of text, numbers and lists, those of structs by dotted names, and which of these they hold."""
     from pyarrow import types
 
+    kinds: dict[str, str] = {}
     for field in fields:
         kind = field.type.value_type if types.is_dictionary(field.type) else field.type
         if types.is_struct(kind):
-            yield from _text_leaves(f"{above}{field.name}.", kind.fields)
+            kinds |= columns_of(kind.fields, f"{above}{field.name}.")
         elif types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-            yield above + field.name
+            kinds[above + field.name] = "text"
+        elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+            kinds[above + field.name] = "number"
+        elif types.is_list(kind) or types.is_large_list(kind):
+            kinds[above + field.name] = "list"
+    return kinds
 
 
 @contextmanager

@@ -18,18 +18,17 @@ from xalign_ray.config.language_codes import is_language
 from xalign_ray.config.sources import PairFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.columnar import (
+    columns_of,
     find_key,
     open_arrow,
     open_parquet,
     read_array,
     rows_of,
     text_batches,
-    text_columns,
 )
 from xalign_ray.sources.language_id import find_pair, language_of_file, language_of_name, without_region
 from xalign_ray.sources.open import (
     NOT_UTF8,
-    NUL,
     BrokenFileError,
     Chunks,
     check_lines,
@@ -37,6 +36,7 @@ from xalign_ray.sources.open import (
     read_as,
     read_lines,
 )
+from xalign_ray.sources.records import list_reasons, list_some
 from xalign_ray.sources.table_pairs import (
     DELIMITERS,
     cell_text,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pyarrow import Schema
 
 ROWS = 500  # looked at
+MAX_TEXTS = 64  # within one object: more are a table
 MAX_NAME = 64  # characters of a column's name
 FITTING = 0.5  # of the rows: those that have as many columns as the first
 LETTERS = 0.5  # of the characters of most texts
@@ -68,7 +69,6 @@ _TAGS = """
 _PARTS_OF_SPEECH = frozenset(_TAGS.split())
 _ADDRESS = re.compile(r"\s*(https?://|www\.|\S+@\S+\.\w+\s*$)")
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
-UNMARKED = "UTF-16 without a byte-order mark"
 _OLE = b"\xd0\xcf\x11\xe0"
 _MO = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
 
@@ -83,6 +83,7 @@ class FirstRows:
         rows: the texts of each row, empty where there is none.
         is_whole: whether these are all rows.
         by_language: whether a column is a language and not a place: line-aligned files, TMX, OPUS.
+        lists: the columns that hold lists, which are not read.
     """
 
     paths: tuple[str, ...]
@@ -92,6 +93,7 @@ class FirstRows:
     rows: list[tuple[str, ...]]
     is_whole: bool
     by_language: bool = False
+    lists: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -143,32 +145,41 @@ def decoded(head: bytes) -> str:
 
 
 def _table(
-    paths: Sequence[str], format_: PairFormat, form: str, names: Sequence[str], rows: Iterator[Sequence[str | None]]
+    paths: Sequence[str],
+    format_: PairFormat,
+    form: str,
+    names: Sequence[str],
+    rows: Iterator[Sequence[Any]],
+    lists: Sequence[str] = (),
 ) -> FirstRows:
-    seen = [tuple(cell_text(cell or "") for cell in row) for row in islice(rows, ROWS + 1)]
-    return FirstRows(tuple(paths), format_, form, tuple(names), seen[:ROWS], len(seen) <= ROWS)
+    shown = islice(rows, ROWS + 1)
+    seen = [tuple("" if cell is None else cell_text(str(cell)) for cell in row) for row in shown]
+    return FirstRows(tuple(paths), format_, form, tuple(names), seen[:ROWS], len(seen) <= ROWS, lists=tuple(lists))
 
 
 def _parquet(path: str) -> FirstRows:
     with open_parquet(path) as file:
-        names = _text_columns(path, file.schema_arrow)
+        names, lists = _columns(path, file.schema_arrow)
         rows = (row for batch in text_batches(file, names, ROWS) for row in rows_of(batch, names))
-        return _table([path], "parquet_pairs", "Parquet", names, rows)
+        return _table([path], "parquet_pairs", "Parquet", names, rows, lists)
 
 
-def _text_columns(path: str, schema: Schema) -> list[str]:
-    if names := text_columns(schema):
-        return names
-    listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
-    raise DataError(f"{path} has no column of text; it has {listed or 'none'}.")
+def _columns(path: str, schema: Schema) -> tuple[list[str], list[str]]:
+    """The columns of text and numbers, and those of lists."""
+    kinds = columns_of(schema)
+    if "text" not in kinds.values() and "list" not in kinds.values():
+        some = list_some([f"{field.name} ({field.type})" for field in schema])
+        raise DataError(f"{path} has no column of text; it has {some or 'none'}.")
+    lists = [name for name, kind in kinds.items() if kind == "list"]
+    return [name for name in kinds if name not in lists], lists
 
 
 def look_at_arrow(paths: Sequence[str], form: str) -> FirstRows:
     """The first rows of Arrow files that have the same columns."""
     with open_arrow(paths[0]) as (schema, batches):
-        names = _text_columns(paths[0], schema)
+        names, lists = _columns(paths[0], schema)
         rows = (row for batch in batches for row in rows_of(batch.slice(0, ROWS + 1), names))
-        return _table(paths, "arrow_pairs", form, names, rows)
+        return _table(paths, "arrow_pairs", form, names, rows, lists)
 
 
 def _tmx(path: str) -> FirstRows:
@@ -273,33 +284,32 @@ def _json_lines(path: str) -> FirstRows:
     if not isinstance(values[0], dict):
         raise DataError(f"{path} begins like JSON, but its first line is no whole object. Give an object a line.")
     objects = [value for value in values if isinstance(value, dict)]
-    lists = [key for key, value in objects[0].items() if isinstance(value, list)]
-    if len(objects) == 1 and lists:
+    inside = [text for key in objects[0].values() for text in (key if isinstance(key, list | dict) else [key])]
+    if len(objects) == 1 and (len(inside) > MAX_TEXTS or any(isinstance(key, list) for key in objects[0].values())):
         raise DataError(
-            f"{path} is one JSON object with lists ({', '.join(lists)}). Write an object a line instead, each with a "
-            "text of both languages."
+            f"{path} is one JSON object of all texts ({list_some([*objects[0]])}), not a row. Write an object a line "
+            'with a text of both languages, as pandas does by to_json(orient="records", lines=True).'
         )
     return _objects(path, "jsonl_pairs", "JSON lines", objects)
 
 
 def _objects(path: str, format_: PairFormat, form: str, values: Sequence[Mapping[str, Any]]) -> FirstRows:
-    names = list(dict.fromkeys(name for value in values for name in _string_keys("", value)))
+    kinds = dict(leaf for value in values for leaf in _leaves("", value))
+    names = [name for name, kind in kinds.items() if kind is not list]
     if not names:
-        raise DataError(f"{path}: its objects hold no text under their keys ({', '.join(values[0])}).")
-    rows = (
-        [text if isinstance(text := find_key(value, name), str) else "" for name in names]
-        for value in values
-        if isinstance(value, dict)
-    )
-    return _table([path], format_, form, names, rows)
+        raise DataError(f"{path}: its objects hold no text under their keys ({list_some([*values[0]])}).")
+    rows = ([find_key(value, name) for name in names] for value in values if isinstance(value, dict))
+    texts = ([cell if isinstance(cell, str | int | float) else None for cell in row] for row in rows)
+    return _table([path], format_, form, names, texts, [name for name in kinds if name not in names])
 
 
-def _string_keys(above: str, value: Any) -> Iterator[str]:
+def _leaves(above: str, value: Any) -> Iterator[tuple[str, type]]:
+    """The keys of texts, numbers and lists, dotted within an object, and their types."""
     for key, inner in value.items() if isinstance(value, dict) else ():
-        if isinstance(inner, str):
-            yield above + key
+        if isinstance(inner, str | int | float | list):
+            yield above + key, type(inner)
         elif isinstance(inner, dict) and not above:
-            yield from _string_keys(f"{key}.", inner)
+            yield from _leaves(f"{key}.", inner)
 
 
 def _lines(path: str) -> FirstRows | None:
@@ -307,9 +317,9 @@ def _lines(path: str) -> FirstRows | None:
     lines = list(islice(read_lines(path), ROWS + 1))
     if not lines:
         raise DataError(f"{path} is empty.")
-    if sum(line.fault in (NOT_UTF8, NUL) for line in lines) * 10 > len(lines):
-        strange = next((line.number for line in lines if line.fault == NOT_UTF8), 0)
-        seen = f"line {strange}{read_as(path, strange)}" if strange else f"NUL characters, as {UNMARKED} has"
+    strange = [line.number for line in lines if line.fault == NOT_UTF8]
+    if len(strange) * 10 > len(lines):
+        seen = f"line {strange[0]}{read_as(path, strange[0])}"
         raise DataError(f"{path} is not in UTF-8 ({seen}). Convert it: iconv -f ENCODING -t UTF-8 {Path(path).name}")
     good = [line for line in lines if not line.fault and line.text.strip()]
     suffix = table_suffix(path)
@@ -335,10 +345,11 @@ def _is_named(cells: Sequence[str]) -> bool:
 def _rows(path: str, form: str) -> FirstRows:
     """The first rows of a CSV or TSV file."""
     head = read_head(path, "\t" if form == "TSV" else "")
-    rows = (
-        row for row in csv_rows(read_lines(path), head.delimiter, is_quoted=head.is_quoted) if row.number >= head.first
-    )
-    seen = [row.cells for row in islice(rows, ROWS + 1) if not row.fault and any(row.cells)]
+    records = csv_rows(read_lines(path), head.delimiter, is_quoted=head.is_quoted)
+    taken = list(islice((row for row in records if row.number >= head.first), ROWS + 1))
+    seen = [row.cells for row in taken if not row.fault and any(row.cells)]
+    if len(seen) < 2 and (faults := Counter(row.fault for row in taken if row.fault)):
+        raise DataError(f"{path}: no row{' below its first' * len(seen)} can be read ({list_reasons(faults)}).")
     return _with_header(path, "tsv" if form == "TSV" else "csv", form, seen, len(seen) <= ROWS)
 
 

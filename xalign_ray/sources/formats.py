@@ -126,6 +126,10 @@ def _side_by_side(reader: str) -> Format:
 
     def read_both(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
         columns = part.columns or (None, None)
+        if len(columns) > 2:
+            raise ConfigError(
+                f"{part.paths[0]}: where is of tables that hold both languages, and here each has its own."
+            )
         sides = [
             FORMATS[reader].read(Part(reader, (path,), (WHOLE,), columns=(name,) if name else None), (code,))
             for path, name, code in zip(part.paths, columns, languages, strict=True)

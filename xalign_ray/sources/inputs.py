@@ -112,11 +112,11 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
     for key, number, source in _all_sources(config.data):
         if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
             reader, files = find_source(source, _root(config.data, root))
-            check_contents(reader, [file for file in files if not is_url(file)][:LOOKED_AT], source.columns)
+            check_contents(reader, [file for file in files if not is_url(file)][:LOOKED_AT], source.read_columns)
             place = f"data.{key}.{number}"
             for unit in read_together(reader, files):
                 real = tuple(file if is_url(file) else os.path.realpath(file) for file in unit)
-                read = (key, frozenset(codes[place]), source.columns, real)
+                read = (key, frozenset(codes[place]), source.read_columns, real)
                 if read in named or len(set(real)) < len(real):
                     also = "twice" if named.get(read, place) == place else f"as {named[read]} does"
                     raise ConfigError(
@@ -139,7 +139,7 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
             codes = _codes(f"data.{key}.{number}", source)
             pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
             reader, files = find_source(source, _root(data, root))
-            one = Source(pool, reader, codes, tuple(files), columns=source.columns)
+            one = Source(pool, reader, codes, tuple(files), columns=source.read_columns)
             if isinstance(source, ParallelCorpus):
                 one = replace(one, skip_empty=source.skip_empty)
             sources.append(one)

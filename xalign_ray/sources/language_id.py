@@ -88,6 +88,13 @@ def identify(texts: Sequence[str]) -> str:
     return check_language(code) if score > MIN_SURE * len(joined) and is_language(code) else ""
 
 
+def label_of(text: str) -> str:
+    """The model's label of the language of a text; nothing where it is not sure."""
+    label, score = _identify(text[:READ_CHARACTERS].replace("\n", " "))
+    label = "zh" if label == "ja" and not _KANA.search(text) else label
+    return label if score >= MIN_SURE else ""
+
+
 def is_alike(found: str, code: str) -> bool:
     """Whether texts in the language of a code may be taken for the one that was found, whatever their script."""
     return bool(found) and _macrolanguage(found.partition("-")[0]) == _macrolanguage(code.partition("-")[0])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.config.sources import WITH_COLUMNS, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources.columnar import condition_of, fulfils
 from xalign_ray.sources.first_rows import ROWS, FirstRows, is_text, look_at_arrow, look_at_file, look_at_texts
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved
@@ -27,16 +28,27 @@ from xalign_ray.sources.language_id import (
     without_region,
 )
 from xalign_ray.sources.open import expand
-from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Pair, list_reasons
+from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Pair, list_reasons, list_some
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import absolute_path, is_url
 
 MAX_BAD_FRACTION = 0.01  # of rows that are read without a recipe
+SHOWN_REASON = 100  # characters
+MANY = 8  # names that a message lists
 PIVOT = "en"  # among languages that have as many texts
+ALL_ROWS = "all"  # what stands for a condition that each row fulfils
+_SCORE_WORDS = """
+    bicleaner comet cometkiwi confidence cosine label labels labse laser margin quality score scores sim similarity
+"""
+_SCORES = frozenset(_SCORE_WORDS.split())  # words in the names of columns that judge a pair
 
 
 def look_at_pairs(
-    paths: Sequence[str], languages: Sequence[str] = (), columns: Sequence[str] = (), split: str = "train"
+    paths: Sequence[str],
+    languages: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    split: str = "train",
+    where: str = ALL_ROWS,
 ) -> list[ParallelCorpus]:
     """The sources of pairs below the paths, by their first rows; says in a line what each was taken for.
 
@@ -48,6 +60,8 @@ def look_at_pairs(
         languages: codes, where neither names nor texts show them, or those that are wanted of several.
         columns: names of the columns that translate each other, where there are others.
         split: the one that is taken of folders and data sets that have several.
+        where: a condition on another column, of tables that have it; none asks where a column of scores or labels says
+            that not each row is a translation.
 
     Raises:
         ConfigError: something is ambiguous; names the key that settles it.
@@ -56,14 +70,50 @@ def look_at_pairs(
     found = []
     for table in find_first_rows(paths, split):
         chosen = choose_columns(table, languages, columns)
-        say(_describe(table, chosen))
-        found += _corpora(table, chosen)
+        if condition := _condition(table, where):
+            place = table.names.index(condition_of(condition)[0])
+            table = replace(table, rows=[row for row in table.rows if fulfils(row[place], condition)])
+            if table.is_whole and not table.rows:
+                raise ConfigError(f"{table.title}: no row fulfils --where {where}.")
+        say(_describe(table, chosen) + (f"; only rows with {condition}" if condition else ""))
+        found += _corpora(table, chosen, condition)
     if not found:
         raise DataError("No pairs are given. Name a file, a folder or a data set.")
+    if where not in ("", ALL_ROWS) and not any(corpus.where for corpus in found):
+        raise ConfigError(f"--where {where}: no table has a column '{condition_of(where)[0]}'.")
     return found
 
 
-def _corpora(table: FirstRows, chosen: Chosen) -> Iterator[ParallelCorpus]:
+def _condition(table: FirstRows, where: str) -> str | None:
+    """The condition on the rows of a table, if it has the column.
+
+    Raises:
+        ConfigError: none is given, and a column of scores or labels has several values.
+    """
+    if where == ALL_ROWS:
+        return None
+    if where:
+        return where if condition_of(where)[0] in table.names else None
+    for place, name in enumerate(table.names):
+        cells = [row[place] for row in table.rows if row[place]]
+        if not _SCORES & set(re.split(r"[\W_]+", name.lower())) or not all(map(_is_number, cells)):
+            continue
+        values = sorted({float(cell) if cell[-1:].isdigit() else cell for cell in cells}, key=str)
+        if len(values) > 1 or (values and not table.is_whole):
+            held = list_some([f"{value:g}" if isinstance(value, float) else value for value in values], 3)
+            example = f"{name}={values[-1]}" if len(values) < 3 else f"{name}>={values[len(values) // 2]}"
+            raise ConfigError(
+                f"{table.title}: column {name} holds {held}, so not each row may be a translation. Say which rows are "
+                f"read: --where '{example.removesuffix('.0')}', or --where {ALL_ROWS}."
+            )
+    return None
+
+
+def _is_number(cell: str) -> bool:
+    return bool(re.fullmatch(r"(?i)[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|true|false", cell))
+
+
+def _corpora(table: FirstRows, chosen: Chosen, where: str | None) -> Iterator[ParallelCorpus]:
     """A source for each two languages; of several, all with the one that has the most texts."""
     several = len(chosen.columns) > 2
     order = list(range(len(chosen.columns)))
@@ -80,6 +130,7 @@ def _corpora(table: FirstRows, chosen: Chosen) -> Iterator[ParallelCorpus]:
             languages=(chosen.languages[both[0]], chosen.languages[both[1]]),
             paths=tuple(path if is_url(path) else absolute_path(path) for path in files),
             columns=names if table.format in WITH_COLUMNS else None,
+            where=where,
             skip_empty=several and table.format != "tmx",
         )
 
@@ -93,19 +144,25 @@ def _describe(table: FirstRows, chosen: Chosen) -> str:
     named = [(table.names[n], code) for n, code in zip(chosen.columns, chosen.languages, strict=True)]
     listed = [name if name == code else f"{name} ({code})" for name, code in named]
     what = "languages" if table.by_language else "columns"
-    left = [name for n, name in enumerate(table.names) if n not in chosen.columns and name]
+    left = [name for n, name in enumerate(table.names) if n not in chosen.columns and name] + [*table.lists]
     title = table.title + (f" and {len(table.paths) - 1} more" if len(table.paths) > 1 else "")
     full = sum(all(row[n] for n in chosen.columns) for row in table.rows)
     count = f"{full:,} pair{'s' * (full != 1)}" if len(chosen.columns) == 2 else f"{len(table.rows):,} rows"
     pairs = f", {count}{'' if table.is_whole else ' or more'}" if table.rows else ""
-    aside = f"; left out: {', '.join(left)}" if left else ""
-    return f"{title}: {table.form}, {what} {', '.join(listed[:-1])} and {listed[-1]}{pairs}{aside}"
+    aside = f"; left out: {list_some(left)}" if left else ""
+    return f"{title}: {table.form}, {what} {_listed(listed)}{pairs}{aside}"
 
 
 def read_pairs(
-    corpus: ParallelCorpus, root: str | Path = ".", max_bad_fraction: float = MAX_BAD_FRACTION
+    corpus: ParallelCorpus,
+    root: str | Path = ".",
+    max_bad_fraction: float = MAX_BAD_FRACTION,
+    counts: Counter[str] | None = None,
 ) -> Iterator[tuple[str, str]]:
     """The two sides of each good pair of a corpus, streaming, without Ray.
+
+    Args:
+      counts: receives the bad rows, those left out and notes, by reason.
 
     Raises:
       DataError: a file is missing or is no data, no pair is good, or, at the end, more than `max_bad_fraction` of the
@@ -113,12 +170,14 @@ def read_pairs(
     """
     good, bad = 0, Counter[str]()
     reader, paths = find_source(corpus, root)
-    for record in read(reader, paths, corpus.languages, columns=corpus.columns, skip_empty=corpus.skip_empty):
+    for record in read(reader, paths, corpus.languages, counts, corpus.read_columns, corpus.skip_empty):
         if isinstance(record, Pair):
             good += 1
             yield record.texts
-        elif isinstance(record, BadRow) and record.reason != BOTH_EMPTY:
-            bad[record.reason] += 1
+        elif isinstance(record, BadRow):
+            bad[record.reason] += record.reason != BOTH_EMPTY
+            if counts is not None:
+                counts[record.reason] += 1
     if bad.total() > max_bad_fraction * (good + bad.total()):
         raise DataError(
             f"{corpus.paths[0]}: {bad.total():,} of {good + bad.total():,} rows cannot be used ({list_reasons(bad)})."
@@ -154,25 +213,58 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
     """
     found: list[FirstRows] = []
     files: list[str] = []
+    below: dict[str, str] = {}  # files of folders, which may hold others than pairs, and why they are left out
     for path in paths:
         if is_url(path) or Path(path).is_file():
             files += expand(path)
         elif Path(path).is_dir():
             saved = find_saved(Path(path), split)
             found += [look_at_arrow(saved.files, "saved data set")] if saved else []
-            files += [] if saved else _files_below(Path(path), split)
+            below |= {} if saved else _files_below(Path(path), split)
         elif _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
             found.append(_of_hub(path, split))
         else:
             files += expand(path)
     texts: list[str] = []
-    for together in _shards(files):
-        first = look_at_file(together[0])
+    errors: list[DataError] = []
+    for together in _shards([*files, *(path for path, why in below.items() if not why)]):
+        try:
+            first = look_at_file(together[0])
+        except DataError as error:
+            if together[0] not in below:
+                raise
+            errors.append(error)
+            below[together[0]] = str(error).removeprefix(together[0]).strip(": .")
+            continue
         if first is None:
             texts += together
         else:
             found.append(replace(first, paths=tuple(together)))
-    return [*_catalogues(found), *_text_groups(texts)]
+    poor = [one for one in found if one.title in below and one.rows and not one.by_language and _count_texts(one) < 2]
+    if 0 < len(poor) < len(found) + len(texts):
+        found = [one for one in found if one not in poor]
+        below |= {path: "it has no two columns of text" for one in poor for path in one.paths}
+    if errors and not found and not texts:
+        raise errors[0]
+    sources = [*_catalogues(found), *_text_groups(texts, below, bool(found))]
+    _say_left_out(below)
+    return sources
+
+
+def _count_texts(table: FirstRows) -> int:
+    """The number of columns that hold text, or lists, of which the user is told."""
+    return sum(is_text([row[n] for row in table.rows]) for n in range(len(table.names))) + len(table.lists)
+
+
+def _say_left_out(files: Mapping[str, str]) -> None:
+    """A line on the files of folders that are left out: how many for each reason, and some names."""
+    reasons: dict[str, list[str]] = {}
+    for path, why in files.items():
+        if why:
+            reasons.setdefault(why[:SHOWN_REASON], []).append(Path(path).name)
+    listed = [f"{len(names):,} ({list_some(names, 3)}): {why}" for why, names in reasons.items()]
+    if listed:
+        say(f"Left out of the folder: {'; '.join(listed)}")
 
 
 def _catalogues(found: Sequence[FirstRows]) -> list[FirstRows]:
@@ -212,8 +304,11 @@ def _shards(files: Sequence[str]) -> list[list[str]]:
     return list(groups.values())
 
 
-def _files_below(folder: Path, split: str) -> list[str]:
-    """The files of a folder that may hold pairs, of one split where their names say which they are of."""
+def _files_below(folder: Path, split: str) -> dict[str, str]:
+    """The files of a folder that may hold pairs, and why one is left out: its name says another split.
+
+    A file whose name says none belongs to the split that is wanted.
+    """
     files = [
         path
         for path in sorted(folder.rglob("*"))
@@ -222,11 +317,9 @@ def _files_below(folder: Path, split: str) -> list[str]:
     if not files:
         raise DataError(f"{folder} is a folder without files of pairs. Check the path.")
     splits = {path: _split_of(path, folder) for path in files}
-    named = list(dict.fromkeys(one for one in splits.values() if one))
-    if not named:
-        return list(map(str, files))
-    chosen = choose_split(str(folder), named, split)
-    return [str(path) for path in files if splits[path] == chosen]
+    named = list(dict.fromkeys(splits.values()))
+    wanted = SPLITS.get(split, split) if "" in named else choose_split(str(folder), named, split)
+    return {str(path): "" if one in ("", wanted) else f"of the split {one}" for path, one in splits.items()}
 
 
 def _split_of(path: Path, folder: Path) -> str:
@@ -235,8 +328,13 @@ def _split_of(path: Path, folder: Path) -> str:
     return next((SPLITS[word] for word in words if word in SPLITS), "")
 
 
-def _text_groups(texts: Sequence[str]) -> Iterator[FirstRows]:
+def _text_groups(texts: Sequence[str], below: dict[str, str], has_others: bool) -> Iterator[FirstRows]:
     """Files of plain text by what their names share: those of one text in several languages together.
+
+    Args:
+        below: files of folders, of which those without a partner are left out where there are other sources; receives
+            why.
+        has_others: whether there are sources of other forms.
 
     Raises:
         ConfigError: it is not clear which of them translate each other.
@@ -255,6 +353,9 @@ def _text_groups(texts: Sequence[str]) -> Iterator[FirstRows]:
         names = (first[0], second[0]) if first[0] != second[0] else (first[1], second[1])
         yield look_at_texts({names[0]: first[1], names[1]: second[1]})
         return
+    if (has_others or len(alone) < len(groups)) and all(next(iter(groups[name].values())) in below for name in alone):
+        below |= {path: "plain text without a translation" for name in alone for path in groups.pop(name).values()}
+        alone = []
     if alone:
         raise ConfigError(_explain_alone([next(iter(groups[name].values())) for name in alone], len(texts)))
     yield from (look_at_texts(group) for group in groups.values())
@@ -322,8 +423,17 @@ def _named(table: FirstRows, columns: Sequence[str]) -> list[int]:
         raise ConfigError(f"--columns names {', '.join(columns)}; name two different columns, such as source,target.")
     for column in columns:
         if column not in table.names:
-            raise ConfigError(f"{table.title} has no column '{column}'; its columns are {', '.join(table.names)}.")
+            if column in table.lists:
+                raise ConfigError(f"{table.title}: {_explain_lists([column])}")
+            raise ConfigError(f"{table.title} has no column '{column}'; its columns are {list_some(table.names)}.")
     return [table.names.index(column) for column in columns]
+
+
+def _explain_lists(names: Sequence[str]) -> str:
+    return (
+        f"Lists stand in {_columns(names)}: write a row for each of their texts, as pandas does by "
+        f'explode("{names[0]}").'
+    )
 
 
 def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
@@ -346,9 +456,8 @@ def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
         return named
     if len(texts) < 2:
         held = f"only column {table.names[texts[0]]} holds text" if texts else "no column holds text"
-        raise ConfigError(
-            f"{table.title}: {held} (columns: {', '.join(table.names)}), and pairs need two. Name them with --columns."
-        )
+        advice = _explain_lists(table.lists) if table.lists else "Name them with --columns."
+        raise ConfigError(f"{table.title}: {held} (columns: {list_some(table.names)}), and pairs need two. {advice}")
     if len(texts) > 2 and len(texts) != len(codes):
         raise ConfigError(
             f"{table.title}: columns {_listed([table.names[n] for n in texts])} hold text. Say which two translate "
@@ -441,7 +550,7 @@ def _check(table: FirstRows, found: Chosen) -> None:
         )
     if not table.rows:
         if table.format != "opus":
-            raise ConfigError(f"{table.title} has no rows below its header ({', '.join(table.names)}).")
+            raise ConfigError(f"{table.title} has no rows below its header ({list_some(table.names)}).")
         return
     first, *others = found.columns
     for other in others:
@@ -471,4 +580,4 @@ def _columns(names: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return list_some(names) if len(names) > MANY else " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -22,6 +22,7 @@ from xalign_ray.sources.open import (
 EMPTY_DOCUMENT = "document is empty"
 BOTH_EMPTY = "both sides are empty"
 ONE_EMPTY = "one side is empty"
+SHOWN = 64  # characters of a name in a message
 MARKUP = "text is HTML or wiki markup"
 MARKUP_CHARACTERS = 2000  # of a text, in which markup shows
 _HTML = re.compile(r"(?i)\s*<(!doctype html|(html|body|div|section|article|table|p|h[1-6]|[ou]l)\b[^<>]*>)")
@@ -101,6 +102,12 @@ def list_reasons(counts: Mapping[str, int]) -> str:
     return ", ".join(
         f"{reason}: {count:,}" for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item))
     )
+
+
+def list_some(names: Sequence[object], count: int = 8) -> str:
+    """The first of many names, and how many more there are."""
+    more = f" and {len(names) - count:,} more" if len(names) > count else ""
+    return ", ".join(str(name)[:SHOWN] for name in names[:count]) + more
 
 
 Record = Document | Pair | Entry | BadRow

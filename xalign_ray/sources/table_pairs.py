@@ -31,7 +31,7 @@ from xalign_ray.sources.records import (
     Record,
     Skipped,
     find_lines,
-    make_pair,
+    list_some,
     one_part_a_file,
     spans_between,
 )
@@ -325,7 +325,7 @@ def find_columns(
         return numbers, False
     absent = [column for column, number in zip(columns, numbers, strict=True) if not 0 <= number < len(names)]
     missing = next((column for column in [*absent, *columns] if column not in names), columns[-1])
-    shown = ", ".join(repr(name) for name in names if name)
+    shown = list_some([repr(name) for name in names if name])
     raise DataError(f"{path} has no column '{missing}'; its first row has {shown or 'none'}.")
 
 
@@ -377,7 +377,7 @@ def read_workbook(part: Part, languages: Sequence[str]) -> Iterator[Record | Ski
     Raises:
       DataError: it is no workbook, openpyxl is not installed, or the first row has no such column.
     """
-    (path,), (first, second) = part.paths, languages
+    (path,), make, columns = part.paths, records_of(part, languages, str), wanted_columns(part, languages)
     with open_rows(path) as (rows, others):
         if others:
             yield Noted(OTHER_SHEETS, others)
@@ -391,11 +391,10 @@ def read_workbook(part: Part, languages: Sequence[str]) -> Iterator[Record | Ski
             if places is None:
                 names = [*cells, *[""] * (width - len(cells))]
                 below = next((cells for at, cells in head if at > number and any(cells)), [])
-                places, has_header = find_columns(path, names, part.columns or (first, second), below)
+                places, has_header = find_columns(path, names, columns, below)
                 if has_header:
                     continue
-            one, other = (cells[place] if place < len(cells) else "" for place in places)
-            yield make_pair((first, second), (one, other), path, number)
+            yield make([cells[place] if place < len(cells) else "" for place in places], number)
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from xalign_ray.sources.records import (
     Record,
     Skipped,
     check_texts,
+    list_some,
     split_at_blank_lines,
 )
 from xalign_ray.vocabulary.words import BLANKS, split_words
@@ -342,7 +343,7 @@ def _find_member(path: str, names: Sequence[str], language: str) -> str:
     exact = [name for name, code in codes.items() if code == language]
     found = exact or [name for name, code in codes.items() if fits(code, language)]
     if len(found) != 1:
-        listed = ", ".join(found or names) or "nothing"
+        listed = list_some(found or names) or "nothing"
         count = f"{len(found)} members" if found else "no member"
         raise DataError(f"{path} has {count} whose name ends in .{language}; it holds {listed}.")
     return found[0]

@@ -17,7 +17,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.sources.columnar import one_line
 from xalign_ray.sources.language_id import fits, language_of_file, language_of_name
 from xalign_ray.sources.open import NOT_UTF8, BrokenFileError, Chunks, broken_file
-from xalign_ray.sources.records import Part, Record, Skipped, make_pair
+from xalign_ray.sources.records import Part, Record, Skipped, list_some, make_pair
 from xalign_ray.sources.xml import find_decoder, local_name, stream_elements
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]
             yield Skipped(OTHER_LANGUAGES if len(texts) > 1 else ONE_LANGUAGE)
     if number and not both:
         raise DataError(
-            f"{path} has no unit with both {first} and {second}; its languages are {', '.join(sorted(seen)) or 'none'}."
+            f"{path} has no unit with both {first} and {second}; its languages are {list_some(sorted(seen)) or 'none'}."
         )
 
 
@@ -144,7 +144,7 @@ def read_xliff(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
             continue
         yield make_pair((first, second), (unit.texts[places[0]], unit.texts[places[1]]), path, number)
     if number and not fits:
-        named = ", ".join(sorted(filter(None, seen))) or "none"
+        named = list_some(sorted(filter(None, seen))) or "none"
         raise DataError(f"{path} has no unit in {first} and {second}; its languages are {named}.")
 
 

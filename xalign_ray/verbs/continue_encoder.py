@@ -60,6 +60,7 @@ def continue_encoder(
     ] = None,
     languages: Annotated[Sequence[str] | str | None, str, _two("of the two sides of the pairs: en,de", "CODES")] = "",
     columns: Annotated[Sequence[str] | str | None, str, _two("of the two columns of the pairs", "NAMES")] = "",
+    where: Annotated[str, typer.Option(metavar="CONDITION", help="rows of tables: label=1, 'score>=0.8', or all")] = "",
     out: Out = None,
     steps: Annotated[int | None, typer.Option(metavar="N", help="optimizer steps; by default one pass")] = None,
     hours: Annotated[float | None, typer.Option(metavar="H", help="train so long, by the plan's estimate")] = None,

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from xalign_ray.errors import DataError
 
+UTF16_NULS = 0.02  # of the bytes, all first or all second ones of two: those of blanks and line ends in any script
 HEAD_BYTES = 4096  # what the checks look at; an error message that a server sends is shorter
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -224,6 +225,12 @@ def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> No
     check_first_bytes(path, head)
     check_archive(path, head)
     text = _without_mark(head)
+    nuls = [place % 2 for place, byte in enumerate(head) if not byte]
+    if len(nuls) > UTF16_NULS * len(head) and len(set(nuls)) == 1:
+        order = "LE" if nuls[0] else "BE"
+        raise DataError(
+            f"{path} is UTF-16 without a byte-order mark. Convert it: iconv -f UTF-16{order} -t UTF-8 OLD > NEW"
+        )
     known = next((what for pattern, what in _NOT_TEXT if re.match(pattern, head) or re.match(pattern, text)), None)
     if known is None and not json_lines and _JSON.match(text):
         known = "JSON, not plain text. Read JSON lines with format jsonl (text) or jsonl_pairs (pairs)."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from xalign_ray.sources import language_id
 from xalign_ray.sources.pair_forms import look_at_pairs
 
 # name: the file, its content, options, and the answer after the path.
-ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
+ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
     "three text columns": (
         "x.csv",
         csv_text(table("foo,bar,baz", EN, DE, FR)),
@@ -133,7 +134,8 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         "x.json",
         json.dumps({"en": EN, "de": DE}),
         {},
-        " is one JSON object with lists (en, de). Write an object a line instead, each with a text of both languages.",
+        " is one JSON object of all texts (en, de), not a row. Write an object a line with a text of both languages, "
+        'as pandas does by to_json(orient="records", lines=True).',
     ),
     "an object over lines": (
         "x.json",
@@ -157,8 +159,78 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, list[str]], str]] = {
         "x.csv",
         csv_text(table("en,de", EN, DE)).encode("utf-16-le"),
         {},
-        " is not in UTF-8 (NUL characters, as UTF-16 without a byte-order mark has). Convert it: iconv -f ENCODING -t "
-        "UTF-8 x.csv",
+        " is UTF-16 without a byte-order mark. Convert it: iconv -f UTF-16LE -t UTF-8 OLD > NEW",
+    ),
+    "NULs in each row": (
+        "x.csv",
+        "en,de\n" + "".join(f"{en}\0,{de}\n" for en, de in zip("abcdefgh", "ABCDEFGH", strict=True)),
+        {},
+        ": no row below its first can be read (line holds NUL characters: 8).",
+    ),
+    "a quote within each row": (
+        "x.csv",
+        'en,de\n"a" b,"A" B\n',
+        {},
+        ": no row below its first can be read (a quote stands inside a field: 1).",
+    ),
+    "columns of pandas": (
+        "x.json",
+        json.dumps({"en": dict(enumerate(EN * 9)), "de": dict(enumerate(DE * 9))}),
+        {},
+        " is one JSON object of all texts (en, de), not a row. Write an object a line with a text of both languages, "
+        'as pandas does by to_json(orient="records", lines=True).',
+    ),
+    "an object of pairs": (
+        "x.json",
+        json.dumps({f"{n} {en}": de for n in range(9) for en, de in PAIRS}),
+        {},
+        f" is one JSON object of all texts ({', '.join(f'0 {en}'[:64] for en in EN)} and 64 more), not a row. Write an "
+        'object a line with a text of both languages, as pandas does by to_json(orient="records", lines=True).',
+    ),
+    "lists of texts": (
+        "x.jsonl",
+        "".join(json.dumps({"query": en, "pos": [de], "neg": [en]}) + "\n" for en, de in PAIRS),
+        {},
+        ": only column query holds text (columns: query), and pairs need two. Lists stand in columns pos and neg: "
+        'write a row for each of their texts, as pandas does by explode("pos").',
+    ),
+    "a column of lists that is named": (
+        "x.jsonl",
+        "".join(json.dumps({"query": en, "pos": [de]}) + "\n" for en, de in PAIRS),
+        {"columns": ["query", "pos"]},
+        ': Lists stand in column pos: write a row for each of their texts, as pandas does by explode("pos").',
+    ),
+    "many columns": (
+        "x.csv",
+        csv_text(table(",".join(f"c{n}" for n in range(300)), EN, *[IDS] * 299)),
+        {"columns": ["en", "fr"]},
+        " has no column 'en'; its columns are c0, c1, c2, c3, c4, c5, c6, c7 and 292 more.",
+    ),
+    "labels": (
+        "x.csv",
+        csv_text(table("sentence1,sentence2,label", EN, DE, ["0", "1"] * 4)),
+        {"where": ""},
+        ": column label holds 0, 1, so not each row may be a translation. Say which rows are read: --where 'label=1', "
+        "or --where all.",
+    ),
+    "scores": (
+        "x.jsonl",
+        "".join(json.dumps({"en": en, "de": de, "laser_score": n / 4}) + "\n" for n, (en, de) in enumerate(PAIRS)),
+        {"where": ""},
+        ": column laser_score holds 0, 0.25, 0.5 and 5 more, so not each row may be a translation. Say which rows are "
+        "read: --where 'laser_score>=1', or --where all.",
+    ),
+    "a condition on no column": (
+        "x.csv",
+        csv_text(table("en,de", EN, DE)),
+        {"where": "label=1"},
+        "--where label=1: no table has a column 'label'.",
+    ),
+    "a condition of no row": (
+        "x.csv",
+        csv_text(table("en,de,label", EN, DE, ["0"] * 8)),
+        {"where": "label=1"},
+        ": no row fulfils --where label=1.",
     ),
     "a language without a code": (
         "x.tmx",
@@ -182,7 +254,7 @@ def test_what_is_not_clear_is_answered_in_a_sentence(tmp_path: Path, name: str) 
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(XalignError) as caught:
         look_at_pairs([str(path)], **options)
-    assert str(caught.value) == f"{path}{answer}"
+    assert str(caught.value) == (answer if answer.startswith("--") else f"{path}{answer}")
 
 
 GSW = ["D Chind spiled im Garte Fuessball, und s isch schön.", "Mir träffed eus morn z Abig wider am Bahnhof."] * 4

@@ -314,6 +314,22 @@ def locales(folder: Path) -> list[Path]:
     return [folder / "x"]
 
 
+def folder_of(**files: str | bytes) -> Callable[[Path], list[Path]]:
+    """Writes files below a folder; __ in a name is a slash, _ a dot."""
+
+    def write(folder: Path) -> list[Path]:
+        for name, content in files.items():
+            path = folder / "x" / name.replace("__", "/").replace("_", ".")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return [folder / "x"]
+
+    return write
+
+
+HALVES = [csv_text(table("en,de", EN[half], DE[half])) for half in (slice(0, 4), slice(4, 8))]
+PYC = b"\xa7\r\r\n\0\0\0\0\x96\xe3\xfa\x68\xff\0\0\0\xe3\n\x80\xff"
+
 PLACES: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
     "en.txt de.txt": (
         two(en_txt=EN, de_txt=DE),
@@ -337,12 +353,39 @@ PLACES: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
     ),
     "Tatoeba folder": (texts(tatoeba_deu__eng_deu=DE, tatoeba_deu__eng_eng=EN), "languages de and en, 8 pairs"),
     "parquet": (parquet_of(id=[*range(8)], de=DE, en=EN), "Parquet, columns de and en, 8 pairs"),
+    "parquet of scores": (
+        parquet_of(en=EN, de=DE, score=[1.0] * 8, tags=[["a"]] * 8),
+        "Parquet, columns en and de, 8 pairs; left out: score, tags",
+    ),
     "parquet struct": (
         parquet_of(translation=[{"en": en, "de": de} for en, de in PAIRS]),
         "Parquet, columns translation.en (en) and translation.de (de), 8 pairs",
     ),
     "parquet anchor": (parquet_of(anchor=EN, positive=DE), "columns anchor (en) and positive (de), 8 pairs"),
     "folder of locales": (locales, "a.po and 1 more: PO, languages en and de, 8 pairs"),
+    "a file of another split": (
+        folder_of(a_csv=HALVES[0], b_csv=HALVES[1], latest_test_export_csv=csv_text(table("en,de", EN[:2], DE[:2]))),
+        "Left out of the folder: 1 (latest.test.export.csv): of the split test\n",
+    ),
+    "conf/locale of Django": (
+        folder_of(
+            de__LC_MESSAGES__django_po=po_text(PAIRS, Language="de"),
+            de__formats_py="DATE_FORMAT = 'j. F Y'\n",
+            de__pycache__formats_cpython_pyc=PYC,
+        ),
+        "Left out of the folder: 1 (formats.cpython.pyc): is ",
+    ),
+    "with files of other things": (
+        folder_of(
+            train_csv=HALVES[0],
+            more_csv=HALVES[1],
+            vocab_txt="the\nhouse\n",
+            counts_csv=csv_text(table("n,m", IDS, IDS)),
+            image_png=b"\x89PNG\r\n",
+        ),
+        "Left out of the folder: 1 (counts.csv): it has no two columns of text; 1 (image.png): is binary, not text; 1 "
+        "(vocab.txt): plain text without a translation\n",
+    ),
     "clone of the hub": (shards, "train-00000-of-00002.parquet and 1 more: Parquet, columns en and de"),
     "saved data set": (saved, "saved data set, columns anchor (en) and positive (de)"),
     "saved splits": (saved_splits, "saved data set, columns translation.en (en) and translation.de (de), 8 pairs"),

@@ -8,14 +8,17 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
+import pandas as pd
 import pyarrow
 import pytest
 from pyarrow import ipc, parquet
 
 from tests.unit.sources.broken import read_until_broken
+from xalign_ray.config.sources import ParallelCorpus
 from xalign_ray.errors import DataError
 from xalign_ray.sources import records as splitting
 from xalign_ray.sources.formats import parts, read, read_part
@@ -210,6 +213,37 @@ def test_parts_of_a_csv_file_hold_every_pair_once(tmp_path: Path, monkeypatch: p
     found = [record for part in cut for record in read_part(part, ["en", "de"])]
     assert [one.texts for one in found if isinstance(one, Pair)] == expected
     assert found == list(read("csv", [str(path)], ["en", "de"]))
+
+
+WHERE_ROWS = [{"en": f"a{n}", "de": f"A{n}", "score": n / 4, "ok": n > 1, "kind": "xY"[n % 2]} for n in range(4)]
+
+
+@pytest.mark.parametrize("format_", ["csv", "tsv", "xlsx", "jsonl_pairs", "json_pairs", "parquet_pairs", "arrow_pairs"])
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("score>=0.5", [2, 3]), ("score < 0.5", [0, 1]), ("score=0.250", [1]), ("score!=0.25", [0, 2, 3]),
+        ("ok=true", [2, 3]), ("kind=y", [1, 3]), ("kind>1", []),
+    ],
+)  # fmt: skip
+def test_condition_on_a_column(tmp_path: Path, format_: str, where: str, rows: list[int]) -> None:
+    frame, path = pd.DataFrame(WHERE_ROWS), tmp_path / "x"
+    write = {
+        "csv": lambda: frame.to_csv(path, index=False), "tsv": lambda: frame.to_csv(path, index=False, sep="\t"),
+        "xlsx": lambda: frame.astype({"ok": str}).to_excel(path.with_suffix(".xlsx"), index=False),
+        "jsonl_pairs": lambda: frame.to_json(path, orient="records", lines=True),
+        "json_pairs": lambda: frame.to_json(path, orient="records"), "parquet_pairs": lambda: frame.to_parquet(path),
+        "arrow_pairs": lambda: frame.to_feather(path, compression="uncompressed"),
+    }  # fmt: skip
+    write[format_]()
+    path = path.with_suffix(".xlsx") if format_ == "xlsx" else path
+    counted: Counter[str] = Counter()
+    tree = {"format": format_, "languages": ["en", "de"], "paths": [str(path)], "columns": ["en", "de"], "where": where}
+    corpus = ParallelCorpus.model_validate(tree)
+    (part,) = parts(format_, [str(path)])
+    found = read_part(replace(part, columns=corpus.read_columns), ["en", "de"], counted)
+    assert [one.texts for one in found if isinstance(one, Pair)] == [(f"a{n}", f"A{n}") for n in rows]
+    assert counted == ({f"not {where}": 4 - len(rows)} if len(rows) < 4 else {})
 
 
 def test_json_of_every_kind(tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+"""Checks of pairs before training: copies, repeats, wrong languages, markup, text in a wrong encoding, with counts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from xalign_ray.config.sources import FiltersConfig, ParallelCorpus
+from xalign_ray.errors import ConfigError
+from xalign_ray.sources.formats import NOTED
+from xalign_ray.sources.language_id import accepted_labels, is_installed, label_of
+from xalign_ray.sources.pair_forms import read_pairs
+from xalign_ray.sources.records import list_reasons
+
+MAX_CHECKED = 1_000_000  # pairs of a source: more do not make a run longer
+MAX_JUDGED = 1_000  # pairs whose languages are identified, evenly spaced
+MAX_SHARE = 0.2  # of the pairs, above which a fault stops a run
+ALLOWED = "doubtful_pairs"  # the word of `allow` that takes them
+
+SAME_TEXT, REPEATED, SHARED = "the same text on both sides", "a pair again", "a text of another pair"
+SAME_LANGUAGE, TURNED = "one language on both sides", "the two languages the other way round"
+MARKUP, MOJIBAKE = "HTML tags or entities", "letters of a wrong encoding"
+_CURES = {  # what to do about a fault, and the filter that does it
+    SAME_TEXT: ("drop_identical", "--set data.filters.drop_identical=true leaves these out."),
+    REPEATED: ("drop_duplicates", "--set data.filters.drop_duplicates=true leaves these out."),
+    SAME_LANGUAGE: ("language_threshold", "--set data.filters.language_threshold=0.6 leaves these out."),
+    TURNED: ("language_threshold", "Turn these rows; if all are, name --languages or --columns in the other order."),
+    MARKUP: ("drop_lines_with", "Take them out, as Python's html.unescape and BeautifulSoup do."),
+    MOJIBAKE: ("", "Read the file in its own encoding, or repair the text, as ftfy does."),
+}
+_TAGS = """
+    a abbr b big body br code dd div dl dt em font h1 h2 h3 h4 h5 h6 head hr html i img li ol p pre s script small span
+    strike strong style sub sup table tbody td th tr tt u ul
+"""
+_NAMES = "|".join(_TAGS.split())
+_MARKUP = re.compile(rf"(?i)</?({_NAMES})(\s[^<>]*)?/?>|&([a-z]{{2,8}}|#\d{{2,6}}|#x[0-9a-f]{{2,6}});")
+_MIN_LETTERS = 20  # of a text whose language is identified
+
+
+@dataclass(frozen=True)
+class PairChecks:
+    """The number of good pairs of a source, how many of how many have each fault, and counts of its other rows."""
+
+    corpus: ParallelCorpus
+    pairs: int
+    faults: Mapping[str, tuple[int, int]]
+    others: Mapping[str, int]
+
+    @property
+    def title(self) -> str:
+        """The source's first file, and its languages."""
+        return f"{Path(self.corpus.paths[0]).name} ({', '.join(self.corpus.languages)})"
+
+    def __str__(self) -> str:
+        faults = [
+            f"{kind} {count:,}{f' of {of:,}' if of < self.pairs else ''} ({count / of:.1%})"
+            for kind, (count, of) in self.faults.items()
+            if count
+        ]
+        others = {what.removeprefix(NOTED): count for what, count in self.others.items()}
+        besides = f"; other rows and notes: {list_reasons(others)}" if others else ""
+        return f"{self.title}: {self.pairs:,} pairs; {'; '.join(faults) or 'nothing doubtful'}{besides}"
+
+
+def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
+    """Reads a source and counts the pairs with each fault; of languages by a sample that is evenly spaced."""
+    first, second = _labels_of(corpus.languages)
+    counts, others = Counter[str](), Counter[str]()
+    hashes: list[tuple[int, int]] = []
+    judged: list[tuple[str, str]] = []
+    step = 1
+    for number, (one, other) in enumerate(islice(read_pairs(corpus, root, 1.0, others), MAX_CHECKED)):
+        hashes.append((hash(one), hash(other)))
+        counts[SAME_TEXT] += one.casefold() == other.casefold()
+        counts[MARKUP] += any("<" in text or "&" in text for text in (one, other)) and has_markup(one, other)
+        counts[MOJIBAKE] += is_mojibake(one) or is_mojibake(other)
+        if first and number % step == 0 and min(_letters(one), _letters(other)) >= _MIN_LETTERS and one != other:
+            judged.append((one, other))
+            if len(judged) == 2 * MAX_JUDGED:
+                judged, step = judged[::2], 2 * step
+    distinct = np.unique(np.array(hashes, np.int64).reshape(-1, 2), axis=0)
+    counts[REPEATED] = len(hashes) - len(distinct)
+    shared = [values[places] > 1 for _, places, values in (_counted(distinct[:, side]) for side in (0, 1))]
+    counts[SHARED] = int(np.sum(shared[0] | shared[1]))
+    faults = {kind: (counts[kind], len(hashes)) for kind in (SAME_TEXT, REPEATED, SHARED, MARKUP, MOJIBAKE)}
+    labels = [
+        (label_of(one), label_of(other)) for one, other in judged if min(map(_letters, (one, other))) >= _MIN_LETTERS
+    ]
+    same = sum((a in first and b in first) or (a in second and b in second) for a, b in labels)
+    turned = sum(a in second and b in first for a, b in labels)
+    return PairChecks(
+        corpus, len(hashes), faults | {SAME_LANGUAGE: (same, len(labels)), TURNED: (turned, len(labels))}, others
+    )
+
+
+def _labels_of(languages: tuple[str, str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The identifier's labels of two languages; none where it cannot tell them apart.
+
+    It takes a language of few speakers for its neighbour: those that have a code of three letters.
+    """
+    if is_installed() and all(len(code.partition("-")[0]) == 2 for code in languages):
+        first, second = map(accepted_labels, languages)
+        if first and second and not first & second:
+            return first, second
+    return frozenset(), frozenset()
+
+
+def refuse_doubtful(checks: Sequence[PairChecks], filters: FiltersConfig, allow: Sequence[str]) -> None:
+    """Stops at a source of which more than a fifth of the pairs has a fault that no filter takes out.
+
+    A text that stands in several pairs is counted and no fault: a sentence has several translations.
+
+    Raises:
+        ConfigError: names source, fault, what takes it out, and the word that allows it.
+    """
+    for one in checks if ALLOWED not in allow else ():
+        for kind, (setting, cure) in _CURES.items():
+            count, of = one.faults[kind]
+            if count > MAX_SHARE * of and not (setting and getattr(filters, setting)):
+                raise ConfigError(
+                    f"{one.title}: {count:,} of {of:,} pairs have {kind}, more than {MAX_SHARE:.0%}. {cure} If it is "
+                    f"meant: --set allow=[{ALLOWED}]."
+                )
+
+
+def has_markup(*texts: str) -> bool:
+    """Whether a text has a tag or an entity of HTML."""
+    return any(map(_MARKUP.search, texts))
+
+
+def is_mojibake(text: str) -> bool:
+    """Whether a text is UTF-8 that was read in another encoding (`FÃ¼r`), or has lost letters (U+FFFD)."""
+    if text.isascii():
+        return False
+    for encoding in ("cp1252", "latin-1", "cp1251"):
+        try:
+            text.encode(encoding).decode("utf-8")
+        except UnicodeError:
+            continue
+        return True
+    return "\ufffd" in text
+
+
+def _counted(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.unique(values, return_inverse=True, return_counts=True)
+
+
+def _letters(text: str) -> int:
+    return sum(map(str.isalpha, text))
