@@ -382,10 +382,10 @@ def find_text_columns(path: str, schema: Schema, wanted: Sequence[str]) -> list[
 
 def text_columns(schema: Schema) -> list[str]:
     """The columns of text, those of structs by dotted names."""
-    return [name for name, kind in columns_of(schema).items() if kind == "text"]
+    return [name for name, kind in kinds_of_columns(schema).items() if kind == "text"]
 
 
-def columns_of(fields: Any, above: str = "") -> dict[str, str]:
+def kinds_of_columns(fields: Any, above: str = "") -> dict[str, str]:
     """The columns of text, numbers and lists, those of structs by dotted names, and which of these they hold."""
     from pyarrow import types
 
@@ -393,7 +393,7 @@ def columns_of(fields: Any, above: str = "") -> dict[str, str]:
     for field in fields:
         kind = field.type.value_type if types.is_dictionary(field.type) else field.type
         if types.is_struct(kind):
-            kinds |= columns_of(kind.fields, f"{above}{field.name}.")
+            kinds |= kinds_of_columns(kind.fields, f"{above}{field.name}.")
         elif types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
             kinds[above + field.name] = "text"
         elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):

@@ -18,8 +18,8 @@ from xalign_ray.config.language_codes import is_language
 from xalign_ray.config.sources import PairFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.columnar import (
-    columns_of,
     find_key,
+    kinds_of_columns,
     open_arrow,
     open_parquet,
     read_array,
@@ -166,7 +166,7 @@ def _parquet(path: str) -> FirstRows:
 
 def _columns(path: str, schema: Schema) -> tuple[list[str], list[str]]:
     """The columns of text and numbers, and those of lists."""
-    kinds = columns_of(schema)
+    kinds = kinds_of_columns(schema)
     if "text" not in kinds.values() and "list" not in kinds.values():
         some = list_some([f"{field.name} ({field.type})" for field in schema])
         raise DataError(f"{path} has no column of text; it has {some or 'none'}.")

@@ -88,7 +88,7 @@ def identify(texts: Sequence[str]) -> str:
     return check_language(code) if score > MIN_SURE * len(joined) and is_language(code) else ""
 
 
-def label_of(text: str) -> str:
+def surest_label(text: str) -> str:
     """The model's label of the language of a text; nothing where it is not sure."""
     label, score = _identify(text[:READ_CHARACTERS].replace("\n", " "))
     label = "zh" if label == "ja" and not _KANA.search(text) else label

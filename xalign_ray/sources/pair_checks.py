@@ -14,7 +14,7 @@ import numpy as np
 from xalign_ray.config.sources import FiltersConfig, ParallelCorpus
 from xalign_ray.errors import ConfigError
 from xalign_ray.sources.formats import NOTED
-from xalign_ray.sources.language_id import accepted_labels, is_installed, label_of
+from xalign_ray.sources.language_id import accepted_labels, is_installed, surest_label
 from xalign_ray.sources.pair_forms import read_pairs
 from xalign_ray.sources.records import list_reasons
 
@@ -89,9 +89,7 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
     shared = [values[places] > 1 for _, places, values in (_counted(distinct[:, side]) for side in (0, 1))]
     counts[SHARED] = int(np.sum(shared[0] | shared[1]))
     faults = {kind: (counts[kind], len(hashes)) for kind in (SAME_TEXT, REPEATED, SHARED, MARKUP, MOJIBAKE)}
-    labels = [
-        (label_of(one), label_of(other)) for one, other in judged if min(map(_letters, (one, other))) >= _MIN_LETTERS
-    ]
+    labels = [(surest_label(one), surest_label(other)) for one, other in judged]
     same = sum((a in first and b in first) or (a in second and b in second) for a, b in labels)
     turned = sum(a in second and b in first for a, b in labels)
     return PairChecks(

@@ -57,7 +57,7 @@ def write_readme(folder: Path, configs: dict[str, dict[str, str]]) -> None:
 def texts_of(source: Corpus | ParallelCorpus, root: Path) -> list[Any]:
     reader, files = find_source(source, root)
     languages = (source.language,) if isinstance(source, Corpus) else source.languages
-    records = list(read(reader, files, languages, columns=source.columns))
+    records = list(read(reader, files, languages, columns=source.read_columns))
     assert all(isinstance(record, Document | Pair) for record in records), records
     return ["\n".join(r.paragraphs) if isinstance(r, Document) else r.texts for r in records]  # type: ignore[union-attr]
 
@@ -206,7 +206,7 @@ def test_a_side_that_is_empty_is_a_bad_row_of_two_files(tmp_path: Path) -> None:
     given = {"format": "hf", "paths": [str(tmp_path)], "languages": ["en", "yo"], "split": "dev"}
     source = ParallelCorpus.model_validate(given | {"columns": ["sentence", "sentence"]})
     reader, files = find_source(source, tmp_path)
-    pair, bad = read(reader, files, source.languages, columns=source.columns)
+    pair, bad = read(reader, files, source.languages, columns=source.read_columns)
     assert isinstance(pair, Pair)
     assert pair.texts == PAIRS[0]
     assert bad == BadRow(files[1], 2, "document is empty")

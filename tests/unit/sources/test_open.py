@@ -21,7 +21,6 @@ from xalign_ray.sources.open import (
     DAMAGED,
     MAX_LINE_BYTES,
     NOT_UTF8,
-    NUL,
     OVER_LONG,
     TRUNCATED,
     BrokenFileError,
@@ -104,9 +103,14 @@ def test_bytes_that_are_not_utf8_are_told_with_their_line_and_the_others_are_rea
     ]
 
 
-def test_utf16_text_is_told_as_nul_characters(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", "one\ntwo\n".encode("utf-16-be"))
-    assert {line.fault for line in read_lines(path)} == {NUL}
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", ["one\ntwo\n", "\u4e2d\u6587\u4e2d\u6587\n" * 9])
+def test_utf16_without_a_mark_is_refused_with_its_name(tmp_path: Path, encoding: str, text: str) -> None:
+    path = write(tmp_path / "a.txt", text.encode(encoding))
+    with pytest.raises(
+        DataError, match=f"UTF-16 without a byte-order mark. .* iconv -f {encoding[:-3].upper()}"
+    ):
+        list(read_lines(path))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
