@@ -107,9 +107,7 @@ def test_bytes_that_are_not_utf8_are_told_with_their_line_and_the_others_are_rea
 @pytest.mark.parametrize("text", ["one\ntwo\n", "\u4e2d\u6587\u4e2d\u6587\n" * 9])
 def test_utf16_without_a_mark_is_refused_with_its_name(tmp_path: Path, encoding: str, text: str) -> None:
     path = write(tmp_path / "a.txt", text.encode(encoding))
-    with pytest.raises(
-        DataError, match=f"UTF-16 without a byte-order mark. .* iconv -f {encoding[:-3].upper()}"
-    ):
+    with pytest.raises(DataError, match=f"UTF-16 without a byte-order mark. .* iconv -f {encoding[:-3].upper()}"):
         list(read_lines(path))
 
 
