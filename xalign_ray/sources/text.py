@@ -42,7 +42,7 @@ from xalign_ray.sources.records import (
     list_some,
     split_at_blank_lines,
 )
-from xalign_ray.vocabulary.words import BLANKS, split_words
+from xalign_ray.vocabulary.words import split_words
 
 MAX_DOCUMENT_LINES = 10_000
 
@@ -232,7 +232,7 @@ def pair_documents(
 
 
 def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:
-    texts = row[0].text.strip(BLANKS), row[1].text.strip(BLANKS)
+    texts = " ".join(split_words(row[0].text)), " ".join(split_words(row[1].text))
     alignment = " ".join(row[2].text.split()) if len(row) > 2 else None
     if fault := check_texts(texts) or check_alignment(alignment, texts):
         return BadRow(source, row[0].number, fault)

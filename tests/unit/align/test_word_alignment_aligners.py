@@ -25,14 +25,16 @@ from xalign_ray.align.chain_aligner import (
     posteriors,
     train_chains,
 )
+from xalign_ray.align.corpus import ALIGN, SAMPLE, TRAIN, AlignTask, Job
 from xalign_ray.align.encoder_aligner import PretrainedEncoder, link_pieces, similarities, softmax_links
 from xalign_ray.align.kinds import (
     ALIGNERS,
     named_aligner,
 )
-from xalign_ray.align.links import GROW_DIAG_FINAL_AND, SYMMETRISERS, Link, WordPair
+from xalign_ray.align.links import GROW_DIAG_FINAL_AND, SYMMETRISERS, BlankSplitter, Link, WordPair
 from xalign_ray.config.sources import Join, WordAlignment
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources.inputs import Input
 
 
 def brute_force(emission: np.ndarray, null: np.ndarray, jumps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -227,6 +229,15 @@ def test_an_encoder_links_words_by_any_of_their_pieces_and_empty_sides_by_none(e
     aligner = PretrainedEncoder(str(encoder), extraction="argmax").open(tmp_path)
     pairs = [(["reddish", "house"], ["haus", "rot"]), ([], ["rot"]), (["house"], ["haus"])]
     assert aligner.align(pairs, "intersection") == [[(0, 1), (1, 0)], [], [(0, 0)]]
+
+
+def test_an_encoder_runs_on_a_gpu_where_there_is_one(encoder: Path, tmp_path: Path) -> None:
+    for kind in (PretrainedEncoder(str(encoder)), Chains()):
+        job = Job(str(tmp_path), "", BlankSplitter(), kind, WordAlignment())
+        task = AlignTask(job, Input("pairs/de-en", ("en", "de"), ()), 0)
+        assert [step.uses_gpu(task) for step in (SAMPLE, TRAIN, ALIGN)] == [False, False, not kind.learns]
+    wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    assert PretrainedEncoder(str(encoder)).open(tmp_path).model.device.type == wanted
 
 
 def test_words_have_the_blank_before_them_where_it_is_part_of_a_piece(encoder: Path, tmp_path: Path) -> None:

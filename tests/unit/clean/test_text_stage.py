@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from xalign_ray.sources.formats import parse, parts, read, read_part
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.open import WHOLE
 from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Skipped
-from xalign_ray.work.artifacts import hash_file, is_sealed, read_manifest, seal, write_json
+from xalign_ray.work.artifacts import LOCK, hash_file, is_sealed, read_manifest, seal, write_json
 
 
 @pytest.fixture
@@ -84,6 +85,24 @@ def test_records_come_back_as_they_were_parsed(
     for kind in (Skipped, Noted):
         before, after = ([one for one in some if isinstance(one, kind)] for some in (records, found))
         assert sum(one.count for one in after) == sum(one.count for one in before)
+
+
+def test_a_stage_holds_one_lock_however_many_sources_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+
+    def watched(tasks: Sequence[Any], work: Callable[[Any], None], *_: object) -> None:
+        held.append((len([*tmp_path.rglob(LOCK)]), [one.name for one in threading.enumerate()].count("lock")))
+        one_after_the_other(tasks, work)
+
+    monkeypatch.setattr(stage, "_run_tasks", watched)
+    for number in range(9):
+        (tmp_path / f"{number}.txt").write_text(f"line {number}\n")
+    paths = [str(tmp_path / f"{number}.txt") for number in range(9)]
+    sources = [Input("text/en", ("en",), tuple(parts("text", [path])), (path,)) for path in paths]
+    texts = make_text(sources, tmp_path, ParallelConfig())
+    assert held == [(1, 1)]
+    assert all((Path(part.text).parent / "manifest.json").is_file() for one in texts for part in one.parts)
+    assert not [*tmp_path.rglob(LOCK)]
 
 
 def test_a_second_recipe_parses_nothing(tmp_path: Path, parsed: list[str]) -> None:

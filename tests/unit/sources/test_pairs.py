@@ -22,7 +22,7 @@ def write(path: Path, content: str) -> str:
 
 
 def test_moses_pairs_line_i_with_line_i(tmp_path: Path) -> None:
-    paths = [write(tmp_path / "a.en", "a cat\r\na dog\n"), write(tmp_path / "a.de", "eine Katze\nein Hund")]
+    paths = [write(tmp_path / "a.en", " a  cat\r\na\t dog\n"), write(tmp_path / "a.de", "eine Katze\nein Hund")]
     assert list(read("moses", paths, ["en", "deu"])) == [
         Pair(("en", "de"), ("a cat", "eine Katze"), paths[0], 1),
         Pair(("en", "de"), ("a dog", "ein Hund"), paths[0], 2),
