@@ -155,7 +155,6 @@ def test_a_task_without_its_files_is_refused(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("out", "says"),
     [
-        ("file", "file/manifest.json: Not a directory. "),
         ("file/inside", "Not a directory. "),
         ("x" * 300, "File name too long. Give a shorter name.\n"),
         ("circle/inside", "Too many levels of symbolic links. Links lead in a circle there: remove one.\n"),

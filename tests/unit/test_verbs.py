@@ -42,8 +42,8 @@ def test_recipe_is_loaded_or_named_with_settings() -> None:
 
 
 def test_prices_are_a_mapping_or_as_on_the_command_line() -> None:
-    by_name, as_typed = (xa.plan("tiny/mlm", on=["8xH100"], prices=prices) for prices in ({"H100": 2.5}, ["H100=2.5"]))
-    assert by_name == as_typed != xa.plan("tiny/mlm", on=["8xH100"])
+    by_name, as_typed = (xa.plan("tiny/mlm", on="8xH100", prices=prices) for prices in ({"H100": 2.5}, ["H100=2.5"]))
+    assert by_name == as_typed != xa.plan("tiny/mlm", on="8xH100")
 
 
 def test_result_is_on_stdout_and_what_to_do_next_is_said_last(capsys: pytest.CaptureFixture[str]) -> None:

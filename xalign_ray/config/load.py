@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -389,7 +390,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         ConfigError: it is not YAML, or no mapping.
     """
     if not path.is_file() and (row := arms().get(recipe_name(path))):
-        return {key: value for key, value in row.items() if key != "about"}
+        return deepcopy({key: value for key, value in row.items() if key != "about"})  # --set writes into it
     try:
         own = parse_yaml(path.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:

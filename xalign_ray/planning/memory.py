@@ -83,18 +83,19 @@ def memory_of(config: RunConfig, subject: Subject, on_gpu: bool) -> dict[str, fl
 def host_memory_of(config: RunConfig, subject: Subject) -> dict[str, float]:
     """Bytes that a run on CPUs holds on its machine at its peak, all processes together, by part.
 
-    A checkpoint is copied, to be written while training goes on.
+    A checkpoint is copied, to be written while training goes on. The driver has opened the encoder that is continued.
 
     Args:
         config: a recipe whose rows a step are known.
     """
     workers, figures = config.parallel.workers, read_figures()
     copied = checkpoint_bytes(config, subject) if config.checkpoint.async_save else 0
+    opened = 2 * FP32 * subject.sizes.total if config.model.init_from else 0
     parts = {
         "tensors": workers * sum(memory_of(config, subject, on_gpu=False).values()),
         "a checkpoint's copy": copied,
         "Python and libraries of the workers": workers * figures.worker_bytes_on_cpu,
-        "the driver": figures.driver_bytes,
+        "the driver": figures.driver_bytes + opened,
     }
     return {name: size for name, size in parts.items() if size}
 

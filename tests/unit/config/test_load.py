@@ -254,3 +254,9 @@ def test_config_imports_neither_torch_nor_ray() -> None:
     command, folder = [sys.executable, "-c", script], RECIPES.parents[1]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_settings_of_one_recipe_do_not_reach_the_next_of_its_name() -> None:
+    before = load_recipe("papers/align-mlm").config
+    load_recipe("papers/align-mlm", ["data.tokenizer.path=own"])
+    assert load_recipe("papers/align-mlm").config == before
