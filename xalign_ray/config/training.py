@@ -216,21 +216,10 @@ class ParallelConfig(Frozen):
         BeforeValidator(_one_gpu_or_none),
         Field(description="GPUs of a training process: 1, or 0 to train on CPUs"),
     ] = 0
-    memory_per_worker: Annotated[
-        Float | None,
-        Field(gt=0, description="GiB of the host's memory that a training process reserves; none are if null"),
-    ] = None
     placement_strategy: Annotated[
         Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"],
         Field(description="training processes on few nodes, or on many; strict: on one node, or one on each"),
     ] = "PACK"
-    accelerator_type: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="GPU of the nodes that train, as `ray status` says it: H100, A100-80G; any if null",
-        ),
-    ] = None
     node_labels: Annotated[
         dict[str, str],
         Field(description="Ray's labels of the nodes that train (`ray start --labels`): a value, `!value`, `in(a,b)`"),

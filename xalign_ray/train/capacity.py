@@ -22,22 +22,13 @@ from xalign_ray.train.worker import StopRequest
 from xalign_ray.work import process
 from xalign_ray.work.status_line import say
 
-GIB = 1 << 30
-A_BIT = 0.001  # by which Ray marks the nodes of a type of accelerator
 RETRY_S = 1.0
 SAY_S = 30.0  # between two sentences on what is waited for
 
 
 def resources_of(parallel: ParallelConfig) -> dict[str, float]:
     """What a training process reserves of its node."""
-    asked = {"GPU": parallel.gpus_per_worker, "memory": (parallel.memory_per_worker or 0) * GIB}
-    return {"CPU": parallel.cpus_per_worker} | {name: amount for name, amount in asked.items() if amount}
-
-
-def _with_accelerator(parallel: ParallelConfig) -> dict[str, float]:
-    """The same, and the mark of the node's type of accelerator where the recipe names one."""
-    kind = parallel.accelerator_type
-    return resources_of(parallel) | ({f"accelerator_type:{kind}": A_BIT} if kind else {})
+    return {"CPU": parallel.cpus_per_worker} | ({"GPU": parallel.gpus_per_worker} if parallel.gpus_per_worker else {})
 
 
 def wait_for_room(parallel: ParallelConfig) -> ParallelConfig:
@@ -149,9 +140,7 @@ def _held_by(node: Mapping[str, Any], parallel: ParallelConfig) -> int:
     """How many workers a node holds when nothing else runs on it."""
     if not all(_has(node["Labels"].get(key), wanted) for key, wanted in parallel.node_labels.items()):
         return 0
-    return int(
-        min(node["Resources"].get(name, 0) / amount + 1e-9 for name, amount in _with_accelerator(parallel).items())
-    )
+    return int(min(node["Resources"].get(name, 0) / amount + 1e-9 for name, amount in resources_of(parallel).items()))
 
 
 def _has(value: str | None, wanted: str) -> bool:
@@ -162,18 +151,14 @@ def _has(value: str | None, wanted: str) -> bool:
 
 
 def _describe(parallel: ParallelConfig) -> str:
-    said = [f"{amount:g} {name}" for name, amount in resources_of(parallel).items() if name != "memory"]
-    said += [f"{parallel.memory_per_worker} GiB of memory"] * bool(parallel.memory_per_worker)
-    said += [f"accelerator_type {parallel.accelerator_type}"] * bool(parallel.accelerator_type)
+    said = [f"{amount:g} {name}" for name, amount in resources_of(parallel).items()]
     said += [f"label {key}={value}" for key, value in parallel.node_labels.items()]
     return ", ".join(said)
 
 
 def _bundles(parallel: ParallelConfig) -> list[dict[str, float]]:
     """What the autoscaler is asked for: the workers, and a CPU for the feed."""
-    return [_with_accelerator(parallel)] * parallel.workers + [
-        {"CPU": FEED_CPUS} | placement(parallel).get("resources", {})
-    ]
+    return [resources_of(parallel)] * parallel.workers + [{"CPU": FEED_CPUS} | placement(parallel).get("resources", {})]
 
 
 def _labels(parallel: ParallelConfig) -> list[dict[str, str]]:

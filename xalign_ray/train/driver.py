@@ -245,7 +245,6 @@ def _trainer(parallel: schema.ParallelConfig, job: dict[str, Any], storage: Path
             use_gpu=parallel.gpus_per_worker > 0,
             resources_per_worker=resources_of(parallel),
             placement_strategy=parallel.placement_strategy,
-            accelerator_type=parallel.accelerator_type,
             label_selector=parallel.node_labels or None,
         ),
         run_config=RunConfig(
