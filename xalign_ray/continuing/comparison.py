@@ -128,8 +128,8 @@ def compare_with_base(
     """
     from xalign_ray.tasks.hf_encoder import pick_device
 
-    old = SentenceScores(base, None, None, cache, device)
-    new = SentenceScores(trained, old.prompt, old.pooling, None, device)
+    old = SentenceScores(base, None, cache, device)
+    new = SentenceScores(trained, old.rule, None, device)
     tests, kept = [pairs.thinned() for pairs in tests], [pairs.thinned() for pairs in kept]
     forgotten = [*map(_Sentences.of_pairs, kept), *map(_Sentences.of_text, texts)]
     vectors = _Vectors.of(old, new, [*tests, *kept], forgotten)
@@ -144,7 +144,7 @@ def compare_with_base(
         notes = [f"There is no masked-LM loss of what was kept: {why}."]
     elif forgotten:
         rows += [_loss_row(sentences, old, new, known) for sentences in forgotten]
-    return BaseComparison([*_judged(rows, margin / 100)], notes)
+    return BaseComparison([*_judged(rows, margin / 100)], [f"Sentence vectors: {old.rule.words}.", *notes])
 
 
 def write_comparison(path: Path, found: BaseComparison, facts: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from xalign_ray.models.backbone import encoder_values
 from xalign_ray.models.continued import check_encoder_files, has_head
 from xalign_ray.models.families import family_of
 from xalign_ray.models.hub import hub_file, in_cache
-from xalign_ray.models.sentence_modules import own_pooling
+from xalign_ray.models.sentence_modules import SentenceRule, sentence_rule
 from xalign_ray.models.weight_files import CONFIG, read_config
 from xalign_ray.planning.describe import duration
 from xalign_ray.planning.estimate import CPU, Estimate, Rate, Shape, estimate, read_prices
@@ -32,7 +32,7 @@ class Encoder:
     Attributes:
         name: folder or hub id.
         has_head: whether it has a masked-LM head.
-        pooling: how its last layer becomes a sentence vector, "mean" or "cls".
+        rule: how it makes the vector of a sentence.
         room: the most tokens of a row.
         no_masked_lm: why its family's masked LM cannot be trained; empty if it can.
     """
@@ -40,7 +40,7 @@ class Encoder:
     name: str
     has_head: bool
     hidden_size: int
-    pooling: str
+    rule: SentenceRule
     room: int
     no_masked_lm: str = ""
 
@@ -57,10 +57,9 @@ def look_at_encoder(name: str) -> Encoder:
         check_encoder_files(name)
     values = known or _read_of_hub(name)
     found = holds_head(in_cache(name), values)
-    pooling = own_pooling(name) if Path(name).is_dir() or known is None else None  # of those that we know by name: mean
     family = family_of(name, values)
     room = family.room({**family.defaults, **values})
-    return Encoder(name, found, int(values["hidden_size"]), pooling or "mean", room, family.no_masked_lm)
+    return Encoder(name, found, int(values["hidden_size"]), sentence_rule(name), room, family.no_masked_lm)
 
 
 def holds_head(folder: str, values: Mapping[str, Any]) -> bool:

@@ -43,7 +43,7 @@ from xalign_ray.continuing.methods import (
 )
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.hub import hub_file
-from xalign_ray.models.sentence_modules import is_normalized, own_prompt
+from xalign_ray.models.sentence_modules import is_normalized
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
 from xalign_ray.sources.open import size_of
@@ -139,8 +139,7 @@ def resolve(lines: FiveLines) -> Continuation:
     if pairs and text and not replay and choice.recipe in ("mlm", "align"):
         notes.append(f"The pairs are scored and not trained on: {choice.recipe} reads the text in their place.")
         pairs, tests = [], tests or pairs
-    if prompt := own_prompt(lines.model):
-        notes.append(f"Sentences are trained and scored behind the prompt {prompt!r}, as its files say.")
+    notes.append(f"Sentence vectors: {encoder.rule.words}.")
     tree = _tree(lines, output, encoder, choice, pairs, tests, text, replay)
     plain = _resolved(tree, lines, choice)
     refuse_doubtful([*checks.values()], plain.config.data.filters, plain.config.allow)
@@ -202,7 +201,7 @@ def _tree(
         train = {"pairs_per_step": 0, "global_batch_size": ROWS_OF_TEXT}
     if replay:
         tree["streams"], objectives = with_replay(replay, streams, objectives)
-    if prompt := own_prompt(lines.model):
+    if prompt := encoder.rule.prompt:
         streams = tree.get("streams", streams)
         tree["streams"] = [
             one | {"prompt": prompt} if one["kind"] == ContrastedPairs().kind else one for one in streams
@@ -212,7 +211,9 @@ def _tree(
             data["reserve_fraction"] = reserve
     pooled = {one.kind: one.pooling for one in (SentenceContrast(), Distillation(), MomentumContrast())}
     objectives = [
-        one if pooled.get(one["kind"], encoder.pooling) == encoder.pooling else one | {"pooling": encoder.pooling}
+        one
+        if pooled.get(one["kind"], encoder.rule.pooling) == encoder.rule.pooling
+        else one | {"pooling": encoder.rule.pooling}
         for one in objectives
     ]
     if lines.teacher:

@@ -16,7 +16,7 @@ from xalign_ray.config.code import package_code
 from xalign_ray.continuing.methods import holds_head
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.hub import in_cache
-from xalign_ray.models.sentence_modules import own_pooling, own_prompt
+from xalign_ray.models.sentence_modules import SentenceRule, sentence_rule
 from xalign_ray.models.weight_files import read_config
 from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits
 from xalign_ray.work.artifacts import hash_file, hash_value, replacing
@@ -40,15 +40,13 @@ class SentenceScores:
     """An encoder, opened when a number is first asked for that is not on the disk.
 
     Attributes:
-        pooling: how a sentence vector is made of the last layer: the encoder's own, else the mean.
-        prompt: what is put before each text that a vector is made of.
+        rule: how a sentence vector is made.
     """
 
     def __init__(
         self,
         encoder: str,
-        prompt: str | None = None,
-        pooling: str | None = None,
+        rule: SentenceRule | None = None,
         cache: Path | None = None,
         device: str = "auto",
     ) -> None:
@@ -56,13 +54,11 @@ class SentenceScores:
 
         Args:
             encoder: folder or hub id.
-            prompt: what to put before each text; the encoder's own if None.
-            pooling: "mean" or "cls"; the encoder's own if None.
+            rule: how to make a sentence vector; the encoder's own if None.
             cache: folder where numbers are kept from one comparison to the next; they are not if None.
         """
         self.encoder = encoder
-        self.pooling = pooling or own_pooling(encoder) or "mean"
-        self.prompt = own_prompt(encoder) if prompt is None else prompt
+        self.rule = rule or sentence_rule(encoder)
         self._cache = cache and cache / hash_value([package_code(*CODE), *_identity(encoder)])[:16]
         self._device = device
         self._opened: tuple[Encoder, Any] | None = None
@@ -74,12 +70,12 @@ class SentenceScores:
         from xalign_ray.tasks.hf_encoder import apply_steps
 
         def encode(missing: Sequence[Text]) -> Numbers:
-            sentences = [self.prompt + text for text, _ in missing]
+            sentences = [self.rule.prompt + text for text, _ in missing]
             opened, languages = self._open()[0], [language for _, language in missing]
             steps, device = steps_behind_pooling(self.encoder, opened.model.device), opened.model.device
-            return apply_steps(steps, opened.sentence_vectors(sentences, languages, self.pooling), device)
+            return apply_steps(steps, opened.sentence_vectors(sentences, languages, self.rule.pooling), device)
 
-        return self._kept(f"vectors-{hash_value([self.prompt, self.pooling])[:16]}", texts, encode)
+        return self._kept(f"vectors-{hash_value([self.rule.prompt, self.rule.pooling])[:16]}", texts, encode)
 
     def losses(self, texts: Sequence[Text]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The summed masked-LM loss of each text in nats, and its number of labels, `[N]` each.

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import hub_file, in_cache, snapshot
-from xalign_ray.models.sentence_modules import CUT, KEPT, MODULES, list_modules, own_max_length, own_pooling, own_prompt
+from xalign_ray.models.sentence_modules import (
+    CUT,
+    KEPT,
+    MODULES,
+    list_modules,
+    own_max_length,
+    own_pooling,
+    sentence_rule,
+)
 from xalign_ray.models.weight_files import CONFIG, SAFETENSORS, read_config
 from xalign_ray.vocabulary.tokenizer import encode_text, frame_of
 from xalign_ray.work.artifacts import MANIFEST, read_json
@@ -109,8 +117,7 @@ class SentenceEncoder:
             raise DataError(f"{name} has a slow tokenizer; save it with a tokenizer.json first.")
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self._model = model.to(self.device).eval()
-        self._pooling = own_pooling(str(folder)) or "mean"
-        self._prompt = own_prompt(str(folder))
+        self._rule = sentence_rule(str(folder))
         positions = getattr(model.config, "max_position_embeddings", CUT)
         lengths = (CUT, positions, self._tokenizer.model_max_length, own_max_length(str(folder)))
         self._longest = min(int(length) for length in lengths if length)
@@ -126,7 +133,7 @@ class SentenceEncoder:
         room = self._longest - len(begins) - len(ends)
         found: list[Vectors] = []
         for begin in range(0, len(order), BATCH_SIZE):
-            batch = [f"{self._prompt}{texts[place]}" for place in order[begin : begin + BATCH_SIZE]]
+            batch = [f"{self._rule.prompt}{texts[place]}" for place in order[begin : begin + BATCH_SIZE]]
             ids = [[*begins, *ids[:room], *ends] for ids in encode_text(backend, batch)[0]]
             given = self._tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(self.device)
             with torch.inference_mode():
@@ -139,7 +146,7 @@ class SentenceEncoder:
         return vectors[np.argsort(order, kind="stable")]
 
     def _pooled(self, states: Tensor, mask: Tensor) -> Tensor:
-        if self._pooling == "cls":
+        if self._rule.pooling == "cls":
             return states[:, 0]
         return (states * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1)[:, None]
 

@@ -29,7 +29,49 @@ _OLDER_LENGTHS = tuple(  # as Sentence Transformers named it once, and still rea
     f"sentence_{kind}_config.json" for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 QUERY = "query"  # name of the prompt that is taken where none is the default
+NO_FILES = "it has no modules.json; released sentence encoders have one, and other scores with it"
 _DAMAGED = "It says how an encoder makes sentence vectors; copy or download it again."
+
+
+@dataclass(frozen=True)
+class SentenceRule:
+    """How an encoder makes the vector of a sentence: training, evaluations and comparisons all ask here.
+
+    Attributes:
+        pooling: of the last layer, "mean" or "cls".
+        prompt: what stands before each sentence; may be empty.
+        is_own: whether the encoder's files say so.
+        source: what says so, in words.
+    """
+
+    pooling: str
+    prompt: str
+    is_own: bool
+    source: str
+
+    @property
+    def words(self) -> str:
+        """For a start line, a report and a card."""
+        pooled = "first token" if self.pooling == "cls" else "mean"
+        return (
+            f"{pooled} of the last layer, {f'behind {self.prompt!r}' if self.prompt else 'no prompt'} ({self.source})"
+        )
+
+
+def sentence_rule(encoder: str) -> SentenceRule:
+    """The rule of an encoder's Sentence Transformers files; where they are missing the mean of the last layer.
+
+    Args:
+        encoder: folder or hub id.
+
+    Raises:
+        DataError: the files are damaged.
+    """
+    pooling = own_pooling(encoder)
+    source = "by its Sentence Transformers files"
+    if pooling is None:
+        source = "its own pooling is unknown here" if hub_file(encoder, MODULES) else NO_FILES
+    return SentenceRule(pooling or "mean", own_prompt(encoder), pooling is not None, source)
 
 
 def own_pooling(encoder: str) -> str | None:

@@ -176,7 +176,7 @@ def other_languages(language: str) -> tuple[str, ...]:
     return tuple(one for one in languages if one != _PIVOT) or languages
 
 
-_FIELDS = [field.name for field in fields(Score)]
+_FIELDS = [field.name for field in fields(Score) if field.name != "vectors"]  # which a sentence tells
 SCORE_COLUMNS = ["label", *_FIELDS, "at_chance"]
 COLUMNS = [
     *("by", "group", "languages", *KEY, "label", "mean", "standard_deviation"),

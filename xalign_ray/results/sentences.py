@@ -159,6 +159,7 @@ def how_to_read(runs: Sequence[Run]) -> list[str]:
             for label, own in columns.items()
             if len(own) == 1 and (own[0].config or len({score.seed for score in own[0].scores} - {None}) < 2)
         ],
+        vectors=sorted({(run.label, score.vectors) for run in runs for score in run.scores if score.vectors}),
         aligned=any("dictionary_alignment" in str(run.config.get("objectives")) for run in runs),
     )
     return text.splitlines()

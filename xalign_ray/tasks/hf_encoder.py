@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.errors import DataError
 from xalign_ray.models.open_folder import open_model
 from xalign_ray.models.sentence_encoder import steps_behind_pooling
-from xalign_ray.models.sentence_modules import own_max_length, own_pooling, own_prompt
+from xalign_ray.models.sentence_modules import own_max_length, sentence_rule
 from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs, piece_count
 from xalign_ray.work.status_line import say
 
@@ -114,7 +114,7 @@ class Encoder:
             found |= zip(places, take(output).cpu().numpy(), strict=True)
         return [found[place] for place in range(len(features))]
 
-    def pool(self, sentences: Sequence[str], language: str, poolings: Sequence[str]) -> dict[str, Vectors]:
+    def pool(self, sentences: Sequence[str], language: str, poolings: Collection[str]) -> dict[str, Vectors]:
         """One vector for a sentence and layer in each of several ways, from one pass over the sentences.
 
         Args:
@@ -203,12 +203,9 @@ class Encoder:
 class SentenceVectors:
     """The vectors that a user gets of an encoder: its own prompt, pooling, and modules behind the pooling.
 
-    Without Sentence Transformers files a vector is the mean of the last layer's tokens, without a prompt.
-
     Attributes:
         encoder: opened.
-        pooling: "mean" or "cls".
-        prompt: what stands before each sentence.
+        rule: pooling and prompt.
     """
 
     def __init__(self, name: str, device: str = "auto", prompt: str | None = None) -> None:
@@ -222,23 +219,23 @@ class SentenceVectors:
         Raises:
             DataError: it cannot be opened, or its vectors are made in a way that is unknown here.
         """
-        own = own_pooling(name)
-        self.pooling = own or "mean"
-        self.prompt = own_prompt(name) if prompt is None else prompt
+        self.rule = sentence_rule(name)
+        if prompt is not None:
+            self.rule = replace(self.rule, prompt=prompt, source=f"the prompt by --prompt; {self.rule.source}")
         self.encoder = Encoder.open(name, device)
         self._behind = steps_behind_pooling(name, self.encoder.model.device)
-        rule = f"{own} pooling, as the encoder's own files say" if own else "mean pooling"
-        say(f"Sentence vectors: last layer, {rule}.")
-        if self.prompt:
-            source = "as the encoder's own files say" if prompt is None else "as --prompt says"
-            say(f"Before each sentence stands {self.prompt!r}, {source}.")
+        say(f"Sentence vectors: {self.rule.words}.")
 
     def __call__(self, texts: Sequence[str], language: str) -> Vectors:
         """A vector of each text, `[N, D]`."""
-        vectors = self.encoder.sentence_vectors(
-            [self.prompt + text for text in texts], [language] * len(texts), self.pooling
-        )
-        return self.behind(vectors)
+        prompted = [self.rule.prompt + text for text in texts]
+        return self.behind(self.encoder.sentence_vectors(prompted, [language] * len(texts), self.rule.pooling))
+
+    def layers(self, texts: Sequence[str], language: str, *poolings: str) -> tuple[Vectors, dict[str, Vectors]]:
+        """A vector of each text, `[1, N, D]`, and those of each layer in several ways, `[layers + 1, N, D]`."""
+        prompted = [self.rule.prompt + text for text in texts]
+        found = self.encoder.pool(prompted, language, {*poolings, self.rule.pooling})
+        return self.behind(found[self.rule.pooling][-1])[None], found
 
     def behind(self, vectors: Vectors) -> Vectors:
         """What the modules behind the pooling make of pooled vectors `[N, D]`."""

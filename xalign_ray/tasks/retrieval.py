@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.language_codes import ENGLISH, check_language, name_of_pair
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import Indices, Vectors, are_pairs, nearest_cosine, nearest_csls, thin
-from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.task import (
     COSINE,
     LAST,
@@ -23,7 +24,6 @@ from xalign_ray.tasks.task import (
     Measure,
     Metric,
     SentenceTask,
-    Task,
     right_key,
     right_ones,
     write_rows,
@@ -33,11 +33,11 @@ from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import Encoder, SentenceVectors
+    from xalign_ray.tasks.hf_encoder import SentenceVectors
 
 LAST_LAYERS = 4
 MAX_PAIRS = 10_000  # of two languages: each sentence is compared with all others
-MEAN_OF_LAST = f"mean of the last {LAST_LAYERS} layers, mean pooling; the encoder has no Sentence Transformers files"
+LAST_FOUR = f"last{LAST_LAYERS}"  # the layer of a mean over the last layers' accuracies
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,9 @@ def layer_neighbours(
     ]
 
 
-def headline(values: Sequence[float], last: bool = False) -> float:
-    """The value that stands for an encoder, of those of its layers: that of the last, or the mean of the last 4.
-
-    `values[0]` is the embedding layer's and never counts.
-    """
-    chosen = values[-1:] if last else values[1:][-LAST_LAYERS:]
+def mean_of_last(layers: Sequence[float]) -> float:
+    """The mean of the last 4 layers' accuracies; `layers[0]` is the embedding layer's and never counts."""
+    chosen = layers[1:][-LAST_LAYERS:]
     return sum(chosen) / len(chosen)
 
 
@@ -149,24 +146,25 @@ _COSINES = {
     "pair_cosine": 0,
     "pair_cosine_random": 1,
 }  # of each sentence with the translation so many places behind its own
+_OF_PAPERS = "tatoeba_accuracy_from_english"
 _POOLING = {"tatoeba_accuracy_cls": "cls"}  # of the layers of a metric, where it is not the mean
 _TATOEBA_TITLE = "Sentence retrieval (Tatoeba)"
 PairPaths = tuple[Path, Path]  # line i of the first translates line i of the second, which is English
 
 
-class TatoebaTask(Task):
+class TatoebaTask(SentenceTask):
     """Accuracy of retrieving translations, per language and layer, and the mean over languages.
 
-    Vectors are means over real tokens. `tatoeba_accuracy` asks each sentence of language xx and is right if its own
-    English side is the nearest by cosine among the English sides of the same pair of files, as mteb does.
-    `tatoeba_accuracy_from_english` asks the English sentences, as XTREME's code does and so the tables of DICT-MLM.
-    The headline of an encoder with Sentence Transformers files is layer "last", by the pooling that they name; of any
-    other it is layer "last4", the mean accuracy of the last min(4, n) layers (DICT-MLM, Table 1). Chance is
-    1 / number of pairs. `tatoeba_accuracy_csls` is `tatoeba_accuracy` by CSLS; `tatoeba_accuracy_cls` is it by cosine
-    of the first token of each layer but the embedding layer, where all first tokens are equal. Beside them the mean
-    cosine of translations and, as `pair_cosine_random`, of each sentence with the translation of the next one; and
-    `tokenization_premium`, the pieces of the sentences for each piece of their English translations (Petrov et al.
-    2023, section 3): what share of the vocabulary a language has.
+    Vectors are the encoder's own, as `sentence_rule` says; layer is "last". `tatoeba_accuracy` asks each sentence of
+    language xx and is right if its own English side is the nearest by cosine among the English sides of the same pair
+    of files, as mteb does. `tatoeba_accuracy_from_english` asks the English sentences, as XTREME's code does and so the
+    tables of DICT-MLM. `tatoeba_accuracy_csls` is `tatoeba_accuracy` by CSLS. Chance is 1 / number of pairs.
+
+    Beside them stands layer "last4", the mean accuracy of the last min(4, n) layers by the mean of tokens (DICT-MLM,
+    Table 1), and each layer alone; `tatoeba_accuracy_cls` is by the first token of each layer but the embedding layer,
+    where all first tokens are equal. `pair_cosine` is the mean cosine of translations, `pair_cosine_random` that of
+    each sentence with the translation of the next one; `tokenization_premium` are the pieces of the sentences for each
+    piece of their English translations (Petrov et al. 2023, section 3): what share of the vocabulary a language has.
 
     Its data is a folder of `tatoeba.<xx>-eng.<xx>` and `tatoeba.<xx>-eng.eng` (LASER), or the same with 2-letter codes,
     of any parallel text; scores name the folder as their split.
@@ -206,98 +204,66 @@ class TatoebaTask(Task):
             read_pair(paths)
         return [ENGLISH, *pairs]
 
-    def evaluate(
+    def score_all(
         self,
-        encoder: str,
-        data: Path | None,
-        languages: Sequence[str] | None = None,
-        device: str = "auto",
+        vectors: SentenceVectors,
+        data: Path,
+        languages: Sequence[str] | None,
         predictions: Path | None = None,
-    ) -> list[Score]:
-        """See `Task.evaluate`; into the folder `predictions` goes what each sentence found, see `measure_again`."""
-        from xalign_ray.models.sentence_encoder import steps_behind_pooling
-        from xalign_ray.models.sentence_modules import own_pooling
-        from xalign_ray.tasks.hf_encoder import Encoder, apply_steps
-
-        assert data is not None
-        pairs = find_pairs(data, languages)
-        opened = Encoder.open(encoder, device)
-        opened.inputs.check_languages([ENGLISH, *pairs])
-        own = own_pooling(encoder)
-        steps = steps_behind_pooling(encoder, opened.model.device)
-        rule = f"last layer, {own} pooling, as the encoder's own files say" if own else MEAN_OF_LAST
-        say(f"Headline of retrieval: {rule}.")
-        split = data.resolve().name  # several such folders can be scored beside each other
-        scores = [
-            score
-            for language, paths in pairs.items()
-            for score in self._score_pair(
-                opened,
-                paths,
-                language,
-                split,
-                own,
-                lambda vectors: apply_steps(steps, vectors, opened.model.device),
-                predictions,
-            )
-        ]
-        return scores + average_languages(scores)
+    ) -> Iterator[Score]:
+        for language, paths in find_pairs(data, languages).items():
+            yield from self._score_pair(vectors, paths, language, data.resolve().name, predictions)
 
     def _score_pair(
-        self,
-        encoder: Encoder,
-        paths: PairPaths,
-        language: str,
-        split: str,
-        own: str | None,
-        behind: Callable[[Vectors], Vectors],
-        predictions: Path | None,
+        self, vectors: SentenceVectors, paths: PairPaths, language: str, split: str, predictions: Path | None
     ) -> Iterator[Score]:
         other, english = read_pair(paths)
-        left, right = (encoder.pool(*texts, ("mean", "cls")) for texts in ((other, language), (english, ENGLISH)))
-        test_set = hash_value([*map(hash_file, paths)])
-        device = str(encoder.model.device)
-        vectors = left["mean"], right["mean"]
-        every = counted = neighbours_by_metric(*vectors, device)
-        of_last = {metric: layers[1:][-LAST_LAYERS:] for metric, layers in every.items()}
-        if own:
-            vectors = behind(left[own][-1])[None], behind(right[own][-1])[None]
-            counted = of_last = neighbours_by_metric(*vectors, device)
+        encoder, device = vectors.encoder, str(vectors.encoder.model.device)
+        left, left_layers = vectors.layers(other, language, "mean", "cls")
+        right, right_layers = vectors.layers(english, ENGLISH, "mean", "cls")
+        own = neighbours_by_metric(left, right, device)
+        every = neighbours_by_metric(left_layers["mean"], right_layers["mean"], device)
         right_at = {metric: dict(enumerate(map(are_own, layers))) for metric, layers in every.items()}
-        first_token = layer_neighbours(left["cls"], right["cls"], device=device)
+        first_token = layer_neighbours(left_layers["cls"], right_layers["cls"], device=device)
         right_at["tatoeba_accuracy_cls"] = dict(enumerate(map(are_own, first_token[1:]), start=1))
         if predictions:
-            rows: dict[str, object] = {metric: [one.tolist() for one in layers] for metric, layers in of_last.items()}
+            rows: dict[str, object] = {metric: [one.tolist() for one in layers] for metric, layers in own.items()}
             for metric, layers in right_at.items():
                 rows |= {right_key(metric, layer): right_ones(hits) for layer, hits in layers.items()}
             write_rows(predictions / f"{language}.jsonl", rows)
-        curves = {metric: [float(are_own(one).mean()) for one in layers] for metric, layers in counted.items()}
-        curves |= {name: layer_cosines(*vectors, shift) for name, shift in _COSINES.items()}
-        last = "last" if own else f"last{LAST_LAYERS}"
-        found = [(metric, {last: headline(values, bool(own))}, own or "mean") for metric, values in curves.items()]
-        found += [
-            (metric, {layer: float(hits.mean()) for layer, hits in layers.items()}, _POOLING.get(metric, "mean"))
-            for metric, layers in right_at.items()
-        ]
         pieces, english_pieces = (sum(map(len, encoder.inputs.piece_texts(texts))) for texts in (other, english))
-        premium = Measure(pieces / max(english_pieces, 1), None, len(other))
-        yield self.score_of(encoder, split, language, "tokenization_premium", premium, test_set=test_set)
-        for metric, layers, pooling in found:
-            for layer, value in layers.items():
-                measure = Measure(value, None if "cosine" in metric else 1 / len(other), len(other))
-                where = {"layer": layer, "pooling": pooling, "test_set": test_set}
-                yield self.score_of(encoder, split, language, metric, measure, **where)
+        found: list[tuple[str, float, dict[str, Any]]] = [
+            ("tokenization_premium", pieces / max(english_pieces, 1), {"layer": None, "pooling": None}),
+            *((metric, float(are_own(layer).mean()), {}) for metric, (layer,) in own.items()),
+            *((name, layer_cosines(left, right, shift)[0], {}) for name, shift in _COSINES.items()),
+        ]
+        for metric, layers in right_at.items():
+            accuracies = [float(hits.mean()) for hits in layers.values()]
+            pooling = _POOLING.get(metric, "mean")
+            if pooling == "mean":
+                found.append((metric, mean_of_last(accuracies), {"layer": LAST_FOUR, "pooling": pooling}))
+            for layer, accuracy in zip(layers, accuracies, strict=True):
+                found.append((metric, accuracy, {"layer": layer, "pooling": pooling}))
+        if not vectors.rule.is_own:  # what papers print of encoders that were made for no vector comes first
+            found.sort(key=lambda one: (one[0], one[2].get("layer")) != (_OF_PAPERS, LAST_FOUR))
+        test_set = hash_value([*map(hash_file, paths)])
+        for metric, value, where in found:
+            measure = Measure(value, 1 / len(other) if metric.startswith("tatoeba_accuracy") else None, len(other))
+            yield self.sentence_score(vectors, split, language, test_set, metric, measure, **where)
 
     def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:
         """The headline that neighbours give: of sentence i its own translation is candidate i.
 
         Args:
-            rows: by metric the candidate that each sentence found, for each layer that the headline is a mean of; and
-                of single layers which sentences found their own.
+            rows: by metric the candidate that each sentence found; and of single layers which sentences found theirs.
         """
-        if not str(score.layer).startswith("last") or not (layers := rows.get(score.metric)):
+        layers = [*takewhile(bool, (rows.get(right_key(score.metric, number)) for number in count()))]
+        if score.layer == LAST_FOUR and layers:
+            accuracies = [one.count("1") / len(one) for one in layers]
+            return Measure(mean_of_last(accuracies), 1 / len(layers[0]), len(layers[0]))
+        if not str(score.layer).startswith(LAST) or not (own := rows.get(score.metric)):
             return super().measure_again(score, rows)
-        found = np.array(layers)
+        found = np.array(own)  # of one layer; before 0.1.0 of the last four
         right = (found == np.arange(found.shape[1])).mean(axis=1).tolist()
         return Measure(sum(right) / len(right), 1 / found.shape[1], found.shape[1])
 
@@ -404,22 +370,17 @@ class RetrievalTask(SentenceTask):
         if pairs.duplicates:
             copies = f"{pairs.duplicates:,} of {2 * len(pairs):,} sentences stand in it more than once"
             say(f"{pairs.split} ({language}): {copies}; to find a copy of the translation is right.")
-        encoder, pooling = vectors.encoder, vectors.pooling
-        first, second = (
-            encoder.pool([vectors.prompt + text for text in texts], code, (pooling,))[pooling]
-            for code, texts in zip(pairs.languages, pairs.texts, strict=True)
-        )
-        left, right = (vectors.behind(side[-1])[None] for side in (first, second))
-        device, test_set = str(encoder.model.device), hash_value([[*texts] for texts in pairs.texts])
+        (left, first), (right, second) = map(vectors.layers, pairs.texts, pairs.languages)
+        device, test_set = str(vectors.encoder.model.device), hash_value([[*texts] for texts in pairs.texts])
+        pooling = vectors.rule.pooling
         found = [
             *zip([LAST], _values(left, right, pairs, device), strict=True),
-            *enumerate(_values(first, second, pairs, device)),
+            *enumerate(_values(first[pooling], second[pooling], pairs, device)),
         ]
         for layer, values in found:
             for metric, value in values.items():
                 measure = Measure(value, 1 / len(pairs), len(pairs))
-                where = {"layer": layer, "pooling": pooling, "test_set": test_set}
-                yield self.score_of(encoder, pairs.split, language, metric, measure, **where)
+                yield self.sentence_score(vectors, pairs.split, language, test_set, metric, measure, layer=layer)
 
 
 def _values(first: Vectors, second: Vectors, pairs: TranslatedSentences, device: str) -> list[dict[str, float]]:

@@ -35,6 +35,7 @@ class Score:
         seed: of fine-tuning where there was one, else of pretraining.
         step: the pretraining step that was exported.
         test_set: hash of what was scored, by which test sets of one name are told apart; None where it is not known.
+        vectors: how a sentence became a vector, in words; None where no sentence did, or it is not known.
     """
 
     run: str | None
@@ -52,6 +53,7 @@ class Score:
     seed: int | None
     step: int | None
     test_set: str | None = None
+    vectors: str | None = None
 
     @property
     def averaged_with(self) -> tuple[object, ...]:
@@ -118,11 +120,12 @@ def _mean(group: Sequence[Score]) -> Score:
 
 
 def write_scores(path: Path, scores: Iterable[Score]) -> None:
-    """Writes scores.json atomically, every record with all keys (`test_set` where it is known), and their hash."""
+    """Writes scores.json atomically, every record with all keys (the last two where they are known), and their hash."""
     records = [asdict(score) for score in scores]
     for record in records:
-        if record["test_set"] is None:
-            del record["test_set"]
+        for name in ("test_set", "vectors"):
+            if record[name] is None:
+                del record[name]
     write_records(path, records)
 
 

@@ -129,27 +129,46 @@ class SentenceTask(Task):
         languages: Sequence[str] | None = None,
         device: str = "auto",
         prompt: str | None = None,
+        **kept: Path | None,
     ) -> list[Score]:
-        """See `Task.evaluate`; `prompt` is put before each sentence, by default what the encoder's files name."""
+        """See `Task.evaluate`; `prompt` is put before each sentence, by default what the encoder's files name.
+
+        A task that keeps predictions writes them into the folder `predictions`.
+        """
         from xalign_ray.tasks.hf_encoder import SentenceVectors
 
         assert data is not None
         spoken = self.check_data(data, languages)
         vectors = SentenceVectors(encoder, device, prompt)
         vectors.encoder.inputs.check_languages(spoken)
-        scores = [*self.score_all(vectors, data, languages)]
+        scores = [*self.score_all(vectors, data, languages, **kept)]
         return scores + average_languages(scores)
 
     @abstractmethod
-    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+    def score_all(
+        self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None, **kept: Any
+    ) -> Iterator[Score]:
         """The scores of each language."""
 
     def scores_of(
         self, vectors: SentenceVectors, split: str, language: str, test_set: str, measures: Mapping[str, Measure]
     ) -> Iterator[Score]:
-        where = {"layer": LAST, "pooling": vectors.pooling, "test_set": test_set}
         for metric, measure in measures.items():
-            yield self.score_of(vectors.encoder, split, language, metric, measure, **where)
+            yield self.sentence_score(vectors, split, language, test_set, metric, measure)
+
+    def sentence_score(
+        self,
+        vectors: SentenceVectors,
+        split: str,
+        language: str,
+        test_set: str,
+        metric: str,
+        measure: Measure,
+        **where: Any,
+    ) -> Score:
+        """The score of an encoder's own vectors in one language; `where` may name another layer or pooling."""
+        where = {"layer": LAST, "pooling": vectors.rule.pooling, "vectors": vectors.rule.words, **where}
+        return self.score_of(vectors.encoder, split, language, metric, measure, test_set=test_set, **where)
 
 
 class Example(Protocol):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.nearest import find_translations, thin
-from xalign_ray.models.sentence_modules import own_pooling, own_prompt
+from xalign_ray.models.sentence_modules import sentence_rule
 from xalign_ray.objectives.combine import Objectives
 from xalign_ray.shards.prepared import Prepared, RetrievalPairs
 from xalign_ray.streams.collate import IGNORED
@@ -162,8 +162,9 @@ class Scoring:
         has_tests = every != 0 and prepared.has_tests
         self._retrieval_steps = (max(1, train.max_steps // TENTHS) if every is None else every) if has_tests else 0
         start = config.model.init_from if has_tests else None
-        self._pooling = (own_pooling(start) if start else None) or "mean"
-        self._tests = prepared.read_tests(own_prompt(start) if start else "") if has_tests else ()
+        rule = sentence_rule(start) if start else None
+        self._pooling = rule.pooling if rule else "mean"
+        self._tests = prepared.read_tests(rule.prompt if rule else "") if has_tests else ()
 
     def is_due(self, step: int) -> bool:
         """Whether something is scored after so many steps."""

@@ -20,11 +20,13 @@ from xalign_ray.continuing import comparison
 from xalign_ray.continuing.comparison import KeptText, compare_with_base, verdict_of, write_comparison
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
+from xalign_ray.models.sentence_modules import NO_FILES, SentenceRule
 from xalign_ray.tasks.retrieval import TranslatedSentences
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.run_folder import COMPARISON
 
 ENGLISH = ["one", "two", "three", "four", "five"]
+VECTORS = f"Sentence vectors: mean of the last layer, no prompt ({NO_FILES})."
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf"]
 
 
@@ -93,7 +95,7 @@ def test_rows_equal_a_slow_reference(encoders: tuple[Path, Path]) -> None:
     of_tests, of_kept = (rows_by_measure(found, trained) for trained in (True, False))
     assert [*of_tests] == ["retrieval", "retrieval_csls"]
     assert [*of_kept] == ["retrieval", "retrieval_csls", "drift", "mlm_loss"]
-    assert found.notes == []
+    assert found.notes == [VECTORS]
     for row, pairs in ((of_tests["retrieval"], tests), (of_kept["retrieval"], kept)):
         assert (row.base, row.yours) == pytest.approx([slow_accuracy(folder, pairs) for folder in encoders])
         assert (row.language, row.count, row.split) == ("de", len(pairs), pairs.split)
@@ -132,14 +134,14 @@ def test_an_encoder_without_a_head_has_no_loss_and_says_so(encoders: tuple[Path,
     BertModel.from_pretrained(base, add_pooling_layer=False).save_pretrained(base)
     found = compare_with_base(*map(str, encoders), [], [pairs_of()], device="cpu")
     assert [row.measure for row in found.rows] == ["retrieval", "retrieval_csls", "drift"]
-    assert found.notes == [f"There is no masked-LM loss of what was kept: {base} has no masked-LM head."]
+    assert found.notes == [VECTORS, f"There is no masked-LM loss of what was kept: {base} has no masked-LM head."]
 
 
 def test_other_vocabularies_have_no_loss_in_common(encoders: tuple[Path, Path], tmp_path: Path) -> None:
     other = make_bert_in(tmp_path / "other", [*ENGLISH, *GERMAN, "sechs"])
     found = compare_with_base(str(encoders[0]), str(other), [], [pairs_of()], device="cpu")
     assert "mlm_loss" not in {row.measure for row in found.rows}
-    assert "the vocabularies differ" in found.notes[0]
+    assert "the vocabularies differ" in found.notes[1]
 
 
 def test_both_encoders_are_pooled_and_prompted_as_the_bases_files_say(encoders: tuple[Path, Path]) -> None:
@@ -152,13 +154,15 @@ def test_both_encoders_are_pooled_and_prompted_as_the_bases_files_say(encoders: 
     found = compare_with_base(str(base), str(trained), [], [pairs_of()], device="cpu")
     drift = rows_by_measure(found, trained=False)["drift"].yours
     texts = [(text, "de") for text in pairs_of().first]
-    old, new = (SentenceScores(str(one), "two ", "cls", device="cpu").vectors(texts) for one in encoders)
+    old, new = (
+        SentenceScores(str(one), SentenceRule("cls", "two ", True, ""), device="cpu").vectors(texts) for one in encoders
+    )
     assert drift == pytest.approx(1 - float(cosine_similarity(torch.tensor(old), torch.tensor(new)).mean()), abs=1e-6)
 
 
 def test_nothing_kept_is_said_in_one_line(encoders: tuple[Path, Path]) -> None:
     found = compare_with_base(*map(str, encoders), [pairs_of()], device="cpu")
-    assert found.notes == [comparison.NOTHING_KEPT]
+    assert found.notes == [VECTORS, comparison.NOTHING_KEPT]
 
 
 def test_languages_of_the_run_decide_what_counts_as_trained(encoders: tuple[Path, Path]) -> None:
@@ -175,7 +179,9 @@ def test_numbers_of_the_base_are_computed_once(encoders: tuple[Path, Path], tmp_
     np.testing.assert_array_equal(again.vectors(texts[::-1]), expected[::-1])
     np.testing.assert_array_equal(again.losses(texts), losses)
     assert again._opened is None
-    prompted = SentenceScores(str(encoders[0]), prompt="one ", cache=tmp_path / "cache", device="cpu")
+    prompted = SentenceScores(
+        str(encoders[0]), SentenceRule("mean", "one ", True, ""), cache=tmp_path / "cache", device="cpu"
+    )
     assert not np.allclose(prompted.vectors(texts), expected)
     other = SentenceScores(str(encoders[1]), cache=tmp_path / "cache", device="cpu")
     assert not np.allclose(other.vectors(texts), expected)
@@ -189,9 +195,9 @@ def test_numbers_of_a_base_with_another_file_are_not_those_of_the_cache(
     (base / "2_Dense").mkdir()
     (base / "modules.json").write_text(json.dumps([{"path": "2_Dense", "type": "x.Dense"}]))
     (base / file).write_bytes(b"before")
-    before = SentenceScores(str(base), "", "mean", tmp_path)._cache
+    before = SentenceScores(str(base), None, tmp_path)._cache
     (base / file).write_bytes(b"behind")
-    assert SentenceScores(str(base), "", "mean", tmp_path)._cache != before
+    assert SentenceScores(str(base), None, tmp_path)._cache != before
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,9 @@ def test_headline_is_what_a_user_gets(
     assert {score.layer for score in scores} == {"last", 0, 1, 2}
     assert {score.pooling for score in scores} == {pooling}
     said = capsys.readouterr().err
-    assert f"Sentence vectors: last layer, {pooling} pooling, as the encoder's own files say." in said
-    assert ("Before each sentence stands 'query: ', as the encoder's own files say." in said) == bool(prompt)
+    shown = {"cls": "first token", "mean": "mean"}[pooling]
+    behind = "behind 'query: '" if prompt else "no prompt"
+    assert f"Sentence vectors: {shown} of the last layer, {behind} (by its Sentence Transformers files)." in said
 
 
 def test_prompt_of_the_command_line_replaces_the_encoders(tmp_path: Path, make_bert: Callable[..., Path]) -> None:
@@ -97,8 +98,8 @@ def test_prompt_of_the_command_line_replaces_the_encoders(tmp_path: Path, make_b
 
 
 def test_a_task_without_prompts_refuses_one(tmp_path: Path, make_bert: Callable[..., Path]) -> None:
-    with pytest.raises(ConfigError, match=r"--prompt: the task tatoeba puts no text before sentences; .* retrieval"):
-        evaluate(str(make_bert(WORDS)), "tatoeba", write_tatoeba(tmp_path / "data"), tmp_path / "out", prompt="x")
+    with pytest.raises(ConfigError, match=r"--prompt: the task cloze puts no text before sentences; .* retrieval"):
+        evaluate(str(make_bert(WORDS)), "cloze", write_tatoeba(tmp_path / "data"), tmp_path / "out", prompt="x")
 
 
 @pytest.mark.parametrize(

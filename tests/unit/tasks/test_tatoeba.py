@@ -16,7 +16,7 @@ from xalign_ray.models.sentence_modules import own_pooling
 from xalign_ray.studies.cells import Encoder, Evaluation
 from xalign_ray.studies.declared import Resources
 from xalign_ray.studies.workers import run_cell
-from xalign_ray.tasks.retrieval import TATOEBA, find_pairs, headline, layer_accuracies, layer_cosines, read_pair
+from xalign_ray.tasks.retrieval import TATOEBA, find_pairs, layer_accuracies, layer_cosines, mean_of_last, read_pair
 from xalign_ray.work.artifacts import read_json
 
 WORDS = ["one", "two", "three", "eins", "zwei", "drei"]
@@ -144,6 +144,7 @@ def test_both_directions_are_scored_under_their_names(tmp_path: Path, make_bert:
             expected[metric, layer] = right_ones.float().mean().item()
     for metric in ("tatoeba_accuracy", "tatoeba_accuracy_from_english"):
         expected[metric, "last4"] = (expected[metric, 1] + expected[metric, 2]) / 2
+        expected[metric, "last"] = expected[metric, 2]
     assert {key: found[key] for key in expected} == pytest.approx(expected)
     assert any(found["tatoeba_accuracy", n] != found["tatoeba_accuracy_from_english", n] for n in range(3))
 
@@ -166,9 +167,9 @@ def test_a_pair_cosine_is_the_mean_over_sentences_layer_by_layer():
     assert layer_cosines(three, turned, shift=1) == [1.0], "each sentence with the translation of the next one"
 
 
-def test_the_headline_is_the_mean_of_the_last_four_layers_without_the_embedding_layer():
-    assert headline([1.0, 0.9, 0.1, 0.2, 0.3, 0.4]) == pytest.approx(0.25)
-    assert headline([1.0, 0.2, 0.4]) == pytest.approx(0.3)
+def test_last4_is_the_mean_of_the_last_four_layers_without_the_embedding_layer():
+    assert mean_of_last([1.0, 0.9, 0.1, 0.2, 0.3, 0.4]) == pytest.approx(0.25)
+    assert mean_of_last([1.0, 0.2, 0.4]) == pytest.approx(0.3)
 
 
 def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Path, make_bert: Callable[..., Path]):
@@ -183,8 +184,8 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
     scores = TATOEBA.evaluate(str(folder), tmp_path)
     retrieval = [score for score in scores if score.metric == "tatoeba_accuracy"]
     found = {(score.language, score.layer): (score.value, score.chance, score.n) for score in retrieval}
-    assert [found["de", layer] for layer in ("last4", 0, 1, 2)] == [(1.0, 1 / 3, 3)] * 4
-    assert [found["fr", layer] for layer in ("last4", 0, 1, 2)] == [(0.0, 0.5, 2)] * 4
+    assert [found["de", layer] for layer in ("last", "last4", 0, 1, 2)] == [(1.0, 1 / 3, 3)] * 5
+    assert [found["fr", layer] for layer in ("last", "last4", 0, 1, 2)] == [(0.0, 0.5, 2)] * 5
     assert found["all", "last4"] == (0.5, pytest.approx(5 / 12), 5)
     kinds = {(score.metric, score.pooling, type(score.layer)) for score in scores if score.chance is not None}
     assert kinds == {
@@ -192,7 +193,7 @@ def test_every_language_and_layer_is_scored_with_chance_and_number(tmp_path: Pat
         ("tatoeba_accuracy_csls", "mean", int), ("tatoeba_accuracy_cls", "cls", int),
         ("tatoeba_accuracy_from_english", "mean", str), ("tatoeba_accuracy_from_english", "mean", int),
     }  # fmt: skip
-    assert len(retrieval) == 12
+    assert len(retrieval) == 15
     assert {(s.task, s.split, s.pooling, s.metric, s.objective, s.seed) for s in retrieval} == {
         ("tatoeba", tmp_path.name, "mean", "tatoeba_accuracy", "mlm", 5)
     }
@@ -214,7 +215,7 @@ def test_the_premium_is_the_pieces_of_sentences_for_each_of_their_translations(
     assert found == {"de": (5 / 4, None, 2), "fr": (1 / 4, None, 1), "all": (0.75, None, 3)}
 
 
-@pytest.mark.parametrize("pooled", [False, True], ids=["last4", "last"])
+@pytest.mark.parametrize("pooled", [False, True], ids=["plain", "own"])
 def test_predictions_give_the_headline_again(tmp_path: Path, make_bert: Callable[..., Path], pooled: bool):
     """Exactly, in each language, and what counts in each single layer; cosines are no counts."""
     folder, data = make_bert(WORDS), tmp_path / "data"
@@ -240,7 +241,7 @@ def test_predictions_give_the_headline_again(tmp_path: Path, make_bert: Callable
                 continue
             assert (measure.value, measure.chance, measure.n) == (one.value, one.chance, one.n)
             again += 1
-    assert again == 2 * (3 + 3 * 3 + 2)  # headlines, three layers of each, two with first tokens that differ
+    assert again == 2 * (3 + 3 + 3 * 3 + 2)  # headlines, last4, three layers of each, two with first tokens that differ
 
 
 def test_a_cell_of_a_study_keeps_what_its_sentences_found(tmp_path: Path, make_bert: Callable[..., Path]):
@@ -285,21 +286,21 @@ def test_an_encoder_with_language_embeddings_refuses_the_others_before_it_comput
 ):
     folder = make_bert(WORDS, languages=["en", "de"])
     write(tmp_path, "tatoeba.de-en", ("de", "en"), ("eins\n", "one\n"))
-    write(tmp_path, "tatoeba.fr-en", ("fr", "en"), ("broken\n", ""))
+    write(tmp_path, "tatoeba.fr-en", ("fr", "en"), ("un\n", "one\n"))
     with pytest.raises(DataError, match="has language embeddings for en, de, none for fr"):
         TATOEBA.evaluate(str(folder), tmp_path)
     assert {score.language for score in TATOEBA.evaluate(str(folder), tmp_path, languages=["de"])} == {"de", "all"}
 
 
 @pytest.mark.parametrize(
-    ("pooling", "own"),
+    ("pooling", "own", "rule"),
     [
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
-        ({"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}, "cls"),
-        ({"pooling_mode": "cls"}, "cls"),
-        ({"pooling_mode": "lasttoken"}, None),
-        ({"pooling_mode_max_tokens": True}, None),
-        (None, None),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean", "(by its Sentence Transformers"),
+        ({"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}, "cls", "first token of the last layer"),
+        ({"pooling_mode": "cls"}, "cls", "(by its Sentence Transformers files)"),
+        ({"pooling_mode": "lasttoken"}, None, "mean of the last layer, no prompt (its own pooling is unknown here)"),
+        ({"pooling_mode_max_tokens": True}, None, "its own pooling is unknown here"),
+        (None, None, "mean of the last layer, no prompt (it has no modules.json; released"),
     ],
 )
 def test_headline_layer_is_the_one_that_the_encoder_is_made_for(
@@ -308,6 +309,7 @@ def test_headline_layer_is_the_one_that_the_encoder_is_made_for(
     capsys: pytest.CaptureFixture[str],
     pooling: dict[str, bool] | None,
     own: str | None,
+    rule: str,
 ):
     folder = make_bert(WORDS)
     if pooling is not None:
@@ -319,13 +321,17 @@ def test_headline_layer_is_the_one_that_the_encoder_is_made_for(
     write(tmp_path, "tatoeba.deu-eng", ("deu", "eng"), ("eins zwei\ndrei\nzwei\n", "one two\nthree\ntwo\n"))
     scores = TATOEBA.evaluate(str(folder), tmp_path)
     of_metric = [score for score in scores if score.metric == "tatoeba_accuracy" and score.language == "de"]
-    (top,) = [score for score in of_metric if isinstance(score.layer, str)]
     by_layer = {score.layer: score.value for score in of_metric}
+    top = of_metric[0]
     by_first_token = {s.layer: s.value for s in scores if s.metric == "tatoeba_accuracy_cls" and s.language == "de"}
-    expected = {"mean": by_layer[2], "cls": by_first_token[2], None: (by_layer[1] + by_layer[2]) / 2}[own]
-    assert (top.layer, top.pooling, top.value) == ("last" if own else "last4", own or "mean", pytest.approx(expected))
-    shown = f"last layer, {own} pooling, as the" if own else "mean of the last 4 layers, mean pooling; the encoder"
-    assert f"Headline of retrieval: {shown}" in capsys.readouterr().err
+    expected = by_first_token[2] if own == "cls" else by_layer[2]
+    assert (top.layer, top.pooling, top.value) == ("last", own or "mean", pytest.approx(expected))
+    assert by_layer["last4"] == pytest.approx((by_layer[1] + by_layer[2]) / 2)
+    papers = next(score.layer for score in scores if score.metric == "tatoeba_accuracy_from_english")
+    assert papers == ("last" if own else "last4"), "papers print the mean of encoders that were made for no vector"
+    assert top.vectors
+    assert f"Sentence vectors: {top.vectors}." in capsys.readouterr().err
+    assert rule in top.vectors
 
 
 def test_damaged_pooling_files_are_named(make_bert: Callable[..., Path]):
