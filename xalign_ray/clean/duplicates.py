@@ -5,8 +5,8 @@ reads its stretch of each part's file, so that the work is linear in the lines a
 PARTITION_LINES, whatever the size of the pool. A near-duplicate is found as a duplicate is: one of the hashes of its
 bands stood before. At the end a column beside the text of each part says what is a duplicate.
 
-What is looked for is among the lines and pairs that all other filters let pass: of a text whose first copy is dropped
-the next one stays. `OUTPUT/duplicates/<fingerprint>` holds the columns of one pool. They depend on its texts, on these
+Only lines and pairs that pass all other filters are compared: if the first copy of a text is filtered out, the next
+copy stays. `OUTPUT/duplicates/<fingerprint>` holds the columns of one pool. They depend on its texts, on these
 filters, and on the tokenizer, by which lengths are counted.
 """
 
@@ -56,7 +56,7 @@ class PooledPart:
     folder: str  # of the pool's columns
     number: int  # in its pool
     source: Input  # of this part alone
-    left: Any  # what `Sift.left` is given
+    left: Any  # the argument of `Sift.left`
     near: NearDuplicatesConfig | None = None  # looks for near-duplicates; without it for equal lines and pairs
     partitions: int = 0  # of the pool's hashes
 
@@ -100,12 +100,12 @@ class Partition:
 
 @dataclass(frozen=True)
 class Sift:
-    """The other filters: how their result is read.
+    """The other filters, applied before duplicates are looked for.
 
     Attributes:
-        left: of each row of a part what is left of it, or nothing; the work that all tasks share.
-        tasks: for texts what `left` is given of each of their parts, in order.
-        identity: of the filters, and all that they depend on beside the text.
+        left: yields for each row of a part the record after filtering, or None. All tasks share it.
+        tasks: the argument of `left` for each part of some texts, in order.
+        identity: the settings of the filters, and the hashes of the files that they depend on.
     """
 
     left: Callable[[Any], Iterator[Document | Pair | None]]
@@ -196,7 +196,7 @@ def _partitions(members: Sequence[PooledPart]) -> list[Partition]:
 
 
 def hash_part(task: PooledPart, left: Callable[[Any], Iterator[Document | Pair | None]]) -> Made:
-    """Writes the hashes of what is left of a part, and how many each row has: one a line or pair, or one a band."""
+    """Writes the hashes of a part after filtering, and their number in each row: one a line or pair, or one a band."""
     counts = array("I")
 
     def records() -> Iterator[Document | Pair]:

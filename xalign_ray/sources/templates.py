@@ -1,4 +1,4 @@
-"""Says which words of a MediaWiki template stand in the running text: by short lists, else by a rule.
+"""Words that MediaWiki templates show in running text: by short lists, else by one rule.
 
 The templates' own definitions are no way: they lie anywhere in a dump, whose parts are read apart from each other, and
 most of those that hold words call Lua. A template that neither a list nor the rule can show whole shows nothing, and
@@ -114,7 +114,7 @@ def is_sentence(text: str) -> bool:
 
 
 def words_of_template(name: str, given: Given, title: str = "") -> str | None:
-    """What a template that a list knows shows; empty if it cannot be said, None for one that no list knows.
+    """The words of a listed template; empty if they are unknown, None for a template that no list has.
 
     Args:
       name: as plain_name returns it, with what is rendered of an argument in it (`formatnum:5`).
@@ -135,7 +135,7 @@ def words_of_template(name: str, given: Given, title: str = "") -> str | None:
 
 
 def pronunciation(name: str, given: Given) -> str | None:
-    """The sounds that an IPA template is given, empty where they cannot be said; None for any other template."""
+    """The sounds in an IPA template, empty if one is missing; None for any other template."""
     if not (kind := _SOUNDS.fullmatch(name.lower())):
         return None
     sounds = [text for text in given if text and EMPTY not in text]

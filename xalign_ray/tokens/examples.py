@@ -123,7 +123,7 @@ def sift_documents(encoder: ExampleEncoder, documents: Sequence[Document]) -> Si
 
 
 def left_of(encoder: ExampleEncoder, records: Sequence[Document | Pair]) -> list[Document | Pair | None]:
-    """What the filters leave of each document or pair, all of one kind; nothing where they drop all of it."""
+    """Each document or pair after filtering, all of one kind; None where the filters drop all of it."""
     if isinstance(records[0], Pair):
         _, _, sifted, _, _ = sift_pairs(encoder, records)
         return [pair if kept else None for pair, kept in zip(records, sifted.keep, strict=True)]

@@ -121,7 +121,7 @@ def _read(task: Task, skipped: Counter[str]) -> Iterator[Good]:
 
 
 def read_left(task: Task, languages: tuple[str, ...]) -> Iterator[Document | Pair | None]:
-    """Of each row of a part what the filters leave of it: the lines that pass, or the pair; nothing of a bad row."""
+    """Each row of a part after filtering: a document with the lines that pass, a pair, or None; bad rows are None."""
     encoder, part = _open_encoder(replace(task, teacher=None), languages), replace(task.part, skip_empty=False)
     for window in _windows(read_part(part, task.languages)):
         good = [record for record in window if isinstance(record, Document | Pair)]
