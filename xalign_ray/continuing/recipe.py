@@ -142,7 +142,7 @@ def resolve(lines: FiveLines) -> Continuation:
     notes.append(f"Sentence vectors: {encoder.rule.words}.")
     tree = _tree(lines, output, encoder, choice, pairs, tests, text, replay)
     plain = _resolved(tree, lines, choice)
-    refuse_doubtful([*checks.values()], plain.config.data.filters, plain.config.allow)
+    refuse_doubtful([*checks.values()], plain.config.data, plain.config.allow)
     trained = sum(checks[id(corpus)].pairs for corpus in pairs)
     steps, words = _steps(lines, plain, pairs, trained, text, output)
     if pairs and not tests:

@@ -467,6 +467,6 @@ def find_terms(
         shown = ", ".join(f'"{place + 1}"' for place in ([*terms, width - 1] if terms else [0, width - 1])[:2])
         raise DataError(
             f"{path}: its first two columns do not hold terms of two languages; the first row has "
-            f"{', '.join(map(repr, names))}. Name the columns that do: columns: [{shown}], or by this row."
+            f"{list_some([*map(repr, names)])}. Name the columns that do: columns: [{shown}], or by this row."
         )
     return (0, 1), False

@@ -46,6 +46,7 @@ from xalign_ray.sources.records import (
     Record,
     Skipped,
     list_reasons,
+    list_some,
     one_part_a_file,
     split_at_lines,
     split_in_parallel,
@@ -394,7 +395,7 @@ def _first_row(part: Part) -> str:
         names = [
             [f"{key}.{name}" for name in inner] if isinstance(inner, dict) else [key] for key, inner in value.items()
         ]
-        return f" The first row has the keys {', '.join(repr(name) for several in names for name in several)}."
+        return f" The first row has the keys {list_some([repr(name) for several in names for name in several])}."
     by_tab, by_comma = len(text.split("\t")), len(text.split(","))
     columns = f"{by_tab} columns between tabs" if by_tab > 1 or by_comma < 2 else f"no tab, but {by_comma - 1} comma(s)"
     return f" The first row has {columns.replace('1 columns', 'one column')}: {text[:SHOWN]!r}."

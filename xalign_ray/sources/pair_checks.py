@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from xalign_ray.config.sources import FiltersConfig, ParallelCorpus
-from xalign_ray.errors import ConfigError
-from xalign_ray.sources.formats import NOTED
+from xalign_ray.config.schema import DataConfig
+from xalign_ray.config.sources import ParallelCorpus
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources.formats import NOTED, find_source, read
 from xalign_ray.sources.language_id import accepted_labels, is_installed, surest_label
-from xalign_ray.sources.pair_forms import read_pairs
-from xalign_ray.sources.records import list_reasons
+from xalign_ray.sources.records import BOTH_EMPTY, Pair, list_reasons
 
 MAX_CHECKED = 1_000_000  # pairs of a source: more do not make a run longer
 MAX_JUDGED = 1_000  # pairs whose languages are identified, evenly spaced
@@ -50,7 +50,8 @@ class PairChecks:
     corpus: ParallelCorpus
     pairs: int
     faults: Mapping[str, tuple[int, int]]
-    others: Mapping[str, int]
+    bad: Mapping[str, int]
+    others: Mapping[str, int]  # rows that are left out, and notes
 
     @property
     def title(self) -> str:
@@ -64,18 +65,25 @@ class PairChecks:
             if count
         ]
         others = {what.removeprefix(NOTED): count for what, count in self.others.items()}
-        besides = f"; other rows and notes: {list_reasons(others)}" if others else ""
+        besides = f"; bad rows: {list_reasons(self.bad)}" if self.bad else ""
+        besides += f"; left out and noted: {list_reasons(others)}" if others else ""
         return f"{self.title}: {self.pairs:,} pairs; {'; '.join(faults) or 'nothing doubtful'}{besides}"
 
 
 def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
     """Reads a source and counts the pairs with each fault; of languages by a sample that is evenly spaced."""
     first, second = _labels_of(corpus.languages)
-    counts, others = Counter[str](), Counter[str]()
+    counts, bad, others = Counter[str](), Counter[str](), Counter[str]()
     hashes: list[tuple[int, int]] = []
     judged: list[tuple[str, str]] = []
     step = 1
-    for number, (one, other) in enumerate(islice(read_pairs(corpus, root, 1.0, others), MAX_CHECKED)):
+    reader, paths = find_source(corpus, root)
+    records = read(reader, paths, corpus.languages, others, corpus.read_columns, corpus.skip_empty)
+    for number, record in enumerate(islice(records, MAX_CHECKED)):
+        if not isinstance(record, Pair):
+            (others if record.reason == BOTH_EMPTY else bad)[record.reason] += 1  # pyright: ignore
+            continue
+        one, other = record.texts
         hashes.append((hash(one), hash(other)))
         counts[SAME_TEXT] += one.casefold() == other.casefold()
         counts[MARKUP] += any("<" in text or "&" in text for text in (one, other)) and has_markup(one, other)
@@ -93,7 +101,7 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
     same = sum((a in first and b in first) or (a in second and b in second) for a, b in labels)
     turned = sum(a in second and b in first for a, b in labels)
     return PairChecks(
-        corpus, len(hashes), faults | {SAME_LANGUAGE: (same, len(labels)), TURNED: (turned, len(labels))}, others
+        corpus, len(hashes), faults | {SAME_LANGUAGE: (same, len(labels)), TURNED: (turned, len(labels))}, bad, others
     )
 
 
@@ -109,21 +117,29 @@ def _labels_of(languages: tuple[str, str]) -> tuple[frozenset[str], frozenset[st
     return frozenset(), frozenset()
 
 
-def refuse_doubtful(checks: Sequence[PairChecks], filters: FiltersConfig, allow: Sequence[str]) -> None:
-    """Stops at a source of which more than a fifth of the pairs has a fault that no filter takes out.
+def refuse_doubtful(checks: Sequence[PairChecks], data: DataConfig, allow: Sequence[str]) -> None:
+    """Stops at a source with more bad rows than `data.max_bad_fraction`, or with a fault in over a fifth of its pairs
+    that no filter takes out.
 
     A text that stands in several pairs is counted and no fault: a sentence has several translations.
 
     Raises:
+        DataError: names source, and the reasons of its bad rows.
         ConfigError: names source, fault, what takes it out, and the word that allows it.
     """
-    for one in checks if ALLOWED not in allow else ():
-        for kind, (setting, cure) in _CURES.items():
-            count, of = one.faults[kind]
-            if count > MAX_SHARE * of and not (setting and getattr(filters, setting)):
+    for source in checks:
+        bad, rows = sum(source.bad.values()), source.pairs + sum(source.bad.values())
+        if bad > data.max_bad_fraction * rows:
+            raise DataError(
+                f"{source.title}: {bad:,} of {rows:,} rows cannot be used ({list_reasons(source.bad)}), more than "
+                f"data.max_bad_fraction {data.max_bad_fraction:.2%}. Correct the source, or raise the bound."
+            )
+        for kind, (setting, cure) in _CURES.items() if ALLOWED not in allow else ():
+            count, of = source.faults[kind]
+            if count > max(1, MAX_SHARE * of) and not (setting and getattr(data.filters, setting)):
                 raise ConfigError(
-                    f"{one.title}: {count:,} of {of:,} pairs have {kind}, more than {MAX_SHARE:.0%}. {cure} If it is "
-                    f"meant: --set allow=[{ALLOWED}]."
+                    f"{source.title}: {count:,} of {of:,} pairs have {kind}, more than {MAX_SHARE:.0%}. {cure} If it "
+                    f"is meant: --set allow=[{ALLOWED}]."
                 )
 
 

@@ -98,15 +98,21 @@ def _condition(table: FirstRows, where: str) -> str | None:
         cells = [row[place] for row in table.rows if row[place]]
         if not _SCORES & set(re.split(r"[\W_]+", name.lower())) or not all(map(_is_number, cells)):
             continue
-        values = sorted({float(cell) if cell[-1:].isdigit() else cell for cell in cells}, key=str)
+        values = sorted({_number(cell) for cell in cells})
         if len(values) > 1 or (values and not table.is_whole):
-            held = list_some([f"{value:g}" if isinstance(value, float) else value for value in values], 3)
-            example = f"{name}={values[-1]}" if len(values) < 3 else f"{name}>={values[len(values) // 2]}"
+            held = " and ".join(f"{value:.3g}" for value in values)
+            example = f"{name}={max(cells, key=_number)}"
+            if len(values) > 2:
+                held, example = f"{values[0]:.3g} to {values[-1]:.3g}", f"{name}>={values[len(values) // 2]:.3g}"
             raise ConfigError(
                 f"{table.title}: column {name} holds {held}, so not each row may be a translation. Say which rows are "
-                f"read: --where '{example.removesuffix('.0')}', or --where {ALL_ROWS}."
+                f"read: --where '{example}', or --where {ALL_ROWS}."
             )
     return None
+
+
+def _number(cell: str) -> float:
+    return {"true": 1.0, "false": 0.0}[cell.lower()] if cell.isalpha() else float(cell)
 
 
 def _is_number(cell: str) -> bool:
@@ -154,15 +160,9 @@ def _describe(table: FirstRows, chosen: Chosen) -> str:
 
 
 def read_pairs(
-    corpus: ParallelCorpus,
-    root: str | Path = ".",
-    max_bad_fraction: float = MAX_BAD_FRACTION,
-    counts: Counter[str] | None = None,
+    corpus: ParallelCorpus, root: str | Path = ".", max_bad_fraction: float = MAX_BAD_FRACTION
 ) -> Iterator[tuple[str, str]]:
     """The two sides of each good pair of a corpus, streaming, without Ray.
-
-    Args:
-      counts: receives the bad rows, those left out and notes, by reason.
 
     Raises:
       DataError: a file is missing or is no data, no pair is good, or, at the end, more than `max_bad_fraction` of the
@@ -170,14 +170,12 @@ def read_pairs(
     """
     good, bad = 0, Counter[str]()
     reader, paths = find_source(corpus, root)
-    for record in read(reader, paths, corpus.languages, counts, corpus.read_columns, corpus.skip_empty):
+    for record in read(reader, paths, corpus.languages, None, corpus.read_columns, corpus.skip_empty):
         if isinstance(record, Pair):
             good += 1
             yield record.texts
-        elif isinstance(record, BadRow):
-            bad[record.reason] += record.reason != BOTH_EMPTY
-            if counts is not None:
-                counts[record.reason] += 1
+        elif isinstance(record, BadRow) and record.reason != BOTH_EMPTY:
+            bad[record.reason] += 1
     if bad.total() > max_bad_fraction * (good + bad.total()):
         raise DataError(
             f"{corpus.paths[0]}: {bad.total():,} of {good + bad.total():,} rows cannot be used ({list_reasons(bad)})."
@@ -261,7 +259,7 @@ def _say_left_out(files: Mapping[str, str]) -> None:
     reasons: dict[str, list[str]] = {}
     for path, why in files.items():
         if why:
-            reasons.setdefault(why[:SHOWN_REASON], []).append(Path(path).name)
+            reasons.setdefault(re.split(r" \(|\. ", why)[0][:SHOWN_REASON], []).append(Path(path).name)
     listed = [f"{len(names):,} ({list_some(names, 3)}): {why}" for why, names in reasons.items()]
     if listed:
         say(f"Left out of the folder: {'; '.join(listed)}")

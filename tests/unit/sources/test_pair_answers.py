@@ -210,15 +210,15 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.csv",
         csv_text(table("sentence1,sentence2,label", EN, DE, ["0", "1"] * 4)),
         {"where": ""},
-        ": column label holds 0, 1, so not each row may be a translation. Say which rows are read: --where 'label=1', "
-        "or --where all.",
+        ": column label holds 0 and 1, so not each row may be a translation. Say which rows are read: --where 'label=1'"
+        ", or --where all.",
     ),
     "scores": (
         "x.jsonl",
         "".join(json.dumps({"en": en, "de": de, "laser_score": n / 4}) + "\n" for n, (en, de) in enumerate(PAIRS)),
         {"where": ""},
-        ": column laser_score holds 0, 0.25, 0.5 and 5 more, so not each row may be a translation. Say which rows are "
-        "read: --where 'laser_score>=1', or --where all.",
+        ": column laser_score holds 0 to 1.75, so not each row may be a translation. Say which rows are read: "
+        "--where 'laser_score>=1', or --where all.",
     ),
     "a condition on no column": (
         "x.csv",

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sources.pair_texts import DE, EN, FR, csv_text, table
-from xalign_ray.config.sources import FiltersConfig, ParallelCorpus
-from xalign_ray.errors import ConfigError
+from xalign_ray.config.schema import DataConfig
+from xalign_ray.config.sources import ParallelCorpus
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.pair_checks import (
     MARKUP,
     MOJIBAKE,
@@ -65,7 +66,7 @@ def test_line_names_the_counts(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     corpus = corpus_of(path, [*EN, ""], [*DE[:7], EN[7], "x"], "en,de")
     assert str(check_pairs(corpus)) == (
-        "x.csv (en, de): 8 pairs; the same text on both sides 1 (12.5%); other rows and notes: one side is empty: 1"
+        "x.csv (en, de): 8 pairs; the same text on both sides 1 (12.5%); bad rows: one side is empty: 1"
     )
 
 
@@ -89,14 +90,23 @@ def test_a_fault_of_a_fifth_of_the_pairs_stops_a_run_unless_it_is_meant(
     tmp_path: Path, first: list[str], second: list[str], filters: dict[str, bool], said: str
 ) -> None:
     checks = [check_pairs(corpus_of(tmp_path / "x.csv", first, second, "en,de"))]
-    refuse_doubtful(checks, FiltersConfig(), ["doubtful_pairs"])
+    refuse_doubtful(checks, DataConfig(), ["doubtful_pairs"])
     if not said:
-        refuse_doubtful(checks, FiltersConfig.model_validate(filters), [])
+        refuse_doubtful(checks, DataConfig.model_validate({"filters": filters}), [])
         return
     with pytest.raises(ConfigError) as caught:
-        refuse_doubtful(checks, FiltersConfig.model_validate(filters), [])
+        refuse_doubtful(checks, DataConfig.model_validate({"filters": filters}), [])
     assert said in str(caught.value)
     assert str(caught.value).endswith("If it is meant: --set allow=[doubtful_pairs].")
+
+
+def test_bad_rows_beyond_the_bound_stop_a_run(tmp_path: Path) -> None:
+    checks = [check_pairs(corpus_of(tmp_path / "x.csv", [*EN, ""], [*DE, "x"], "en,de"))]
+    refuse_doubtful(checks, DataConfig(max_bad_fraction=0.2), [])
+    with pytest.raises(
+        DataError, match=r"1 of 9 rows cannot be used \(one side is empty: 1\), more than data\.max_bad"
+    ):
+        refuse_doubtful(checks, DataConfig(), ["doubtful_pairs"])
 
 
 @pytest.mark.parametrize(
