@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.config.explain import check_folder, suggest
-from xalign_ray.config.load import read_saved
+from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.track.follower import Track, publish, resolve_uri, track_of, tracks_of
-from xalign_ray.work.artifacts import EVALUATION_KIND, hash_value, whole_manifest
+from xalign_ray.work.artifacts import EVALUATION_KIND, finished_run, hash_value, whole_manifest
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import check_lasting, local_folder, opened, url_of
 from xalign_ray.work.run_folder import CONFIG, EVALUATION, RUNS, SCORES, RunFolder, check_export
@@ -75,12 +75,19 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
     folder = Path(model)
     if is_folder_name(model):
         check_folder(folder)
+    own = RunFolder(folder)
+    run = own if own.export.is_dir() or own.events.is_file() else RunFolder.of_export(folder)
+    if run and "recipe" in read_saved(run.path) and not run.export.is_dir():
+        state = "its export was removed" if finished_run(folder) else "it has not finished, and has no export yet"
+        raise DataError(
+            f"{shown_path(folder)} is a run, and {state}. Give its `xalign pretrain` again; `xalign export "
+            f"{quoted(folder)}` exports its newest checkpoint."
+        )
     if (export := RunFolder(folder).export).is_dir():
         check_export(export)
         return str(export), folder
     if folder.is_dir():
         check_export(folder)
-    run = RunFolder.of_export(folder)
     return model, run.path if run and run.config.is_file() else None
 
 

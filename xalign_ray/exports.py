@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray.config.load import Recipe, open_saved
+from xalign_ray.config.load import Recipe
+from xalign_ray.config.saved import open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrackingError
 from xalign_ray.track.events import EventReader
@@ -104,12 +105,16 @@ def _weights(
 
     if step == 0:
         return build_objectives(recipe.config, prepared).state_dict(), 0
-    finished = finished_run(folder) or {}
     checkpoint, damage = newest(folder, fingerprint, step, trust)
-    if checkpoint is None or (step is None and checkpoint.step < finished.get("steps", 0)):
+    steps = (finished_run(folder) or {}).get("steps", 0)
+    if checkpoint is None:
         asked = "whole checkpoint to export" if step is None else f"whole checkpoint of step {step}"
         hint = f"{RunFolder(folder).checkpoints} has no {asked}; let `xalign pretrain` reach one."
         raise DataError(" ".join([*damage, hint]))
+    if step is None and (damage or checkpoint.step < steps):
+        lost = damage or [f"The checkpoint of step {steps}, the last one, is not there."]
+        hint = f"The newest whole checkpoint is of step {checkpoint.step}: --step {checkpoint.step} exports it."
+        raise DataError(" ".join([*lost, hint]))
     return consolidate(checkpoint), checkpoint.step
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from xalign_ray.config.code import plugin_hashes
 from xalign_ray.config.derive import (
     base_recipe,
     deciding_values,
@@ -21,9 +17,19 @@ from xalign_ray.config.derive import (
     needed_recipes,
     settle,
     with_absolute_paths,
+    with_models,
 )
-from xalign_ray.config.identity import run_fingerprint
-from xalign_ray.config.load import Recipe, check_identity, earlier_runs, open_saved
+from xalign_ray.config.identity import INPUTS, inputs_of, run_fingerprint
+from xalign_ray.config.load import Recipe
+from xalign_ray.config.saved import (
+    check_identity,
+    describe_saved,
+    earlier_runs,
+    interrupted_commits,
+    open_saved,
+    run_folders,
+    write_saved,
+)
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import REPLACING, GivenTokenizer
 from xalign_ray.errors import ConfigError, DataError
@@ -32,7 +38,7 @@ from xalign_ray.track.follower import check_uri, say_unread, tracks_of
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.work import process
-from xalign_ray.work.artifacts import finished_run, write_atomic
+from xalign_ray.work.artifacts import finished_run
 from xalign_ray.work.job import Job, OpenJob, open_job
 from xalign_ray.work.locks import check_writable
 from xalign_ray.work.mirror import check_lasting, fetch_checkpoint, is_finished, local_folder, refresh, url_of
@@ -140,7 +146,7 @@ def prepare(recipe: Recipe, rehash: bool = False) -> Prepared:
     check_lasting("output", recipe.config.output)
     say(f"Preparing {recipe.name}: looking for its shards and inputs; output is {recipe.config.output}.")
     check_named_cluster()
-    recipe = with_absolute_paths(recipe)
+    recipe = with_commits(with_absolute_paths(recipe))
     from xalign_ray.sources.inputs import check_inputs
 
     if rehash:
@@ -196,7 +202,8 @@ def pretrain(
         say_unread(recipe.config.track.mlflow)
     if not local:
         check_named_cluster()
-    recipe, out = with_absolute_paths(recipe), local_folder(out) if out else None
+    out = local_folder(out) if out else None
+    recipe = with_commits(with_absolute_paths(recipe), out)
     for track in tracks_of(recipe.config.track.model_dump(), recipe.config.output):
         check_uri(track.uri)
     if rehash:
@@ -221,7 +228,7 @@ def pretrain(
             job.identity, job.trust = facts, trust
             if not local:
                 _open_cluster(recipe, out)
-            _write_config(recipe, folder, facts)
+            write_saved(folder, describe_saved(recipe, facts[INPUTS]))
             job.follow(*tracks_of(recipe.config.track.model_dump(), recipe.config.output))
             if local:
                 _train_here(recipe, prepared, job)
@@ -238,10 +245,21 @@ def forget_inputs(output: str | Path) -> None:
     InputHashes.of_output(output).forget()
 
 
+def with_commits(recipe: Recipe, out: Path | None = None) -> Recipe:
+    """The recipe with each hub model as NAME@COMMIT: of its interrupted run, else of the cache, else of the hub."""
+    from xalign_ray.models.hub import at_commit
+
+    output = local_folder(recipe.config.output)
+    folders = [out] if out else run_folders(output, recipe.name.replace("/", "-"))
+    begun = interrupted_commits(recipe.config, folders)
+    return replace(recipe, config=with_models(recipe.config, lambda name: begun.get(name) or at_commit(name)))
+
+
 def find_run(recipe: Recipe) -> Path | None:
     """The folder of a recipe's run if its shards are there, whether or not the run is; makes nothing."""
     from xalign_ray.tokens.prepare import find_prepared
 
+    recipe = with_commits(recipe)
     start = recipe.config.model.init_from
     if base := base_recipe(recipe):
         run = find_run(base)
@@ -339,31 +357,25 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
 
         new = prepared.new_rows if getattr(recipe.config.data.tokenizer, "new_pieces", 0) else ()
         check_tokenizer(recipe.config.model.init_from, prepared.tokenizer_folder, new)
-    fingerprint = run_fingerprint(recipe.config, prepared.fingerprint)
-    folder = (out or default_folder(recipe, fingerprint)).absolute()
+    saved = describe_saved(recipe, inputs_of(recipe.config, prepared.fingerprint))
+    folder = (out or default_folder(recipe, saved["fingerprint"])).absolute()
     if rank == 0:
         refresh(folder)
-    code = plugin_hashes(recipe.config)
-    check_identity(folder, fingerprint, code)
-    if rank == 0 and code and not out and (others := earlier_runs(folder)):
-        say(f"{folder.name} is a new run. Settings, data or the files of {', '.join(code)} differ from: {others}.")
+    check_identity(folder, saved)
+    if rank == 0 and not out and (others := earlier_runs(folder, saved)):
+        say(f"{folder.name} is a new run: with the same settings it differs from {others}.")
     family, values = backbone(recipe.config.model, prepared.vocab_size, recipe.config.data.max_seq_length, 0)
     facts = {
         "recipe": recipe.name,
-        "fingerprint": fingerprint,
+        "fingerprint": saved["fingerprint"],
         "seed": recipe.config.seed,
-        "plugins": code,
+        INPUTS: saved[INPUTS],
         **facts_of(prepared, recipe.config),
         "values": deciding_values(recipe.config, family.dropout_in_words(values)),
         "labels": {"method": method_of(recipe.config), "languages": ",".join(recipe.config.languages)},
         "origin": origin(),
     }
     return folder, facts
-
-
-def _write_config(recipe: Recipe, folder: Path, facts: Mapping[str, Any]) -> None:
-    said = {"recipe": recipe.name, "fingerprint": facts["fingerprint"], **recipe.config.model_dump(mode="json")}
-    write_atomic(RunFolder(folder).config, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
 
 
 def default_folder(recipe: Recipe, fingerprint: str) -> Path:
@@ -382,7 +394,7 @@ def _repair_run(recipe: Recipe, prepared: Prepared, folder: Path, facts: dict[st
             open_saved(folder)
         except DataError as damage:
             say(f"{damage} It is written again.")
-            _write_config(recipe, folder, facts)
+            write_saved(folder, describe_saved(recipe, facts[INPUTS]))
         try:
             check_export(RunFolder(folder).export, own=True)
         except DataError as damage:

@@ -17,7 +17,8 @@ from scale import STREAMS, Shape, make_config, write_corpus
 
 from xalign_ray.feed.batches import open_local
 from xalign_ray.shards.prepared import Prepared
-from xalign_ray.work.mirror import CACHE, local_folder
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.storage import CACHE
 
 ROUNDS = 3
 SHAPE = Shape(languages=9, workers=1, global_rows=512, tasks=1)

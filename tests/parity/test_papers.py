@@ -11,7 +11,8 @@ import pytest
 from tests.parity.paper_files import CAP, PAIRS, shrunk, write_encoder, write_files
 from tests.unit.conftest import prepare_here
 from xalign_ray.config.derive import settle
-from xalign_ray.config.load import list_recipes, load_recipe, open_saved
+from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.config.saved import open_saved
 from xalign_ray.feed.batches import open_local
 from xalign_ray.pipeline import find_run, pretrain
 from xalign_ray.shards.planned import count_steps

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 import ray
-import yaml
 
 from tests.parity.train.pool import Pool
 from tests.ray.runs import Curve, calm, check_rows, events, facts, on_ray, starts
 from tests.ray.small import batches, recipe
 from tests.unit.results.run_folders import open_folders, report_on
+from xalign_ray.config.identity import inputs_of
+from xalign_ray.config.load import Recipe
+from xalign_ray.config.saved import describe_saved, write_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import StoppedError
 from xalign_ray.feed.batches import open_local
@@ -75,8 +77,10 @@ def test_a_run_of_few_rows_starts_no_data_tasks_and_takes_the_same_rows(
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    given = {"recipe": "tiny/align-mlm", "fingerprint": events(folder)[0]["fingerprint"]}
-    (folder / "config.yaml").write_text(yaml.safe_dump(given | config.model_dump(mode="json")), encoding="utf-8")
+    start = events(folder)[0]
+    saved = describe_saved(Recipe("tiny/align-mlm", config, {}), inputs_of(config, start["data_fingerprint"]))
+    assert saved["fingerprint"] == start["fingerprint"]
+    write_saved(folder, saved)
 
 
 def test_two_workers_then_one_take_the_same_steps_and_a_report_says_so(

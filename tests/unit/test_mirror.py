@@ -6,7 +6,9 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -20,7 +22,6 @@ from xalign_ray.train.driver import check_mirror
 from xalign_ray.work import mirror
 from xalign_ray.work.artifacts import hash_files, write_manifest
 from xalign_ray.work.mirror import (
-    CACHE,
     JOB_MARK,
     check_lasting,
     data_of_run,
@@ -32,6 +33,7 @@ from xalign_ray.work.mirror import (
     refresh,
     url_of,
 )
+from xalign_ray.work.storage import CACHE, quoted
 
 URL = "s3://store/runs/a"
 KEPT = "All is in {}: the same command publishes it."
@@ -131,6 +133,27 @@ def test_a_file_url_is_the_path_and_a_store_of_no_kind_is_refused(monkeypatch: p
         DataError, match=r"foo://shared/runs: foo:// is not supported\. Give a path on a disk, or a URL "
     ):
         local_folder("foo://shared/runs")
+
+
+def test_a_file_that_arrives_changed_is_fetched_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    system, folder = fsspec.filesystem("memory"), local_folder("memory://store/data/a")
+    system.store.clear()
+    system.pipe("/store/data/a/manifest.json", json.dumps({"files": {"x": sha256(b"right").hexdigest()}}).encode())
+    system.pipe("/store/data/a/x", b"right")
+    get, came = type(system).get_file, []
+
+    def get_file(self: Any, there: str, here: str) -> None:
+        get(self, there, here)
+        came.append(there)
+        if len(came) == 1:
+            Path(here).write_bytes(b"wrong")
+
+    monkeypatch.setattr(type(system), "get_file", get_file)
+    fetch_listed(folder)
+    assert (folder / "x").read_bytes() == b"right"
+    assert len(came) == 2
+    assert quoted(folder) == "memory://store/data/a", "a command names the store, not the mirror"
 
 
 @pytest.mark.parametrize("name", ["../../outside", "{}/outside", "a/../../../outside", ".lock", ""])

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.config.saved import describe_saved, write_saved
 from xalign_ray.errors import ConfigError
 from xalign_ray.planning.describe import describe_on, duration
 from xalign_ray.planning.estimate import (
@@ -200,9 +200,8 @@ def test_the_assumed_rate_says_that_it_is_assumed() -> None:
 
 def write_run(folder: Path, gpus: int, bf16: bool, *tflops: float) -> str:
     folder.mkdir()
-    config = load_recipe("tiny/mlm", [f"parallel.gpus_per_worker={gpus}", f"train.bf16={str(bf16).lower()}"]).config
-    saved = {"recipe": "tiny/mlm", "fingerprint": "f", **config.model_dump(mode="json")}
-    (folder / "config.yaml").write_text(yaml.safe_dump(saved, sort_keys=False))
+    recipe = load_recipe("tiny/mlm", [f"parallel.gpus_per_worker={gpus}", f"train.bf16={str(bf16).lower()}"])
+    write_saved(folder, describe_saved(recipe, {"data": "d", "code": {}}))
     events = [{"event": "start", "attempt": 1, "time": 0.0, "step": 0, "steps": len(tflops)}]
     events += [
         {"event": "step", "attempt": 1, "time": 0.0, "step": n, "metrics": {"train/tflops": one}}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.rules.tree import PACKAGE, ROOT, python_files
-from xalign_ray.config.load import check_identity
+from xalign_ray.config.saved import check_identity
 from xalign_ray.errors import ConfigError
 from xalign_ray.work import run_folder
 from xalign_ray.work.run_folder import RunFolder
@@ -72,7 +72,7 @@ def test_a_config_of_no_run_is_not_written_over(tmp_path: Path, text: str) -> No
     """As with `--out .` in a user's own folder."""
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"config\.yaml is there, and is of no run\. Give another --out\."):
-        check_identity(tmp_path, "f" * 64, [])
+        check_identity(tmp_path, {"fingerprint": "f" * 64})
     (tmp_path / "config.yaml").write_text("recipe:")  # torn, and written anew: the log says that a run has begun here
     (tmp_path / "events.jsonl").touch()
-    check_identity(tmp_path, "f" * 64, [])
+    check_identity(tmp_path, {"fingerprint": "f" * 64})

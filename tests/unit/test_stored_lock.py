@@ -19,7 +19,8 @@ import pytest
 from tests.s3_server import S3Server
 from xalign_ray.errors import LockError
 from xalign_ray.work.locks import Holder, hold_stored
-from xalign_ray.work.mirror import CACHE, local_folder
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.storage import CACHE
 
 URL = "s3://store/runs/a"
 LOCK_OBJECT = "store/runs/a/.lock"

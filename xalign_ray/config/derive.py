@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from xalign_ray.config.choices import ObjectiveChoice
 from xalign_ray.config.fields import Scheduled
 from xalign_ray.config.load import Recipe, find_recipe, load_recipe, merge
-from xalign_ray.config.schema import DEMO, DataConfig, RunConfig
+from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import FolderTokenizer, GivenTokenizer, StartTokenizer
 from xalign_ray.config.training import ScheduleConfig, TrainConfig
 from xalign_ray.errors import ConfigError
@@ -353,22 +353,25 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
 
     Paths of sources stay: they start at `data.root`. Names stay too: hub ids, URLs, `run:RECIPE`, `demo`.
     """
-    config = recipe.config
-    model = config.model
-    if model.init_from is not None:
-        model = model.model_copy(update={"init_from": absolute_model(model.init_from)})
-    update = {"output": absolute_path(config.output), "data": _with_absolute_paths(config.data), "model": model}
-    return replace(recipe, config=config.model_copy(update=update))
-
-
-def _with_absolute_paths(data: DataConfig) -> DataConfig:
-    tokenizer = data.tokenizer
-    if isinstance(tokenizer, GivenTokenizer):
-        tokenizer = tokenizer.model_copy(update={"path": absolute_model(tokenizer.path)})
+    config = with_models(recipe.config, absolute_model)
+    data, root = config.data, config.data.root
     parallel = tuple(corpus.model_copy(update={"align": absolute_aligner(corpus.align)}) for corpus in data.parallel)
-    teacher = data.teacher and data.teacher.model_copy(update={"path": absolute_model(data.teacher.path)})
-    root = data.root if data.root == DEMO else absolute_path(data.root)
-    return data.model_copy(update={"root": root, "tokenizer": tokenizer, "parallel": parallel, "teacher": teacher})
+    data = data.model_copy(update={"root": root if root == DEMO else absolute_path(root), "parallel": parallel})
+    return replace(recipe, config=config.model_copy(update={"output": absolute_path(config.output), "data": data}))
+
+
+def with_models(config: RunConfig, rename: Callable[[str], str]) -> RunConfig:
+    """The recipe with other names of the encoder that it starts from, of a given tokenizer, and of the teacher."""
+    model, data = config.model, config.data
+    tokenizer, teacher = data.tokenizer, data.teacher
+    if model.init_from is not None:
+        model = model.model_copy(update={"init_from": rename(model.init_from)})
+    if isinstance(tokenizer, GivenTokenizer):
+        tokenizer = tokenizer.model_copy(update={"path": rename(tokenizer.path)})
+    if teacher is not None:
+        teacher = teacher.model_copy(update={"path": rename(teacher.path)})
+    data = data.model_copy(update={"tokenizer": tokenizer, "teacher": teacher})
+    return config.model_copy(update={"model": model, "data": data})
 
 
 def absolute_aligner(written: str) -> str:

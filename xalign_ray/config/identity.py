@@ -33,13 +33,17 @@ _ASIDE = ("recipe", "fingerprint", "plugins", "notes", "allow", "output", "paral
 def inputs_of(config: RunConfig, data_fingerprint: str) -> dict[str, Any]:
     """What a run's result follows from besides the keys of its recipe, as hashes."""
     start = config.model.init_from
-    code = {"xalign_ray": package_code(*SHARDS_CODE, *ORDER_CODE), **plugin_hashes(config)}
     return {
         "data": data_fingerprint,
         "start": start and _start_identity(start),
         "precision": "bf16" if config.in_bf16 else "fp32",
-        "code": code,
+        "code": code_hashes(config),
     }
+
+
+def code_hashes(config: RunConfig) -> dict[str, Any]:
+    """The code that decides what a step sees, and that of the recipe's plug-ins, by the name of the package."""
+    return {"xalign_ray": package_code(*SHARDS_CODE, *ORDER_CODE), **plugin_hashes(config)}
 
 
 def run_fingerprint(config: RunConfig, data_fingerprint: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -19,17 +18,13 @@ import yaml
 from langcodes.tag_parser import LanguageTagError
 from pydantic import BaseModel, ValidationError
 
-from xalign_ray.config.explain import check_folder, explain_validation, sentence_on, suggest_file
+from xalign_ray.config.explain import explain_validation, suggest_file
 from xalign_ray.config.language_codes import check_language, is_language, written_alike
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import HF
 from xalign_ray.config.training import AdamW
 from xalign_ray.config.yaml_text import parse_value, parse_yaml
-from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.work.artifacts import finished_run
-from xalign_ray.work.credentials import hide_credentials
-from xalign_ray.work.file_checks import read_plain
-from xalign_ray.work.run_folder import CONFIG, RunFolder
+from xalign_ray.errors import ConfigError
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import expand_home
 
@@ -189,6 +184,7 @@ OPTIMIZER, ADAMW = "optimizer", {"kind": AdamW().kind}
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 STUDIES = RECIPES / "studies"
 COMMAND_LINE = "--set"
+RUN_KEYS = frozenset(("recipe", "fingerprint", "inputs", "sha256"))  # of a run's config.yaml, beside those of a recipe
 _OF_LANGUAGES = ("language", "languages")  # keys whose values are codes
 
 
@@ -380,7 +376,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
 
 def _saved_identity(tree: Mapping[str, Any]) -> dict[str, Any]:
     """The keys by which a run's config.yaml says whose it is; empty of a recipe that a person wrote."""
-    return {key: tree[key] for key in _IDENTITY} if tree.keys() >= set(_IDENTITY) else {}
+    return {key: tree[key] for key in tree if key in RUN_KEYS} if "fingerprint" in tree else {}
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -480,85 +476,3 @@ def _index(at: list[Any], name: str, setting: str) -> int:
     if not (name.isascii() and name.isdigit()) or int(name) >= len(at):
         raise ConfigError(f"--set {setting}: the list has entries 0 to {len(at) - 1}, not '{name}'.")
     return int(name)
-
-
-# Reads back the config.yaml of a run folder, whole or not at all.
-
-HINT = "Give the `xalign pretrain` of this run again: it writes the file anew."
-_IDENTITY = ("recipe", "fingerprint")
-_OF_A_RUN = (*_IDENTITY, "data", "train", "track")  # the last one is written last
-
-
-def read_saved(folder: Path) -> dict[str, Any]:
-    """What config.yaml says: the `recipe`, `fingerprint` and tree of a run; empty if there is none.
-
-    Raises:
-        DataError: it is torn, empty or changed, or missing though the run has finished.
-    """
-    path = RunFolder(folder).config
-    try:
-        text = hide_credentials(read_plain(path))
-        tree = parse_yaml(text)
-    except FileNotFoundError:
-        if finished_run(folder):
-            raise DataError(f"{path} is missing. {HINT}") from None
-        return {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged: {error}. {HINT}") from None
-    if not isinstance(tree, dict) or not tree or not text.endswith("\n"):
-        raise DataError(f"{path} is damaged: it is no whole tree of keys. {HINT}")
-    if any(key in tree for key in _IDENTITY) and (missing := [key for key in _OF_A_RUN if key not in tree]):
-        raise DataError(f"{path} is damaged: it lacks {', '.join(missing)}. {HINT}")
-    return tree
-
-
-def check_identity(folder: Path, fingerprint: str, plugins: Iterable[str]) -> None:
-    """Refuses a folder that holds another run; a damaged config.yaml is written anew, since the manifest says it too.
-
-    Args:
-        plugins: the modules whose files are part of the fingerprint, for the message.
-
-    Raises:
-        ConfigError: the run in the folder has another fingerprint, or its config.yaml is of no run.
-    """
-    before: dict[str, Any] = {}
-    with suppress(DataError):
-        before = read_saved(folder)
-    before = before or finished_run(folder) or {}
-    own = RunFolder(folder)
-    if own.config.exists() and "fingerprint" not in before and not own.events.exists():
-        raise ConfigError(f"{own.config} is there, and is of no run. Give another --out.")
-    if before and (other := str(before.get("fingerprint"))) != fingerprint:
-        code = f" It includes the files of {', '.join(plugins)}." if plugins else ""
-        raise ConfigError(
-            f"{folder} holds a run of {before.get('recipe')} with fingerprint {other[:8]}; this recipe's is "
-            f"{fingerprint[:8]}.{code} Give another --out, or remove the folder to start over."
-        )
-
-
-def earlier_runs(folder: Path) -> str:
-    """Names of other runs of the same recipe next to a default run folder; empty once the folder holds a run."""
-    if RunFolder(folder).config.is_file():
-        return ""
-    same = folder.parent.glob(f"{folder.name.rpartition('-')[0]}-{'[0-9a-f]' * 8}")
-    return ", ".join(sorted(other.name for other in same if RunFolder(other).config.is_file()))
-
-
-def open_saved(folder: Path) -> tuple[Recipe, str]:
-    """The recipe of a run folder, and the run's fingerprint.
-
-    Raises:
-        ConfigError: there is no such folder.
-        DataError: it has no config.yaml, or one that is damaged or of another version.
-    """
-    check_folder(folder)
-    saved = read_saved(folder)
-    if "recipe" not in saved:
-        raise DataError(f"{folder} is not a run folder: it has no {CONFIG} of a run.")
-    try:
-        config = RunConfig.model_validate({key: saved[key] for key in saved if key not in _IDENTITY})
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{RunFolder(folder).config} is damaged: {sentence_on(where, first)}. {HINT}") from None
-    return Recipe(saved["recipe"], config, {}), saved["fingerprint"]

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from xalign_ray.config.language_codes import ENGLISH, name_of_pair
-from xalign_ray.config.load import open_saved
+from xalign_ray.config.saved import open_saved
 from xalign_ray.continuing.recipe import ROOT, Continuation, as_sentences, read_tests, read_text
 from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
 from xalign_ray.errors import DataError

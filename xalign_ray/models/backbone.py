@@ -12,7 +12,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings, family_of
 from xalign_ray.models.family import Family, Values
-from xalign_ray.models.hub import in_cache
+from xalign_ray.models.hub import in_cache, revision_of
 from xalign_ray.models.weight_files import read_config
 from xalign_ray.work.artifacts import read_json, stamp_of
 from xalign_ray.work.storage import is_folder_name
@@ -132,7 +132,7 @@ def vocabulary_size(tokenizer: str) -> int | None:
 def _plain(hub_id: str) -> str:
     for organisation in ORGANISATIONS:
         hub_id = hub_id.removeprefix(organisation)
-    return hub_id
+    return revision_of(hub_id)[0]
 
 
 @lru_cache(maxsize=16)  # a study asks for each of its recipes, and a large file takes a second

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
@@ -16,9 +17,10 @@ from xalign_ray.errors import DataError
 from xalign_ray.models.weight_files import CONFIG, WEIGHTS
 from xalign_ray.private.transformers import small_file
 from xalign_ray.work.status_line import say
-from xalign_ray.work.storage import is_folder_name
+from xalign_ray.work.storage import RUN_OF, is_folder_name
 
 TIMEOUT_S = 10.0
+_COMMIT = re.compile("[0-9a-f]{40}")
 FILES = ["*.json", "*.safetensors", "*.bin", "*.model", "*.txt", "*/config.json"]  # not ONNX, TensorFlow, Flax
 
 
@@ -63,28 +65,48 @@ def check_reachable(name: str) -> None:
         raise DataError(f"{name} is no folder, and {constants.ENDPOINT} cannot be reached. {by_hand}.")
 
 
-@lru_cache
+def at_commit(name: str) -> str:
+    """A hub model as NAME@COMMIT: the commit that the cache holds, else the newest one of the hub.
+
+    A folder, a recipe's run, and a model that neither has keep their name.
+    """
+    if Path(name).is_dir() or is_folder_name(name) or name.startswith(RUN_OF):
+        return name
+    hub_id, options = revision_of(name)
+    if _COMMIT.fullmatch(options.get("revision", "")):
+        return name
+    folder = in_cache(name)
+    commit = _ask_hub(name)[1] if folder == name else Path(folder).name
+    return f"{hub_id}@{commit}" if commit else name
+
+
 def hub_status(name: str) -> int | None:
     """The HTTP status of the hub's answer for a model's config.json, by one request; None without a network.
 
     A hub that does not answer in time counts as 408, Request Timeout.
     """
+    return _ask_hub(name)[0]
+
+
+@lru_cache
+def _ask_hub(name: str) -> tuple[int | None, str]:
+    """The status of the hub's answer, and the commit that it names."""
     from huggingface_hub import constants, get_token
 
     if constants.is_offline_mode():
-        return None
+        return None, ""
     hub_id, options = revision_of(name)
     url = f"{constants.ENDPOINT}/{quote(hub_id)}/resolve/{quote(options.get('revision', 'main'), safe='')}/config.json"
     token = get_token()
     request = Request(url, method="HEAD", headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
         with urlopen(request, timeout=TIMEOUT_S) as answer:
-            return answer.status
+            return answer.status, answer.headers.get(constants.HUGGINGFACE_HEADER_X_REPO_COMMIT, "")
     except HTTPError as error:
-        return error.code
+        return error.code, ""
     except OSError as error:
         timed_out = isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError)
-        return int(HTTPStatus.REQUEST_TIMEOUT) if timed_out else None
+        return int(HTTPStatus.REQUEST_TIMEOUT) if timed_out else None, ""
 
 
 def check_hub(name: str) -> None:
@@ -103,6 +125,9 @@ def snapshot(hub_id: str, revision: str) -> str:
     from huggingface_hub import snapshot_download
 
     try:
+        folder = snapshot_download(hub_id, revision=revision, allow_patterns=FILES, ignore_patterns="*.bin")
+        if any(Path(folder).glob("*.safetensors")):
+            return folder
         return snapshot_download(hub_id, revision=revision, allow_patterns=FILES)
     except Exception as error:  # the hub's errors and those of its transport have no class in common
         reason = str(error).strip().splitlines()[0]
@@ -117,7 +142,7 @@ TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.j
 def in_cache(name: str) -> str:
     """The folder in the cache of a hub model that is whole there, with its tokenizer; else the name as it is.
 
-    A revision, `organisation/model@revision`, is fetched into the cache first.
+    A revision, `organisation/model@revision`, is fetched into the cache first unless it is a commit that is there.
 
     Raises:
         DataError: a revision cannot be fetched.
@@ -125,18 +150,23 @@ def in_cache(name: str) -> str:
     if Path(name).is_dir() or is_folder_name(name):
         return name
     hub_id, options = revision_of(name)
-    if options:
+    if options and not (_COMMIT.fullmatch(options["revision"]) and _whole_in_cache(name)):
         return snapshot(hub_id, options["revision"])
+    return _whole_in_cache(name) or name
+
+
+def _whole_in_cache(name: str) -> str:
+    """The folder of a model in the cache; empty where a file of it may lack."""
     config = cached_file(name, CONFIG)
     if config is None or not any(cached_file(name, file) for file in TOKENIZERS):
-        return name
+        return ""
     weights = next((found for file in WEIGHTS if (found := cached_file(name, file))), None)
     if weights is None:
-        return name
+        return ""
     if weights.suffix == ".json":
         shards = {*json.loads(weights.read_bytes())["weight_map"].values()}
         if not all(cached_file(name, shard) for shard in shards):
-            return name
+            return ""
     return str(config.parent)
 
 
@@ -168,5 +198,6 @@ def cached_file(name: str, file: str) -> Path | None:
         return Path(name, file) if Path(name, file).is_file() else None
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(name, file)
+    hub_id, options = revision_of(name)
+    found = try_to_load_from_cache(hub_id, file, **options)
     return Path(found) if isinstance(found, str) else None

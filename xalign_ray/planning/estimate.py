@@ -17,7 +17,7 @@ from xalign_ray.config.choices import HARD, CodeSwitchedCopy, ContrastedPairs, S
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch, stages_of
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.fields import Scheduled, value_at
-from xalign_ray.config.load import open_saved
+from xalign_ray.config.saved import open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.sizes import TRAINED, Operations, encoded_by

@@ -15,6 +15,7 @@ from xalign_ray.config.choices import OBJECTIVES, ContrastedPairs
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
 from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.hub import revision_of
 from xalign_ray.results.compare import Comparison, compare_scores, is_share, known_groupings, score_frame
 from xalign_ray.results.continued import of_comparison, read_continued, sentence
 from xalign_ray.results.run import Run, as_published, label_runs, read_run
@@ -115,7 +116,7 @@ def _start(init_from: str) -> str:
     """The name of the encoder that a run continued: a hub id, a folder's, or that of the run whose export it is."""
     path = Path(init_from)
     if not path.is_absolute():
-        return init_from.removeprefix(RUN_OF)
+        return revision_of(init_from.removeprefix(RUN_OF))[0]
     return path.parent.name if path.name == "export" else path.name
 
 

@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 
 from xalign_ray.config.explain import flatten
-from xalign_ray.config.load import list_recipes, load_recipe, read_saved
+from xalign_ray.config.identity import INPUTS
+from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import Event, check_whole, stream_events
@@ -144,7 +146,7 @@ def _points(event: Event) -> Iterator[tuple]:
 
 
 # Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
-_ASIDE = ("recipe", "fingerprint", "notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
+_ASIDE = ("recipe", "fingerprint", INPUTS, "notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
 # Of a recipe, settled by the machine and by what it begins from.
 _SETTLED = (
     "model.init_from",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.config.explain import check_folder
-from xalign_ray.config.load import read_saved
+from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import DataError, TrackingError, XalignError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
 from xalign_ray.results.bundle import is_bundle, read_bundle

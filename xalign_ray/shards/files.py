@@ -28,8 +28,8 @@ from xalign_ray.shards.order import ROW_GROUP
 from xalign_ray.shards.rows import Rows, concatenate, split_rows, starts, sum_runs
 from xalign_ray.sources.stage import HINT
 from xalign_ray.work.artifacts import MACHINE, hash_file, unfinished, write_atomic
-from xalign_ray.work.mirror import CACHE, cache_folder, url_of
-from xalign_ray.work.storage import find_system, said_of
+from xalign_ray.work.mirror import cache_folder, url_of
+from xalign_ray.work.storage import CACHE, find_system, said_of
 
 SHARD_GROUPS = 64  # row groups of a shard: its footer, read whenever it is opened, is tens of kilobytes
 SHARD_ROWS = SHARD_GROUPS * ROW_GROUP

@@ -17,6 +17,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import check_contents as check_contents_of
 from xalign_ray.finetune.training_set import check_files
+from xalign_ray.models.hub import at_commit, revision_of
 from xalign_ray.sources.inputs import open_root
 from xalign_ray.studies.cells import Cell, Encoder, Evaluation, Job, Pretraining, Trial, without_english
 from xalign_ray.studies.declared import (
@@ -30,6 +31,7 @@ from xalign_ray.studies.declared import (
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
 from xalign_ray.tasks.tokenized import check_languages
 from xalign_ray.work.artifacts import hash_file, hash_files, hash_value
+from xalign_ray.work.storage import is_url
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,15 @@ def _cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, ha
 
 
 def _hash(path: str, hashes: dict[str, str]) -> str:
-    """Hash of a file, or of a folder's files but its model card; empty for a hub id and in a store."""
+    """Hash of a file, or of a folder's files but its model card; the commit of a hub model; empty in a store."""
     place = Path(path)
     if path not in hashes and place.is_file():
         hashes[path] = hash_file(place)
     elif path not in hashes and place.is_dir():
         files = hash_files(place).items()
         hashes[path] = hash_value({name: value for name, value in files if not name.endswith(".md")})
+    elif path not in hashes and not is_url(path):
+        hashes[path] = revision_of(at_commit(path))[1].get("revision", "")
     return hashes.get(path, "")
 
 

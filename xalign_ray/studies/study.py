@@ -264,6 +264,7 @@ def _give_scores_to_runs(queue: Queue, chosen: Sequence[Trial]) -> None:
             run = RunFolder(Path(encoder.model).parent)
             target = run.evaluation(queue.plan.study.name)
             with open_job(target, "study"):
+                (target / MANIFEST).unlink(missing_ok=True)  # of an `evaluate` into the same folder
                 write_scores(target / SCORES, scores_of(queue, own))
             evaluation.publish_scores(run.path)
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.config.derive import base_recipe, settle
-from xalign_ray.config.load import CONFIG, Recipe, load_recipe, open_saved
+from xalign_ray.config.load import Recipe, load_recipe
+from xalign_ray.config.saved import open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
 from xalign_ray.shards.order import Request
@@ -23,6 +24,7 @@ from xalign_ray.streams.collate import specials
 from xalign_ray.track.events import EVENT_LOG, newest_data
 from xalign_ray.work.artifacts import read_manifest, write_atomic, write_json
 from xalign_ray.work.mirror import data_of_run
+from xalign_ray.work.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -207,7 +209,7 @@ def _percent(share: float | None) -> str:
 
 def _open(name: str, settings: Sequence[str]) -> _Subject:
     folder = Path(name)
-    if (folder / CONFIG).is_file():
+    if RunFolder(folder).config.is_file():
         return _open_run(folder)
     if folder.is_dir():
         if "pools" not in (read_manifest(folder) or {}):

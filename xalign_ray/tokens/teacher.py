@@ -18,6 +18,7 @@ from xalign_ray.models.nearest import mined_negatives, unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder, folder_of, vector_files, vector_width
 from xalign_ray.shards.rows import PER_INT, Ints, Rows, as_ints, with_negatives
 from xalign_ray.sources.stage import InputHashes
+from xalign_ray.work.artifacts import stamp_of
 
 
 class TeacherVectors:
@@ -67,9 +68,13 @@ class TeacherVectors:
         )
 
 
-@lru_cache(maxsize=1)  # a worker keeps it from part to part
 def open_teacher(path: str, language: str | None) -> TeacherVectors:
-    """The teacher, once a process."""
+    """The teacher, once a process as long as its files stay as they are."""
+    return _open_teacher(path, language, tuple(map(stamp_of, vector_files(folder_of(path)))))
+
+
+@lru_cache(maxsize=1)  # a worker keeps it from part to part
+def _open_teacher(path: str, language: str | None, _: tuple[tuple[int, ...], ...]) -> TeacherVectors:
     return TeacherVectors(path, language)
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import yaml
 
-from xalign_ray.config.load import read_saved
+from xalign_ray.config.saved import read_saved
 from xalign_ray.track.events import EventReader, Thinning
 from xalign_ray.track.headlines import comparison_metrics, headline_scores, read_headlines
 from xalign_ray.work.run_folder import RunFolder

@@ -28,7 +28,8 @@ from mlflow.entities import (
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
-from xalign_ray.config.load import read_saved
+from xalign_ray.config.identity import INPUTS
+from xalign_ray.config.saved import read_saved
 from xalign_ray.track.events import Event, EventReader, Thinning, run_identity, stream_events
 from xalign_ray.track.headlines import comparison_metrics, headline_scores, read_headlines, table
 from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags
@@ -210,7 +211,7 @@ _EVENTS_A_PIECE = 4000
 _STOPPED = "stopped"  # as its last event says: a job told to stop, a fine-tuning stopped early for better ones
 _STUDIES = "studies/"  # what the recipe of a study's log begins with
 _FILES = (CONFIG, EVENT_LOG, MANIFEST, STUDY, CHOICES, COMPARISON)
-_NO_PARAMS = ("fingerprint", "notes")  # tags; MLflow's comparison begins with the first parameters that differ
+_NO_PARAMS = ("fingerprint", INPUTS, "notes")  # tags; MLflow's comparison begins with the first parameters that differ
 
 
 class MlflowRun:

@@ -28,7 +28,7 @@ from xalign_ray.private.deepspeed import MODULE_STATE, convert_to_universal, joi
 from xalign_ray.train.checkpoint_files import check_pickles, only_data, plain_path, write_parts
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import STATE, Engine
-from xalign_ray.work.artifacts import MANIFEST, check_files, read_manifest, unfinished, write_manifest
+from xalign_ray.work.artifacts import MANIFEST, check_files, is_sealed, read_manifest, seal, unfinished, write_manifest
 from xalign_ray.work.run_folder import RunFolder
 
 _FOLDER = re.compile(r"step_\d+")  # others, such as a copy that a user kept, are not ours
@@ -85,6 +85,8 @@ def newest(
             manifest = read_manifest(folder, *KEYS)
             if manifest is None or (step is not None and manifest["step"] != step):
                 continue
+            if not is_sealed(manifest):
+                raise DataError(f"{folder / MANIFEST} is damaged: its hash is not that of its fields.")
             if manifest["fingerprint"] != fingerprint:
                 raise CheckpointError(
                     f"{folder} was written by another recipe: its fingerprint is {manifest['fingerprint'][:8]}, this "
@@ -93,13 +95,12 @@ def newest(
             check_files(folder, manifest["files"], "")
             if not trust:
                 check_pickles(path for path in sorted((folder / STATE).rglob("*")) if path.is_file())
-            goes_on = [f"{note} {_GOES_ON.format(manifest['step'])}" for note in notes]
-            return Checkpoint(folder, manifest, trust), goes_on
+            return Checkpoint(folder, manifest, trust), notes
         except DataError as damage:
             notes.append(str(damage).rstrip())
         except (ValueError, KeyError, TypeError):
             notes.append(f"{folder / MANIFEST} cannot be read.")
-    return None, [f"{note} {_BEGINS}" for note in notes]
+    return None, notes
 
 
 def _folders(run_folder: Path) -> Iterator[Path]:
@@ -110,7 +111,7 @@ def _folders(run_folder: Path) -> Iterator[Path]:
 
 def put_in_place(writing: Path, folder: Path, fields: dict[str, Any]) -> None:
     """Writes the manifest, then gives the folder its name."""
-    write_manifest(writing, fields)
+    write_manifest(writing, seal(fields))
     shutil.rmtree(folder, ignore_errors=True)  # a damaged one of the same step, passed over at the start
     writing.rename(folder)
 
@@ -145,6 +146,8 @@ class Checkpoints:
             except CheckpointError as error:
                 found = error
         found, notes = self._workers.gather((found, notes))[0]
+        then = _GOES_ON.format(found.step) if isinstance(found, Checkpoint) else _BEGINS
+        notes = [f"{note} {then}" for note in notes]
         if isinstance(found, CheckpointError):
             raise found
         if found is not None and found.zero_stage != self._zero_stage:

@@ -56,9 +56,10 @@ from xalign_ray.train.rendezvous import ClosedTorchConfig
 from xalign_ray.train.worker import StopRequest, work
 from xalign_ray.work import process
 from xalign_ray.work.job import Job
-from xalign_ray.work.mirror import CACHE, cache_folder, url_of
+from xalign_ray.work.mirror import cache_folder, url_of
 from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import CACHE
 
 SPARE_CPUS = 2  # of a cluster started here: the feed's, and one for what else Ray runs
 VITAL = ("raylet", "gcs_server")  # processes of Ray's without which a driver ends

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch.profiler import record_function
 
-from xalign_ray.config.code import plugin_hashes
 from xalign_ray.config.derive import Stage, stage_at, stage_in_words, stages_of
+from xalign_ray.config.identity import INPUTS, code_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
@@ -68,9 +68,10 @@ def train(job: Job, config: RunConfig, prepared: Prepared, open_batches: OpenBat
         LockError: the run folder has become another job's; nothing was saved.
         CheckpointError: the newest checkpoint is not this run's, or one cannot be written.
     """
-    if job.identity.get("plugins", code := plugin_hashes(config)) != code:
+    if job.identity.get(INPUTS, {}).get("code", code := code_hashes(config)) != code:
         raise TrainingError(
-            f"Files of {', '.join(code)} changed since the command started. Rerun it: a new run begins."
+            f"Files of {', '.join(code)} changed since the command started, or are others on this node. Rerun it: a "
+            "new run begins."
         )
     fingerprint = job.identity["fingerprint"]
     saved = Checkpoints(job.folder, fingerprint, config, workers, job.trust)

@@ -114,15 +114,17 @@ def open_run(path: str | os.PathLike[str]) -> Run:
 
     Raises:
         ConfigError: there is no such folder.
-        DataError: it holds neither an event log nor scores.
+        DataError: it holds neither an event log nor scores, or a file of another run.
     """
     from xalign_ray.config.explain import check_folder
+    from xalign_ray.config.saved import read_saved
     from xalign_ray.work.mirror import opened
 
     folder = RunFolder(opened(absolute_path(os.fspath(path))))
     check_folder(folder.path)
     if not folder.events.is_file() and not folder.score_files:
         raise DataError(f"{folder.path} is not a run: it holds neither {EVENT_LOG} nor a {SCORES}.")
+    read_saved(folder.path)
     return Run(folder.path)
 
 

@@ -65,6 +65,7 @@ def evaluate(
         LockError: another process writes the folder, or has taken it over.
     """
     from xalign_ray import evaluation
+    from xalign_ray.models.hub import at_commit
     from xalign_ray.tasks.registry import TASKS
     from xalign_ray.tasks.scores import write_scores
     from xalign_ray.track.scored_encoder import scoring_identity
@@ -85,7 +86,7 @@ def evaluate(
     say(f"Evaluating {name} on {task}: loading the model.")
     folder = opened(as_data(data)) if data else None
     params = {"task": task, "data": None if folder is None else str(folder)} | options
-    fingerprint = hash_value([encoder, chosen, params])
+    fingerprint = hash_value([at_commit(encoder), chosen, params])
     params = {key: value for key, value in params.items() if value is not None}
     identity = scoring_identity(fingerprint, f"{name}: {task}", encoder, name, chosen, params, is_run=run is not None)
     with open_job(target, f"evaluate {task}", identity) as job:
@@ -94,7 +95,7 @@ def evaluate(
         evaluation.say_replaced(scores, target)
         write_scores(target / SCORES, scores)
         files = {SCORES: hash_file(target / SCORES)}
-        job.finish({"kind": EVALUATION_KIND, "task": task, "encoder": encoder, "files": files})
+        job.finish({"kind": EVALUATION_KIND, "task": task, "encoder": at_commit(encoder), "files": files})
     evaluation.publish_scores(run, target)
     evaluation.say_scores(scores, target, run)
     return as_frame(scores)
@@ -142,6 +143,7 @@ def tune(
     from xalign_ray.tasks.registry import TUNED_TASKS
     from xalign_ray.tasks.scores import write_scores
     from xalign_ray.train.cluster_address import check_named_cluster
+    from xalign_ray.work.artifacts import MANIFEST
     from xalign_ray.work.job import open_job
     from xalign_ray.work.mirror import opened
 
@@ -179,6 +181,7 @@ def tune(
         if queue.failures and not scores:
             raise TrainingError(f"Fine-tuning {encoder} on {task} failed: {next(iter(queue.failures.values()))}")
         evaluation.say_replaced(scores, target)
+        (target / MANIFEST).unlink(missing_ok=True)  # of an `evaluate` into the same folder
         write_scores(target / SCORES, scores)
     evaluation.publish_scores(run, target)
     evaluation.say_scores(scores, target, run)
@@ -352,7 +355,7 @@ def track_replay(
 ) -> list[str]:
     """Bring MLflow or another tracker up to date with a run folder. Doing it again adds nothing."""
     from xalign_ray.config.explain import check_folder
-    from xalign_ray.config.load import read_saved
+    from xalign_ray.config.saved import read_saved
     from xalign_ray.track.follower import open_command, replay, resolve_uri, runs_page, tracker_name
     from xalign_ray.work.mirror import opened
 

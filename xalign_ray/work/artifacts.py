@@ -220,9 +220,14 @@ def check_file(path: Path, expected_hash: str, hint: str) -> None:
     if not path.is_file():
         raise DataError(f"{path} is missing. {hint}")
     if (found := hash_file(path)) != expected_hash:
-        raise DataError(
-            f"{path} is damaged: its SHA-256 is {found[:12]}, the manifest says {expected_hash[:12]}. {hint}"
-        )
+        ours, theirs = first_digits(found, expected_hash)
+        raise DataError(f"{path} is damaged: its SHA-256 is {ours}, the manifest says {theirs}. {hint}")
+
+
+def first_digits(found: str, expected: str) -> tuple[str, str]:
+    """The digits of two hashes up to the first that differs, at least 12 of each."""
+    equal = next((place for place, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), 0)
+    return found[: max(12, equal + 1)], expected[: max(12, equal + 1)]
 
 
 def write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
@@ -234,8 +239,11 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     """The records of a scores.json; one of an earlier version has no hash and is taken as it is.
 
     Raises:
-        DataError: the file is missing, holds no scores, or was changed after it was written.
+        DataError: the file is missing, holds no scores, was changed after it was written, or is not the one that the
+            manifest beside it lists.
     """
+    if expected := ((whole_manifest(path.parent) or {}).get("files") or {}).get(path.name):
+        check_file(path, expected, "Delete it and evaluate again.")
     try:
         content = json.loads(read_plain(path))
         records, expected = content["scores"], content.get("sha256")
@@ -246,9 +254,10 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is not a file of scores ({error}); delete it and evaluate again.") from error
     if expected is not None and (found := hash_value(records)) != expected:
+        ours, theirs = first_digits(found, str(expected))
         raise DataError(
-            f"{path} is damaged: the SHA-256 of its scores is {found[:12]}, the file says {str(expected)[:12]}. Delete "
-            "it and evaluate again."
+            f"{path} is damaged: the SHA-256 of its scores is {ours}, the file says {theirs}. Delete it and evaluate "
+            "again."
         )
     return records
 

@@ -17,11 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import ConfigError, DataError, LockError
-from xalign_ray.work.artifacts import MANIFEST, check_files, unfinished, whole_json, write_atomic, write_json
+from xalign_ray.work.artifacts import MANIFEST, check_files, hash_file, unfinished, whole_json, write_atomic, write_json
 from xalign_ray.work.locks import BEAT_S, LEASE_S, StoredLock, hold_stored
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
 from xalign_ray.work.status_line import say
-from xalign_ray.work.storage import SCHEMES, absolute_path, check_scheme, find_system, home_folder, said_of, shown_path
+from xalign_ray.work.storage import (
+    cache_folder,
+    check_scheme,
+    find_system,
+    said_of,
+    shown_path,
+    url_of,
+)
 
 RECORD = ".mirror.json"  # here: what is the same in the store; there: which mirror has written last
 PUBLISH_S = 1.0  # between two looks for what is new
@@ -204,15 +211,9 @@ def files_in(system: Any, root: str) -> dict[str, dict[str, Any]]:
     return {str(path)[len(root) :].lstrip("/"): info for path, info in system.find(root, detail=True).items()}
 
 
-CACHE = "XALIGN_CACHE"  # the folder that mirrors stores; nodes of a cluster must share it
 END_TRIES = 3
 _KEPT = "All is in {}: the same command publishes it."
 _AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)")  # a URL, also one that a Path took a slash from
-
-
-def cache_folder() -> Path:
-    """Where stores are mirrored."""
-    return absolute_path(Path(os.environ.get(CACHE) or home_folder() / ".cache" / "xalign-ray"))
 
 
 def local_folder(path: str | Path) -> Path:
@@ -232,16 +233,6 @@ def data_of_run(run: Path, named: str) -> Path:
     folder = local_folder(named)
     beside = run.absolute().parent / "data" / folder.name
     return beside if beside.is_dir() and not folder.is_dir() else folder
-
-
-def url_of(folder: Path) -> str | None:
-    """The URL that a folder mirrors; None of one that is only here."""
-    path, cache = Path(os.path.abspath(folder)), cache_folder()
-    if not path.is_relative_to(cache):  # but perhaps behind a link, as ~/.cache is on clusters
-        path, cache = (Path(os.path.realpath(one)) for one in (path, cache))  # a link to itself is no error there
-    parts = path.relative_to(cache).parts if path.is_relative_to(cache) else ()
-    # A folder of another name is the user's own: the cache may be the disk that all is on.
-    return f"{parts[0]}://{'/'.join(parts[1:])}" if parts and parts[0] in SCHEMES else None
 
 
 def opened(path: str | Path) -> Path:
@@ -279,12 +270,14 @@ def fetch_listed(folder: Path) -> None:
     system, root = find_system(url)
     with said_of(url, "cannot be fetched"):
         manifest = system.cat_file(f"{root}/{MANIFEST}")
-        for name in json.loads(manifest)["files"]:
+        for name, digest in json.loads(manifest)["files"].items():
             if not is_published(name):  # what others have written in a store must not lead out of the mirror
                 raise DataError(f"{url}/{MANIFEST} is damaged: it names '{name}', which is no file of this folder.")
             partial = unfinished(folder / name)
             partial.parent.mkdir(parents=True, exist_ok=True)
             system.get_file(f"{root}/{name}", str(partial))
+            if hash_file(partial) != digest:  # once more: what a network has changed comes whole
+                system.get_file(f"{root}/{name}", str(partial))
             partial.replace(folder / name)
     write_atomic(folder / MANIFEST, manifest)
 

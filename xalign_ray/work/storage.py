@@ -19,6 +19,7 @@ BLOCK_BYTES = 4 << 20  # asked of a store at once: to look at a head costs no mo
 LINE_BYTES = 4096  # looked at a time for the end of a line
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # The stores that are read and written; file:// is a path, memory:// lives as long as this process.
+CACHE = "XALIGN_CACHE"  # the folder that mirrors stores; nodes of a cluster must share it
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "http", "https", "file", "memory")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 # What the stores' packages say, by words in the name of the error or in its text; the first that fits holds.
@@ -212,9 +213,24 @@ def absolute_model(written: str) -> str:
     return absolute_path(expanded) if os.path.isdir(expanded) else expanded
 
 
+def cache_folder() -> Path:
+    """Where stores are mirrored."""
+    return absolute_path(Path(os.environ.get(CACHE) or home_folder() / ".cache" / "xalign-ray"))
+
+
+def url_of(folder: Path) -> str | None:
+    """The URL that a folder mirrors; None of one that is only here."""
+    path, cache = Path(os.path.abspath(folder)), cache_folder()
+    if not path.is_relative_to(cache):  # but perhaps behind a link, as ~/.cache is on clusters
+        path, cache = (Path(os.path.realpath(one)) for one in (path, cache))  # a link to itself is no error there
+    parts = path.relative_to(cache).parts if path.is_relative_to(cache) else ()
+    # A folder of another name is the user's own: the cache may be the disk that all is on.
+    return f"{parts[0]}://{'/'.join(parts[1:])}" if parts and parts[0] in SCHEMES else None
+
+
 def quoted(path: Path) -> str:
-    """The path as a word of a command that is shown, as `shown_path` has it; what begins with a dash is no option."""
-    shown = shown_path(path)
+    """The path as a word of a command that is shown: the URL of a mirror; what begins with a dash is no option."""
+    shown = url_of(path) or shown_path(path)
     return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
 
 

@@ -26,7 +26,8 @@ from xalign_ray.results.page import report
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work import mirror
-from xalign_ray.work.mirror import CACHE, files_below, url_of
+from xalign_ray.work.mirror import files_below, url_of
+from xalign_ray.work.storage import CACHE
 
 STEPS, SAVED_EVERY = 60, 20
 

@@ -17,8 +17,9 @@ from xalign_ray.config import choices
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.code import plugin_hashes
 from xalign_ray.config.derive import method_of
-from xalign_ray.config.identity import run_fingerprint
-from xalign_ray.config.load import check_identity, earlier_runs, load_recipe
+from xalign_ray.config.identity import inputs_of, run_fingerprint
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.saved import check_identity, describe_saved, earlier_runs, write_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.streams.prediction import stream_columns
@@ -182,23 +183,26 @@ def test_a_package_of_plugins_is_known_by_all_of_its_files(name: str, tmp_path: 
 
 
 def test_a_run_of_other_plugin_code_is_refused_in_its_folder_and_new_elsewhere(name: str, tmp_path: Path) -> None:
-    config = load_recipe("own.yaml").config
-    old, folder = run_fingerprint(config, ""), tmp_path / "runs" / "own-00000000"
-    folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(f"recipe: own\nfingerprint: {old}\ndata: 1\ntrain: 1\ntrack: 1\n")
-    check_identity(folder, old, [name])
+    recipe, folder = load_recipe("own.yaml"), tmp_path / "runs" / "own-00000000"
+    old = describe_saved(recipe, inputs_of(recipe.config, ""))
+    write_saved(folder, old)
+    check_identity(folder, old)
     module = tmp_path / f"{name}.py"
     module.write_text(module.read_text() + "# the loss times 100\n")
-    new = run_fingerprint(config, "")
+    new = describe_saved(recipe, inputs_of(recipe.config, ""))
     with pytest.raises(ConfigError) as refused:
-        check_identity(folder, new, [name])
+        check_identity(folder, new)
+    first, second = (saved["fingerprint"][:8] for saved in (old, new))
     assert str(refused.value) == (
-        f"{folder} holds a run of own with fingerprint {old[:8]}; this recipe's is {new[:8]}. It includes the files of "
-        f"{name}. Give another --out, or remove the folder to start over."
+        f"{folder} holds a run of own with fingerprint {first}; this recipe's is {second}. They differ in "
+        f"inputs.code.{name}.0. Give another --out, or remove the folder to start over."
     )
-    assert earlier_runs(folder.with_name(f"own-{new[:8]}")) == "own-00000000"
-    assert earlier_runs(folder) == ""
-    assert earlier_runs(folder.with_name(f"other-{new[:8]}")) == ""
+    beside = folder.with_name(f"own-{second}")
+    assert earlier_runs(beside, new) == f"own-00000000 (unfinished) in inputs.code.{name}.0"
+    other_seed = load_recipe("own.yaml", ["seed=5"])
+    assert earlier_runs(beside, describe_saved(other_seed, inputs_of(other_seed.config, ""))) == ""
+    assert earlier_runs(folder, new) == ""
+    assert earlier_runs(folder.with_name(f"other-{second}"), new) == ""
 
 
 @pytest.mark.parametrize(

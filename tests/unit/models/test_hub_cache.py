@@ -21,6 +21,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import DataError
 from xalign_ray.models import hub
 from xalign_ray.models.hub import hub_file, revision_of
+from xalign_ray.work.artifacts import write_manifest
 
 OPEN = """
 from transformers import AutoModel
@@ -128,6 +129,63 @@ def test_each_revision_in_the_cache_opens_its_own_files(tmp_path: Path) -> None:
     assert "cannot be fetched from the hub" in done.stderr.splitlines()[-1]
 
 
+COMMITS = """
+import sys
+from pathlib import Path
+from xalign_ray.config.identity import inputs_of
+from xalign_ray.config.load import load_recipe
+from xalign_ray.config.saved import describe_saved, write_saved
+from xalign_ray.pipeline import with_commits
+settings = ["model.init_from=acme/tiny", "data.tokenizer={kind: folder, path: acme/tiny}", "output=runs", *sys.argv[2:]]
+recipe = with_commits(load_recipe("tiny/mlm", settings))
+saved = describe_saved(recipe, inputs_of(recipe.config, "data"))
+if sys.argv[1] == "begin":
+    folder = Path("runs", f"tiny-mlm-{saved['fingerprint'][:8]}")
+    folder.mkdir(parents=True)
+    write_saved(folder, saved)
+print(recipe.config.model.init_from, recipe.config.data.tokenizer.path, saved["fingerprint"])
+"""
+
+
+def test_a_hub_model_is_a_commit_and_an_interrupted_run_goes_on_with_its_own(tmp_path: Path) -> None:
+    model = tmp_path / "hub" / "models--acme--tiny"
+    for commit in ("a" * 40, "b" * 40):
+        make_bert_in(model / "snapshots" / commit, ["one"])
+    (model / "refs").mkdir()
+
+    def begin(main: str, *arguments: str) -> list[str]:
+        (model / "refs" / "main").write_text(main * 40)
+        environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+        command = [sys.executable, "-c", COMMITS, *arguments]
+        return subprocess.check_output(command, env=environment, cwd=tmp_path, text=True).split()
+
+    first = begin("a", "look")
+    assert first[:2] == [f"acme/tiny@{'a' * 40}"] * 2
+    second = begin("b", "look")
+    assert second[:2] == [f"acme/tiny@{'b' * 40}"] * 2
+    assert first[2] != second[2], "two commits of one name are two runs"
+    assert begin("a", "begin") == first
+    assert begin("b", "look") == first, "an interrupted run goes on"
+    assert begin("b", "look", "seed=7")[0] == second[0], "another run begins with the newest"
+    (run,) = (tmp_path / "runs").iterdir()
+    write_manifest(run, {"recipe": "tiny/mlm", "fingerprint": first[2], "steps": 1})
+    assert begin("b", "look") == second, "a finished run is not gone on with"
+
+
+def test_the_hub_is_asked_for_the_commit_of_what_the_cache_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert hub.at_commit("there/known") == f"there/known@{'c' * 40}"
+    assert hub.at_commit("lost/unknown") == "lost/unknown"
+    assert hub.at_commit("run:tiny/mlm") == "run:tiny/mlm"
+    assert hub.at_commit(str(tmp_path)) == str(tmp_path)
+    server.shutdown()
+
+
 def test_continue_looks_at_the_revision_that_is_named(tmp_path: Path) -> None:
     for commit, pooling in (("a" * 40, "mean"), ("b" * 40, "cls")):
         snapshot = tmp_path / "hub" / "models--acme--tiny" / "snapshots" / commit
@@ -185,6 +243,7 @@ class Hub(BaseHTTPRequestHandler):
         if "slow" in self.path:
             time.sleep(1)
         self.send_response(200 if self.path.startswith("/there/") else 404)
+        self.send_header("X-Repo-Commit", "c" * 40)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
@@ -198,7 +257,7 @@ def test_every_caller_asks_the_hub_by_one_request(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(hub, "TIMEOUT_S", 0.2)
-    hub.hub_status.cache_clear()
+    hub._ask_hub.cache_clear()
     try:
         assert [hub.hub_status(name) for name in ("there/x@v1", "gone/x", "slow/x")] == [200, 404, 408]
         hub.check_reachable("there/x@v1")
@@ -211,7 +270,7 @@ def test_every_caller_asks_the_hub_by_one_request(tmp_path: Path, monkeypatch: p
         server.server_close()
     paths = ["/there/x/resolve/v1/config.json", "/gone/x/resolve/main/config.json", "/slow/x/resolve/main/config.json"]
     assert Hub.asked == paths
-    hub.hub_status.cache_clear()
+    hub._ask_hub.cache_clear()
     with pytest.raises(DataError, match=r"gone/x is no folder, and http://.* cannot be reached\. Without a network"):
         hub.check_reachable("gone/x")
-    hub.hub_status.cache_clear()
+    hub._ask_hub.cache_clear()

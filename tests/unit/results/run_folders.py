@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from xalign_ray.config.load import load_recipe
+from xalign_ray.config.saved import describe_saved, write_saved
 from xalign_ray.results.compare import Comparison, compare_runs, score_frame
 from xalign_ray.results.page import write_report
 from xalign_ray.results.run import Run, label_runs
@@ -34,6 +34,7 @@ DATA_MANIFEST: dict[str, Any] = {
         for language in LANGUAGES
     },
 }
+INPUTS = {"data": "d00d", "start": None, "precision": "fp32", "code": {"xalign_ray": "c0de"}}
 HOST, USER = "anns-laptop", "ann.other"  # who ran them and where
 
 
@@ -68,14 +69,14 @@ def write_run(
     resolved = load_recipe(recipe, [*settings, f"seed={seed}"])
     folder.mkdir(parents=True)
     write_manifest(folder.parent / "data", DATA_MANIFEST)
-    config = {"recipe": recipe, "fingerprint": "f" * 64} | resolved.config.model_dump(mode="json")
-    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    saved = describe_saved(replace(resolved, name=recipe), INPUTS)
+    write_saved(folder, saved)
     lines = list(whole_run(folder.parent / "data") if events is None else events)
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     for task, records in (scores or {}).items():
         write_scores(folder / "evaluation" / task / "scores.json", records)
     if lines and lines[-1]["event"] == "end":
-        write_manifest(folder, {"recipe": recipe, "fingerprint": "f", "steps": lines[-1]["step"]})
+        write_manifest(folder, {"recipe": recipe, "fingerprint": saved["fingerprint"], "steps": lines[-1]["step"]})
     return folder
 
 

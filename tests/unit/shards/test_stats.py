@@ -10,13 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.unit.conftest import STREAMS, make_config, prepare_here, write_inputs
 from xalign_ray.cli import app
 from xalign_ray.config.choices import MaskedText
+from xalign_ray.config.identity import inputs_of
+from xalign_ray.config.load import Recipe
+from xalign_ray.config.saved import describe_saved, write_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
 from xalign_ray.shards.order import Request
@@ -137,8 +139,7 @@ def test_a_folder_has_no_draws_and_a_run_has_its_own(prepared: Prepared, config:
     assert [path.name for path in files] == ["stats.json", "stats.csv"]
     run = tmp_path / "run"
     run.mkdir()
-    head = {"recipe": "recipe", "fingerprint": "0"}
-    (run / "config.yaml").write_text(yaml.safe_dump(head | config.model_dump(mode="json")))
+    write_saved(run, describe_saved(Recipe("recipe", config, {}), inputs_of(config, prepared.fingerprint)))
     with pytest.raises(DataError) as caught:
         measure(str(run))
     assert str(caught.value) == (

@@ -25,7 +25,8 @@ from xalign_ray.shards.files import CACHE_GIB, ShardWriter, StoredShard, hash_fo
 from xalign_ray.shards.order import ROW_GROUP
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.shards.rows import take
-from xalign_ray.work.mirror import CACHE, local_folder
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.storage import CACHE
 
 URL = "s3://store/data"
 

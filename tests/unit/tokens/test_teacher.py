@@ -18,7 +18,7 @@ from xalign_ray.models.nearest import mined_negatives, unit_rows
 from xalign_ray.models.sentence_encoder import SentenceEncoder
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.shards.rows import STORED
-from xalign_ray.tokens.teacher import check_teacher
+from xalign_ray.tokens.teacher import check_teacher, open_teacher
 
 DISTILL = [
     "streams=[{kind: contrasted_pairs, text: none}]",
@@ -68,6 +68,14 @@ def test_each_pair_brings_the_vector_of_its_english_sentence(world: tuple[Path, 
                 np.testing.assert_allclose(vectors[row, pair - 1], encoder.encode([english])[0], atol=2e-3)
                 seen += 1
     assert seen > 40
+
+
+def test_a_teacher_whose_files_changed_is_opened_again(tmp_path: Path) -> None:
+    folder = make_bert_in(tmp_path / "teacher", PIECES)
+    first = open_teacher(str(folder), "en")
+    assert open_teacher(str(folder), "en") is first
+    make_bert_in(folder, PIECES)
+    assert open_teacher(str(folder), "en") is not first
 
 
 def test_shards_without_a_teacher_have_no_column_of_it(world: tuple[Path, Path, Prepared]) -> None:

@@ -14,14 +14,14 @@ import pytest
 from xalign_ray.errors import CheckpointError
 from xalign_ray.train import checkpoint
 from xalign_ray.train.checkpoint import KEYS, Checkpoint, newest
-from xalign_ray.work.artifacts import write_manifest
+from xalign_ray.work.artifacts import seal, write_manifest
 from xalign_ray.work.run_folder import RunFolder
 
 
 def write_checkpoint(run: Path, step: int) -> None:
     folder = RunFolder(run).checkpoint(step)
     folder.mkdir(parents=True)
-    write_manifest(folder, dict.fromkeys(KEYS, 0) | {"step": step, "fingerprint": "f", "files": {}})
+    write_manifest(folder, seal(dict.fromkeys(KEYS, 0) | {"step": step, "fingerprint": "f", "files": {}}))
 
 
 def test_checkpoints_of_a_million_steps_are_newer_than_those_before(tmp_path: Path) -> None:
@@ -33,6 +33,16 @@ def test_checkpoints_of_a_million_steps_are_newer_than_those_before(tmp_path: Pa
     second, _ = newest(tmp_path, "f", step=999_999)
     assert second is not None
     assert second.step == 999_999
+
+
+def test_a_changed_manifest_of_a_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    for step in (20, 40):
+        write_checkpoint(tmp_path, step)
+    path = RunFolder(tmp_path).checkpoint(40) / "manifest.json"
+    path.write_text(path.read_text().replace('"tokens": 0', '"tokens": 1'))
+    found, notes = newest(tmp_path, "f")
+    assert found is not None
+    assert (found.step, notes) == (20, [f"{path} is damaged: its hash is not that of its fields."])
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
