@@ -44,10 +44,7 @@ def ensure_token() -> None:
         ) from None
 
 
-ANSWER_S = 5.0  # to connect, and for each byte
-# A gRPC server answers an HTTP/2 client's first bytes with a SETTINGS frame: its length (3 bytes), then type 4.
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-_SETTINGS, _HEADER_BYTES = 4, 9
+ANSWER_S = 5.0  # to connect, and to answer
 
 
 def named_cluster() -> str:
@@ -86,29 +83,30 @@ def check_address(address: str) -> None:
     scheme, _, rest = address.rpartition("://")
     if scheme not in ("", "ray"):
         return
-    has_tls = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
     hint = (
         "Start it, set RAY_ADDRESS to the HOST:PORT that `ray start` prints on the head node, or unset it to start a "
         "cluster here."
     )
     try:
-        found = _host_and_port(rest)
-        with socket.create_connection(found, timeout=ANSWER_S) as connection:
-            why = "" if has_tls else _greet(connection)
-        if not why and not has_tls and _wants_another_token(rest, is_auto=written == "auto"):
+        with socket.create_connection(_host_and_port(rest), timeout=ANSWER_S):
+            why = ""
+        if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+            why = _refusal(rest, is_auto=written == "auto")
+        if why == _UNAUTHENTICATED:
             why, _, hint = why_unauthenticated().partition(". ")
     except ValueError:
         why = "it is no HOST:PORT" if address else "no cluster was started on this machine"
-    except TimeoutError:
-        why = f"nothing has answered for {ANSWER_S:.0f} s"
     except OSError as error:
         why = f"nothing answers there ({error.strerror or error})"
     if why:
         raise ConfigError(f"The cluster at {written}, which RAY_ADDRESS names, cannot be joined: {why}. {hint}")
 
 
-def _wants_another_token(address: str, is_auto: bool) -> bool:
-    """Whether a head node refuses a call with the token that Ray would send; Ray itself would try for 20 s."""
+_UNAUTHENTICATED = "UNAUTHENTICATED"
+
+
+def _refusal(address: str, is_auto: bool) -> str:
+    """Why a call of Ray's, with the token that Ray would send, fails; Ray itself would try for 20 s."""
     import grpc  # here: a cluster that is started needs none of it
 
     mode, (token, _) = os.environ.get("RAY_AUTH_MODE"), _own_token()
@@ -119,8 +117,13 @@ def _wants_another_token(address: str, is_auto: bool) -> bool:
                 b"", timeout=ANSWER_S, metadata=(("authorization", f"Bearer {token}"),) if sends else ()
             )
         except grpc.RpcError as error:
-            return error.code() == grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
-    return False
+            reasons = {
+                grpc.StatusCode.UNAUTHENTICATED: _UNAUTHENTICATED,
+                grpc.StatusCode.DEADLINE_EXCEEDED: f"nothing has answered for {ANSWER_S:.0f} s",
+                grpc.StatusCode.UNAVAILABLE: "what answers there is not Ray's head node",
+            }
+            return reasons.get(error.code(), "")  # type: ignore[attr-defined]
+    return ""
 
 
 def _own_token() -> tuple[str, str]:
@@ -155,13 +158,3 @@ def _host_and_port(address: str) -> tuple[str, int]:
     if not parts.hostname or not parts.port or any(map(str.isspace, address)):
         raise ValueError(address)
     return parts.hostname, parts.port
-
-
-def _greet(connection: socket.socket) -> str:
-    """What is wrong with the answer of a server, empty if it is that of gRPC."""
-    connection.sendall(_HELLO)
-    answer = b""
-    while len(answer) < _HEADER_BYTES and (more := connection.recv(_HEADER_BYTES - len(answer))):
-        answer += more
-    is_grpc = len(answer) == _HEADER_BYTES and answer[3] == _SETTINGS
-    return "" if is_grpc else "what answers there is not Ray's head node"

@@ -72,6 +72,8 @@ def listening(answer: bytes | None) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
+            with server.accept()[0]:
+                pass  # whether there is a server at all
             client, _ = server.accept()
             with client:
                 if answer is not None:
@@ -123,11 +125,6 @@ def test_address_that_accepts_and_says_nothing_is_refused() -> None:
 def test_another_server_at_the_address_is_refused() -> None:
     with listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         assert refusal(address)[0] == SAID.format(address, "what answers there is not Ray's head node")
-
-
-def test_grpc_server_passes() -> None:
-    with listening(b"\x00\x00\x06\x04\x00\x00\x00\x00\x00" + b"\x00" * 6) as address:
-        check_address(address)
 
 
 @pytest.mark.parametrize(
