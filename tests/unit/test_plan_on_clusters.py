@@ -242,7 +242,7 @@ def test_what_does_not_fit_is_refused_with_what_would_help() -> None:
     with pytest.raises(ConfigError):
         describe_on(load_recipe("papers/mbert-mlm", [f"train.per_device_batch_size={2 * rows}"]), "8xL4")
     huge = load_recipe("papers/mbert-mlm", ["model.num_hidden_layers=480", "model.hidden_size=7680"])
-    with pytest.raises(ConfigError, match="no micro-batch, gradient checkpointing or ZeRO stage makes it fit"):
+    with pytest.raises(ConfigError, match="no micro-batch, gradient checkpointing or ZeRO stage alone makes it fit"):
         describe_on(huge, "8xL4")
 
 

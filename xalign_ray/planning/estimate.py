@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -225,23 +226,15 @@ def why_not(config: RunConfig, subject: Subject, shape: Shape) -> str:
 
 
 def _remedies(config: RunConfig, subject: Subject, shape: Shape) -> str:
-    """Settings, each of which alone makes it fit; else all together; else more memory."""
-    found = []
-    kinds = (_smaller_batches, _checkpointed, _later_stages)
-    for kind in kinds:
-        fitting = (said for said, changed in kind(config) if _fits(changed, subject, shape))
-        if said := next(fitting, None):
-            found.append(said)
-    if found:
-        return f"it fits with {' or '.join(found)}"
-    said, together = [], config
-    for kind in kinds:
-        if steps := [one for one in kind(together) if _can_run(one[1])]:
-            name, together = steps[-1]
-            said.append(name)
-            if _fits(together, subject, shape):
-                return f"it fits with {' and '.join(said)} together"
-    return "no micro-batch, gradient checkpointing or ZeRO stage makes it fit: take devices with more memory"
+    """Settings, each of which alone makes it fit; else more memory."""
+    kinds = (_smaller_batches(config), _checkpointed(config), _later_stages(config))
+    fitting = (next((said for said, changed in kind if _fits(changed, subject, shape)), "") for kind in kinds)
+    if said := " or ".join(filter(None, fitting)):
+        return f"it fits with {said}"
+    return (
+        "no micro-batch, gradient checkpointing or ZeRO stage alone makes it fit: combine them, or take devices with "
+        "more memory"
+    )
 
 
 Changes = Iterator[tuple[str, RunConfig]]
@@ -269,21 +262,12 @@ def _changed(config: RunConfig, block: str, **update: Any) -> RunConfig:
 
 
 def _fits(config: RunConfig, subject: Subject, shape: Shape) -> bool:
-    return _can_run(config) and _needed(config, subject, shape) <= _usable(shape)
-
-
-def _can_run(config: RunConfig) -> bool:
-    """Whether the schema allows it (not every optimizer and loss works at every stage) and each worker has rows."""
-    checks: tuple[Callable[[], Any], ...] = (
-        lambda: RunConfig.model_validate(config.model_dump()),
-        lambda: derive_batch(config),
-    )
-    try:
-        for check in checks:
-            check()
-    except (ValidationError, ConfigError):
-        return False
-    return True
+    """Whether memory suffices, the schema allows it (not every loss works at every stage), each worker has rows."""
+    with suppress(ValidationError, ConfigError):
+        RunConfig.model_validate(config.model_dump())
+        derive_batch(config)
+        return _needed(config, subject, shape) <= _usable(shape)
+    return False
 
 
 def _needed(config: RunConfig, subject: Subject, shape: Shape) -> float:
@@ -351,7 +335,8 @@ def estimate(
     share = -(-batch.global_rows // batch.workers)  # of the worker that has most
     step_s = share * operations_of_row(config, subject) / (rate.tflops * 1e12)
     if shape.device:
-        step_s = max(step_s, batch.accumulation * started_passes(config) * _host_s(subject))
+        host_s = read_figures().host_s_per_layer * subject.values["num_hidden_layers"]
+        step_s = max(step_s, batch.accumulation * started_passes(config) * host_s)
     tokens_per_s = batch.global_rows * tokens_of_row(config) / step_s
     hours = config.train.max_steps * step_s / 3600 if config.train.max_steps else None
     price = prices.get(shape.name)
@@ -391,8 +376,3 @@ def _of_stages(
         price=sum(prices_of) if prices_of else None,
         stages=found,
     )
-
-
-def _host_s(subject: Subject) -> float:
-    """Of a forward and backward pass."""
-    return read_figures().host_s_per_layer * subject.values["num_hidden_layers"]
