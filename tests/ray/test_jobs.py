@@ -319,14 +319,16 @@ def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster,
     assert not list((tmp_path / "runs").rglob("manifest.json"))
 
 
-def test_a_submitter_without_the_token_is_told_how_to_give_it(cluster: Cluster) -> None:
+def test_a_submitter_without_the_token_is_told_how_to_give_it(cluster: Cluster, tmp_path: Path) -> None:
     named = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"}
     without = {key: value for key, value in cluster.environment.items() if key not in named}
+    without["HOME"] = str(tmp_path)  # where a token of the user's may lie
     done = submit(cluster.address, "prepare", "tiny/mlm", "--set", "output=/shared", environment=without)
     assert done.returncode == 2
     assert done.stderr == (
         f"xalign: The cluster at {cluster.address} refuses us: it wants a token, and RAY_AUTH_MODE is not `token`. Set "
-        "RAY_AUTH_MODE=token; the token in RAY_AUTH_TOKEN is sent then.\n"
+        "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the cluster's token or RAY_AUTH_TOKEN_PATH to a file that holds "
+        "it.\n"
     )
 
 

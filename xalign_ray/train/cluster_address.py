@@ -140,8 +140,9 @@ def why_unauthenticated() -> str:
     """Why a cluster with a token does not let this process in; and in a second sentence what to do."""
     token, where = _own_token()
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
-        own = f"the token in {where} is sent then" if token else "RAY_AUTH_TOKEN=TOKEN or RAY_AUTH_TOKEN_PATH=FILE too"
-        return f"it wants a token, and RAY_AUTH_MODE is not `token`. Set RAY_AUTH_MODE=token; {own}."
+        given = ", and RAY_AUTH_TOKEN to the cluster's token or RAY_AUTH_TOKEN_PATH to a file that holds it"
+        given = f"; the token in {where} is sent then" if token else given
+        return f"it wants a token, and RAY_AUTH_MODE is not `token`. Set RAY_AUTH_MODE=token{given}."
     if token:
         return f"the token in {where} is not the cluster's. `ray get-auth-token` prints the cluster's on its head node."
     if "RAY_AUTH_TOKEN_PATH" in os.environ:
