@@ -26,7 +26,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 from rich.console import Console
 
 from tests.alignment_error_rate import Gold, compare, read_gold
-from xalign_ray.align.kinds import ALIGNERS
+from xalign_ray.align.chain_aligner import Chains
 from xalign_ray.align.links import (
     GROW_DIAG_FINAL_AND,
     SYMMETRISERS,
@@ -85,13 +85,12 @@ def join(first: Sequence[list[str]], second: Sequence[list[str]]) -> list[WordPa
     return [(a, b) for a, b in zip(first, second, strict=True) if a and b]
 
 
-def run_ours(kind: str, pairs: Sequence[WordPair], methods: Sequence[str]) -> Outcome:
+def run_ours(pairs: Sequence[WordPair], methods: Sequence[str]) -> Outcome:
     """Trains on the pairs and aligns them."""
     began, outcome = cpu_seconds(), {}
-    chosen = ALIGNERS[kind]()
     with tempfile.TemporaryDirectory() as folder:
-        chosen.train(pairs, Path(folder))
-        aligner = chosen.open(Path(folder))
+        Chains().train(pairs, Path(folder))
+        aligner = Chains().open(Path(folder))
         for method in methods:
             outcome[method] = [set(links) for links in aligner.align(pairs, method)]
     return cpu_seconds() - began, outcome
@@ -133,7 +132,7 @@ def measure() -> list[dict[str, Any]]:
     """The records of the bench: rounds interleaved, medians; both write one Pharaoh file a direction or in all."""
     test, method = de_en(training=True), GROW_DIAG_FINAL_AND
     arms: dict[str, Callable[[], Outcome]] = {
-        "hmm": lambda: run_ours("hmm", test.pairs, [method]),
+        "hmm": lambda: run_ours(test.pairs, [method]),
         "eflomal": lambda: run_eflomal(test.pairs, [method]),
     }
     runs: dict[str, list[Outcome]] = {name: [] for name in arms}
@@ -175,7 +174,7 @@ def table() -> list[str]:
     ]
     for test in tests:
         rows = {
-            "hmm": run_ours("hmm", test.pairs, list(SYMMETRISERS)),
+            "hmm": run_ours(test.pairs, list(SYMMETRISERS)),
             "eflomal": run_eflomal(test.pairs, list(SYMMETRISERS)),
         }
         for name, outcome in rows.items():

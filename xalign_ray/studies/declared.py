@@ -195,7 +195,6 @@ class AshaSearch(RandomSearch):
     """Random search whose poor trials are stopped early, under the first seeds; other seeds repeat what it chose."""
 
     kind: Literal["asha"] = "asha"  # type: ignore[assignment]
-    grace_epochs: Annotated[Positive, Field(description="no trial is stopped before")] = 1
     reduction_factor: Annotated[Float, Field(gt=1, description="one in so many goes on")] = 3.0
 
 

@@ -205,7 +205,7 @@ class Halving:
             "metric": "development",
             "mode": "max",
             "max_t": max_epochs,
-            "grace_period": min(search.grace_epochs, max_epochs),
+            "grace_period": 1,
             "reduction_factor": search.reduction_factor,
             "stop_last_trials": False,  # the last epoch is followed by the test
         }
