@@ -82,7 +82,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if (computed := saved_fingerprint(saved)) != saved["fingerprint"]:
         raise DataError(
             f"{path} has the fingerprint {saved['fingerprint'][:8]}, and its keys give {computed[:8]}: it was changed, "
-            f"or written by another version of xalign. {HINT}"
+            "or written by another version of xalign. Restore it from a copy, or use that version."
         )
     return saved
 
