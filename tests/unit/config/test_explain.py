@@ -53,6 +53,12 @@ CASES = {
     "data: {parallel: [{format: tsv, languages: [en, de], paths: [x.tsv], columns: [en, en]}]}": (
         "'data.parallel.0': columns name 'en' twice; name two different ones."
     ),
+    'data: {dictionaries: [{format: tsv, languages: [en, de], paths: [x.tsv], columns: ["1", "1"]}]}': (
+        "'data.dictionaries.0': columns name '1' twice; name two different ones."
+    ),
+    "data: {parallel: [{format: tsv, languages: [en, de], paths: [x.tsv], where: label=1}]}": (
+        "'data.parallel.0': where needs columns: name those of the two texts."
+    ),
     "model: {hidden_size: 97}": "'model': hidden_size 97 is not a multiple of num_attention_heads 4.",
     "train: {max_steps: 0}": "'train': its length is not given; set max_steps, or num_train_epochs.",
     "train: {global_batch_size: 0}": (
