@@ -80,7 +80,10 @@ def export_run(
     trust: bool = False,
     form: SentenceForm | None = None,
 ) -> Path:
-    """Writes the weights of a run as a Hugging Face folder: of its newest checkpoint, or of a step."""
+    """Writes the weights of a run as a Hugging Face folder: of its best checkpoint on the dev pairs, or of a step.
+
+    Without dev pairs the newest one counts as the best.
+    """
     from xalign_ray.models.export import export as write_export
 
     state, reached = _weights(recipe, prepared, folder, facts["fingerprint"], step, trust)
@@ -105,13 +108,13 @@ def _weights(
 
     if step == 0:
         return build_objectives(recipe.config, prepared).state_dict(), 0
-    checkpoint, damage = newest(folder, fingerprint, step, trust)
+    checkpoint, damage = newest(folder, fingerprint, step, trust, best=step is None)
     steps = (finished_run(folder) or {}).get("steps", 0)
     if checkpoint is None:
         asked = "whole checkpoint to export" if step is None else f"whole checkpoint of step {step}"
         hint = f"{RunFolder(folder).checkpoints} has no {asked}; let `xalign pretrain` reach one."
         raise DataError(" ".join([*damage, hint]))
-    if step is None and (damage or checkpoint.step < steps):
+    if step is None and (damage or (checkpoint.dev is None and checkpoint.step < steps)):
         lost = damage or [f"The checkpoint of step {steps}, the last one, is not there."]
         hint = f"The newest whole checkpoint is of step {checkpoint.step}: --step {checkpoint.step} exports it."
         raise DataError(" ".join([*lost, hint]))
@@ -179,7 +182,8 @@ def export(
     """Exports a run folder again, finished or not.
 
     Args:
-        step: of a checkpoint that was kept, the newest if None; 0 is the untrained encoder, the control of its run.
+        step: of a checkpoint that was kept, if None the best on the dev pairs, or the newest; 0 is the untrained
+            encoder, the control of its run.
         out: `<run>/export` by default, for a step `<run>/export_step_<step>`.
         trust: whether the files of the checkpoint may run code.
         as_: "sentence-transformers" for a folder that Sentence Transformers opens; pooling and prompts are for it.

@@ -35,7 +35,7 @@ def measure(rounds: int = ROUNDS) -> list[dict[str, Any]]:
     """Every ratio, in interleaved rounds of fresh processes."""
     with tempfile.TemporaryDirectory() as folder:
         given = Path(os.environ.get("XALIGN_MODELS", "")) / "e5-small"
-        encoder = given if given.is_dir() else _random_encoder(Path(folder))
+        encoder = given if given.is_dir() else random_encoder(Path(folder))
         arms = {
             "mlm": {"name": "ours", "method": "mlm"},
             "contrast": {"name": "ours", "method": "mlm and contrast"},
@@ -74,7 +74,7 @@ def run_arm(arm: dict[str, Any]) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
-def _random_encoder(folder: Path) -> Path:
+def random_encoder(folder: Path) -> Path:
     """A folder with an untrained encoder of the size of multilingual-e5-small and a tokenizer of words."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from tokenizers.processors import TemplateProcessing
@@ -197,7 +197,7 @@ def ours(arm: dict[str, Any]) -> list[float]:
 
     prepared: Any = SimpleNamespace(
         languages=["en", "de"], vocab_size=vocab_size, special=SimpleNamespace(pad=pad, cls=1, sep=2), new_rows={},
-        held_out_missing={}, has_tests=False, pairs=lambda _: None, held_out=lambda *_: [],
+        held_out_missing={}, retrieval_part=None, pairs=lambda _: None, held_out=lambda *_: [],
     )  # fmt: skip
     keep_freed_memory()  # as `pretrain` does
     with tempfile.TemporaryDirectory() as folder:

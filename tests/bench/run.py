@@ -39,6 +39,7 @@ TOPICS = (
     "word_alignment",
     "objectives",
     "contrast",
+    "continuing",
     "step",
     "fine_tuning",
     "resume",
@@ -53,6 +54,7 @@ PEERS = {
     "whole": "datasets",
     "pretraining": "datasets",
     "contrast": "sentence_transformers",
+    "continuing": "sentence_transformers",
     "word_alignment": "eflomal",
 }  # packages that nothing else here needs
 

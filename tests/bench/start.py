@@ -24,6 +24,7 @@ from xalign_ray.track.events import EVENT_LOG, read_events
 RECIPE, STEPS = "tiny/mlm", 4
 MARK = "XALIGN_BENCH_START"
 LOOK_S = 0.2
+XALIGN = (sys.executable, "-m", "xalign_ray")
 KINDS: dict[str, list[str]] = {"ray": [], "no_ray": ["--no-ray", "--set", "parallel.workers=1"]}
 
 
@@ -45,20 +46,19 @@ def start() -> dict[str, tuple[dict[str, float], float]]:
     with tempfile.TemporaryDirectory() as folder:
         settings = [f"output={folder}/out", f"train.max_steps={STEPS}", "train.eval_steps=0", 'track.mlflow="off"']
         common = [RECIPE, *(word for one in settings for word in ("--set", one))]
-        _run(["prepare", *common])
+        cpu_seconds([*XALIGN, "prepare", *common])
         for kind, options in KINDS.items():
             out = Path(folder, kind)
             began = time.time()
-            seconds = _run(["pretrain", *common, *options, "--out", str(out)])
+            seconds = cpu_seconds([*XALIGN, "pretrain", *common, *options, "--out", str(out)])
             steps = [event for event in read_events(out / EVENT_LOG) if event["event"] == "step"]
             found[kind] = (seconds, steps[0]["time"] - began)
     return found
 
 
-def _run(arguments: Sequence[str]) -> dict[str, float]:
+def cpu_seconds(command: Sequence[str]) -> dict[str, float]:
     """CPU seconds of a command by the names that its processes had at last, as far as looks have seen them."""
     mark = f"{time.time_ns()}"
-    command = [sys.executable, "-m", "xalign_ray", *arguments]
     running = subprocess.Popen(command, env=os.environ | {MARK: mark}, stdout=subprocess.DEVNULL)
     spent: dict[psutil.Process, tuple[str, float]] = {}
     others: set[psutil.Process] = set()

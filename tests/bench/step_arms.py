@@ -131,7 +131,7 @@ class MadeRows:
         self.special = SimpleNamespace(pad=0, cls=1, sep=2)
         self.new_rows: dict[int, list[int]] = {}
         self.held_out_missing: dict[str, int] = {}
-        self.has_tests = False
+        self.retrieval_part = None
 
     def pairs(self, _split: str) -> SimpleNamespace:
         """For dictionary_alignment."""

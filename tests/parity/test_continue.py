@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
 from mlflow import MlflowClient
+from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
@@ -17,8 +20,11 @@ from xalign_ray.config.derive import settle, with_absolute_paths
 from xalign_ray.config.load import load_recipe
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
+from xalign_ray.tasks.retrieval import RETRIEVAL
+from xalign_ray.tasks.scores import read_scores
 from xalign_ray.tokens.prepare import find_prepared
 from xalign_ray.track.events import read_events
+from xalign_ray.train.scoring import Scoring
 from xalign_ray.verbs.continue_encoder import continue_lines
 from xalign_ray.work.run_folder import RunFolder
 
@@ -80,7 +86,7 @@ def test_comparison_has_the_test_and_what_was_kept(run: Path) -> None:
     rows = {(row["measure"], row["language"], row["trained"]): row["count"] for row in found["rows"]}
     assert rows[("retrieval", "de", True)] == 40
     assert rows[("retrieval", "fr", False)] == 40
-    assert len(found["during"]["de"]) >= 2
+    assert found["during"]["de"]
     assert found["seconds"] > 0
 
 
@@ -108,8 +114,28 @@ def test_mlflow_has_the_numbers_of_the_table(run: Path) -> None:
     (tracked,) = client.search_runs([experiment.experiment_id])
     rows = json.loads(RunFolder(run).comparison.read_text())["rows"]
     (trained,) = [row for row in rows if row["measure"] == "retrieval" and row["trained"]]
-    assert tracked.data.metrics["compare/retrieval_yours"] == pytest.approx(trained["yours"])
-    assert tracked.data.metrics["compare/retrieval_difference_de"] == pytest.approx(trained["difference"])
+    metrics = tracked.data.metrics
+    assert metrics["retrieval_accuracy"] == metrics["retrieval_accuracy_de"] == pytest.approx(trained["yours"])
+    assert metrics["base/retrieval_accuracy"] == pytest.approx(trained["base"])
+    assert [point.step for point in client.get_metric_history(tracked.info.run_id, "retrieval_accuracy")] == [0]
+
+
+def test_scores_are_those_of_evaluate_and_stand_in_card_and_report(run: Path) -> None:
+    (score,) = [
+        one
+        for one in read_scores(RunFolder(run).evaluation("test") / "scores.json")
+        if (one.metric, one.language) == ("retrieval_accuracy", "de")
+    ]
+    (line,) = (RunFolder(run).evaluation("test") / "predictions" / "de.jsonl").read_text().splitlines()[:1]
+    again = RETRIEVAL.measure_again(score, {(row := json.loads(line))["key"]: row["prediction"]})
+    assert again is not None
+    assert (again.value, again.n, score.n) == (pytest.approx(score.value), 40, 40)
+    _, front, _ = (RunFolder(run).export / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    (index,) = yaml.safe_load(front)["model-index"]
+    assert index["results"][0]["metrics"][0]["value"] == pytest.approx(score.value, abs=1e-4)
+    page = (RunFolder(run).report / "index.html").read_text(encoding="utf-8")
+    assert page.index("Forgotten, of 1 languages") < page.index("<figure") < page.index("How to read this page")
+    assert "Made by xalign continue " in page
 
 
 def test_same_command_of_a_finished_run_only_prints_its_table(
@@ -137,3 +163,35 @@ def test_shown_recipe_has_the_fingerprint_of_the_run(run: Path, monkeypatch: pyt
     assert prepared is not None
     start = next(iter(read_events(RunFolder(run).events)))
     assert start["data_fingerprint"] == prepared.fingerprint
+
+
+@pytest.mark.parametrize(("options", "killed_at", "best"), [({}, None, 3), ({}, 5, 3), ({"keep_best": False}, None, 6)])
+def test_checkpoint_with_the_best_dev_score_is_exported(
+    run: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], killed_at: int | None, best: int
+) -> None:
+    """Of equal scores the newest; also where the run was killed behind it, and with the weights of that step."""
+    monkeypatch.chdir(run.parent.parent)
+    scores, weights, state = [0.9, 0.1, 0.8, 0.8, 0.3, 0.7, 0.2], dict[int, Any](), {"killed": False}
+
+    def scripted(self: Scoring, step: int, log: Any) -> float:
+        if step == killed_at and not state["killed"]:
+            state["killed"] = True
+            raise KeyboardInterrupt
+        encoder = self._engine._engine.module.encoder.state_dict()
+        weights[step] = [one.clone() for one in encoder.values() if one.dim() == 2]
+        log("retrieval", step, {"retrieval/accuracy": scores[step]}, languages={"de": scores[step]}, part=self.part)
+        return scores[step]
+
+    monkeypatch.setattr(Scoring, "score", scripted)
+    common = {"pairs": ["pairs.en-de.tsv"], "steps": 6, "set": ("train.retrieval_steps=1",)}
+    lines = read_five_lines("encoder", common | {"output": f"runs/best-{killed_at}-{best}"} | options)
+    recipe = with_absolute_paths(resolve(lines).recipe)
+    prepare_here(settle(recipe, recipe.config.model.init_from).config)
+    if killed_at:
+        with pytest.raises(KeyboardInterrupt):
+            continue_lines(lines, local=True)
+    folder = RunFolder(continue_lines(lines, local=True))
+    assert json.loads((folder.export / "config.json").read_text())["xalign_step"] == best
+    exported = load_file(folder.export / "model.safetensors")["embeddings.word_embeddings.weight"]
+    same = [step for step, ones in weights.items() if any(torch.equal(one[: len(exported)], exported) for one in ones)]
+    assert same == [best]

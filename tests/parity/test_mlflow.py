@@ -84,7 +84,11 @@ def assert_all_there_once(uri: str, folder: Path, keys: tuple[str, ...]) -> None
     assert len(runs) == 1
     events = read_events(folder / EVENT_LOG)
     for key in keys:
-        expected = [(event["step"], event["metrics"][key]) for event in events if key in event.get("metrics", {})]
+        expected = [
+            (0 if event["event"] == "end" else event["step"], event["metrics"][key])
+            for event in events
+            if key in event.get("metrics", {})
+        ]
         history = client.get_metric_history(runs[0].info.run_id, key)
         assert sorted((point.step, point.value) for point in history) == expected
     assert runs[0].info.status == "FINISHED"

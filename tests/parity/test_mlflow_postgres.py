@@ -32,7 +32,7 @@ from tests.unit.conftest import prepare_here
 from xalign_ray import pipeline
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, last_step, read_events
-from xalign_ray.track.follower import replay, runs_page
+from xalign_ray.track.follower import replay
 from xalign_ray.verbs.scores import evaluate
 
 PAGE, BUCKET, PATIENCE_S = "../how-to/mlflow.md", "mlflow-files", 120
@@ -242,11 +242,3 @@ def test_the_servers_own_name_is_let_in_and_another_is_not(servers: Servers, run
 def test_no_secret_of_the_server_is_in_a_run_or_a_file(servers: Servers, run: Run) -> None:
     assert PASSWORD not in json.dumps(run.to_dictionary())
     assert not [one.key for one in bucket(servers.files).objects.all() if PASSWORD.encode() in one.get()["Body"].read()]
-
-
-def test_the_page_of_runs_has_our_view(servers: Servers, run: Run) -> None:
-    page = runs_page(servers.mlflow.uri, TOGETHER)
-    assert page.endswith("/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey=xalign")
-    tags = servers.client.get_experiment(run.info.experiment_id).tags
-    view = json.loads(tags["mlflow.sharedViewState.xalign"])
-    assert {"params.`method`", "metrics.`tatoeba_accuracy`"} <= set(json.loads(view["state"])["selectedColumns"])

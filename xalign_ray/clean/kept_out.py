@@ -1,4 +1,4 @@
-"""Text that is kept out of training: held-out lines, drawn by hash, and the pairs of retrieval tests."""
+"""Text that is kept out of training: held-out lines, drawn by hash, and the pairs of tests and dev."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
@@ -21,7 +21,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import explain_no_good_row
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Pair, list_reasons
-from xalign_ray.sources.stage import TESTS, write_arrays
+from xalign_ray.sources.stage import DEV, TESTS, write_arrays
 from xalign_ray.sources.summary import SourceSummary, file_names
 from xalign_ray.work.artifacts import write_atomic
 
@@ -77,76 +77,111 @@ def _hash(text: str) -> int:
 LINES = f"{TESTS}/line_hashes.npy"
 MAX_PAIRS = 100_000  # of two languages: retrieval compares each sentence with all others
 DRAWN_FROM = 100_000  # pairs of two languages that tests are kept out of, the first of their files
-TRAINED_ON = "left to train on"
+TRAINED_ON, TESTED = "left to train on", "has a line of data.tests"
 
 
 @dataclass(frozen=True)
 class RetrievalTexts:
-    """The tests of two languages as text, and what became of the rows of each of their sources."""
+    """Pairs of two languages that are scored, and what became of the rows of their sources; `part` is TESTS or DEV."""
 
+    part: str
     languages: tuple[str, str]
     pairs: list[tuple[str, str]]
     sources: list[SourceSummary]
 
 
-def read_tests(config: RunConfig, tests: Sequence[Input], texts: Sequence[Input]) -> list[RetrievalTexts]:
-    """Reads the pairs of `data.tests`, an entry for two languages.
+def keep_out(config: RunConfig, texts: Sequence[Input], held: Mapping[str, Sequence[Input]]) -> list[RetrievalTexts]:
+    """The tests and then the dev pairs: those of `data.tests` and `data.dev`, or shares of `data.parallel`.
+
+    A share is of the first 100,000 pairs of two languages, at most `max_test_pairs`: those whose line in the commonest
+    language has the largest hash, so that all languages keep the same lines out. No line stands in two of them, and no
+    dev pair has a line of a test. `kept_out_lines` takes the smallest hashes.
+
+    Args:
+        held: the sources of `data.tests` and `data.dev`, by TESTS and DEV.
 
     Raises:
-        DataError: a source has no good pair, too many bad rows or too many pairs, or is also trained on.
+        DataError: a source has no good pair, too many bad rows or too many pairs, or is also trained on; or two
+            languages have so few pairs that `test_fraction` of them is less than one.
     """
+    shares = {TESTS: config.data.test_fraction, DEV: config.data.dev_fraction}
+    drawn = _drawn(texts) if any(shares.values()) else []
+    found, tested = list[RetrievalTexts](), set[str]()
+    for part, share in shares.items():
+        found += _read_given(config, part, held[part], texts, tested)
+        found += [_cut(config, part, share, members, pairs, tested) for members, pairs in drawn if share]
+        tested = {comparable(line) for one in found for pair in one.pairs for line in pair}
+    return [one for one in found if one.pairs]
+
+
+def _read_given(
+    config: RunConfig, part: str, given: Sequence[Input], texts: Sequence[Input], tested: Set[str]
+) -> list[RetrievalTexts]:
+    """An entry for two languages."""
     found: dict[str, RetrievalTexts] = {}
-    for number, one in enumerate(tests):
-        good, aside = _read(one, f"data.tests.{number}", config)
-        _check_not_trained(one, texts, len(good))
+    for number, one in enumerate(given):
+        key = f"data.{part}.{number}"
+        good, aside = _read(one, key, config)
+        _check_not_trained(one, part, texts, len(good))
+        left = [pair for pair in good if not tested.intersection(map(comparable, pair))]
+        if not left:
+            raise DataError(f"{key}: each of its {len(good):,} pairs {TESTED}. Give others, which are not the test.")
         first, second = one.languages
-        entry = found.setdefault(one.pool, RetrievalTexts((first, second), [], []))
-        entry.pairs.extend(good if entry.languages == (first, second) else [(b, a) for a, b in good])
-        entry.sources.append(_summary([one], len(good), aside))
+        entry = found.setdefault(one.pool, RetrievalTexts(part, (first, second), [], []))
+        entry.pairs.extend(left if entry.languages == (first, second) else [(b, a) for a, b in left])
+        entry.sources.append(_summary(part, [one], len(left), aside + Counter({TESTED: len(good) - len(left)})))
     return list(found.values())
 
 
-def keep_out(config: RunConfig, texts: Sequence[Input]) -> list[RetrievalTexts]:
-    """Keeps tests out of `data.parallel`: `test_fraction` of the first 100,000 pairs of two languages, at most
-    `max_test_pairs`.
-
-    Those whose line in the commonest language has the largest hash, so that all languages keep the same lines out. No
-    line stands in two of them. `kept_out_lines` takes the smallest hashes.
-
-    Raises:
-        DataError: two languages have so few pairs that the fraction is less than one.
-    """
+def _drawn(texts: Sequence[Input]) -> list[tuple[list[Input], list[tuple[str, str]]]]:
+    """The sources of each two languages, and the pairs that are kept out of them, in the order of being taken."""
     pools: dict[str, list[Input]] = {}
     for one in texts:
         if one.pool.startswith("pairs/"):
             pools.setdefault(one.pool, []).append(one)
     commonest = Counter(code for members in pools.values() for code in members[0].languages).most_common(1)
-    return [_keep_out(members, commonest[0][0], config) for members in pools.values()]
+    drawn = []
+    for members in pools.values():
+        languages = members[0].languages
+        pairs = [
+            record.texts if one.languages == languages else record.texts[::-1]
+            for one in members
+            for record in islice(one.records(), DRAWN_FROM)
+            if isinstance(record, Pair)
+        ][:DRAWN_FROM]
+        side = languages.index(commonest[0][0]) if commonest[0][0] in languages else 0
+        order = np.argsort(hash_lines([pair[side] for pair in pairs]), kind="stable")[::-1]
+        drawn.append((members, [pairs[number] for number in order.tolist()]))
+    return drawn
 
 
-def _keep_out(members: Sequence[Input], pivot: str, config: RunConfig) -> RetrievalTexts:
-    languages = (members[0].languages[0], members[0].languages[1])
-    pairs = [
-        record.texts if one.languages == languages else record.texts[::-1]
-        for one in members
-        for record in islice(one.records(), DRAWN_FROM)
-        if isinstance(record, Pair)
-    ][:DRAWN_FROM]
-    wanted = min(int(config.data.test_fraction * len(pairs)), config.data.max_test_pairs)
-    if not wanted:
+def _cut(
+    config: RunConfig,
+    part: str,
+    share: float,
+    members: Sequence[Input],
+    pairs: Sequence[tuple[str, str]],
+    tested: Set[str],
+) -> RetrievalTexts:
+    """The first pairs that have no line of a test, nor a line in a language twice."""
+    wanted = min(int(share * len(pairs)), config.data.max_test_pairs)
+    if not wanted and part == TESTS:
         raise DataError(
             f"{members[0].pool} has {len(pairs):,} pairs, too few to keep data.test_fraction "
             f"{config.data.test_fraction:g} of them out as tests. Give data.tests, or set data.test_fraction to 0."
         )
-    hashes = hash_lines([pair[languages.index(pivot) if pivot in languages else 0] for pair in pairs])
     seen: set[tuple[int, str]] = set()
     kept: list[tuple[str, str]] = []
-    for number in np.argsort(hashes, kind="stable")[::-1].tolist():
-        lines = set(enumerate(map(comparable, pairs[number])))
-        if len(kept) < wanted and not lines & seen:
-            kept.append(pairs[number])
+    for pair in pairs:
+        if len(kept) == wanted:
+            break
+        lines = set(enumerate(map(comparable, pair)))
+        if not lines & seen and not tested & {line for _, line in lines}:
+            kept.append(pair)
             seen |= lines
-    return RetrievalTexts(languages, kept, [_summary(members, len(kept), {TRAINED_ON: len(pairs) - len(kept)})])
+    first, second = members[0].languages
+    source = _summary(part, members, len(kept), {TRAINED_ON: len(pairs) - len(kept)})
+    return RetrievalTexts(part, (first, second), kept, [source])
 
 
 def _read(one: Input, key: str, config: RunConfig) -> tuple[list[tuple[str, str]], Counter[str]]:
@@ -179,36 +214,36 @@ def _read(one: Input, key: str, config: RunConfig) -> tuple[list[tuple[str, str]
     return good, bad + Counter({BOTH_EMPTY: empty})
 
 
-def _summary(members: Sequence[Input], kept: int, aside: Mapping[str, int]) -> SourceSummary:
+def _summary(part: str, members: Sequence[Input], kept: int, aside: Mapping[str, int]) -> SourceSummary:
     names = list(dict.fromkeys(name for one in members for name in file_names(one)))
-    pool = members[0].pool.replace("pairs/", "tests/")
+    pool = members[0].pool.replace("pairs/", f"{part}/")
     return SourceSummary(pool, names, kept + sum(aside.values()), kept, dict(sorted(aside.items())))
 
 
-def _check_not_trained(one: Input, texts: Sequence[Input], pairs: int) -> None:
+def _check_not_trained(one: Input, part: str, texts: Sequence[Input], pairs: int) -> None:
     for text in texts:
         if text.hashes and text.hashes == one.hashes:
             names = " and ".join(file_names(one))
             raise DataError(
-                f"{names}: all {pairs:,} pairs are in data.tests and in data.parallel, so none is left to train on. "
-                "Give other tests, or leave data.tests out."
+                f"{names}: all {pairs:,} pairs are in data.{part} and in data.parallel, so none is left to train on. "
+                f"Give other {part}, or leave data.{part} out."
             )
 
 
 def write_tests(tests: Sequence[RetrievalTexts], folder: Path) -> None:
-    """Writes the tests as JSON lines, a file for two languages, and the hashes of their lines; nothing if none."""
+    """Writes tests and dev pairs as JSON lines, a file for two languages, and the hashes of their lines, if any."""
     if not tests:
         return
     for one in tests:
         rows = [dict(zip(one.languages, pair, strict=True)) for pair in one.pairs]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        write_atomic(folder / TESTS / f"{'-'.join(one.languages)}.jsonl", lines)
+        write_atomic(folder / one.part / f"{'-'.join(one.languages)}.jsonl", lines)
     lines = list(chain.from_iterable(chain.from_iterable(one.pairs) for one in tests))
     write_arrays(folder / LINES, lambda file: np.save(file, np.unique(hash_lines(lines))))
 
 
 @lru_cache(maxsize=1)
 def hashes_of_tests(folder: str) -> NDArray[np.uint64]:
-    """Sorted hashes of the lines of both sides of all tests of a data folder; empty where it has none."""
+    """Sorted hashes of the lines of both sides of all tests and dev pairs of a data folder; empty where it has none."""
     path = Path(folder) / LINES
     return np.load(path, allow_pickle=False) if path.is_file() else np.zeros(0, np.uint64)

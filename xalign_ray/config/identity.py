@@ -93,6 +93,7 @@ ACTS_ON = {
     "held_out_fraction": "corpora",
     "dictionary_held_out_fraction": "dictionaries",
     "test_fraction": "parallel",
+    "dev_fraction": "parallel",
     "max_pairs": "parallel",
 }
 
@@ -107,7 +108,7 @@ def _without_places(data: Mapping[str, Any]) -> dict[str, Any]:
     """`data` without what says which files are read, is known by content (aligners, teacher), or acts on no data."""
     aside = ("root", "max_bad_fraction", "word_alignment", "teacher")
     kept = {key: value for key, value in data.items() if key not in aside}
-    for key in ("corpora", "parallel", "tests", "dictionaries"):
+    for key in ("corpora", "parallel", "tests", "dev", "dictionaries"):
         places = ("paths",) if key == "dictionaries" else ("paths", *OF_HF)  # these say which files are read
         kept[key] = [{name: source[name] for name in source if name not in places} for source in data[key]]
     kept |= {option: 0 for option, key in ACTS_ON.items() if not data[key]}

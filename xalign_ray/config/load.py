@@ -145,7 +145,13 @@ def _each_pair(entry: Any, place: str) -> Iterator[Any]:
             yield {**entry, "languages": list(pair), "paths": _named(entry["paths"], names)}
 
 
-_EACH = {"corpora": _each_text, "parallel": _each_pair, "tests": _each_pair, "dictionaries": _each_pair}
+_EACH = {
+    "corpora": _each_text,
+    "parallel": _each_pair,
+    "tests": _each_pair,
+    "dev": _each_pair,
+    "dictionaries": _each_pair,
+}
 
 
 def _is_list_of_codes(languages: Any) -> bool:

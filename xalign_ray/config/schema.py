@@ -55,8 +55,18 @@ class DataConfig(Frozen):
         Fraction, Field(description="where tests is empty: pairs of parallel that are kept out as tests; 0 is none")
     ] = 0.0
     max_test_pairs: Annotated[
-        Positive, Field(description="pairs of two languages that test_fraction keeps at most")
+        Positive, Field(description="pairs of two languages that test_fraction, and dev_fraction, keep at most")
     ] = 1000
+    dev: Annotated[
+        tuple[ParallelCorpus, ...],
+        Field(
+            description="pairs that are never trained on and choose the checkpoint that is exported: the one with the "
+            "best retrieval on them"
+        ),
+    ] = ()
+    dev_fraction: Annotated[
+        Fraction, Field(description="where dev is empty: pairs of parallel that are kept out as dev; 0 is none")
+    ] = 0.0
     word_alignment: WordAlignment = WordAlignment()
     teacher: Annotated[
         Teacher | None, Field(description="encoder whose vectors of one side of each pair are learned by distillation")
@@ -95,6 +105,8 @@ class DataConfig(Frozen):
     def _has_tests_once(self) -> DataConfig:
         if self.tests and self.test_fraction:
             raise ValueError("test_fraction keeps tests out of parallel where tests is empty; keep one of the two")
+        if self.dev and self.dev_fraction:
+            raise ValueError("dev_fraction keeps dev pairs out of parallel where dev is empty; keep one of the two")
         return self
 
     @model_validator(mode="after")

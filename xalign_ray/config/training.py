@@ -133,10 +133,16 @@ class TrainConfig(Frozen):
         bool, Field(description="run the encoder's layers through torch.compile; minutes at the start")
     ] = False
     max_grad_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
-    eval_steps: Annotated[Int, Field(ge=0, description="0 is never")] = 100
+    eval_steps: Annotated[
+        Int | None, Field(ge=0, description="steps between held-out losses; null: as retrieval_steps; 0: never")
+    ] = 100
     retrieval_steps: Annotated[
         Int | None,
-        Field(ge=0, description="steps between retrieval scores on data.tests; null: a tenth of the run; 0: never"),
+        Field(
+            ge=0,
+            description="steps between retrieval scores on dev pairs, or on data.tests without them; null: a tenth of "
+            "the run, or more where scoring would take over a tenth of the training; 0: never",
+        ),
     ] = None
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Compares an encoder with the one that it was continued from, on the same sentences: comparison.json.
+"""Compares an encoder with the one that it was continued from, on the same sentences: scores and comparison.json.
 
 A row is a measure in a language. `retrieval` is the share of pairs whose sentences find each other by cosine, the mean
 of both directions; `retrieval_csls` is the same by CSLS; `mlm_loss` is in nats a masked token; `drift` is 1 - the mean
@@ -10,16 +10,18 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xalign_ray.config.language_codes import ENGLISH, name_of_pair
 from xalign_ray.config.saved import open_saved
-from xalign_ray.continuing.recipe import ROOT, Continuation, as_sentences, read_tests, read_text
+from xalign_ray.continuing.recipe import ROOT, THE_TEST, Continuation, as_sentences, read_tests, read_text
 from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
 from xalign_ray.errors import DataError
 from xalign_ray.evaluation import publish_scores
@@ -29,12 +31,14 @@ from xalign_ray.results.continued import comparison_text, read_continued
 from xalign_ray.results.difference import MeanEstimate, accuracy_gain, holm_intervals, ratio
 from xalign_ray.results.page import PAGE, report
 from xalign_ray.results.run import RETRIEVAL, read_log
-from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
+from xalign_ray.tasks.retrieval import MAX_PAIRS, RetrievalTask, TranslatedSentences
+from xalign_ray.tasks.scores import Score, average_languages, write_scores
+from xalign_ray.tasks.task import LAST, right_key, write_rows
 from xalign_ray.track.follower import open_command, resolve_uri, runs_page
-from xalign_ray.work.artifacts import finished_run, write_json
+from xalign_ray.work.artifacts import finished_run, hash_value, read_json, write_json
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
-from xalign_ray.work.run_folder import CARD, RunFolder
+from xalign_ray.work.run_folder import CARD, PREDICTIONS, SCORES, RunFolder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import quoted, shown_path
 
@@ -48,6 +52,8 @@ MEASURES = {
     "mlm_loss": "masked-LM loss, nats a masked token; lower is better",
     "drift": "1 - mean cosine of the sentence vectors with the base's; has no verdict",
 }
+METRIC_OF = {"retrieval": "retrieval_accuracy", "retrieval_csls": "retrieval_accuracy_csls"}
+_TEST = "test"  # the split of a run's own test, and the name of its evaluation
 Verdict = Literal["gained", "kept", "lost", "unclear"]
 
 
@@ -92,11 +98,22 @@ class KeptText:
 
 
 @dataclass(frozen=True)
+class PairScores:
+    """What one measure of retrieval is of both encoders: per pair of sentences 0, 0.5 or 1, `[N]` each."""
+
+    measure: str
+    pairs: TranslatedSentences
+    base: NDArray[np.float64]
+    yours: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class BaseComparison:
-    """All rows, and sentences on what is not in them."""
+    """All rows, sentences on what is not in them, and the scores of each pair of the tests and of what was kept."""
 
     rows: Sequence[Row]
     notes: Sequence[str]
+    of_pairs: Sequence[PairScores] = ()
 
 
 def compare_with_base(
@@ -133,18 +150,23 @@ def compare_with_base(
     tests, kept = [pairs.thinned() for pairs in tests], [pairs.thinned() for pairs in kept]
     forgotten = [*map(_Sentences.of_pairs, kept), *map(_Sentences.of_text, texts)]
     vectors = _Vectors.of(old, new, [*tests, *kept], forgotten)
-    rows: list[_Estimated] = []
+    rows, of_pairs = list[_Estimated](), list[PairScores]()
     for pairs, is_test in [*((pairs, True) for pairs in tests), *((pairs, False) for pairs in kept)]:
         is_trained = is_test if trained_languages is None else set(pairs.languages) <= {*trained_languages}
-        rows += _retrieval_rows(pairs, vectors, is_trained, str(pick_device(device)))
+        say(f"Comparing {len(pairs):,} pairs of {pairs.split} ({name_of_pair(*pairs.languages)}).")
+        found = [*_scores_of_pairs(pairs, vectors, str(pick_device(device)))]
+        rows += [_retrieval_row(one, is_trained) for one in found]
+        of_pairs += found
     known = {*(trained_languages or ())}
     rows += [_drift_row(sentences, vectors, known) for sentences in forgotten]
     notes = [] if forgotten else [NOTHING_KEPT]
     if forgotten and (why := _why_no_losses(old, new)):
         notes = [f"There is no masked-LM loss of what was kept: {why}."]
     elif forgotten:
+        say(f"Comparing masked-LM losses of {len(forgotten)} kept files or pairs of languages.")
         rows += [_loss_row(sentences, old, new, known) for sentences in forgotten]
-    return BaseComparison([*_judged(rows, margin / 100)], [f"Sentence vectors: {old.rule.words}.", *notes])
+    notes = [f"Sentence vectors: {old.rule.words}.", *notes]
+    return BaseComparison([*_judged(rows, margin / 100)], notes, of_pairs)
 
 
 def write_comparison(path: Path, found: BaseComparison, facts: Mapping[str, Any]) -> None:
@@ -209,6 +231,7 @@ class _Vectors:
     ) -> _Vectors:
         """Encodes each distinct text once with each encoder: English sentences stand in the pairs of many languages."""
         distinct = [*dict.fromkeys(_all_texts(pairs, sentences))]
+        say(f"Comparing {len(distinct):,} sentences: vectors of {old.encoder}, then of {new.encoder}.")
         index = {text: number for number, text in enumerate(distinct)}
         return cls(index, old.vectors(distinct), new.vectors(distinct))
 
@@ -229,9 +252,7 @@ def _all_texts(pairs: Sequence[TranslatedSentences], sentences: Sequence[_Senten
 _Estimated = tuple[Row, MeanEstimate | None]
 
 
-def _retrieval_rows(
-    pairs: TranslatedSentences, vectors: _Vectors, is_trained: bool, device: str
-) -> Iterator[_Estimated]:
+def _scores_of_pairs(pairs: TranslatedSentences, vectors: _Vectors, device: str) -> Iterator[PairScores]:
     first, second = (
         vectors.take([(text, code) for text in texts]) for code, texts in zip(pairs.languages, pairs.texts, strict=True)
     )
@@ -240,8 +261,13 @@ def _retrieval_rows(
             find_translations(*both, pairs.numbers, csls=csls, device=device)
             for both in zip(first, second, strict=True)
         )
-        row = _row(measure, name_of_pair(*pairs.languages), is_trained, base.mean(), yours.mean(), pairs)
-        yield row, accuracy_gain(base, yours)
+        yield PairScores(measure, pairs, base, yours)
+
+
+def _retrieval_row(found: PairScores, is_trained: bool) -> _Estimated:
+    language = name_of_pair(*found.pairs.languages)
+    row = _row(found.measure, language, is_trained, found.base.mean(), found.yours.mean(), found.pairs)
+    return row, accuracy_gain(found.base, found.yours)
 
 
 def _drift_row(sentences: _Sentences, vectors: _Vectors, trained: Collection[str]) -> _Estimated:
@@ -356,7 +382,39 @@ def _compare(found: Continuation, run: Path) -> None:
         margin=found.lines.margin,
     )
     with open_job(run, "comparison"):
+        write_evaluations(run, comparison.of_pairs, found.encoder.name)
         write_comparison(RunFolder(run).comparison, comparison, _facts(found, run))
+
+
+def write_evaluations(run: Path, of_pairs: Sequence[PairScores], base: str) -> None:
+    """Writes the retrieval of a run and of its base as evaluations: of the test, and of each split that was kept.
+
+    Beside each scores.json lies what `report` pairs two encoders by: how many of a pair's sentences find each other.
+    """
+    own = read_json(RunFolder(run).export / "config.json", "Export the run again.")
+    known = {key: own.get(f"xalign_{key}") for key in ("objective", "seed", "step")}
+    origins = {
+        run: {"run": run.name, "encoder": str(RunFolder(run).export), **known},
+        RunFolder(run).base: {"run": None, "encoder": base, **dict.fromkeys(known)},
+    }
+    for root, origin in origins.items():
+        shutil.rmtree(RunFolder(root).evaluation(_TEST), ignore_errors=True)
+        for split in dict.fromkeys(one.pairs.split for one in of_pairs):
+            folder = RunFolder(root).evaluation(_TEST if split == THE_TEST else f"kept-{split}")
+            scores, digits = list[Score](), defaultdict[str, dict[str, str]](dict)
+            for one in (one for one in of_pairs if one.pairs.split == split):
+                values = one.yours if root == run else one.base
+                language, metric = name_of_pair(*one.pairs.languages), METRIC_OF[one.measure]
+                where = {"split": _TEST if split == THE_TEST else split, "language": language, "layer": LAST}
+                facts = {"value": float(values.mean()), "chance": 1 / len(one.pairs), "n": len(one.pairs)}
+                content = hash_value([[*texts] for texts in one.pairs.texts])
+                scores.append(
+                    Score(**origin, **where, **facts, task=RetrievalTask.name, metric=metric, test_set=content)
+                )
+                digits[language][right_key(metric, LAST)] = "".join(str(round(2 * value)) for value in values)
+            for language, rows in digits.items():
+                write_rows(folder / PREDICTIONS / f"{language}.jsonl", rows)
+            write_scores(folder / SCORES, [*scores, *average_languages(scores)])
 
 
 def _facts(found: Continuation, run: Path) -> Mapping[str, Any]:
@@ -373,6 +431,7 @@ def _facts(found: Continuation, run: Path) -> Mapping[str, Any]:
         "methods": [found.tree["extends"].removeprefix("continue/")],
         "keep": [*found.lines.keep],
         "margin": found.lines.margin,
+        "command": found.lines.command,
         "during": {language: own.value.tolist() for language, own in scored.groupby("language", sort=False)},
     }
 

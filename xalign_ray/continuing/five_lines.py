@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +75,10 @@ class FiveLines(Frozen):
     model: Annotated[LocalPath, Field(description="folder or hub id of the encoder, with @REVISION for one of the hub")]
     pairs: Annotated[Paths, Field(description="files of sentence pairs that are trained on")] = ()
     test: Annotated[Paths, Field(description="files of sentence pairs that are scored and never trained on")] = ()
+    dev: Annotated[Paths, Field(description="files of sentence pairs that choose the best checkpoint")] = ()
+    keep_best: Annotated[
+        bool, Field(description="export the checkpoint that is best on dev pairs, which are cut from pairs by default")
+    ] = True
     method: Annotated[Method, Field(description="how it is trained; auto takes what the data allow")] = "auto"
     teacher: Annotated[
         LocalPath | None, Field(description="folder or hub id of the encoder whose sentence vectors distill learns")
@@ -98,6 +103,17 @@ class FiveLines(Frozen):
         tuple[str, ...], BeforeValidator(_as_settings), Field(description="keys of the recipe: key=value")
     ] = ()
 
+    @property
+    def command(self) -> str:
+        """The command line that says the same, for a shell."""
+        words = [*COMMAND_LINE.split(), self.model, *(() if self.keep_best else ("--no-keep-best",))]
+        for key, value in self.model_dump(exclude={"model", "keep_best"}, exclude_defaults=True).items():
+            option = {"output": "out"}.get(key, key)
+            several = (",".join(value),) if key in ("languages", "columns") else value
+            for one in several if isinstance(several, tuple) else (several,):
+                words += [f"--{option}", f"{one:g}" if isinstance(one, float) else str(one)]
+        return shlex.join(words)
+
     @model_validator(mode="after")
     def _has_one_length(self) -> FiveLines:
         lengths = [name for name in ("steps", "hours", "budget") if getattr(self, name) is not None]
@@ -113,6 +129,12 @@ class FiveLines(Frozen):
         both = [path for path in self.keep if path.rpartition("=")[2] in trained]
         if both:
             raise ValueError(f"keep names {both[0]}, which is trained on: forgetting is seen in what is not")
+        return self
+
+    @model_validator(mode="after")
+    def _dev_is_used(self) -> FiveLines:
+        if self.dev and not self.keep_best:
+            raise ValueError("dev names the pairs that choose the best checkpoint, and keep_best is false; keep one")
         return self
 
     @model_validator(mode="after")

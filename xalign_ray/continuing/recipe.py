@@ -59,10 +59,11 @@ from xalign_ray.work.mirror import data_of_run
 from xalign_ray.work.run_folder import RUNS, RunFolder
 from xalign_ray.work.status_line import say
 
+THE_TEST = "the test"  # the split of a run's own test pairs
 ROOT = "."  # paths are relative to the current folder
 EXPERIMENT = "continue"  # of MLflow, whose page begins with base against yours
 ROWS_OF_TEXT = 32  # of a step, where text alone is read
-TENTHS = 10  # of a run, after each of which it is scored and saved
+DEV_FRACTION = 0.05  # of the pairs, beside the test
 MAX_TESTS, MIN_TESTS = 1000, 200  # pairs kept out: of all languages together, and of two languages in any case
 _TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
 MAX_SIZED = 1_000  # pairs of a corpus that say how long a pair is
@@ -117,6 +118,7 @@ def resolve(lines: FiveLines) -> Continuation:
     replay = check_replay(lines.replay, given, choice.recipe)
     pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns, where=lines.where) if lines.pairs else []
     tests = look_at_pairs(lines.test, lines.languages, lines.columns, "test", where=lines.where) if lines.test else []
+    dev = look_at_pairs(lines.dev, lines.languages, lines.columns, "dev", where=lines.where) if lines.dev else []
     kept = [path for path in lines.keep if not is_text(path)]
     kept_pairs = look_at_pairs(kept, split="test") if kept else []
     kept_text = text_corpora([path for path in lines.keep if is_text(path)], "--keep")
@@ -140,7 +142,7 @@ def resolve(lines: FiveLines) -> Continuation:
         notes.append(f"The pairs are scored and not trained on: {choice.recipe} reads the text in their place.")
         pairs, tests = [], tests or pairs
     notes.append(f"Sentence vectors: {encoder.rule.words}.")
-    tree = _tree(lines, output, encoder, choice, pairs, tests, text, replay)
+    tree = _tree(lines, output, encoder, choice, pairs, {"tests": tests, "dev": dev}, text, replay)
     plain = _resolved(tree, lines, choice)
     refuse_doubtful([*checks.values()], plain.config.data, plain.config.allow)
     trained = sum(checks[id(corpus)].pairs for corpus in pairs)
@@ -151,10 +153,13 @@ def resolve(lines: FiveLines) -> Continuation:
             f"{100 * data.test_fraction:g} % of the pairs, at most {data.max_test_pairs:,} of two languages, are kept "
             "out as the test (--test FILE names others)."
         )
-    each = max(1, steps // TENTHS)
+    if plain.config.data.dev_fraction:
+        notes.append(
+            f"Another {plain.config.data.dev_fraction:.0%} are dev pairs: the checkpoint that is best on them is "
+            "exported (--dev FILE names others; --no-keep-best exports the last checkpoint)."
+        )
     predicts = any(isinstance(loss, MaskedLm) for loss in plain.config.objectives)  # what a held-out loss is of
-    tree["train"] |= {"max_steps": steps, "eval_steps": each if predicts else 0}
-    tree["checkpoint"] = {"save_steps": each}
+    tree["train"] |= {"max_steps": steps, "eval_steps": None if predicts else 0}
     recipe = _resolved(tree, lines, choice)
     train = recipe.config.train
     notes.append(words if train.max_steps == steps else f"{train.in_words}, as --set says.")
@@ -173,7 +178,7 @@ def _tree(
     encoder: Encoder,
     choice: Choice,
     pairs: Sequence[ParallelCorpus],
-    tests: Sequence[ParallelCorpus],
+    held: Mapping[str, Sequence[ParallelCorpus]],
     text: Sequence[Corpus],
     replay: float,
 ) -> dict[str, Any]:
@@ -184,13 +189,13 @@ def _tree(
         "root": ROOT,
         "corpora": [_plain(corpus) for corpus in text],
         "parallel": [({} if corpus.brings_alignment else align) | _plain(corpus) for corpus in pairs],
-        **_tests(pairs, tests),
+        **_held_out(pairs, held, lines.keep_best),
     }
     if encoder.room < method.data.max_seq_length:
         data["max_seq_length"] = encoder.room
     if _reads_dictionary(choice, lines.set):
         data["dictionaries"] = [
-            _plain(one) for one in dictionaries(lines.dictionary, lines.languages, [*pairs, *tests])
+            _plain(one) for one in dictionaries(lines.dictionary, lines.languages, [*pairs, *held["tests"]])
         ]
     on_gpu = _gpus()
     tree: dict[str, Any] = {"extends": f"continue/{choice.recipe}", "output": output, "data": data}
@@ -267,12 +272,17 @@ def _reads_dictionary(choice: Choice, settings: Sequence[str]) -> bool:
     return asked or bool(load_recipe(f"continue/{choice.recipe}").config.data.dictionaries)
 
 
-def _tests(pairs: Sequence[ParallelCorpus], tests: Sequence[ParallelCorpus]) -> dict[str, Any]:
-    """The pairs that are scored: those given, else a share of the pairs."""
-    if tests or not pairs:
-        return {"tests": [_plain(corpus) for corpus in tests], "test_fraction": 0.0}
+def _held_out(
+    pairs: Sequence[ParallelCorpus], held: Mapping[str, Sequence[ParallelCorpus]], keep_best: bool
+) -> dict[str, Any]:
+    """The test and the dev pairs: those given, else shares of the pairs."""
+    data: dict[str, Any] = {key: [_plain(corpus) for corpus in given] for key, given in held.items() if given}
+    if held["tests"] or not pairs:
+        data["test_fraction"] = 0.0
+    if pairs and keep_best and not held["dev"]:
+        data["dev_fraction"] = DEV_FRACTION
     several = len({corpus.languages for corpus in pairs})
-    return {"max_test_pairs": max(MIN_TESTS, MAX_TESTS // several)} if several > 1 else {}
+    return data | ({"max_test_pairs": max(MIN_TESTS, MAX_TESTS // several)} if several > 1 else {})
 
 
 def _resolved(tree: Mapping[str, Any], lines: FiveLines, choice: Choice) -> Recipe:
@@ -482,8 +492,6 @@ def read_tests(run: Path) -> list[TranslatedSentences]:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         first, second = rows[0]
         found.append(
-            TranslatedSentences(
-                (first, second), [row[first] for row in rows], [row[second] for row in rows], "the test"
-            )
+            TranslatedSentences((first, second), [row[first] for row in rows], [row[second] for row in rows], THE_TEST)
         )
     return found

@@ -297,8 +297,9 @@ def _bucket(config: RunConfig) -> int:
 
 
 def run_bytes(config: RunConfig, subject: Subject) -> float:
-    """Of the kept checkpoints, one more that is being written, and the export in fp32."""
-    return checkpoint_bytes(config, subject) * (config.checkpoint.save_total_limit + 1) + FP32 * subject.sizes.total
+    """Of the kept checkpoints, the best on the dev pairs, one that is being written, and the export in fp32."""
+    kept = config.checkpoint.save_total_limit + bool(config.data.dev or config.data.dev_fraction)
+    return checkpoint_bytes(config, subject) * (kept + 1) + FP32 * subject.sizes.total
 
 
 def shard_bytes_per_token(config: RunConfig) -> dict[str, float]:

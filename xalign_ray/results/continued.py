@@ -1,22 +1,29 @@
-"""What `comparison.json` of a continued run says: its base against it, for the terminal, the page, the card, MLflow."""
+"""A continued run against its base and other runs, sentence by sentence: for the terminal, the page, the card."""
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import rich.box
 import rich.table
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
 from xalign_ray.results.aggregate import over_rows
+from xalign_ray.results.difference import MeanEstimate, accuracy_gain, holm_intervals
+from xalign_ray.results.run import Run, read_run
 from xalign_ray.results.tables import NONE, Entry, Table
+from xalign_ray.tasks.scores import read_scores
+from xalign_ray.tasks.task import right_key
 from xalign_ray.work.artifacts import read_json
-from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.run_folder import PREDICTIONS, RunFolder
 from xalign_ray.work.status_line import duration
 
 Row = Mapping[str, Any]
@@ -41,6 +48,7 @@ class Continued:
         rows: one a measure and language, see `continuing/comparison.py`.
         price: of an hour of a device, where the user gave one.
         during: retrieval in each language while it trained, in order of steps.
+        command: that made the run, where it is known.
         keep: the files of what must not get worse, as they were named.
         margin: points; a loss that is surely smaller is "kept". None of a comparison that an older version wrote.
     """
@@ -57,6 +65,7 @@ class Continued:
     price: float | None
     keep: Sequence[str] = ()
     margin: float | None = None
+    command: str = ""
 
     @property
     def name(self) -> str:
@@ -87,7 +96,7 @@ def read_continued(folder: Path) -> Continued | None:
     keys = ("base", "run", "steps", "seconds", "device_hours", "methods", "rows", "notes")
     found = read_json(path, "Delete it and give the same `xalign continue` again.", *keys)
     own = {"during": found.get("during", {}), "price": found.get("price"), "keep": found.get("keep", [])}
-    own |= {"margin": found.get("margin")}
+    own |= {"margin": found.get("margin"), "command": found.get("command", "")}
     return Continued(**{key: found[key] for key in keys}, **own)
 
 
@@ -106,6 +115,22 @@ def sentence(found: Continued) -> str:
     languages = {row["language"] for row in rows}
     of = f"over {len(languages)} languages" if len(languages) > 1 else f"in {rows[0]['language']}"
     return f"Translations found {of}: {100 * base:.1f} % before, {100 * yours:.1f} % after ({counts})."
+
+
+def forgotten(found: Continued) -> str:
+    """What was lost in the languages that were not trained; empty where none was kept out to see it."""
+    rows = [row for row in found.rows if not row["trained"] and row["verdict"]]
+    if not rows:
+        return " ".join(found.notes)
+    lost = dict.fromkeys(row["language"] for row in rows if row["verdict"] == "lost")
+    asked = dict.fromkeys(row["language"] for row in rows)
+    if found_rows := found.of("retrieval", False):
+        base, yours = over_rows(found_rows, "base"), over_rows(found_rows, "yours")
+        means = f" Translations found there: {100 * base:.1f} % before, {100 * yours:.1f} % after."
+    else:
+        means = ""
+    what = f"lost in {', '.join(lost)}" if lost else "no loss is certain"
+    return f"Forgotten, of {len(asked)} languages that were not trained ({', '.join(asked)}): {what}.{means}"
 
 
 def origin_sentence(found: Continued) -> str:
@@ -154,7 +179,82 @@ def _table(
     if margin is not None:
         loss = f"{margin:g} point{'s' * (margin != 1)}" if measure in _SHARES else f"{margin / 100:g}"
         note += f"s, corrected for the number of languages (Holm); kept: a loss of {loss} is excluded"
+    if measure == "retrieval_csls":
+        note += ". CSLS corrects for sentences that are near to all others; the page's first sentence is by cosine"
     return Table(title, tuple(header), tuple(body), note=f"{note}.")
+
+
+def with_bases(runs: Sequence[Run]) -> list[Run]:
+    """The runs, and of each that was continued the encoder that it began from, scored on the run's own test.
+
+    Each base is a column of its own, once; it stands first where it is that of the only run.
+    """
+    bases: dict[tuple[str, Any], Run] = {}
+    for run in runs:
+        if run.on_disk and (base := read_continued(run.folder)) and RunFolder(run.folder).base.is_dir():
+            scored = read_run(RunFolder(run.folder).base)
+            bases.setdefault((base.name, scored.scores), replace(scored, label=base.name))
+    return [*bases.values(), *runs] if len(runs) == 1 else [*runs, *bases.values()]
+
+
+def paired_table(runs: Sequence[Run], baseline: str) -> Table | None:
+    """Encoders beside the baseline on the same test pairs, with intervals over these; None where none share a test.
+
+    An interval of a language allows for the number of languages (Holm). They are about other sentences like these, and
+    not about another seed.
+    """
+    found = {run.label: own for run in reversed(runs) if run.on_disk and (own := _found_by(run.folder))}
+    base, header, columns = found.pop(baseline, {}), ["language", "n", baseline], list[Sequence[Entry]]()
+    languages = [key for key in base if all(key in own for own in found.values())]
+    if not languages or not found:
+        return None
+    before = _with_mean(base, languages)
+    for label, own in reversed(found.items()):
+        gains = [accuracy_gain(base[key], own[key]) for key in languages]
+        error = sum(gain.standard_error**2 for gain in gains) ** 0.5 / len(gains)
+        mean = MeanEstimate(sum(gain.value for gain in gains) / len(gains), error)
+        intervals = [*holm_intervals(gains), mean.interval()]
+        values = _with_mean(own, languages)
+        columns.append(
+            [
+                Entry(
+                    _number(value, "retrieval"),
+                    f"{_points(value - of_base)}, {_points(low)} to {_points(high)}",
+                    mark="best" if low > 0 else "",
+                )
+                for value, of_base, (low, high) in zip(values, before, intervals, strict=True)
+            ]
+        )
+        header.append(label)
+    counts = [(key[0], f"{len(base[key]):,}") for key in languages]
+    names = [
+        (*name, _number(value, "retrieval")) for name, value in zip([*counts, ("mean", NONE)], before, strict=True)
+    ]
+    rows = tuple((*name, *cells) for name, *cells in zip(names, *columns, strict=True))
+    note = (
+        f"In percent; in brackets the difference from {baseline} in points and its 95 % interval over the pairs of the "
+        "test, corrected for the number of languages (Holm). It is about these runs: another seed may differ."
+    )
+    return Table("Translations found, pair by pair on the same test", tuple(header), rows, note=note)
+
+
+def _with_mean(found: Mapping[Any, NDArray[np.float64]], languages: Sequence[Any]) -> list[float]:
+    values = [float(found[key].mean()) for key in languages]
+    return [*values, sum(values) / len(values)]
+
+
+def _found_by(folder: Path) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """How many of each test pair's sentences find each other, 0, 0.5 or 1, by language and hash of the test."""
+    found = {}
+    for file in RunFolder(folder).score_files:
+        for score in read_scores(file):
+            path = file.parent / PREDICTIONS / f"{score.language}.jsonl"
+            if (score.metric, score.split) == ("retrieval_accuracy", "test") and score.test_set and path.is_file():
+                rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+                digits = {row["key"]: row["prediction"] for row in rows}.get(right_key(score.metric, score.layer))
+                if digits:
+                    found[score.language, score.test_set] = np.array([*map(int, digits)]) / 2
+    return found
 
 
 def _entries(row: Row, measure: str, during: Mapping[str, Sequence[float]] | None) -> tuple[Entry | str, ...]:
@@ -180,6 +280,10 @@ def sparkline(values: Sequence[float]) -> str:
     low, high = min(values), max(values)
     width = (high - low) or 1.0
     return "".join(_BLOCKS[round((value - low) / width * (len(_BLOCKS) - 1))] for value in values)
+
+
+def _points(value: float) -> str:
+    return _signed(value, "retrieval")
 
 
 def _number(value: float, measure: str) -> str:

@@ -39,7 +39,16 @@ from xalign_ray.results.compare import (
     read_sizes,
     score_frame,
 )
-from xalign_ray.results.continued import Continued, of_comparison, origin_sentence, read_continued, sentence
+from xalign_ray.results.continued import (
+    Continued,
+    forgotten,
+    of_comparison,
+    origin_sentence,
+    paired_table,
+    read_continued,
+    sentence,
+    with_bases,
+)
 from xalign_ray.results.run import Run, as_published, columns_of, label_runs
 from xalign_ray.results.sentences import (
     ENVIRONMENT,
@@ -67,7 +76,7 @@ _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers
 _AT_TIMES = {CELLS, CLAIMS, POINTS, *(f"{name}.{ending}" for name in charts.NAMES for ending in charts.FORMATS)}
 
 _BASE = "base-"  # what the names of continued runs' sections begin with
-_OPEN = ("average", "task", "papers")
+_OPEN = ("pairs", "average", "task", "papers")
 _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
 
@@ -131,7 +140,7 @@ def report(
         _check_bundled(names, bundle)
     _check_kept([*names, *([str(sizes)] if sizes else [])], target)
     say(f"Reading {', '.join(names)}.")
-    runs = label_runs(find_runs(names, resolve_uri(tracking, Path("runs"))))
+    runs = label_runs(with_bases(find_runs(names, resolve_uri(tracking, Path("runs")))))
     try:
         with open_job(target, "report", waits=False, with_run=True):
             known_sizes = read_sizes(sizes) if sizes else {}
@@ -143,6 +152,8 @@ def report(
                     say(f"{shown_path(bundle)} names places outside this folder and your home: {', '.join(outside)}.")
     except LockError as locked:
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
+    if paired := paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
+        Console(stderr=True).print(tables.plain_grid(paired))
     for table in (tables.terminal_table(comparison, comparison.by[0]), *terminal_tables(papers)):
         if table.row_count:
             Console(stderr=True).print(table)
@@ -178,13 +189,15 @@ def write_report(
     transfer = _transfer_section(comparison, known, transferred, known_groupings(runs, sizes or {}))
     compared = Section("papers", "Against the papers", _paper_tables(papers), notes=sources(papers))
     continued = {run.label: base for run in runs if run.on_disk and (base := read_continued(run.folder))}
+    paired = paired_table(runs, comparison.baseline)
     every = [
+        Section("pairs", "The same test", [paired] if paired and len(continued) > 1 else []),
         *_continued_sections(continued),
         Section("average", "Average of a benchmark", averaged),
         *_sections(runs, comparison, losses, scores, (transfer, compared)),
     ]
     sections = [section for section in every if any(section[2:])]
-    only = next(iter(continued.values())) if len(runs) == len(continued) == 1 else None
+    only = next(iter(continued.values())) if len(continued) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
     recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
     files = {CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {}
@@ -195,13 +208,13 @@ def write_report(
             *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),
             *([origin_sentence(only)] if only else []),
         ],
-        links=_links(runs[0], out) if len(runs) == 1 and runs[0].on_disk else {},
+        links=_links(runs[-1], out) if (len(runs) == 1 or only) and runs[-1].on_disk else {},
         lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
         wide=len(columns) > _MAX_NARROW,
         finding=sentence(only) if only else found.brief,
-        detail="" if only else found.detail,
+        detail=forgotten(only) if only else found.detail,
         elsewhere=found.elsewhere,
-        origins=origins(runs),
+        origins=origins(runs, {label: hide_places(base.command) for label, base in continued.items()}),
         headline=headline,
         caveats=[*guessed, *caveats(runs)],
         reading=how_to_read(runs),

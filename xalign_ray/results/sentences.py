@@ -114,11 +114,16 @@ def caveats(runs: Sequence[Run]) -> list[str]:
     return lines + ([f"Not finished yet: {', '.join(unfinished)}."] if unfinished else [])
 
 
-def origins(runs: Sequence[Run]) -> list[str]:
-    """Which command makes this again, from which commit, and where MLflow has the runs; as far as it is known."""
+def origins(runs: Sequence[Run], continued: Mapping[str, str] | None = None) -> list[str]:
+    """Which command makes this again, from which commit, and where MLflow has the runs; as far as it is known.
+
+    Args:
+        continued: the command of each run of `xalign continue`, by its label.
+    """
     studies = dict.fromkeys(_command(run.study) for run in runs if run.study)
-    recipes = dict.fromkeys(run.recipe for run in runs if run.config)
-    commands = [*studies] or [f"xalign pretrain {name}" for name in recipes]
+    known = continued or {}
+    made_by = [known.get(run.label) or f"xalign pretrain {run.recipe}" for run in runs if run.config]
+    commands = [*studies] or [*dict.fromkeys(made_by)]
     made = {start.get("origin", {}).get("commit") for run in runs for start in run.log.starts}
     tracks = dict.fromkeys(
         (track["experiment"], track["mlflow"])

@@ -24,6 +24,7 @@ from xalign_ray.shards.files import SHARD_GROUPS, Shard, Shards, fetch_groups, o
 from xalign_ray.shards.order import CHUNK_STEPS, ROW_GROUP, Order, Places, Pool, Start, StreamPools, language_shares
 from xalign_ray.shards.rows import Rows, VectorShape, concatenate, starts, take
 from xalign_ray.sources.stage import (
+    DEV,
     EXCHANGE,
     HINT,
     NEW_ROWS,
@@ -188,21 +189,22 @@ class Prepared:
         return (self.manifest.get("teacher") or {}).get("gives") == "hard_negatives"
 
     @property
-    def has_tests(self) -> bool:
-        """Whether the recipe has retrieval tests."""
-        return bool(self._tests)
+    def retrieval_part(self) -> str | None:
+        """What is scored between steps: DEV pairs where there are any, else the TESTS; None if there are neither."""
+        return next((part for part in (DEV, TESTS) if self._pairs_of(part)), None)
 
-    def read_tests(self, prompt: str = "") -> list[RetrievalPairs]:
-        """The retrieval tests as token ids, an entry for two languages; none if the recipe has no tests.
+    def read_tests(self, part: str = TESTS, prompt: str = "") -> list[RetrievalPairs]:
+        """The tests or the dev pairs as token ids, an entry for two languages; none if the recipe has none.
 
         Args:
+            part: TESTS or DEV.
             prompt: what to put before each sentence.
         """
         tokenizer = Tokenizer.from_file(str(self.tokenizer_folder / "tokenizer.json"))
         begin, end = frame_of(tokenizer)
         room = self.manifest["max_seq_length"] - len(begin) - len(end)
         found = []
-        for name in self._tests:
+        for name in self._pairs_of(part):
             path = check_once(self.folder / name, self.manifest["files"][name])
             rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
             first, second = rows[0]
@@ -216,9 +218,8 @@ class Prepared:
             found.append(RetrievalPairs(first, second, *encoded))
         return found
 
-    @property
-    def _tests(self) -> list[str]:
-        return [name for name in self.manifest["files"] if name.startswith(f"{TESTS}/") and name.endswith(".jsonl")]
+    def _pairs_of(self, part: str) -> list[str]:
+        return [name for name in self.manifest["files"] if name.startswith(f"{part}/") and name.endswith(".jsonl")]
 
     def _find(self, name: str) -> Path | None:
         """A file that this data has, checked, or None."""

@@ -204,7 +204,7 @@ def _fillings(entry: Entry) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
 
 
 def _paths(data: DataConfig) -> list[str]:
-    sources = (*data.corpora, *data.parallel, *data.tests, *data.dictionaries)
+    sources = (*data.corpora, *data.parallel, *data.tests, *data.dev, *data.dictionaries)
     return list(dict.fromkeys(path for source in sources for path in source.paths))
 
 

@@ -91,7 +91,7 @@ def _all_codes(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _all_sources(data: DataConfig) -> Iterator[tuple[str, int, Corpus | ParallelCorpus | Dictionary]]:
-    for key in ("corpora", "parallel", "tests", "dictionaries"):
+    for key in ("corpora", "parallel", "tests", "dev", "dictionaries"):
         yield from ((key, number, source) for number, source in enumerate(getattr(data, key)))
 
 
@@ -126,8 +126,10 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
                 named[read] = place
 
 
-def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source], list[Source]]:
-    """The text and pair sources, the dictionaries, and the retrieval tests, in the recipe's order; no file is opened.
+def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source], list[Source], list[Source]]:
+    """The text and pair sources, the dictionaries, the retrieval tests and the dev pairs, each in the recipe's order.
+
+    No file is opened.
 
     Raises:
         DataError, ConfigError: a path, format or language that is not there, in a sentence.
@@ -146,7 +148,7 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
         return sources
 
     pairs = [replace(pair, undivided=bool(data.max_pairs)) for pair in found("parallel", "pairs")]
-    return found("corpora", "text") + pairs, found("dictionaries", ""), found("tests", "pairs")
+    return found("corpora", "text") + pairs, found("dictionaries", ""), found("tests", "pairs"), found("dev", "pairs")
 
 
 def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input:

@@ -281,7 +281,7 @@ def _do_row(row: dict[str, Any], work: Callable[[Any], None]) -> dict[str, Any]:
 
 TOKENIZER = "tokenizer"
 TOKENIZER_FILES = "tokenizer_files.json"  # what the tokenizer was written with, hashed: prepare's record of that step
-TESTS = "tests"  # folder of the pairs that retrieval is scored on
+TESTS, DEV = "tests", "dev"  # folders of the pairs that are scored, and of those that choose a checkpoint
 RECORDS = "records.json"  # hashes of the files that only prepare reads, as many as there are parts
 REGULAR = "regular_pieces.npy"
 NEW_ROWS = "new_rows.json"
@@ -337,7 +337,8 @@ def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
 def list_files(folder: Path) -> dict[str, str]:
     """The manifest's `files`: all that readers of a folder open, besides shards. Writes RECORDS for the others."""
     write_json(folder / RECORDS, hash_files(folder, [*NOT_OPENED, *_below(folder, PARTS)]))
-    return hash_files(folder, [*OPENED, RECORDS, *_below(folder, TOKENIZER), *_below(folder, TESTS)])
+    below = (name for part in (TOKENIZER, TESTS, DEV) for name in _below(folder, part))
+    return hash_files(folder, [*OPENED, RECORDS, *below])
 
 
 def check_files(folder: Path, files: Mapping[str, str]) -> None:

@@ -147,8 +147,8 @@ NO_WORDS = "no words"
 OVER_MAX_PAIRS = "over max_pairs"
 HELD_OUT_LINE = "repeats a held-out line"
 HELD_OUT_PAIR = "a side is a held-out line"
-TEST_LINE = "is a line of data.tests"
-TEST_PAIR = "a side is a line of data.tests"
+TEST_LINE = "is a line of the tests or dev pairs"
+TEST_PAIR = "a side is a line of the tests or dev pairs"
 LEFT_FILES = "files_not_read_on"
 _SET_ASIDE = ("dropped: ", "skipped: ")
 
@@ -304,6 +304,6 @@ def check_trained(sources: Sequence[Input], records: Sequence[Sequence[Mapping[s
             raise DataError(explain_empty(one.parts))
         rows = counts.get("pairs", 0) + counts.get("lines", 0)
         raise DataError(
-            f"{one.pool} ({', '.join(file_names(one))}): {tests:,} of {rows:,} rows have a line of data.tests, so none "
+            f"{one.pool} ({', '.join(file_names(one))}): {tests:,} of {rows:,} rows have a line of the tests, so none "
             "is left to train on. Give other tests, or leave data.tests out."
         )

@@ -358,6 +358,11 @@ class RetrievalTask(SentenceTask):
         ),
     )  # fmt: skip
 
+    def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:
+        """From how many of a pair's sentences find each other: 0, 1 or 2, a digit each."""
+        found = rows.get(right_key(score.metric, score.layer))
+        return Measure(sum(map(int, found)) / 2 / len(found), score.chance, len(found)) if found else None
+
     def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
         """Reads all pairs."""
         return {code for pairs in read_translations(data, languages).values() for code in pairs.languages}

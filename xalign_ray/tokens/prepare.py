@@ -20,7 +20,7 @@ from xalign_ray.align.corpus import align_once
 from xalign_ray.align.kinds import alignment_identity, named_aligner
 from xalign_ray.align.links import TokenizerSplitter
 from xalign_ray.clean.duplicates import Sift, mark_duplicates
-from xalign_ray.clean.kept_out import RetrievalTexts, keep_out, read_tests, write_tests
+from xalign_ray.clean.kept_out import RetrievalTexts, keep_out, write_tests
 from xalign_ray.clean.text_stage import make_text
 from xalign_ray.config.choices import PAIRS
 from xalign_ray.config.code import SHARDS_CODE, package_code
@@ -42,6 +42,8 @@ from xalign_ray.sources import language_id
 from xalign_ray.sources.inputs import Input, Source, data_root, find_sources, number_parts, split_source
 from xalign_ray.sources.markup import PARSERS, parser_version
 from xalign_ray.sources.stage import (
+    DEV,
+    TESTS,
     TOKENIZER,
     InputHashes,
     KeptCuts,
@@ -103,10 +105,10 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         manifest = whole_folder(folder)
         if manifest is None or (not job.waited and not is_as_written(folder, manifest, shard_hashes(folder, manifest))):
             cuts = KeptCuts.of_output(output)
-            texts, dictionaries, tests = (_split(some, hashes, cuts) for some in sources)
+            texts, dictionaries, *held = (_split(some, hashes, cuts) for some in sources)
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
                 check_first_rows([*texts, *dictionaries])
-            kept_out = keep_out(config, texts) if config.data.test_fraction else read_tests(config, tests, texts)
+            kept_out = keep_out(config, texts, dict(zip((TESTS, DEV), held, strict=True)))
             translated = read_translations(config, dictionaries, folder)
             connect()
             identify = partial(fingerprint_by_content, config, every, hashes, folder / TOKENIZER)

@@ -25,8 +25,8 @@ EVENTS: dict[str, str] = {
     "steps that are left of it, and text",
     "step": "an optimizer step has finished; carries batch_hash and the train/ metrics",
     "held_out": "held-out rows were scored; carries held_out/ metrics and the loss per language",
-    "retrieval": "retrieval on data.tests was scored; carries retrieval/ metrics and the accuracy per language; step 0 "
-    "is the model before training",
+    "retrieval": "retrieval was scored on dev pairs, or on data.tests without them (`part`); carries retrieval/ "
+    "metrics and the accuracy per language; step 0 is the model before training",
     "profile": "some steps were looked at closely; carries their number and the summary of where their time went",
     "data": "counters of the feed since the start of this attempt, the tokens of each language, and each rank's wait "
     "for its rows and for the other ranks; twice a minute",
@@ -55,8 +55,8 @@ METRICS: dict[str, str] = {
     "train/peak_memory_mb": "peak memory of rank 0's device, on CPU of its process (MB)",
     **{name: meaning for loss in OBJECTIVES.values() for name, meaning in loss.metrics.items()},
     "held_out/loss": "masked-LM loss on held-out rows (nats a label), mean over languages",
-    "retrieval/accuracy": "sentences of data.tests that find their translation by cosine, mean of both directions and "
-    "of languages (0 to 1)",
+    "retrieval/accuracy": "sentences of the dev pairs, or of data.tests without them, that find their translation by "
+    "cosine, mean of both directions and of languages (0 to 1)",
     "data/rows": "rows delivered (count)",
     "data/tokens": "tokens delivered, without padding (count)",
     "data/fallback_words": "words left as they were in a step: translation did not fit (count)",

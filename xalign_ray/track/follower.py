@@ -19,7 +19,6 @@ from filelock import FileLock
 from xalign_ray.config.explain import check_folder
 from xalign_ray.errors import ConfigError, TrackingError, XalignError
 from xalign_ray.track.events import check_tuned, check_whole, run_identity
-from xalign_ray.track.mlflow_page import PAGE, SHARE_KEY, SHARE_TAG
 from xalign_ray.work.credentials import hide_credentials, strip_credentials, with_credentials, without_credentials
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.run_folder import EVENT_LOG
@@ -38,6 +37,7 @@ _OPENED_BY = {
     "wandb": "wandb sync RUN/wandb/*",
     "trackio": "trackio show",
 }
+RUNS_PAGE = "runs?workflowType=machine_learning"
 _PORT = 5000
 _RETRY_S = 1.0  # pause between attempts while a run is being closed
 _REASON_LENGTH = 200
@@ -114,8 +114,7 @@ def runs_page(tracking_uri: str, experiment: str) -> str:
 
     with suppress(MlflowException), connecting(tracking_uri):
         if found := MlflowClient(with_credentials(tracking_uri)).get_experiment_by_name(experiment):
-            shared = f"&viewStateShareKey={SHARE_KEY}" if SHARE_TAG in found.tags else ""
-            return f"/#/experiments/{found.experiment_id}/{PAGE}{shared}"
+            return f"/#/experiments/{found.experiment_id}/{RUNS_PAGE}"
     return ""
 
 

@@ -12,14 +12,12 @@ from xalign_ray.results.aggregate import (
     ALL_LANGUAGES,
     KEY,
     aggregate,
-    over_rows,
     preferred,
     seed_values,
     without_layers,
 )
-from xalign_ray.work.artifacts import read_json, read_records
+from xalign_ray.work.artifacts import read_records
 
-_COMPARED = ("retrieval", "retrieval_csls", "mlm_loss")
 _NEEDED = frozenset({"metric", "language", "layer", "value"})
 _COLUMNS = [*KEY, "language", "value", "chance", "n", "test_set", "seed", "step"]
 
@@ -70,29 +68,6 @@ def headline_scores(records: list[dict[str, Any]], max_keys: int) -> dict[str, t
 def evaluation_key(metric: str, language: str | None) -> str:
     """The MLflow key of a score: `metric` for the mean over languages, else `metric_language`."""
     return metric if language in (None, "all") else f"{metric}_{language}"
-
-
-def comparison_metrics(path: Path) -> dict[str, float]:
-    """MLflow key -> value: means over trained languages, over others (`kept_`), and the difference in each language.
-
-    Args:
-        path: of comparison.json.
-
-    Raises:
-        DataError: the file is damaged.
-    """
-    rows = read_json(path, "Delete it and give the same `xalign continue` again.", "rows")["rows"]
-    means: dict[str, float] = {}
-    languages: dict[str, float] = {}
-    for measured in _COMPARED:
-        for prefix, trained in (("", True), ("kept_", False)):
-            own = [row for row in rows if row["measure"] == measured and row["trained"] == trained]
-            key = f"compare/{prefix}{measured}"
-            means |= {f"{key}_{name}": over_rows(own, name) for name in ("base", "yours", "difference") if own}
-            for language in dict.fromkeys(row["language"] for row in own):
-                of_language = [row for row in own if row["language"] == language]
-                languages[f"{key}_difference_{language}"] = over_rows(of_language, "difference")
-    return means | languages
 
 
 def table(records: list[dict[str, Any]]) -> str:

@@ -13,7 +13,7 @@ import yaml
 
 from xalign_ray.config.saved import read_saved
 from xalign_ray.track.events import EventReader, Thinning
-from xalign_ray.track.headlines import comparison_metrics, headline_scores, read_headlines
+from xalign_ray.track.headlines import headline_scores, read_headlines
 from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
 
@@ -48,7 +48,7 @@ class LoggedRun:
         start = EventReader(RunFolder(folder).events).read(limit=1)[0]
         recipe = read_saved(folder)
         self._thinning = Thinning(start.get("steps") or recipe.get("train", {}).get("max_steps", 0))
-        self._attempt, self._last_step = 0, 0
+        self._attempt = 0
         self._marks: dict[str, int] = {}
         self._logger = _open(tracker, folder, recipe, experiment)
 
@@ -68,7 +68,6 @@ class LoggedRun:
             if found:
                 self._logger.log(found, step, event["time"])
             self._marks |= dict.fromkeys(found, place)
-            self._last_step = max(self._last_step, step)
         return len(events) == _EVENTS_A_PIECE
 
     def finish(self) -> None:
@@ -76,9 +75,6 @@ class LoggedRun:
         run = RunFolder(self._folder)
         records = [record for path in run.score_files for record in read_headlines(path)]
         scores = headline_scores(records, MAX_SCORES) if records else {}
-        if run.comparison.is_file():
-            compared = comparison_metrics(run.comparison)
-            scores = scores | {key: (value, self._last_step) for key, value in compared.items()}
         self._logger.finish(scores)
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -31,8 +30,7 @@ from mlflow.models import Model
 from xalign_ray.config.identity import INPUTS
 from xalign_ray.config.saved import read_saved
 from xalign_ray.track.events import Event, EventReader, Thinning, run_identity, stream_events
-from xalign_ray.track.headlines import comparison_metrics, headline_scores, read_headlines, table
-from xalign_ray.track.mlflow_page import ExperimentKind, experiment_tags
+from xalign_ray.track.headlines import headline_scores, read_headlines, table
 from xalign_ray.work.artifacts import MANIFEST, hash_value, read_json, read_manifest
 from xalign_ray.work.credentials import with_credentials
 from xalign_ray.work.mirror import data_of_run, url_of
@@ -209,7 +207,6 @@ _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
 _STOPPED = "stopped"  # as its last event says: a job told to stop, a fine-tuning stopped early for better ones
-_STUDIES = "studies/"  # what the recipe of a study's log begins with
 _FILES = (CONFIG, EVENT_LOG, MANIFEST, STUDY, CHOICES, COMPARISON)
 _NO_PARAMS = ("fingerprint", INPUTS, "notes")  # tags; MLflow's comparison begins with the first parameters that differ
 
@@ -236,7 +233,7 @@ class MlflowRun:
         if data := self._start.get("data"):
             self._start["data"] = str(data_of_run(folder, data))
         self._client = MlflowClient(with_credentials(tracking_uri))
-        self._experiment = _open_experiment(self._client, tracking_uri, experiment, self._kind())
+        self._experiment = _open_experiment(self._client, tracking_uri, experiment)
         run = self._find(_identity_tags(folder)) or self._create()
         self.run_id = run.info.run_id
         self._attempt = 0
@@ -247,12 +244,6 @@ class MlflowRun:
         # to_proto is the public way to the step of a key's last point.
         self._marks = {m.key: self._thinning.place(m.step) for m in run.data.to_proto().metrics}
         self._describe(run)
-
-    def _kind(self) -> ExperimentKind:
-        if "parent" in self._start or self._start.get("recipe", "").startswith(_STUDIES):
-            return "study"
-        data = read_saved(self.folder).get("data", {})
-        return "continued" if data.get("tests") or data.get("test_fraction") else "pretrainings"
 
     def advance(self) -> bool:
         """Logs the next piece of the event log; True while there may be more."""
@@ -272,7 +263,6 @@ class MlflowRun:
         One that was told to stop, and a fine-tuning that was stopped early for better ones, is KILLED.
         """
         self._log_scores()
-        self._log_comparison()
         self._log_files()
         self._log_model()
         stopped = _STOPPED in (self._last["event"], self._last.get("state"))
@@ -287,11 +277,12 @@ class MlflowRun:
             self._resumed += [event["step"]] if event["attempt"] > 1 else []
         self._last = event
         self._ended = event["event"] == "end" or (self._ended and event["event"] != "start")
-        place = self._thinning.place(event["step"])
+        step = 0 if event["event"] == "end" else event["step"]  # one value is a bar at step 0, else a line of one dot
+        place = self._thinning.place(step)
         for key, value in sorted(event.get("metrics", {}).items()):
             if value is not None and place > self._marks.get(key, -math.inf):
                 self._marks[key] = place
-                yield Metric(key, value, milliseconds(event), event["step"])
+                yield Metric(key, value, milliseconds(event), step)
 
     def _link(self, pretraining: dict[str, str]) -> None:
         """Names the run that made the encoder, which is mostly in another experiment, and its id if it is here."""
@@ -360,22 +351,13 @@ class MlflowRun:
         training = sum("/" in key for key in known)
         # A score that has not changed is not logged again; one that has gets the newest time and is shown.
         when = int(max(path.stat().st_mtime for path in files) * 1000)
-        scores = headline_scores(records, MAX_KEYS - training).items()
-        points = [Metric(key, value, when, step) for key, (value, step) in scores if known.get(key) != value]
+        scores = headline_scores(records, MAX_KEYS - training)
+        for path in RunFolder(RunFolder(self.folder).base).score_files[-1:]:  # that of the test, behind what was kept
+            of_base = headline_scores(read_headlines(path), MAX_KEYS)
+            scores |= {f"base/{key}": one for key, one in of_base.items() if key in METRICS}
+        points = [Metric(key, value, when, 0) for key, (value, _) in scores.items() if known.get(key) != value]
         self._client.log_batch(self.run_id, metrics=points, synchronous=True)
         self._client.log_text(self.run_id, table(records), "scores.csv")
-
-    def _log_comparison(self) -> None:
-        """Of a continued run with its base, at the run's last step."""
-        path = RunFolder(self.folder).comparison
-        if not path.is_file():
-            return
-        known = self._client.get_run(self.run_id).data.metrics
-        when = int(path.stat().st_mtime * 1000)
-        found = {key: value for key, value in comparison_metrics(path).items() if known.get(key) != value}
-        room = max(0, MAX_KEYS - len(known.keys() - found.keys()))
-        points = [Metric(key, value, when, self._last["step"]) for key, value in list(found.items())[:room]]
-        self._client.log_batch(self.run_id, metrics=points, synchronous=True)
 
     def _log_files(self) -> None:
         read_manifest(self.folder)  # a damaged one is not brought to where it would be taken for whole
@@ -401,12 +383,11 @@ class MlflowRun:
         log_model(self._client, self._client.get_run(self.run_id), export.resolve(), self._start["fingerprint"], name)
 
 
-def _open_experiment(client: MlflowClient, tracking_uri: str, name: str, kind: ExperimentKind) -> str:
+def _open_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
     if found := client.get_experiment_by_name(name):
         return found.experiment_id
     try:
-        tags = experiment_tags(int(time.time() * 1000), kind)
-        return client.create_experiment(name, artifact_location=_artifact_location(tracking_uri), tags=tags)
+        return client.create_experiment(name, artifact_location=_artifact_location(tracking_uri))
     except MlflowException:
         # Two runs that start together both create it; the second finds it.
         if found := client.get_experiment_by_name(name):

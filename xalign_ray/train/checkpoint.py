@@ -7,6 +7,7 @@ training's own messages between them are never crossed.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -28,7 +29,16 @@ from xalign_ray.private.deepspeed import MODULE_STATE, convert_to_universal, joi
 from xalign_ray.train.checkpoint_files import check_pickles, only_data, plain_path, write_parts
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import STATE, Engine
-from xalign_ray.work.artifacts import MANIFEST, check_files, is_sealed, read_manifest, seal, unfinished, write_manifest
+from xalign_ray.work.artifacts import (
+    MANIFEST,
+    check_files,
+    is_sealed,
+    read_manifest,
+    seal,
+    unfinished,
+    whole_manifest,
+    write_manifest,
+)
 from xalign_ray.work.run_folder import RunFolder
 
 _FOLDER = re.compile(r"step_\d+")  # others, such as a copy that a user kept, are not ours
@@ -51,6 +61,11 @@ class Checkpoint:
         return self.manifest["step"]
 
     @property
+    def dev(self) -> float | None:
+        """Its score on the dev pairs; None where it has none."""
+        return self.manifest.get("dev")
+
+    @property
     def zero_stage(self) -> int:
         """The ZeRO stage that its files are in the layout of."""
         return self.manifest["zero_stage"]
@@ -69,9 +84,11 @@ class _Flight:
 
 
 def newest(
-    run_folder: Path, fingerprint: str, step: int | None = None, trust: bool = False
+    run_folder: Path, fingerprint: str, step: int | None = None, trust: bool = False, best: bool = False
 ) -> tuple[Checkpoint | None, list[str]]:
     """The newest whole checkpoint of a run folder, or that of a step; and a note on each damaged one passed over.
+
+    With `best` that of the best score on the dev pairs, the newest of equal ones, where some have a score.
 
     Folders without a manifest do not exist; files are compared with the hashes in it.
 
@@ -80,7 +97,7 @@ def newest(
             does not say that it may.
     """
     notes: list[str] = []
-    for folder in _folders(run_folder):
+    for folder in sorted(_folders(run_folder), key=_by_dev if best else lambda _: 0):
         try:
             manifest = read_manifest(folder, *KEYS)
             if manifest is None or (step is not None and manifest["step"] != step):
@@ -107,6 +124,12 @@ def _folders(run_folder: Path) -> Iterator[Path]:
     """Checkpoint folders, newest first, whole or not."""
     named = (path for path in RunFolder(run_folder).checkpoints.glob("step_*") if _FOLDER.fullmatch(path.name))
     return iter(sorted(named, key=_step, reverse=True))
+
+
+def _by_dev(folder: Path) -> tuple[float, int]:
+    """Sorts the best score on the dev pairs to the front, the newest of equal ones first; the others behind."""
+    dev = (whole_manifest(folder) or {}).get("dev")
+    return math.inf if dev is None else -dev, -_step(folder)
 
 
 def put_in_place(writing: Path, folder: Path, fields: dict[str, Any]) -> None:
@@ -184,7 +207,7 @@ class Checkpoints:
     def publish(self) -> tuple[int, Path, dict[str, float]]:
         """Makes the checkpoint that is on its way exist, when all ranks have written their parts.
 
-        Then those beyond `checkpoint.save_total_limit` are removed.
+        Then those beyond `checkpoint.save_total_limit` are removed, but for the best on the dev pairs.
 
         Returns:
             Its step, its folder, and what it cost: training's pause for it, the time since its copy, and, on rank 0,
@@ -237,10 +260,11 @@ class Checkpoints:
         )
 
     def _prune(self, step: int) -> None:
-        """Keeps the newest whole ones up to a step that was just saved: newer ones were damaged, and passed over."""
+        """Keeps the newest and the best whole ones up to a step just saved: newer ones were damaged, passed over."""
         folders = list(_folders(self._run_folder))
         whole = [folder for folder in folders if (folder / MANIFEST).is_file()]
-        kept = [folder for folder in whole if _step(folder) <= step][: self._save_total_limit]
+        earlier = [folder for folder in whole if _step(folder) <= step]
+        kept = {*earlier[: self._save_total_limit], *sorted(earlier, key=_by_dev)[:1]}
         for folder in whole:
             if folder not in kept:
                 (folder / MANIFEST).unlink()  # from now on it does not exist, even if the removal is interrupted

@@ -214,8 +214,9 @@ class Loop:
         totals = self._stepper.take(step, batch, asked, written, self._problem, waited)
         done, steps = step + 1, self._config.train.max_steps
         logged = done % self._config.logging_steps == 0 or done == steps
-        scored = self._scoring.is_due(done)
+        scored, dev = self._scoring.is_due(done), None
         saved = done % self._config.checkpoint.save_steps == 0 or done == steps or totals.stop_asked
+        saved = saved or self._scoring.chooses(done)
         outcome = self._stepper.fetch() if logged or scored or saved else None  # nothing is saved that is not finite
         watch.pause()
         self._tokens += totals.tokens
@@ -230,11 +231,11 @@ class Loop:
             self._log_event("step", done, metrics, batch_hash=totals.batch_hash)
             self._log_data(done)
         if scored:
-            self._scoring.score(done, self._log_event)
+            dev = self._scoring.score(done, self._log_event)
         if totals.checkpoint_written:
             self._publish()
         if saved:
-            self._save(done, metrics)
+            self._save(done, metrics, dev if self._scoring.chooses(done) else None)
         if totals.stop_asked and done < steps:
             name = next(filter(None, self._workers.gather(self._job.stop_asked())))
             self._publish()  # what stops is saved
@@ -257,11 +258,11 @@ class Loop:
         if steps >= ENOUGH_STEPS and (sentence := slow_worker(held, waits, step_ms, self._hosts)):
             self._log_event("straggler", step, text=sentence)
 
-    def _save(self, step: int, metrics: dict[str, float]) -> None:
+    def _save(self, step: int, metrics: dict[str, float], dev: float | None) -> None:
         self._publish()  # at most one is on its way
         self._check_lock()
         with record_function("step/checkpoint"):
-            self._checkpoints.begin(self._engine, step, {"tokens": self._tokens})
+            self._checkpoints.begin(self._engine, step, {"tokens": self._tokens, "dev": dev})
         self._saving = metrics
         gc.collect()  # where all ranks stop anyway: one that collects between two steps holds the others up
         if not self._config.checkpoint.async_save:

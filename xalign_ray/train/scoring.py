@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from xalign_ray.config.derive import stages_of
 from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.nearest import find_translations, thin
 from xalign_ray.models.sentence_modules import sentence_rule
 from xalign_ray.objectives.combine import Objectives
-from xalign_ray.shards.prepared import Prepared, RetrievalPairs
+from xalign_ray.shards.prepared import HELD_OUT_ROWS, Prepared, RetrievalPairs
+from xalign_ray.sources.stage import DEV
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
@@ -142,7 +144,9 @@ def _numbers(sentences: Sequence[Ids]) -> NDArray[np.int64]:
     return np.unique([ids.tobytes() for ids in sentences], return_inverse=True)[1]
 
 
-TENTHS = 10  # of a run, after each of which retrieval is scored unless the recipe says otherwise
+TENTHS = 10  # of a run, after each of which the model is scored unless the recipe says otherwise
+SHARE = 0.1  # of the cost of training, at most, that this scoring takes
+OF_TRAINING = 3  # what a token costs in training, in forward passes: one, and a backward pass of two
 
 
 class Scoring:
@@ -156,41 +160,76 @@ class Scoring:
         self._steps, self._rows = train.max_steps, train.per_device_batch_size
         self._tokens = self._rows * config.data.max_seq_length
         self._has_loss = KIND in objectives.losses
-        self._held_out_steps = train.eval_steps
         self._has_text = bool(config.data.corpora)
-        every = train.retrieval_steps
-        has_tests = every != 0 and prepared.has_tests
-        self._retrieval_steps = (max(1, train.max_steps // TENTHS) if every is None else every) if has_tests else 0
-        start = config.model.init_from if has_tests else None
+        self.part = prepared.retrieval_part if train.retrieval_steps != 0 else None
+        start = config.model.init_from if self.part else None
         rule = sentence_rule(start) if start else None
         self._pooling = rule.pooling if rule else "mean"
-        self._tests = prepared.read_tests(rule.prompt if rule else "") if has_tests else ()
+        self._tests = prepared.read_tests(self.part, rule.prompt if rule else "") if self.part else ()
+        self._held_out_steps, self._retrieval_steps = train.eval_steps, train.retrieval_steps if self.part else 0
+        self._points = TENTHS + 1
+        if self._retrieval_steps is None or (self._held_out_steps is None and self._has_loss):
+            affordable = int(SHARE * self._cost_of_training(config) / self._cost_of_scoring())
+            self._points = max(1, min(self._points, affordable))
+        self._has_start = self._points > 2  # of one or two, the end and the middle say more than the beginning
+        every = math.ceil(self._steps / max(1, self._points - self._has_start))
+        self._held_out_steps = every if self._held_out_steps is None else self._held_out_steps
+        self._retrieval_steps = every if self._retrieval_steps is None else self._retrieval_steps
+
+    def _cost_of_training(self, config: RunConfig) -> float:
+        """In forward passes of a token. By counts and not by the clock, so that a resumed run scores the same steps."""
+        pools = self._prepared.manifest["pools"].values()
+        of_row = sum(pool["tokens"] for pool in pools) / max(1, sum(pool["rows"] for pool in pools))
+        rows = sum(stage.config.train.global_batch_size * (stage.last - stage.first) for stage in stages_of(config))
+        return OF_TRAINING * of_row * rows
+
+    def _cost_of_scoring(self) -> int:
+        """Of all that is scored at one step, in the same unit."""
+        chosen = (side[index] for test in self._tests for side in test[2:] for index in thin(len(side), MAX_PAIRS))
+        languages = len(self._prepared.manifest["held_out"]) if self._has_loss else 0
+        return max(1, sum(map(len, chosen)) + languages * HELD_OUT_ROWS * self._prepared.manifest["max_seq_length"])
 
     def is_due(self, step: int) -> bool:
         """Whether something is scored after so many steps."""
-        return self._is_at(step, self._held_out_steps) or (
-            bool(self._tests) and self._is_at(step, self._retrieval_steps)
-        )
+        return self._is_at(step, self._held_out_steps) or self._is_at(step, self._retrieval_steps)
 
-    def score(self, step: int, log: Callable[..., None]) -> None:
+    def chooses(self, step: int) -> bool:
+        """Whether the score after so many steps may choose their checkpoint."""
+        return self.part == DEV and step > 0 and self._is_at(step, self._retrieval_steps)
+
+    def score(self, step: int, log: Callable[..., None]) -> float | None:
         """Scores what is due after so many steps; before the first one retrieval alone.
 
         Args:
             log: called with the kind of event, the step and its metrics, and fields by name.
+
+        Returns:
+            The mean accuracy of retrieval, where it is due.
         """
         if step and self._has_loss and self._is_at(step, self._held_out_steps):
             self._score_held_out(step, log)
-        if self._is_at(step, self._retrieval_steps):
-            found = retrieval_accuracies(
-                self._engine, self._tests, self._prepared.languages, self._workers, self._pooling, self._tokens
-            )
-            log("retrieval", step, {"retrieval/accuracy": sum(found.values()) / len(found)}, languages=found)
+        if not self._is_at(step, self._retrieval_steps):
+            return None
+        found = retrieval_accuracies(
+            self._engine, self._tests, self._prepared.languages, self._workers, self._pooling, self._tokens
+        )
+        mean = sum(found.values()) / len(found)
+        log("retrieval", step, {"retrieval/accuracy": mean}, languages=found, part=self.part)
+        return mean
 
     def notes(self) -> list[str]:
-        """What the run's numbers will lack, and why."""
-        if not self._held_out_steps:
-            return []
+        """What chooses the exported checkpoint; what the run's numbers will lack, and why."""
         notes = []
+        if self.part == DEV:
+            pairs = ", ".join(f"{name_of_pair(*test[:2])} {len(test.first):,}" for test in self._tests)
+            notes.append(f"The checkpoint with the best retrieval on the dev pairs is exported. Dev pairs: {pairs}.")
+        if self._points <= TENTHS:
+            notes.append(
+                f"Scored {self._points} times in place of {TENTHS + 1}: more would take over {SHARE:.0%} of the time "
+                "of training (train.retrieval_steps sets the steps between)."
+            )
+        if not self._held_out_steps:
+            return notes
         if missing := self._prepared.held_out_missing:
             lines = ", ".join(f"{language} ({count:,} lines)" for language, count in missing.items())
             notes.append(f"The held-out loss leaves out {lines}: no line of so few was drawn to be held out.")
@@ -201,7 +240,7 @@ class Scoring:
         return notes
 
     def _is_at(self, step: int, every: int) -> bool:
-        return bool(every) and (step % every == 0 or step == self._steps)
+        return bool(every) and (step % every == 0 or step == self._steps) and (step > 0 or self._has_start)
 
     def _score_held_out(self, step: int, log: Callable[..., Any]) -> None:
         batches = self._prepared.held_out(self._workers.rank, self._workers.size, self._rows)

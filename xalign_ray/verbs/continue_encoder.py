@@ -20,7 +20,7 @@ from xalign_ray.work.run_folder import RUNS
 from xalign_ray.work.status_line import say, say_next
 from xalign_ray.work.storage import is_folder_name, is_url
 
-FILES = ("pairs", "test", "dictionary", "text", "keep")
+FILES = ("pairs", "test", "dev", "dictionary", "text", "keep")
 Files = PathLike | Sequence[PathLike]
 
 
@@ -42,6 +42,11 @@ def continue_encoder(
         Files, list[str], _files("sentence pairs: CSV, TSV, JSON lines, Parquet, TMX, two plain files")
     ] = (),
     test: Annotated[Files, list[str], _files("pairs to score; a tenth of the pairs by default")] = (),
+    dev: Annotated[Files, list[str], _files("pairs that choose the checkpoint; 5 % of the pairs by default")] = (),
+    keep_best: Annotated[
+        bool | None,
+        typer.Option("--keep-best/--no-keep-best", help="export the checkpoint that is best on dev, not the last"),
+    ] = None,
     method: Annotated[
         str,
         typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}; auto by default", autocompletion=one_of(METHODS)),

@@ -459,19 +459,29 @@ class _Stored:
             self._system.pipe_file(f"{self._root}/{RECORD}", self._record.writer.encode())
 
     def fetch_checkpoint(self, step: int | None) -> None:
-        """Brings the newest whole checkpoint here, or that of a step, its manifest last, unless it is here."""
+        """Brings the newest whole checkpoint here, or that of a step, its manifest last, unless it is here.
+
+        With the newest one come those with a score on dev pairs, of which the best is exported.
+        """
         here = self._whole_here()
         there = {checkpoint_of(name) for name in self.sizes if name.endswith(f"/{MANIFEST}")} - {""}
-        damaged = []
+        damaged, is_found = list[str](), False
         for one in newest_first(here | there):
             if step is not None and RunFolder(self._folder).checkpoint(step).name != Path(one).name:
                 continue
-            if one in here or self._get_checkpoint(one, damaged):
-                damaged = [f"{said} {Path(one).name} is taken." for said in damaged]
-                break
+            if is_found and (one in here or self._manifest(one).get("dev") is None):
+                continue
+            if (one in here or self._get_checkpoint(one, damaged)) and not is_found:
+                damaged, is_found = [f"{said} {Path(one).name} is taken." for said in damaged], True
         for said in damaged:
             sys.stderr.write(f"{said}\n")
         self._record.write(self._folder)
+
+    def _manifest(self, one: str) -> dict[str, Any]:
+        """That of a checkpoint in the store; empty where it cannot be read."""
+        with suppress(ValueError, OSError):
+            return json.loads(self._system.cat_file(f"{self._root}/{one}/{MANIFEST}"))
+        return {}
 
     def _get_checkpoint(self, one: str, damaged: list[str]) -> bool:
         names = sorted((name for name in self.sizes if checkpoint_of(name) == one), key=_manifests_last)

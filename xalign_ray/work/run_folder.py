@@ -107,6 +107,11 @@ class RunFolder:
         return self.path / COMPARISON
 
     @property
+    def base(self) -> Path:
+        """The scores of the encoder that the run continued, on the run's own test."""
+        return self.path / "base"
+
+    @property
     def profile(self) -> Path:
         """Where the time of some steps went."""
         return self.path / "profile"

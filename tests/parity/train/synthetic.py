@@ -12,6 +12,7 @@ import torch
 
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.shards.prepared import RetrievalPairs
 from xalign_ray.track.events import read_events
 from xalign_ray.train.checkpoint import consolidate, newest
 from xalign_ray.train.distributed import Workers
@@ -116,12 +117,12 @@ def sentences(positions: np.ndarray) -> dict[str, np.ndarray]:
     return given | {"teacher": vectors.view(np.uint8)}
 
 
-def retrieval_test(language: str, other_language: str, count: int, seed: int) -> SimpleNamespace:
+def retrieval_test(language: str, other_language: str, count: int, seed: int) -> RetrievalPairs:
     """Sentences of 3 to 12 tokens; those of the other language repeat half of the first's."""
     draw = np.random.default_rng([11, seed])
     first = [draw.integers(5, VOCAB, draw.integers(3, ROW + 1)).astype(np.int32) for _ in range(count)]
     second = [np.concatenate([ids[::2], draw.integers(5, VOCAB, 2)]).astype(np.int32) for ids in first]
-    return SimpleNamespace(language=language, other_language=other_language, first=first, second=second)
+    return RetrievalPairs(language, other_language, first, second)
 
 
 class SyntheticRows:
@@ -133,9 +134,10 @@ class SyntheticRows:
         self.special = SimpleNamespace(pad=0, cls=1, sep=2)
         self.new_rows: dict[int, list[int]] = {}
         self.held_out_missing = {"ru": 2}
-        self.has_tests = True
+        self.retrieval_part = "tests"
+        self.manifest = {"pools": {"text/en": {"tokens": 10_000, "rows": 1}}, "held_out": {}, "max_seq_length": ROW}
 
-    def read_tests(self, prompt: str) -> list[SimpleNamespace]:
+    def read_tests(self, _: str, prompt: str) -> list[RetrievalPairs]:
         """Those of an encoder without a prompt."""
         assert not prompt
         return [retrieval_test("de", "en", 23, 0), retrieval_test("en", "qaa", 6, 1)]

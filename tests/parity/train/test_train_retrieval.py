@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.loop import build_objectives
-from xalign_ray.train.scoring import MAX_PAIRS, retrieval_accuracies
+from xalign_ray.train.scoring import MAX_PAIRS, Scoring, retrieval_accuracies
 
 SETTINGS = {"model__hidden_dropout_prob": 0.1, "train__eval_steps": 4, "parallel__zero_stage": 0}
 
@@ -35,7 +36,7 @@ def slow_accuracies(config: Any) -> dict[str, float]:
     """Of the untrained model, a sentence at a time."""
     encoder = build_objectives(config, synthetic.SyntheticRows()).eval().encoder
     found = {}
-    for name, test in zip(("de", "qaa"), synthetic.SyntheticRows().read_tests(""), strict=True):
+    for name, test in zip(("de", "qaa"), synthetic.SyntheticRows().read_tests("tests", ""), strict=True):
         vectors = []
         for code, texts in ((test.language, test.first), (test.other_language, test.second)):
             language = ["en", "de"].index(code) if code in ("en", "de") else 0
@@ -93,11 +94,24 @@ def test_a_resumed_run_does_not_score_its_beginning_again(one: Pool, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("max_steps", "steps"), [(20, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]), (3, [0, 1, 2, 3]), (11, list(range(12)))]
+    ("max_steps", "of_row", "steps"),
+    [
+        (20, 10_000, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]),
+        (3, 10_000, [0, 1, 2, 3]),
+        (11, 10_000, [0, 2, 4, 6, 8, 10, 11]),
+        (20, 30, [0, 10, 20]),  # 20 steps of 8 rows cost 3 x 4,800 passes of a token; the tests have 379 tokens
+        (20, 20, [10, 20]),
+        (20, 2, [20]),
+    ],
 )
-def test_a_tenth_of_the_run_is_the_default(one: Pool, tmp_path: Path, max_steps: int, steps: list[int]) -> None:
-    run(one, tmp_path, **SETTINGS | {"train__max_steps": max_steps, "train__retrieval_steps": None})
-    assert [*scored(tmp_path)] == steps
+def test_a_tenth_of_the_run_is_the_default_or_of_its_cost(max_steps: int, of_row: int, steps: list[int]) -> None:
+    config = synthetic.config(train__max_steps=max_steps, train__retrieval_steps=None)
+    rows: Any = synthetic.SyntheticRows()
+    rows.manifest["pools"]["text/en"]["tokens"] = of_row
+    nothing: Any = SimpleNamespace(losses={})
+    scoring = Scoring(nothing, nothing, config, rows, nothing)
+    assert [step for step in range(max_steps + 1) if scoring.is_due(step)] == steps
+    assert bool(scoring.notes()) == (of_row < 100)
 
 
 def accuracies(workers: Workers, tests: list[Any]) -> dict[str, float]:
@@ -108,7 +122,7 @@ def accuracies(workers: Workers, tests: list[Any]) -> dict[str, float]:
 
 def test_a_pair_that_stands_twice_is_not_wrong(one: Pool, two: Pool) -> None:
     test = synthetic.retrieval_test("de", "en", 1, 3)
-    test.first, test.second = test.first * 5, test.second * 5
+    test = test._replace(first=test.first * 5, second=test.second * 5)
     assert one.call(accuracies, [test])[0] == {"de": 1.0}
     assert two.call(accuracies, [test]) == [{"de": 1.0}] * 2
 
@@ -116,6 +130,6 @@ def test_a_pair_that_stands_twice_is_not_wrong(one: Pool, two: Pool) -> None:
 def test_long_tests_are_thinned_evenly(one: Pool) -> None:
     many = synthetic.retrieval_test("de", "en", 2 * MAX_PAIRS - 1, 4)
     few = synthetic.retrieval_test("de", "en", 1, 4)
-    few.first, few.second = many.first[::2], many.second[::2]
+    few = few._replace(first=many.first[::2], second=many.second[::2])
     found = one.call(accuracies, [many])[0]
     assert found == one.call(accuracies, [few])[0]

@@ -71,7 +71,7 @@ def test_tests_are_tokenized_as_transformers_does(tmp_path: Path) -> None:
         assert [one.tolist() for one in ids] == expected
         assert {one.dtype for one in ids} == {np.dtype(np.int32)}
         assert max(map(len, ids)) == 24
-    (prompted,) = prepared.read_tests("en3 ")
+    (prompted,) = prepared.read_tests(prompt="en3 ")
     for side, ids in enumerate((prompted.first, prompted.second)):
         expected = tokenizer([f"en3 {pair[side].strip()}" for pair in tests], truncation=True, max_length=24)
         assert [one.tolist() for one in ids] == expected["input_ids"]
@@ -79,7 +79,7 @@ def test_tests_are_tokenized_as_transformers_does(tmp_path: Path) -> None:
 
 
 def test_without_tests_there_are_none(prepared: Prepared) -> None:
-    assert not prepared.has_tests
+    assert prepared.retrieval_part is None
     assert prepared.read_tests() == []
 
 
@@ -115,7 +115,7 @@ def test_tests_that_are_all_pairs_leave_nothing(tmp_path: Path, copy: str) -> No
         )
     else:
         assert str(told.value) == (
-            "pairs/de-en (train.tsv): 400 of 400 rows have a line of data.tests, so none is left to train on. "
+            "pairs/de-en (train.tsv): 400 of 400 rows have a line of the tests, so none is left to train on. "
             "Give other tests, or leave data.tests out."
         )
 
@@ -171,6 +171,36 @@ def test_kept_out_tests_hold_each_sentence_once_and_the_same_in_every_language(t
     lines = {name: [comparable(row["en"]) for row in rows] for name, rows in kept.items()}
     assert len(set(lines["en-de"])) == 40
     assert lines["fr-en"] == lines["en-de"][:20]
+
+
+def test_dev_pairs_are_neither_trained_on_nor_tested(tmp_path: Path) -> None:
+    write(tmp_path, [])
+    shares = ("data.test_fraction=0.1", "data.dev_fraction=0.05", *NO_TEXT)
+    prepared = prepare_here(make_config(tmp_path, *shares))
+    files = {part: [*(prepared.folder / part).glob("*.jsonl")] for part in ("tests", "dev")}
+    rows = {part: path.read_text().splitlines() for part, (path,) in files.items()}
+    lines = {part: {squeezed(text) for row in own for text in json.loads(row).values()} for part, own in rows.items()}
+    left, _ = trained_and_held_out(prepared, "pairs/de-en")
+    assert {part: len(own) for part, own in lines.items()} == {"tests": 80, "dev": 40}
+    assert not lines["dev"] & lines["tests"]
+    assert not {*left} & (lines["dev"] | lines["tests"])
+    assert prepared.retrieval_part == "dev"
+    without = prepare_here(make_config(tmp_path, shares[0], *NO_TEXT))
+    assert [one.tolist() for one in without.read_tests()[0].first] == [
+        one.tolist() for one in prepared.read_tests()[0].first
+    ]
+
+
+def test_given_dev_pairs_lose_those_of_the_test(tmp_path: Path) -> None:
+    write(tmp_path, [*zip(sentences("en")[:3], sentences("de")[:3], strict=True)])
+    rows = [f"{sentences('en')[n].upper()}\t{sentences('de')[n]}\n" for n in range(5)]
+    (tmp_path / "dev.tsv").write_text("".join(rows))
+    dev = "data.dev=[{format: tsv, languages: [en, de], paths: [dev.tsv]}]"
+    prepared = prepare_here(make_config(tmp_path, TESTS, dev, *NO_TEXT))
+    assert len(prepared.read_tests("dev")[0].first) == 2
+    (tmp_path / "dev.tsv").write_text("".join(rows[:3]))
+    with pytest.raises(DataError, match=r"data.dev.0: each of its 3 pairs has a line of data.tests. Give others"):
+        prepare_here(make_config(tmp_path, TESTS, dev, *NO_TEXT))
 
 
 def test_too_few_pairs_to_keep_tests_out(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_pairs_of_an_encoder_without_a_head() -> None:
     assert [one.kind for one in config.objectives] == ["sentence_contrast"]
     assert [(one.kind, getattr(one, "text", "")) for one in config.streams] == [("contrasted_pairs", "none")]
     assert (config.data.test_fraction, config.train.max_steps, config.train.eval_steps) == (0.1, 156, 0)
-    assert (config.checkpoint.save_steps, config.checkpoint.save_total_limit) == (15, 1)
+    assert (config.checkpoint.save_steps, config.checkpoint.save_total_limit) == (100, 1)
     assert found.recipe.name == "bare-contrast"
     assert found.notes[-1] == (
         "156 steps: 10 passes over 1,000 pairs in steps of 64, at most 10 passes (--steps sets another number)."
@@ -148,7 +148,7 @@ def test_text_of_a_pattern_is_as_long_as_its_files(folder: Path) -> None:
 
 def test_text_beside_pairs_is_a_tenth_of_the_rows() -> None:
     streams = resolved("mlm", text="text.de.txt").recipe.config.streams
-    assert resolved("mlm", text="text.de.txt").recipe.config.train.eval_steps == 15
+    assert resolved("mlm", text="text.de.txt").recipe.config.train.eval_steps is None
     weights = {one.kind: one.weight for one in streams}
     assert weights["masked_text"] / sum(weights.values()) == pytest.approx(0.1, abs=1e-6)
 
@@ -159,6 +159,22 @@ def test_given_tests_are_kept_out_in_place_of_a_share() -> None:
         0.0,
         ["test.en-de.tsv"],
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "fraction", "files"),
+    [
+        ({}, 0.05, []),
+        ({"test": "test.en-de.tsv"}, 0.05, []),
+        ({"dev": "test.en-de.tsv"}, 0.0, ["test.en-de.tsv"]),
+        ({"keep_best": False}, 0.0, []),
+    ],
+)
+def test_dev_pairs_are_given_or_cut(options: dict[str, Any], fraction: float, files: list[str]) -> None:
+    found = resolved(**options)
+    data = found.recipe.config.data
+    assert (data.dev_fraction, [Path(path).name for one in data.dev for path in one.paths]) == (fraction, files)
+    assert any("are dev pairs" in note for note in found.notes) == bool(fraction)
 
 
 def test_large_encoders_are_continued_at_half_the_rate(folder: Path) -> None:
@@ -242,7 +258,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(
 def test_yaml_of_a_recipe_is_short() -> None:
     tree = yaml.safe_load(resolved(test="test.en-de.tsv", steps=5).as_yaml)
     assert tree["extends"] == "continue/contrast"
-    assert set(tree) == {"extends", "output", "data", "model", "train", "parallel", "checkpoint", "track"}
+    assert set(tree) == {"extends", "output", "data", "model", "train", "parallel", "track"}
 
 
 @pytest.mark.parametrize(

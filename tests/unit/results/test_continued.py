@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.unit.continuing.comparison_file import write_comparison_file
+from tests.unit.continuing.comparison_file import row, write_comparison_file
 from xalign_ray.errors import DataError
-from xalign_ray.results.continued import comparison_text, read_continued, sentence, sparkline
+from xalign_ray.results.continued import (
+    comparison_text,
+    forgotten,
+    paired_table,
+    read_continued,
+    sentence,
+    sparkline,
+)
+from xalign_ray.results.run import Run, read_run
+from xalign_ray.tasks.scores import Score, write_scores
+from xalign_ray.tasks.task import write_rows
+from xalign_ray.work.run_folder import RunFolder
 
 
 def shown(folder: Path, width: int = 80) -> str:
@@ -79,3 +93,64 @@ def test_sentence_without_test_pairs(tmp_path: Path) -> None:
     found = read_continued(tmp_path)
     assert found is not None
     assert "no test pairs were scored" in sentence(type(found)(**{**vars(found), "rows": []}))
+
+
+def test_a_language_of_two_test_files_weighs_as_one(tmp_path: Path) -> None:
+    write_comparison_file(tmp_path)
+    path = tmp_path / "comparison.json"
+    found = json.loads(path.read_text())
+    again = row("retrieval", "ja", True, 0.70, 0.725, "gained") | {"split": "second.csv"}
+    path.write_text(json.dumps(found | {"rows": [*found["rows"], again]}))
+    continued = read_continued(tmp_path)
+    assert continued is not None
+    assert sentence(continued).startswith("Translations found over 2 languages: 89.2 % before, 90.5 % after")
+
+
+def test_what_was_forgotten_is_a_sentence(tmp_path: Path) -> None:
+    write_comparison_file(tmp_path)
+    found = read_continued(tmp_path)
+    assert found is not None
+    assert forgotten(found) == (
+        "Forgotten, of 1 languages that were not trained (fr): lost in fr. Translations found there: 95.0 % before, "
+        "92.0 % after."
+    )
+
+
+def write_test(folder: Path, found: dict[str, str]) -> Run:
+    """A run with scores of its test: of each language a digit a pair, how many of its sentences find each other."""
+    evaluation = RunFolder(folder).evaluation("test")
+    scores = []
+    for language, digits in found.items():
+        value = sum(map(int, digits)) / 2 / len(digits)
+        where = {"split": "test", "language": language, "layer": "last", "test_set": f"hash of {language}"}
+        what = {"metric": "retrieval_accuracy", "value": value, "chance": 0.1, "n": len(digits)}
+        scores.append(Score(run=None, encoder="e", objective=None, task="retrieval", seed=0, step=1, **where, **what))
+        write_rows(evaluation / "predictions" / f"{language}.jsonl", {"retrieval_accuracy last": digits})
+    write_scores(evaluation / "scores.json", scores)
+    return replace(read_run(folder), label=folder.name)
+
+
+def test_two_runs_are_compared_pair_by_pair(tmp_path: Path) -> None:
+    """64 finds 30 of 100 more in German and loses none; in French both find the same half."""
+    runs = [
+        write_test(tmp_path / "32", {"de": "2" * 50 + "0" * 50, "fr": "2" * 50 + "0" * 50}),
+        write_test(tmp_path / "64", {"de": "2" * 80 + "0" * 20, "fr": "2" * 50 + "0" * 50}),
+    ]
+    table = paired_table(runs, "32")
+    assert table is not None
+    assert table.header == ("language", "n", "32", "64")
+    gaps = [np.r_[np.repeat([1.0, 0.0], [gained, 100 - gained]), 1.0, -1.0] for gained in (30, 0)]
+    errors = [gap.std() / np.sqrt(102) for gap in gaps]
+    means = [gap.mean() for gap in gaps]
+    centre, error = sum(means) / 2, np.hypot(*errors) / 2
+    low, high = (100 * (centre + sign * 1.959964 * error) for sign in (-1, 1))
+    german, french, mean = ([*map(str, row)] for row in table.rows)
+    assert mean == ["mean", "-", "50.0", f"65.0 (+15.0, {low:+.1f} to {high:+.1f})"]
+    assert german[:3] == ["de", "100", "50.0"]
+    assert german[3].startswith("80.0 (+30.0, ")
+    assert french[3].startswith("50.0 (+0.0, -")
+
+
+def test_runs_on_other_tests_are_not_paired(tmp_path: Path) -> None:
+    runs = [write_test(tmp_path / "a", {"de": "20"}), write_test(tmp_path / "b", {"fr": "20"})]
+    assert paired_table(runs, "a") is None

@@ -133,7 +133,7 @@ def test_a_root_may_be_a_url_and_paths_may_leave_it(tmp_path: Path) -> None:
         Corpus(format="text", language="en", paths=("*.txt",)),
         Corpus(format="text", language="de", paths=(str(tmp_path / "local.txt"), "memory://bucket/en.txt")),
     )
-    texts, _, _ = find_sources(DataConfig(root="memory://bucket", corpora=corpora), Path("unused"))
+    texts, *_ = find_sources(DataConfig(root="memory://bucket", corpora=corpora), Path("unused"))
     assert [
         [part.paths[0] for part in split_source(one, one.files, KeptCuts(tmp_path / "cuts")).parts] for one in texts
     ] == [

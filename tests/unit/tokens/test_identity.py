@@ -27,7 +27,7 @@ ALIGNED = "data.parallel=[{{format: moses, languages: [en, de], paths: [pairs.en
 
 
 def fingerprint(config: RunConfig, *more: Source) -> str:
-    texts, dictionaries, _ = find_sources(config.data, data_root(config))
+    texts, dictionaries, *_ = find_sources(config.data, data_root(config))
     return fingerprint_of(config, [*texts, *dictionaries, *more], InputHashes(None))
 
 
