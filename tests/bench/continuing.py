@@ -40,7 +40,7 @@ def measure() -> list[dict[str, Any]]:
             seconds = cpu_seconds([*XALIGN, "continue", str(encoder), *common, *out, *options])
             ours, dearest = sum(seconds.values()), sorted(seconds.items(), key=lambda one: -one[1])[:4]
             how = (
-                f"{ours:.0f} CPU s of all processes of the command against {peer:.0f} of sentence-transformers' trainer "
+                f"{ours:.0f} CPU s of all processes of the command against {peer:.0f} of the peer's trainer "
                 f"with its evaluator at start and end; {encoder.name}, {PAIRS:,} pairs, {STEPS} steps of {PER_STEP}; "
                 f"most: {', '.join(f'{name[:30]} {used:.0f}' for name, used in dearest)}"
             )
