@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
-from xalign_ray.results.aggregate import over_rows
+from xalign_ray.results.aggregate import over_languages, over_rows
 from xalign_ray.results.difference import MeanEstimate, accuracy_gain, holm_intervals
 from xalign_ray.results.run import Run, read_run
 from xalign_ray.results.tables import NONE, Entry, Table
@@ -212,7 +212,7 @@ def paired_table(runs: Sequence[Run], baseline: str) -> Table | None:
     for label, own in reversed(found.items()):
         gains = [accuracy_gain(base[key], own[key]) for key in languages]
         error = sum(gain.standard_error**2 for gain in gains) ** 0.5 / len(gains)
-        mean = MeanEstimate(sum(gain.value for gain in gains) / len(gains), error)
+        mean = MeanEstimate(float(over_languages([gain.value for gain in gains])), error)
         intervals = [*holm_intervals(gains), mean.interval()]
         values = _with_mean(own, languages)
         columns.append(
@@ -240,7 +240,7 @@ def paired_table(runs: Sequence[Run], baseline: str) -> Table | None:
 
 def _with_mean(found: Mapping[Any, NDArray[np.float64]], languages: Sequence[Any]) -> list[float]:
     values = [float(found[key].mean()) for key in languages]
-    return [*values, sum(values) / len(values)]
+    return [*values, float(over_languages(values))]
 
 
 def _found_by(folder: Path) -> dict[tuple[str, str], NDArray[np.float64]]:
