@@ -116,7 +116,7 @@ def test_mlflow_has_the_numbers_of_the_table(run: Path) -> None:
     (trained,) = [row for row in rows if row["measure"] == "retrieval" and row["trained"]]
     metrics = tracked.data.metrics
     assert metrics["retrieval_accuracy"] == metrics["retrieval_accuracy_de"] == pytest.approx(trained["yours"])
-    assert metrics["base/retrieval_accuracy"] == pytest.approx(trained["base"])
+    assert metrics["before/retrieval_accuracy"] == pytest.approx(trained["base"])
     assert [point.step for point in client.get_metric_history(tracked.info.run_id, "retrieval_accuracy")] == [0]
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import rich.box
@@ -210,7 +210,7 @@ def paired_table(runs: Sequence[Run], baseline: str) -> Table | None:
         return None
     before = _with_mean(base, languages)
     for label, own in reversed(found.items()):
-        gains = [accuracy_gain(base[key], own[key]) for key in languages]
+        gains = [accuracy_gain(base[key].pairs, own[key].pairs) for key in languages]
         error = sum(gain.standard_error**2 for gain in gains) ** 0.5 / len(gains)
         mean = MeanEstimate(float(over_languages([gain.value for gain in gains])), error)
         intervals = [*holm_intervals(gains), mean.interval()]
@@ -226,7 +226,7 @@ def paired_table(runs: Sequence[Run], baseline: str) -> Table | None:
             ]
         )
         header.append(label)
-    counts = [(key[0], f"{len(base[key]):,}") for key in languages]
+    counts = [(key[0], f"{len(base[key].pairs):,}") for key in languages]
     names = [
         (*name, _number(value, "retrieval")) for name, value in zip([*counts, ("mean", NONE)], before, strict=True)
     ]
@@ -238,13 +238,20 @@ def paired_table(runs: Sequence[Run], baseline: str) -> Table | None:
     return Table("Translations found, pair by pair on the same test", tuple(header), rows, note=note)
 
 
-def _with_mean(found: Mapping[Any, NDArray[np.float64]], languages: Sequence[Any]) -> list[float]:
-    values = [float(found[key].mean()) for key in languages]
+def _with_mean(found: Mapping[Any, _OfTest], languages: Sequence[Any]) -> list[float]:
+    values = [found[key].value for key in languages]
     return [*values, float(over_languages(values))]
 
 
-def _found_by(folder: Path) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """How many of each test pair's sentences find each other, 0, 0.5 or 1, by language and hash of the test."""
+class _OfTest(NamedTuple):
+    """A score of a run's test, and how many of each pair's sentences find each other: 0, 0.5 or 1, `[N]`."""
+
+    value: float
+    pairs: NDArray[np.float64]
+
+
+def _found_by(folder: Path) -> dict[tuple[str, str], _OfTest]:
+    """What a run found of its test, by language and hash of the test."""
     found = {}
     for file in RunFolder(folder).score_files:
         for score in read_scores(file):
@@ -253,7 +260,7 @@ def _found_by(folder: Path) -> dict[tuple[str, str], NDArray[np.float64]]:
                 rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
                 digits = {row["key"]: row["prediction"] for row in rows}.get(right_key(score.metric, score.layer))
                 if digits:
-                    found[score.language, score.test_set] = np.array([*map(int, digits)]) / 2
+                    found[score.language, score.test_set] = _OfTest(score.value, np.array([*map(int, digits)]) / 2)
     return found
 
 

@@ -354,7 +354,7 @@ class MlflowRun:
         scores = headline_scores(records, MAX_KEYS - training)
         for path in RunFolder(RunFolder(self.folder).base).score_files[-1:]:  # that of the test, behind what was kept
             means = [record for record in read_headlines(path) if record["language"] == "all"]
-            scores |= {f"base/{key}": one for key, one in headline_scores(means, MAX_KEYS).items()}
+            scores |= {f"before/{key}": one for key, one in headline_scores(means, MAX_KEYS).items()}
         points = [Metric(key, value, when, 0) for key, (value, _) in scores.items() if known.get(key) != value]
         self._client.log_batch(self.run_id, metrics=points, synchronous=True)
         self._client.log_text(self.run_id, table(records), "scores.csv")
