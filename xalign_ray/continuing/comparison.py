@@ -391,10 +391,13 @@ def write_evaluations(run: Path, of_pairs: Sequence[PairScores], base: str) -> N
 
     Beside each scores.json lies what `report` pairs two encoders by: how many of a pair's sentences find each other.
     """
-    own = read_json(RunFolder(run).export / "config.json", "Export the run again.")
+    own = read_json(
+        RunFolder(run).export / "config.json", "Export the run again.", "xalign_recipe", "xalign_fingerprint"
+    )
     known = {key: own.get(f"xalign_{key}") for key in ("objective", "seed", "step")}
+    name = f"{own['xalign_recipe'].replace('/', '-')}-{own['xalign_fingerprint'][:8]}"
     origins = {
-        run: {"run": run.name, "encoder": str(RunFolder(run).export), **known},
+        run: {"run": name, "encoder": str(RunFolder(run).export), **known},
         RunFolder(run).base: {"run": None, "encoder": base, **dict.fromkeys(known)},
     }
     for root, origin in origins.items():
