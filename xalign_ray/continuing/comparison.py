@@ -376,7 +376,7 @@ def _compare(found: Continuation, run: Path) -> None:
         str(RunFolder(run).export),
         tests,
         as_sentences(found.kept, root),
-        [KeptText(one.language, read_text(one, root), Path(one.paths[0]).name) for one in found.kept_text],
+        [KeptText(one.language, [*read_text(one, root)], Path(one.paths[0]).name) for one in found.kept_text],
         found.recipe.config.languages,
         cache=Path(found.recipe.config.output) / "vectors",
         margin=found.lines.margin,

@@ -93,6 +93,9 @@ class FiveLines(Frozen):
     languages: Annotated[Words, Field(description="codes of the two sides of the pairs")] = ()
     columns: Annotated[Words, Field(description="names of the two columns of the pairs")] = ()
     where: Annotated[str, Field(description="which rows of tables of pairs are read: label=1, score>=0.8, or all")] = ""
+    allow_unknown: Annotated[
+        Float, Field(ge=0, le=1, description="share of unknown pieces of a language above which nothing is trained")
+    ] = 0.05
     output: Annotated[LocalPath | None, Field(description="folder of the run")] = None
     steps: Annotated[Positive | None, Field(description="optimizer steps")] = None
     hours: Annotated[Float | None, Field(gt=0, description="length in hours of training")] = None

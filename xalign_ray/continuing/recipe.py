@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,7 @@ from xalign_ray.config.choices import (
 from xalign_ray.config.language_codes import ENGLISH, check_language, name_of_pair
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
 from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
+from xalign_ray.config.sources import Tokenizer as TokenizerSettings
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.methods import (
     LARGE,
@@ -55,6 +56,8 @@ from xalign_ray.sources.terms import find_dictionary_form
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
 from xalign_ray.track.events import newest_data
 from xalign_ray.train.cluster_address import named_cluster
+from xalign_ray.vocabulary.exchange import fertility, show_fertility
+from xalign_ray.vocabulary.tokenizer import encode_text
 from xalign_ray.work.mirror import data_of_run
 from xalign_ray.work.run_folder import RUNS, RunFolder
 from xalign_ray.work.status_line import say
@@ -66,6 +69,7 @@ ROWS_OF_TEXT = 32  # of a step, where text alone is read
 DEV_FRACTION = 0.05  # of the pairs, beside the test
 MAX_TESTS, MIN_TESTS = 1000, 200  # pairs kept out: of all languages together, and of two languages in any case
 _TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
+MAX_FIRST = 2_000  # sentences of a language whose pieces are counted
 MAX_SIZED = 1_000  # pairs of a corpus that say how long a pair is
 FEW_KEPT = 100  # pairs or lines: the interval of fewer is often wider than 10 points
 _TEXT = {".txt", ".text"}
@@ -145,6 +149,7 @@ def resolve(lines: FiveLines) -> Continuation:
     tree = _tree(lines, output, encoder, choice, pairs, {"tests": tests, "dev": dev}, text, replay)
     plain = _resolved(tree, lines, choice)
     refuse_doubtful([*checks.values()], plain.config.data, plain.config.allow)
+    notes += note_pieces(plain.config.data.tokenizer, lines, pairs, text)
     trained = sum(checks[id(corpus)].pairs for corpus in pairs)
     steps, words = _steps(lines, plain, pairs, trained, text, output)
     if pairs and not tests:
@@ -243,15 +248,45 @@ def _tree(
     }
 
 
+def note_pieces(
+    settings: TokenizerSettings, lines: FiveLines, pairs: Sequence[ParallelCorpus], text: Sequence[Corpus]
+) -> list[str]:
+    """A sentence with the pieces a word of each language, counted on its first sentences; none of a slow tokenizer.
+
+    Raises:
+        ConfigError: the vocabulary cannot write a language, and is not given new pieces for it.
+    """
+    model = getattr(settings, "path", None) or lines.model
+    backend = _backend(model)
+    if backend is None:
+        return []
+    sentences: dict[str, list[str]] = {}
+    for corpus in pairs:
+        for both in islice(read_pairs(corpus, ROOT, 1.0), MAX_FIRST):
+            for code, sentence in zip(corpus.languages, both, strict=True):
+                sentences.setdefault(code, []).append(sentence)
+    for corpus in text:
+        sentences.setdefault(corpus.language, []).extend(islice(read_text(corpus, Path(ROOT)), MAX_FIRST))
+    found = {code: fertility(backend, some[:MAX_FIRST]) for code, some in sorted(sentences.items())}
+    for code, (_, unknown) in found.items():
+        if unknown > lines.allow_unknown and not getattr(settings, "new_pieces", 0):
+            raise ConfigError(
+                f"{100 * unknown:.0f} % of the pieces of {code} are unknown to the vocabulary of {model}, which cannot "
+                f"write it: nothing would be learned of them. Take another encoder, or train all the same: "
+                f"--allow-unknown {math.ceil(20 * unknown) / 20:g}."
+            )
+    return [f"Pieces a word: {show_fertility(found)}."] if found else []
+
+
+def _backend(model: str) -> Tokenizer | None:
+    path = hub_file(model, "tokenizer.json")
+    return Tokenizer.from_file(str(path)) if path else None
+
+
 def _pieces(model: str, prompt: str) -> int:
     """Of a prompt, by an encoder's own tokenizer; of one that comes without a file of it, as many as it has letters."""
-    path = hub_file(model, "tokenizer.json")
-    if path is None:
-        return len(prompt)
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.no_padding()  # which its file may ask for, to a fixed length
-    tokenizer.no_truncation()
-    return len(tokenizer.encode(prompt.rstrip(), add_special_tokens=False).ids)
+    backend = _backend(model)
+    return len(encode_text(backend, [prompt.rstrip()])[0][0]) if backend else len(prompt)
 
 
 def _language_of_all(pairs: Sequence[ParallelCorpus]) -> str:
@@ -435,7 +470,7 @@ def note_kept(pairs: Sequence[PairChecks], text: Sequence[Corpus], root: Path) -
     for checks in pairs:
         counts[name_of_pair(*checks.corpus.languages), "pairs"] += checks.pairs
     for corpus in text:
-        counts[corpus.language, "lines"] += len(read_text(corpus, root))
+        counts[corpus.language, "lines"] += sum(1 for _ in read_text(corpus, root))
     notes = []
     for (language, unit), count in counts.items():
         if not count:
@@ -477,11 +512,11 @@ def _text_format(path: str) -> str:
     return _TEXT_FORMATS.get(without_packing(path).suffix, "text")
 
 
-def read_text(corpus: Corpus, root: Path) -> list[str]:
+def read_text(corpus: Corpus, root: Path) -> Iterator[str]:
     """The paragraphs or sentences of a corpus in any form, one after the other."""
     reader, paths = find_source(corpus, root)
     records = read(reader, paths, [corpus.language])
-    return [text for one in records if isinstance(one, Document) for text in one.paragraphs]
+    return (text for one in records if isinstance(one, Document) for text in one.paragraphs)
 
 
 def read_tests(run: Path) -> list[TranslatedSentences]:

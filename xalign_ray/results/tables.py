@@ -21,6 +21,7 @@ from xalign_ray.results.difference import NEAR_ZERO
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
+from xalign_ray.vocabulary.exchange import show_fertility
 from xalign_ray.work.status_line import duration
 
 AT_CHANCE = "at chance"
@@ -436,6 +437,8 @@ def _data_table(users: Mapping[str, Mapping[str, Any]], alone: bool) -> Table:
     manifest, *_ = users.values()
     bad, dictionary = sum(manifest.get("bad_rows", {}).values()), manifest.get("dictionary")
     note = f"Vocabulary {manifest['vocabulary']['size']:,}. Bad input lines: {bad:,}."
+    if pieces := manifest.get("pieces"):
+        note += f" Pieces a word: {show_fertility(pieces)}."
     if dictionary:
         trained, held_out = dictionary["pairs_trained"], dictionary["pairs_held_out"]
         note += f" Dictionary pairs: {trained:,} trained, {held_out:,} held out."

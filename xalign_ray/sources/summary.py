@@ -18,6 +18,7 @@ from xalign_ray.sources.formats import NOTED, explain_empty, explain_no_good_row
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import BOTH_EMPTY, ONE_EMPTY, BadRow, list_reasons
 from xalign_ray.sources.stored import read_bad_rows, read_facts
+from xalign_ray.vocabulary.exchange import show_fertility
 from xalign_ray.work.artifacts import unfinished, write_atomic
 
 BAD_ROWS = "bad_rows.jsonl"
@@ -216,6 +217,8 @@ def lines(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What `prepare` ends with: a line a source, then what else is left out."""
     for source in manifest["sources"]:
         yield str(SourceSummary(**source))
+    if pieces := manifest.get("pieces"):
+        yield f"pieces a word: {show_fertility(pieces)}"
     if missing := manifest["held_out_missing"]:
         yield explain_missing(missing)
 

@@ -70,8 +70,16 @@ from xalign_ray.sources.summary import (
 from xalign_ray.tokens.examples import longest_word
 from xalign_ray.tokens.part import DROPPED_OF_PART, Task, prepare_step, read_left
 from xalign_ray.tokens.teacher import facts_of_teacher, teacher_identity
-from xalign_ray.tokens.vocabulary import read_translations, trained_translations, write_lexicon, write_tokenizer
+from xalign_ray.tokens.vocabulary import (
+    MEASURED,
+    first_lines,
+    read_translations,
+    trained_translations,
+    write_lexicon,
+    write_tokenizer,
+)
 from xalign_ray.vocabulary.dictionary import Translations
+from xalign_ray.vocabulary.exchange import fertility
 from xalign_ray.vocabulary.tokenizer_folder import SPECIAL, given_folder, open_tokenizer, vocabulary
 from xalign_ray.work.artifacts import MANIFEST, hash_value, seal, stamp_of, write_atomic
 from xalign_ray.work.job import open_job
@@ -283,6 +291,10 @@ def _finish(
             "languages": config.languages,
             "max_seq_length": config.data.max_seq_length,
             "vocabulary": {"size": len(backend), "special": special},
+            "pieces": {
+                language: fertility(backend.backend_tokenizer, some[:MEASURED])
+                for language, some in sorted(first_lines(texts, MEASURED).items())
+            },
             "files": list_files(folder),
             "pools": pools,
             "held_out": held_out,

@@ -199,7 +199,7 @@ def replace_tokenizer(
         new, rows, counts = _exchange(old, settings, translations, [*chain(*lines.values())])
     write_arrays(folder / START_ROWS, partial(np.savez, **asdict(rows)))
     before, after = (
-        {language: fertility(one.backend_tokenizer, text[:MEASURED]) for language, text in sorted(lines.items())}
+        {language: fertility(one.backend_tokenizer, text[:MEASURED])[0] for language, text in sorted(lines.items())}
         for one in (old, new)
     )
     write_json(folder / EXCHANGE, {"pieces": counts, "before": before, "after": after})

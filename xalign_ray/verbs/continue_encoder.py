@@ -66,6 +66,9 @@ def continue_encoder(
     languages: Annotated[Sequence[str] | str | None, str, _two("of the two sides of the pairs: en,de", "CODES")] = "",
     columns: Annotated[Sequence[str] | str | None, str, _two("of the two columns of the pairs", "NAMES")] = "",
     where: Annotated[str, typer.Option(metavar="CONDITION", help="rows of tables: label=1, 'score>=0.8', or all")] = "",
+    allow_unknown: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="of a language's pieces that may be unknown; 0.05")
+    ] = None,
     out: Out = None,
     steps: Annotated[int | None, typer.Option(metavar="N", help="optimizer steps; by default one pass")] = None,
     hours: Annotated[float | None, typer.Option(metavar="H", help="train so long, by the plan's estimate")] = None,

@@ -125,7 +125,7 @@ def test_kept_text_is_read_in_its_form(folder: Path) -> None:
     )
     (folder / "kept.es.jsonl").write_text('{"text": "una frase"}\n')
     kept = resolved(keep=["kept.fr.conllu", "kept.es.jsonl"]).kept_text
-    assert [read_text(one, folder) for one in kept] == [["La vie"], ["una frase"]]
+    assert [[*read_text(one, folder)] for one in kept] == [["La vie"], ["una frase"]]
     for flag in ("text", "keep"):
         with pytest.raises(ConfigError, match=rf"--{flag} de=news\.csv is a table\. Give plain text"):
             resolved("mlm", **{flag: ["de=news.csv"]})
@@ -192,6 +192,18 @@ def test_the_vector_that_is_trained_is_the_one_that_is_scored(folder: Path, meth
     (folder / "bare" / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{pooling}_token": True}))
     objectives = resolved(method=method, set=("allow=[new_head]",)).recipe.config.objectives
     assert {one.pooling for one in objectives if hasattr(one, "pooling")} == {pooling}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_language_that_the_vocabulary_cannot_write_is_refused_unless_allowed(folder: Path) -> None:
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0, "sentence": 1} | {str(n): n + 2 for n in range(1000)}, "[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.add_special_tokens(["[UNK]"])
+    backend.save(str(folder / "bare" / "tokenizer.json"))
+    with pytest.raises(
+        ConfigError, match=r"^50 % of the pieces of de are unknown to the vocabulary of bare, which.* 0\.5"
+    ):
+        resolved()
+    assert "Pieces a word: de 1.00 (50.0 % unknown), en 1.00." in resolved(allow_unknown=0.5).notes
 
 
 @pytest.mark.parametrize(("prompt", "reserve"), [("", None), ("query: ", None), ("en en de de en: ", 0.45)])

@@ -76,5 +76,8 @@ def test_rows_start_from_copies_translations_pieces_or_nothing() -> None:
     assert start_rows(old, new, {0: 0}, 0, {}, from_pieces=False)[1]["random"] == 6
 
 
-def test_fertility_is_pieces_for_each_word() -> None:
-    assert fertility(word_piece(), ["the the, the", "theing"]) == pytest.approx(6 / 4)
+def test_fertility_is_pieces_for_each_word_and_the_share_of_unknown_ones() -> None:
+    assert fertility(word_piece(), ["the the, the", "theing"]) == pytest.approx((6 / 4, 0))
+    backend = word_piece()
+    backend.add_special_tokens(["[UNK]"])
+    assert fertility(backend, ["the \u0f40 the \u0f40"]) == pytest.approx((1, 1 / 2))
