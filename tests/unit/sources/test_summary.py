@@ -156,7 +156,8 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
         "templates that no list knows, taken for footnotes: 1"
     )
     assert [line.split(" ")[1] for line in said[:5]] == ["text/en", "text/de", "text/tr", "pairs/de-en", "dictionary"]
-    assert said[5] == (
+    assert said[5] == "prepare: pieces a word: de 1.00, en 1.00, tr 1.00"
+    assert said[6] == (
         "prepare: held-out loss: no rows of de (4 lines): none of so few was drawn by data.held_out_fraction"
     )
     assert prepared.manifest["held_out_missing"] == {"de": 4}
