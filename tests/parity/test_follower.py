@@ -308,7 +308,7 @@ def test_full_disk_under_the_database_is_one_sentence(folder: Path, tmp_path: Pa
     assert publish(folder, f"sqlite:///{database}", "first") is None
     program = (
         "import resource, signal, sys; from pathlib import Path; from xalign_ray.track.follower import publish; "
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); size = Path(sys.argv[2]).stat().st_size; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); size = Path(sys.argv[2]).stat().st_size // 2; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)); "
         "print(publish(Path(sys.argv[1]), f'sqlite:///{sys.argv[2]}', 'second'))"
     )
