@@ -364,14 +364,17 @@ def _describe_run(recipe: Recipe, prepared: Prepared, out: Path | None, rank: in
     check_identity(folder, saved)
     if rank == 0 and not out and (others := earlier_runs(folder, saved)):
         say(f"{folder.name} is a new run: with the same settings it differs from {others}.")
+    from xalign_ray.models.continued import NEW_HEAD, draws_head
+
     family, values = backbone(recipe.config.model, prepared.vocab_size, recipe.config.data.max_seq_length, 0)
+    decided = deciding_values(recipe.config, family.dropout_in_words(values))
     facts = {
         "recipe": recipe.name,
         "fingerprint": saved["fingerprint"],
         "seed": recipe.config.seed,
         INPUTS: saved[INPUTS],
         **facts_of(prepared, recipe.config),
-        "values": deciding_values(recipe.config, family.dropout_in_words(values)),
+        "values": decided | ({"start": f"{decided['start']}, {NEW_HEAD}"} if draws_head(recipe.config) else {}),
         "labels": {"method": method_of(recipe.config), "languages": ",".join(recipe.config.languages)},
         "origin": origin(),
     }

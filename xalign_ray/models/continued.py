@@ -19,12 +19,16 @@ from xalign_ray.models.own_tokenizer import check_files, check_vocabulary
 from xalign_ray.models.sentence_modules import check_modules
 from xalign_ray.models.weight_files import WEIGHTS, WRAPPED, check_weight_files, weight_names
 from xalign_ray.work.artifacts import read_json
+from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import RUN_OF
 
 HIGHEST_RATE = 3e-4  # a released encoder is continued below it; 5e-5 to 1e-4 is common
 SHORTEST_ROW = 64  # tokens
 OF_OUR_RUNS = "xalign_recipe"  # in the config.json of our exports
 _INSTEAD = {"train.optimizer.learning_rate": "2e-5", "model.hidden_dropout_prob": "null", "data.max_seq_length": "128"}
+
+
+NEW_HEAD = "with a newly drawn masked-LM head"
 
 
 def check_head(config: RunConfig) -> None:
@@ -38,8 +42,17 @@ def check_head(config: RunConfig) -> None:
     if init_from is None or values is None:
         return
     check_family(config, family_of(init_from, values))
-    if has_head(init_from, values) is False:
+    if draws_head(config):
         refuse_new_head(config)
+        say(f"warning: {init_from} is continued {NEW_HEAD}: until that is trained, its gradients harm the encoder.")
+
+
+def draws_head(config: RunConfig) -> bool:
+    """Whether masked LM would train a head that the encoder's files lack, as far as the names of its weights say it."""
+    init_from = config.model.init_from
+    values = encoder_values(init_from) if init_from and not init_from.startswith(RUN_OF) else None
+    predicts = any(loss.predicts_pieces for loss in config.all_objectives)
+    return bool(init_from and values and has_head(init_from, values) is False and predicts)
 
 
 def check_family(config: RunConfig, family: Family) -> None:

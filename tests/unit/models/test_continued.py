@@ -19,7 +19,7 @@ from tests.whole_words import write_encoder
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.continuing.methods import holds_head
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.continued import check_start, has_head, inherited_from_scratch
+from xalign_ray.models.continued import check_start, draws_head, has_head, inherited_from_scratch
 from xalign_ray.models.encoder import build_encoder, check_opens
 from xalign_ray.pipeline import check
 from xalign_ray.planning.describe import describe
@@ -114,9 +114,18 @@ def test_a_masked_lm_over_a_new_head_is_refused_with_the_way_out(encoder: Path) 
         refuses(continued(encoder, CONTRAST))
 
 
+def test_masked_lm_names_a_newly_drawn_head(encoder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check(continued(encoder, CONTRAST))
+    assert "newly drawn" not in capsys.readouterr().err
+    check(continued(encoder, "allow=[new_head]"))
+    assert f"warning: {encoder} is continued with a newly drawn masked-LM head" in capsys.readouterr().err
+    assert draws_head(continued(encoder, "allow=[new_head]").config)
+
+
 def test_a_head_that_is_there_is_not_new(encoder: Path) -> None:
     write_encoder(encoder, WORDS, **SIZES)
     check(continued(encoder))
+    assert not draws_head(continued(encoder, "allow=[new_head]").config)
     check_opens(continued(encoder).config)
 
 
