@@ -128,6 +128,7 @@ def one_line(text: str) -> str:
 def records_of(part: Part, languages: Sequence[str], text_of: Callable[[str], str] = one_line) -> Make:
     """Makes a document of the text of a row, or a pair of its two, each on one line, by the number of languages."""
     (path,) = part.paths
+    condition = part.columns[2] if part.columns and len(part.columns) > 2 else ""
 
     def document(row: Sequence[str | None], number: int) -> Record:
         (text,) = row
@@ -136,8 +137,8 @@ def records_of(part: Part, languages: Sequence[str], text_of: Callable[[str], st
         return make_document(languages[0], text, path, number)
 
     def pair(row: Sequence[str | None], number: int) -> Record | Skipped:
-        if len(row) > 2 and not fulfils(row[2], (part.columns or ())[2]):
-            return Skipped(f"not {(part.columns or ())[2]}")
+        if condition and not fulfils(row[2], condition):
+            return Skipped(f"not {condition}")
         texts = text_of(row[0] or ""), text_of(row[1] or "")
         return make_pair((languages[0], languages[1]), texts, path, number)
 

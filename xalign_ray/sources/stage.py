@@ -268,7 +268,8 @@ def _as_rows(tasks: Sequence[StageTask]) -> list[dict[str, Any]]:
     """A row a task: what is sent to a worker beside the work that all tasks share."""
     from ray import cloudpickle
 
-    return [{"number": number, "task": cloudpickle.dumps(task)} for number, task in enumerate(tasks)]
+    dumps = cloudpickle.dumps  # pyright: ignore[reportPrivateImportUsage]
+    return [{"number": number, "task": dumps(task)} for number, task in enumerate(tasks)]
 
 
 def _do_row(row: dict[str, Any], work: Callable[[Any], None]) -> dict[str, Any]:

@@ -257,7 +257,7 @@ class TatoebaTask(SentenceTask):
         Args:
             rows: by metric the candidate that each sentence found; and of single layers which sentences found theirs.
         """
-        layers = [*takewhile(bool, (rows.get(right_key(score.metric, number)) for number in count()))]
+        layers: list[Any] = [*takewhile(bool, (rows.get(right_key(score.metric, number)) for number in count()))]
         if score.layer == LAST_FOUR and layers:
             accuracies = [one.count("1") / len(one) for one in layers]
             return Measure(mean_of_last(accuracies), 1 / len(layers[0]), len(layers[0]))

@@ -124,10 +124,10 @@ def sift_documents(encoder: ExampleEncoder, documents: Sequence[Document]) -> Si
 
 def left_of(encoder: ExampleEncoder, records: Sequence[Document | Pair]) -> list[Document | Pair | None]:
     """Each document or pair after filtering, all of one kind; None where the filters drop all of it."""
-    if isinstance(records[0], Pair):
-        _, _, sifted, _, _ = sift_pairs(encoder, records)
-        return [pair if kept else None for pair, kept in zip(records, sifted.keep, strict=True)]
-    sifted = sift_documents(encoder, records)
+    if pairs := [one for one in records if isinstance(one, Pair)]:
+        _, _, sifted, _, _ = sift_pairs(encoder, pairs)
+        return [pair if kept else None for pair, kept in zip(pairs, sifted.keep, strict=True)]
+    sifted = sift_documents(encoder, [one for one in records if isinstance(one, Document)])
     left: list[list[str]] = [[] for _ in records]
     for n in np.flatnonzero(sifted.keep & (sifted.encoding.line_words > 0)).tolist():
         left[sifted.places[sifted.line_document[n]]].append(sifted.lines[n])
@@ -230,7 +230,7 @@ def encode_pairs(encoder: ExampleEncoder, pairs: Sequence[Pair], max_pairs: int 
     texts = [[pair.texts[segment] for pair in pairs] for segment in (0, 1)]
     shares = [encoder.held_out_fraction * (language in encoder.text_languages) for language in languages]
     sides = [kept_out_lines(lines, share, encoder.test_lines) for lines, share in zip(texts, shares, strict=True)]
-    held_out, tests = np.logical_or(*sides)
+    held_out, tests = np.logical_or(sides[0], sides[1])
     tests &= sifted.keep
     _count_dropped(counts, TEST_PAIR, tests)
     _count_dropped(counts, HELD_OUT_PAIR, sifted.keep & held_out & ~tests)

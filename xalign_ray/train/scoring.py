@@ -166,15 +166,15 @@ class Scoring:
         rule = sentence_rule(start) if start else None
         self._pooling = rule.pooling if rule else "mean"
         self._tests = prepared.read_tests(self.part, rule.prompt if rule else "") if self.part else ()
-        self._held_out_steps, self._retrieval_steps = train.eval_steps, train.retrieval_steps if self.part else 0
+        held_out_steps, retrieval_steps = train.eval_steps, train.retrieval_steps if self.part else 0
         self._points = TENTHS + 1
-        if self._retrieval_steps is None or (self._held_out_steps is None and self._has_loss):
+        if retrieval_steps is None or (held_out_steps is None and self._has_loss):
             affordable = int(SHARE * self._cost_of_training(config) / self._cost_of_scoring())
             self._points = max(1, min(self._points, affordable))
         self._has_start = self._points > 2  # of one or two, the end and the middle say more than the beginning
         every = math.ceil(self._steps / max(1, self._points - self._has_start))
-        self._held_out_steps = every if self._held_out_steps is None else self._held_out_steps
-        self._retrieval_steps = every if self._retrieval_steps is None else self._retrieval_steps
+        self._held_out_steps = every if held_out_steps is None else held_out_steps
+        self._retrieval_steps = every if retrieval_steps is None else retrieval_steps
 
     def _cost_of_training(self, config: RunConfig) -> float:
         """In forward passes of a token. By counts and not by the clock, so that a resumed run scores the same steps."""
