@@ -29,16 +29,17 @@ from xalign_ray.results.printed import (
 )
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, plain_grid, show_average
-from xalign_ray.results.verdicts import Measured, Verdict, judge_all, with_stand_ins
+from xalign_ray.results.verdicts import UNDECIDED, Measured, Verdict, judge_all, with_stand_ins
 
 CELL_COLUMNS = [
     *("paper", "table", "section", "row", "quoted", "column", "printed", "printed_deviation", "recomputed"),
     *("label", "metric", "ours", "standard_deviation", "difference", "seeds", "languages", "scale"),
 ]
 CLAIM_COLUMNS = [
-    *("claim", "paper", "table", "says", "verdict", "why", "step", "printed", "estimate", "low_95", "high_95"),
+    *("claim", "paper", "table", "says", "verdict", "why", "step", "printed", "size", "estimate", "low_95", "high_95"),
     *("languages", "seeds", "scale"),
 ]
+COMPATIBLE, EXCLUDED = "compatible", "excluded at this size"
 _PERCENT = 100
 
 
@@ -85,12 +86,16 @@ class ComparedTable:
 
 @dataclass(frozen=True)
 class Step:
-    """One number of a claim: what must be above zero, as it is printed and as it is here; percent or a correlation."""
+    """One number of a claim: what must be above zero, as it is printed and as it is here; percent or a correlation.
+
+    `size` says whether the printed number lies in the interval: COMPATIBLE, EXCLUDED or UNDECIDED.
+    """
 
     name: str
     printed: float
     estimate: float | None
     interval: tuple[float, float] | None
+    size: str
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,11 @@ def steps_of(verdict: Verdict) -> list[Step]:
     intervals = [(factor * low, factor * high) for low, high in verdict.intervals]
     if len(intervals) < len(names):
         intervals = [None] * len(names)
-    return [Step(*one) for one in zip(names, printed, estimates, intervals, strict=True)]
+    sizes = [
+        UNDECIDED if ends is None or verdict.seeds < 2 else COMPATIBLE if ends[0] <= value <= ends[1] else EXCLUDED
+        for value, ends in zip(printed, intervals, strict=True)
+    ]
+    return [Step(*one) for one in zip(names, printed, estimates, intervals, sizes, strict=True)]
 
 
 def cell_frame(found: AgainstPapers) -> pd.DataFrame:
@@ -175,7 +184,7 @@ def claim_frame(found: AgainstPapers) -> pd.DataFrame:
     rows = [
         (
             *(one.name, one.claim.paper, one.claim.table, one.claim.says, one.verdict, one.why),
-            *(step.name, step.printed, step.estimate, *(step.interval or (None, None))),
+            *(step.name, step.printed, step.size, step.estimate, *(step.interval or (None, None))),
             *(one.languages, one.seeds, found.scale_of(one)),
         )
         for one in found.verdicts
@@ -229,10 +238,10 @@ CELLS, CLAIMS = "papers.csv", "claims.csv"
 _MAX_CELLS = 40  # rows of a paper in a terminal
 _JUDGED = (
     "A claim holds where the 95 % interval of each of its differences is above zero, and does not where one is below; "
-    "the intervals of a claim are all right in 95 % of the cases. One seed is undecided. A correlation of fewer than "
-    "ten arms is described, not judged. All arms of a claim are scored on the same test set. Percent and points; what "
-    "is printed is compared with what it is about here, at our scale and on our languages: a verdict is on the claim "
-    "at that scale, not on the paper."
+    "the intervals of a claim are all right in 95 % of the cases. One seed is undecided. A printed size is compatible "
+    "where the interval includes it, else excluded. A correlation of fewer than ten arms is described, not judged. All "
+    "arms of a claim are scored on the same test set. Percent and points; what is printed is compared with what it is "
+    "about here, at our scale and on our languages: a verdict is on the claim at that scale, not on the paper."
 )
 
 Cells = Mapping[str, tuple[PrintedCell, Ours | None]]
@@ -274,7 +283,8 @@ def _verdict_rows(one: Verdict, scale: str) -> Iterator[Row]:
     yield (Entry(f"{one.verdict}: {_sentence(one)}", "; ".join(filter(None, (one.why, source, one.claim.note)))),)
     for number, step in enumerate(steps_of(one) if one.seeds else []):
         ours = Entry(_estimate(one, step), _arms(one, number))
-        yield (step.name, _number(one, step.printed), ours, str(one.languages), str(one.seeds), scale or "-")
+        printed = Entry(_number(one, step.printed), step.size)
+        yield (step.name, printed, ours, str(one.languages), str(one.seeds), scale or "-")
 
 
 def _sentence(one: Verdict) -> str:
@@ -376,6 +386,7 @@ def _terminal_claim(one: Verdict) -> Iterator[list[str]]:
     yield [_sentence(one), *[""] * 3]
     said = f"  {one.verdict}{f': {one.why}' if one.why else ''}"
     for number, step in enumerate(steps_of(one)):
-        numbers = [_number(one, step.printed), _estimate(one, step), str(one.seeds)] if one.seeds else [""] * 3
+        printed = str(Entry(_number(one, step.printed), step.size))
+        numbers = [printed, _estimate(one, step), str(one.seeds)] if one.seeds else [""] * 3
         if number == 0 or one.seeds:
             yield [said if number == 0 else "", *numbers]

@@ -40,20 +40,30 @@ class ScoreTable:
     Attributes:
         languages, seeds: names, sorted.
         values: [languages, seeds].
-        n: things scored in all languages; seeds share one test set. None where it is not known of each.
-        chance: mean over languages, None where there is none.
+        sizes: things scored in each language, NaN where it is not known; seeds share one test set.
+        chances: of each language, NaN where there is none.
         left_out: values that are there, in languages that not all seeds have or of other seeds.
     """
 
     languages: list[str]
     seeds: list[str]
     values: Array
-    n: int | None
-    chance: float | None = None
+    sizes: Array
+    chances: Array
     left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.languages)
+
+    @property
+    def n(self) -> int | None:
+        """Things scored in all languages; None where it is not known of each."""
+        return None if np.isnan(self.sizes).any() else int(self.sizes.sum())
+
+    @property
+    def chance(self) -> float | None:
+        """The mean over languages, None where there is none."""
+        return None if np.isnan(self.chances).all() else float(np.nanmean(self.chances))
 
     @cached_property
     def average(self) -> Average:
@@ -66,24 +76,25 @@ class ScoreTable:
         return average(self.values.T).of_seeds
 
     def within(self, languages: Collection[str], seeds: Collection[str] | None = None) -> ScoreTable:
-        """The part in these languages, with these seeds if given; `n` and `chance` stay those of the whole."""
+        """The part in these languages, with these seeds if given."""
         rows = [language in languages for language in self.languages]
         columns = [seeds is None or seed in seeds for seed in self.seeds]
         names = list(compress(self.languages, rows)), list(compress(self.seeds, columns))
-        return ScoreTable(*names, self.values[rows][:, columns], self.n, self.chance)
+        return ScoreTable(*names, self.values[rows][:, columns], self.sizes[rows], self.chances[rows])
 
     def less(self, other: ScoreTable) -> ScoreTable:
         """The differences in common languages and seeds, empty where no seed is in common."""
         own, taken = self.within(other.languages, other.seeds), other.within(self.languages, self.seeds)
-        return ScoreTable(own.languages, own.seeds, own.values - taken.values, own.n) if own.seeds else EMPTY
+        return replace(own, values=own.values - taken.values) if own.seeds else EMPTY
 
     @property
     def transposed(self) -> ScoreTable:
         """With languages and seeds exchanged."""
-        return replace(self, languages=self.seeds, seeds=self.languages, values=self.values.T)
+        unknown = np.full(len(self.seeds), np.nan)
+        return ScoreTable(self.seeds, self.languages, self.values.T, unknown, unknown)
 
 
-EMPTY = ScoreTable([], [], np.empty((0, 0)), 0)
+EMPTY = ScoreTable([], [], np.empty((0, 0)), np.empty(0), np.empty(0))
 
 
 def average(values: ArrayLike) -> Average:
@@ -193,13 +204,12 @@ def _block(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -
     whole = [(known >= there).all(axis=1) for there in patterns]  # languages that have all seeds of a pattern
     best = max(range(len(patterns)), key=lambda one: (whole[one].sum() * patterns[one].sum(), patterns[one].sum(), one))
     kept, there = whole[best], patterns[best]
-    n, chance = facts[kept].T
     return ScoreTable(
         [name for name, keep in zip(rows, kept, strict=True) if keep],
         [name for name, keep in zip(columns, there, strict=True) if keep],
         table[kept][:, there],
-        None if np.isnan(n).any() else int(n.sum()),
-        None if np.isnan(chance).all() else float(np.nanmean(chance)),
+        facts[kept, 0],
+        facts[kept, 1],
         int(known.sum() - kept.sum() * there.sum()),
     )
 

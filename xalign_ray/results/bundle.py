@@ -49,6 +49,10 @@ _SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study o
 _OF_LOG = ("starts", "end", "last_step", "started", "seconds", "memory", "waiting")  # all but its curves
 _TOLERANCE = 1e-6  # of a mean or an end of an interval: far below what is printed, above what versions of scipy change
 _EXACT = 1e-12  # of a score, which is counted
+_ON_TRUST = (
+    "Taken on trust, for nothing in the file says them twice: minutes, worker hours, device hours, tokens, memory, "
+    "waiting time, steps and times of starts, states and hours of cells, counts of the data, versions."
+)
 _ANY = "any"  # origin of a score, in place of a run or encoder
 _UNKNOWN_BYTES = "its bytes are not those that were written"
 
@@ -228,6 +232,7 @@ def verify_bundle(path: Path) -> Bundle:
     with bundle.reading("the rest"):
         for check in (_check_scores, _check_seeds, _check_rates, _check_choices, _check_declared, _check_tables):
             check(bundle)
+        bundle.facts.append(_ON_TRUST)
         made_with = ", ".join(f"{name} {number}" for name, number in bundle.index["versions"].items())
         bundle.facts.append(f"Made with {made_with}.")
     return bundle
@@ -454,7 +459,7 @@ def _check_seeds(bundle: Bundle) -> None:
                 bundle.problems.append(f"{name}: the scores of {cell['label']} on {cell['task']} are missing")
         for one in study.get("study", {}).get("finetunings", ()):
             for (task, language, label), own in tuned.items():
-                lacking = [seed for seed in one["seeds"] if seed not in own]
+                lacking = [seed for seed in one["seeds"] or (0,) if seed not in own]
                 if (task, language) == (one["task"], one["train_language"]):
                     bundle.problems += [
                         f"{name}: fine-tuning seed {seed} of {label} on {task} is missing" for seed in lacking

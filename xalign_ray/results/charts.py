@@ -28,7 +28,6 @@ from matplotlib.lines import Line2D
 
 from xalign_ray.results.aggregate import KEY, aggregate, seed_values
 from xalign_ray.results.compare import Comparison, Record
-from xalign_ray.results.difference import share_interval
 from xalign_ray.results.run import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, Run, columns_of, is_loss, thin_points
 from xalign_ray.results.tables import NONE, Entry, Row, Table, percent, points
 from xalign_ray.tasks.scores import ALL_LANGUAGES
@@ -448,9 +447,8 @@ def _draw_curves(
 
 def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
     for cell, row, place, style in _places(cells, styles, axes):
-        if cell["n"] and 0 <= cell["mean"] <= 1:  # others give no count of questions, or are no share
-            ends = [100 * end for end in share_interval(cell["mean"], cell["n"])]
-            axes.plot(ends, [place] * 2, color=style["color"], lw=0.9)
+        if cell["of_test"]:  # others give no count of questions, or are no share
+            axes.plot([100 * end for end in cell["of_test"]], [place] * 2, color=style["color"], lw=0.9)
         if cell["seeds"] > 1:
             axes.plot(
                 [100 * value for value in cell["values"]], [place] * cell["seeds"], ".", ms=3, color=style["color"]

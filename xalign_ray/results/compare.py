@@ -20,7 +20,7 @@ from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import INVENTED, OTHER, check_language, family_of, languages_of
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.aggregate import KEY, ScoreTable, aggregate, seed_values, without_layers
-from xalign_ray.results.difference import Difference, differences_from
+from xalign_ray.results.difference import Difference, Grouping, differences_from, macro_interval
 from xalign_ray.results.foreign import read_columns
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
@@ -137,6 +137,24 @@ def _training_tokens(runs: Sequence[Run]) -> Mapping[str, float]:
     return found
 
 
+def related_languages(runs: Sequence[Run]) -> Grouping:
+    """Names the group of each language in which a method's gain may be alike: languages of one group count as related.
+
+    Where some languages are in no training data of the runs and others are, these are two groups; else a group is a
+    family, and a language of no known family is a group of its own.
+    """
+    tokens = _training_tokens(runs)
+
+    def group(languages: Sequence[str]) -> list[str]:
+        untrained = [_training_group(tokens, language)[1] == UNTRAINED for language in languages] if tokens else []
+        if len({*untrained}) > 1:
+            return [UNTRAINED if one else "trained" for one in untrained]
+        families = map(_family, languages)
+        return [language if place else name for language, (place, name) in zip(languages, families, strict=True)]
+
+    return group
+
+
 def _training_group(tokens: Mapping[str, float], language: str) -> Place:
     """By the power of ten of the tokens; of two languages the one with fewer decides."""
     languages = other_languages(language)
@@ -183,7 +201,7 @@ COLUMNS = [
     *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
     *("difference_languages", "difference_seeds", "comparisons", "undecided"),
 ]
-_INTERNAL = ["values", "gaps", "fewest_seeds", "left_out"]
+_INTERNAL = ["values", "gaps", "fewest_seeds", "left_out", "of_test"]
 _ROW = [*KEY, "place", "group"]
 _ALWAYS = ("task", "language")
 _OF_FINDING = (*_ALWAYS, "family")
@@ -200,12 +218,13 @@ class Comparison:
         labels: of the encoders, in their order.
         baseline: one of them.
         frame: a row a grouping, measurement, group of languages and label, in the order of tables; COLUMNS, `values`
-            (the mean of each seed), `gaps` (the difference of each common seed) and `fewest_seeds` (of either side).
+            (the mean of each seed), `gaps` (the difference of each common seed), `fewest_seeds` (of either side) and
+            `of_test` (the interval of the mean over other test sentences, None where their number is not known).
             `mean` is over the languages that all its seeds have, `difference` from the baseline over the languages and
             seeds that both have (over all seeds of each, and `difference_seeds` 0, where none is in common); None for
             the baseline, for what it lacks, and for cosines. `low_95` and `high_95` are None where there are too few
-            for an interval; all `comparisons` of a row are right in 95 % of the cases. `undecided` says why a
-            difference is, and is empty where it is decided.
+            for an interval; any of the `comparisons` of a row is wrongly decided in
+            5 % of the cases. `undecided` says why a difference is, and is empty where it is decided.
         by: the groupings to show, in their order.
     """
 
@@ -256,7 +275,9 @@ def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
     ]
     frame = pd.DataFrame(rows, columns=[*_FIELDS, "label", "folder", "replicate", "is_given"], dtype=object)
     of_tuned_head = pd.Series([METRICS[metric].of_tuned_head for metric in frame.metric], frame.index, dtype=bool)
-    guessed = pd.Series(is_at_chance(frame.value, frame.chance, frame.n), frame.index, dtype=object)
+    guessed = pd.Series(
+        is_at_chance(frame.value, frame.chance, guess_variance(frame.chance, frame.n)), frame.index, dtype=object
+    )
     return frame.assign(
         run=frame.folder,
         seed=frame.seed.where(of_tuned_head | ~frame.is_given.astype(bool), None),
@@ -266,15 +287,16 @@ def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
     )
 
 
-def is_at_chance(value: ArrayLike, chance: ArrayLike, n: ArrayLike | None) -> NDArray[np.bool_]:
-    """Whether values lie no more than two standard errors of guessing above chance; False where chance is not known.
-
-    The standard error is the binomial sqrt(p (1 - p) / n) with p = chance, for shares in [0, 1].
-    """
-    shares, p, counts = (np.asarray(one, float) for one in (value, chance, n))
+def guess_variance(chance: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
+    """The binomial variance p (1 - p) / n of guessing `n` questions with p = chance; 0 where n is not known."""
+    p, counts = np.asarray(chance, float), np.asarray(n, float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        reach = np.where(counts > 0, _STANDARD_ERRORS * np.sqrt(p * (1 - p) / counts), 0.0)  # n is not known
-    return shares <= p + reach
+        return np.where(counts > 0, p * (1 - p) / counts, 0.0)
+
+
+def is_at_chance(value: ArrayLike, chance: ArrayLike, variance: ArrayLike) -> NDArray[np.bool_]:
+    """Whether values lie no more than two standard errors of guessing above chance; False where chance is not known."""
+    return np.asarray(value, float) <= np.asarray(chance, float) + _STANDARD_ERRORS * np.sqrt(variance)
 
 
 def is_share(metric: str) -> bool:
@@ -282,7 +304,9 @@ def is_share(metric: str) -> bool:
     return METRICS[metric].unit == SHARE
 
 
-def compare_scores(scores: pd.DataFrame, labels: Sequence[str], baseline: str | None, by: Groupings) -> Comparison:
+def compare_scores(
+    scores: pd.DataFrame, labels: Sequence[str], baseline: str | None, by: Groupings, group: Grouping | None = None
+) -> Comparison:
     """Groups scores by language groups, averages them over languages and seeds, and takes differences.
 
     Scores of single layers belong to a curve and are left out. Every language of a group weighs the same.
@@ -292,6 +316,7 @@ def compare_scores(scores: pd.DataFrame, labels: Sequence[str], baseline: str | 
         labels: of the encoders, in their order.
         baseline: label of the encoder that the others are compared with, the first if None.
         by: the groupings.
+        group: of the languages that vary together, as `related_languages` has it; families if None.
 
     Raises:
         ConfigError: the baseline is no label.
@@ -301,7 +326,7 @@ def compare_scores(scores: pd.DataFrame, labels: Sequence[str], baseline: str | 
             f"The baseline '{baseline}' is none of the compared recipes.{suggest(baseline, labels)} "
             f"They are {', '.join(labels)}."
         )
-    chosen = baseline or labels[0]
+    chosen, group = baseline or labels[0], group or related_languages(())
     frame = pd.DataFrame(columns=[*COLUMNS, *_INTERNAL], dtype=object)
     measured = seed_values(without_layers(scores))
     if len(measured):
@@ -311,7 +336,9 @@ def compare_scores(scores: pd.DataFrame, labels: Sequence[str], baseline: str | 
         measured = measured.assign(
             **{name: pd.Categorical(measured[name], order, ordered=True) for name, order in orders.items()}
         )
-        frame = pd.concat([frame, *(_compare_by(name, measured, by[name], chosen) for name in by)], ignore_index=True)
+        frame = pd.concat(
+            [frame, *(_compare_by(name, measured, by[name], chosen, group) for name in by)], ignore_index=True
+        )
     return Comparison(tuple(labels), chosen, frame.astype(object).where(frame.notna(), None), tuple(by))
 
 
@@ -329,7 +356,9 @@ def compare_runs(
     known = known_groupings(runs, sizes or {})
     check_groupings(by, known)
     groupings = {name: known[name] for name in dict.fromkeys([*(by or known), *_OF_FINDING])}
-    whole = compare_scores(scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings)
+    whole = compare_scores(
+        scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings, related_languages(runs)
+    )
     groups = whole.frame.groupby(["by", *KEY]).group.nunique()
     several = set(groups[groups > 1].index.get_level_values("by"))
     return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
@@ -369,7 +398,7 @@ def _column_of_study(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], st
     return None
 
 
-def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str) -> pd.DataFrame:
+def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str, group: Grouping) -> pd.DataFrame:
     # Where one label tells languages and another only their mean, the mean stands for it among all languages.
     single = measured if by == "task" else measured.loc[measured.language != ALL_LANGUAGES]
     places = {language: place_of(language) for language in single.language.unique()}
@@ -383,7 +412,7 @@ def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str) -
     records = [
         {"by": by, "baseline": baseline, "label": label, **dict(zip(_ROW, row, strict=True)), **_describe(block), **gap}
         for row, own in rows.items()
-        for gaps in [_differences(own, baseline) if is_share(row[0]) else {}]
+        for gaps in [_differences(own, baseline, group) if is_share(row[0]) else {}]
         for label, block in own.items()
         for gap in [_difference(gaps[label]) if label in gaps else {}]
     ]
@@ -392,8 +421,11 @@ def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str) -
 
 def _describe(block: ScoreTable) -> Record:
     mean, deviation = block.average.mean, block.average.deviation
-    guessed = None if block.chance is None else bool(is_at_chance(mean, block.chance, block.n))
+    variance = np.nansum(guess_variance(block.chances, block.sizes)) / len(block) ** 2  # of a mean over languages
+    guessed = None if block.chance is None else bool(is_at_chance(mean, block.chance, variance))
+    is_share_of_known = block.n and ((block.values >= 0) & (block.values <= 1)).all()
     facts = {"mean": mean, "standard_deviation": deviation, "seeds": len(block.seeds), "n": block.n}
+    facts |= {"of_test": macro_interval(block.of_languages, block.sizes) if is_share_of_known else None}
     facts |= {
         "values": block.average.of_seeds.tolist(),
         "languages": " ".join(block.languages),
@@ -402,14 +434,14 @@ def _describe(block: ScoreTable) -> Record:
     return facts | {"chance": block.chance, "at_chance": guessed}
 
 
-def _differences(own: Mapping[str, ScoreTable], baseline: str) -> Mapping[str, Difference]:
+def _differences(own: Mapping[str, ScoreTable], baseline: str, group: Grouping) -> Mapping[str, Difference]:
     others = {label: block for label, block in own.items() if label != baseline}
-    return differences_from(others, own[baseline]) if baseline in own else {}
+    return differences_from(others, own[baseline], group) if baseline in own else {}
 
 
 def _difference(found: Difference) -> Record:
     low, high = found.interval or (None, None)
-    ends = {"difference": found.estimate, "low_95": low, "high_95": high, "undecided": found.undecided()}
+    ends = {"difference": found.estimate.value, "low_95": low, "high_95": high, "undecided": found.undecided()}
     counts = {"difference_languages": found.languages, "difference_seeds": found.seeds}
     counts |= {"fewest_seeds": found.fewest_seeds, "comparisons": found.comparisons}
     return ends | counts | {"gaps": list(found.of_seeds)}

@@ -165,6 +165,7 @@ def _table(
     title: str, measure: str, rows: Sequence[Row], during: Mapping[str, Sequence[float]], margin: float | None
 ) -> Table:
     shows = bool(during) and measure == "retrieval"
+    training = " during: in the precision of training." if shows else ""
     header = ["language", "n", "base", "yours", "difference", "verdict", *(["during"] if shows else [])]
     body = [_entries(row, measure, during if shows else None) for row in rows]
     if len(rows) > 1:
@@ -175,13 +176,13 @@ def _table(
     files = ", ".join(dict.fromkeys(row["split"] for row in rows))
     note = f"{unit} n: {'pairs' if measure.startswith('retrieval') else 'sentences'} of {files}. 95 % interval"
     if measure == "drift":
-        return Table(title, tuple(header), tuple(body), note=f"{note}.")
+        return Table(title, tuple(header), tuple(body), note=f"{note}.{training}")
     if margin is not None:
         loss = f"{margin:g} point{'s' * (margin != 1)}" if measure in _SHARES else f"{margin / 100:g}"
         note += f"s, corrected for the number of languages (Holm); kept: a loss of {loss} is excluded"
     if measure == "retrieval_csls":
         note += ". CSLS corrects for sentences that are near to all others; the page's first sentence is by cosine"
-    return Table(title, tuple(header), tuple(body), note=f"{note}.")
+    return Table(title, tuple(header), tuple(body), note=f"{note}.{training}")
 
 
 def with_bases(runs: Sequence[Run]) -> list[Run]:

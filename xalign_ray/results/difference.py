@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -97,12 +96,19 @@ def accuracy_gain(base: Array, yours: Array) -> MeanEstimate:
     return MeanEstimate(float(gaps.mean()), float(gaps.std() / np.sqrt(len(gaps))))
 
 
-def share_interval(share: float, n: int) -> Interval:
-    """The interval of a share of `n` independent questions (Wilson 1927)."""
-    from scipy.stats import binomtest
+def macro_interval(shares: Array, counts: Array) -> Interval:
+    """The interval of the mean of shares of `counts` independent questions, such as over languages, about other ones.
 
-    found = binomtest(round(share * n), n).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
+    Each share has Wilson's interval (1927); their reaches add up as variances do (Newcombe 1998).
+
+    Args:
+        shares, counts: `[languages]` each.
+    """
+    squared = _NORMAL**2 / counts
+    centres = (shares + squared / 2) / (1 + squared)
+    reaches = np.sqrt(squared * (shares * (1 - shares) + squared / 4)) / (1 + squared)
+    below, above = (np.sqrt(((centres + sign * reaches - shares) ** 2).sum()) / len(shares) for sign in (-1, 1))
+    return float(shares.mean() - below), float(shares.mean() + above)
 
 
 def ratio(totals: Array, counts: Array | None = None) -> MeanEstimate | None:
@@ -126,13 +132,17 @@ def ratio(totals: Array, counts: Array | None = None) -> MeanEstimate | None:
 
 
 FEWEST = 3  # languages or seeds of an interval: two tell almost nothing about a variance
+ONE_RUN = "one training run"
 TOO_FEW = "too few languages and seeds"
 TOO_FEW_SEEDS = "too few seeds"
 TOO_FEW_LANGUAGES = "too few languages"
+TOO_FEW_GROUPS = "too few groups of languages"
 NEAR_ZERO = "no difference of more than 1 point"
 _POINT = 0.01
-_NODES = 64  # of each quadrature
+_RELATED = 0.2  # simulated: right from 0 to 0.8, where 0 would be wrong of one large family beside small ones
 _MAX_DEGREES = 1000.0  # beyond it Student's distribution is the normal one
+
+Grouping = Callable[[Sequence[str]], Sequence[str]]  # the group of each language, such as its family
 
 
 @dataclass(frozen=True)
@@ -140,30 +150,32 @@ class Difference:
     """The mean of an arm less that of another, over the languages that both have.
 
     Attributes:
-        estimate: over the seeds that both have, over all seeds of each where none is in common.
+        estimate: with its error; over the seeds that both have, over all seeds of each where none is in common.
         interval: None for fewer than `FEWEST` languages and fewer than `FEWEST` seeds.
         by_seeds: whether seeds add more to the interval's width than languages.
         languages, seeds: in common.
+        groups: of the languages; their number where all are of one group.
         fewest_seeds: of the arm that has fewer.
         seeds_of_trained: the same, without an arm of one run of no known seed, such as a released encoder; 0 of two.
         of_seeds: the difference in each common seed.
-        comparisons: intervals that are all right in 95 % of the cases.
+        comparisons: intervals that the interval allows for.
     """
 
-    estimate: float
+    estimate: MeanEstimate
     interval: Interval | None
     by_seeds: bool
     languages: int
+    groups: int
     seeds: int
     fewest_seeds: int
     seeds_of_trained: int
     of_seeds: tuple[float, ...]
-    comparisons: int
+    comparisons: int = 1
 
     def undecided(self, least: float = 0.0) -> str:
         """Why it is not known whether the difference is above or below `least`; empty where it is."""
         shifted = self.interval and (self.interval[0] - least, self.interval[1] - least)
-        why = reason(shifted, self.languages, self.seeds_of_trained, self.by_seeds)
+        why = reason(shifted, self.languages, self.seeds_of_trained, self.by_seeds, self.groups)
         return f"within 1 point of {100 * least:g}" if least and why == NEAR_ZERO else why
 
 
@@ -175,217 +187,132 @@ class Uncertainty(NamedTuple):
     by_seeds: NDArray[np.bool_]
 
 
-class _Term(NamedTuple):
-    """A part of the variance of a mean, and its degrees of freedom."""
-
-    variance: Array
-    degrees: int
-
-
-class _Parts(NamedTuple):
-    """The variance of a mean as languages, seeds and both together show it; None where there is only one of them."""
-
-    languages: _Term | None
-    seeds: _Term | None
-    both: Array | float
-
-
-def difference(arm: ScoreTable, base: ScoreTable, comparisons: int = 1) -> Difference | None:
+def difference(
+    arm: ScoreTable, base: ScoreTable, comparisons: int = 1, group: Grouping | None = None
+) -> Difference | None:
     """The mean of `arm` less that of `base`; None where no language is in common.
 
     Args:
         arm, base: the scores of one measurement.
         comparisons: intervals that are all to be right in 95 % of the cases (Bonferroni).
+        group: the languages of a group vary together; each is its own if None, or where all are of one group.
     """
-    own, other = _common(arm, base)
+    seeds = {*arm.seeds} & {*base.seeds} or None
+    own, other = arm.within(base.languages, seeds), base.within(arm.languages, seeds)
     if not len(own):
         return None
-    paired = own.seeds == other.seeds
-    found = (
-        paired_uncertainty(np.stack([own.values, other.values]))
-        if paired
-        else unpaired_uncertainty(own.values, other.values)
+    paired, every = own.seeds == other.seeds, [own.seeds, other.seeds]
+    groups = group(own.languages) if group else own.languages
+    groups = groups if len({*groups}) > 1 else own.languages
+    gaps = own.values.mean(axis=1) - other.values.mean(axis=1)
+    tables = [own.values - other.values] if paired else [own.values, other.values]
+    found = uncertainty(gaps, tables, groups)
+    estimate = MeanEstimate(own.average.mean - other.average.mean, float(found.standard_error), float(found.degrees))
+    fewest = min(map(len, every))
+    return Difference(
+        estimate,
+        estimate.interval((1 - LEVEL) / comparisons) if max(len(own), fewest) >= FEWEST else None,
+        bool(found.by_seeds),
+        len(own),
+        len({*groups}),
+        len(own.seeds) if paired else 0,
+        fewest,
+        min((len(seeds) for seeds in every if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=0),
+        tuple((own.average.of_seeds - other.average.of_seeds).tolist() if paired else ()),
+        comparisons,
     )
-    reach = _student(1 - (1 - LEVEL) / 2 / comparisons, found.degrees)
-    return _describe(own, other, found, reach, comparisons)
 
 
-def differences_from(arms: Mapping[str, ScoreTable], base: ScoreTable) -> dict[str, Difference]:
-    """The difference of each arm from one baseline, with intervals that are all right in 95 % of the cases.
+def differences_from(
+    arms: Mapping[str, ScoreTable], base: ScoreTable, group: Grouping | None = None
+) -> dict[str, Difference]:
+    """The difference of each arm from one baseline, each with its own variance.
 
-    So whichever arm is the best, the interval of its difference is honest. Arms that have all languages and seeds in
-    common share the estimate of variance (Dunnett 1955).
+    Any of the intervals wrongly excludes 0 in at most 5 % of the cases (Holm), so the best arm may be picked.
     """
-    every = {label: both for label, arm in arms.items() if len((both := _common(arm, base))[0])}
-    found: dict[str, Difference] = {}
-    for label, (own, other) in every.items():
-        names = own.languages, own.seeds
-        alike = [
-            arm.values for arm, _ in every.values() if own.seeds == other.seeds and names == (arm.languages, arm.seeds)
-        ]
-        if len(alike) > 1:
-            shared = paired_uncertainty(np.stack([other.values, *alike]))
-            found[label] = _describe(own, other, shared, critical(shared.degrees, len(every)), len(every))
-        elif alone := difference(own, other, len(every)):
-            found[label] = alone
-    return found
+    found = {label: gap for label, arm in arms.items() if (gap := difference(arm, base, group=group))}
+    known = [label for label, gap in found.items() if gap.interval]
+    intervals = dict(zip(known, holm_intervals([found[label].estimate for label in known]), strict=True))
+    return {
+        label: replace(gap, interval=intervals.get(label), comparisons=max(1, len(known)))
+        for label, gap in found.items()
+    }
 
 
-def paired_uncertainty(arms: Array) -> Uncertainty:
-    """The uncertainty of the difference between any two arms, from the variances of all of them.
+def uncertainty(gaps: Array, tables: Sequence[Array], groups: Sequence[str]) -> Uncertainty:
+    """The uncertainty of a difference of two arms, about other languages and seeds like these.
 
-    A score is the arm's mean plus an effect of the language, one of the seed and a rest, all random and crossed
-    (Henderson 1953; Satterthwaite 1946). What all arms have in common in a language or seed cancels. The result is
-    about other languages and seeds like these, and not about other test sentences.
+    A score is the arm's mean plus effects of the language, of its group and of the seed, and a rest, all random;
+    languages and seeds are crossed (Henderson 1953; Satterthwaite 1946). It is not about other test sentences.
 
     Args:
-        arms: [..., arms, languages, seeds] scores, every arm in the same languages and with the same seeds.
+        gaps: [..., languages] differences of the arms' means over seeds.
+        tables: [..., languages, seeds] scores whose seeds vary: the differences where the arms have seeds in common,
+            else the scores of each arm. A table of one seed, such as a released encoder's, tells nothing about others.
+        groups: the name of each language's group.
     """
-    centred = arms - arms.mean(axis=-3, keepdims=True)
-    parts = _split(np.sqrt(2) * centred, arms.shape[-3] - 1)
-    return _combine([parts.languages], [parts.seeds], parts.both)
+    count = gaps.shape[-1]
+    terms = [_of_groups(gaps, groups)] if count > 1 else []
+    by_language = np.asarray(sum(variance for variance, _ in terms), float)
+    by_seed, both = np.zeros(gaps.shape[:-1]), np.zeros(gaps.shape[:-1])
+    for values in tables:
+        if (seeds := values.shape[-1]) > 1:
+            of_seeds = values.mean(axis=-2)
+            terms.append((of_seeds.var(axis=-1, ddof=1) / seeds, seeds - 1.0))
+            by_seed = by_seed + terms[-1][0]
+            if count > 1:
+                rest = values - values.mean(axis=-1, keepdims=True) - of_seeds[..., None, :]
+                rest = rest + values.mean(axis=(-2, -1), keepdims=True)
+                both = both + (rest**2).sum(axis=(-2, -1)) / ((count - 1) * (seeds - 1) * count * seeds)
+    # What is in both languages and seeds counts once. The sum never falls below one of the two, as it could where a
+    # component is estimated to be negative.
+    variance = np.maximum(by_language + by_seed - both, np.maximum(by_language, by_seed))
+    total, spread = np.zeros_like(variance), np.zeros_like(variance)
+    for own, degrees in terms:
+        # Satterthwaite's degrees of freedom are too many where a term of few degrees happens to be small.
+        weight = own * (1 + 2 / degrees) ** 4
+        total, spread = total + weight, spread + weight**2 / degrees
+    degrees = np.divide(total**2, spread, out=np.full_like(variance, _MAX_DEGREES), where=spread > 0)
+    return Uncertainty(np.sqrt(variance), np.minimum(degrees, _MAX_DEGREES), by_seed > by_language)
 
 
-def unpaired_uncertainty(first: Array, second: Array) -> Uncertainty:
-    """The uncertainty of the difference of two arms that have languages in common and seeds of their own.
+def _of_groups(gaps: Array, groups: Sequence[str]) -> tuple[Array, float]:
+    """The variance of the mean of [..., languages] as its groups show it, and its degrees of freedom.
 
-    An arm of one seed, such as a released encoder, tells nothing about others of its own; the seeds of the other count.
-
-    Args:
-        first: [..., languages, seeds] scores.
-        second: [..., languages, other seeds] scores.
+    The sums of each group's deviations, squared and scaled so that they are right for languages that are correlated by
+    `_RELATED` within a group (Bell and McCaffrey 2002). Where each language is a group of its own, it is the usual
+    variance of a mean.
     """
-    gaps = first.mean(axis=-1) - second.mean(axis=-1)
-    languages = _split(gaps[..., None, :, None], 1).languages
-    one, other = (_split(values[..., None, :, :], 1) for values in (first, second))
-    return _combine([languages], [one.seeds, other.seeds], one.both + other.both)
+    count = gaps.shape[-1]
+    _, group_of = np.unique(groups, return_inverse=True)
+    member = np.eye(group_of.max() + 1)[:, group_of]  # [groups, languages]
+    related = _RELATED * member.T @ member + (1 - _RELATED) * np.eye(count)
+    sums = member @ (np.eye(count) - 1 / count) / count
+    covariance = sums @ related @ sums.T
+    scale = np.trace(covariance)
+    variance = ((gaps @ sums.T) ** 2).sum(axis=-1) / scale * related.sum() / count**2
+    return variance, float(scale**2 / (covariance**2).sum())
 
 
-def critical(degrees: Array, comparisons: int) -> Array:
-    """How many standard errors an interval reaches so that all of several are right in 95 % of the cases.
-
-    The differences are those of several arms from one baseline, with a standard error that they share (Dunnett 1955);
-    of one difference it is Student's quantile.
-    """
-    inverse, ratios = _dunnett_ratios(comparisons)
-    return _student((1 + LEVEL) / 2, degrees) * np.interp(1 / degrees, inverse, ratios)
-
-
-def reason(ends: Interval | None, languages: int, seeds: int, by_seeds: bool) -> str:
+def reason(ends: Interval | None, languages: int, seeds: int, by_seeds: bool, groups: int = FEWEST) -> str:
     """Why a difference is undecided; empty where its interval excludes zero.
 
     Args:
         ends: of the interval of a difference of shares in [0, 1].
         languages: that it is over.
-        seeds: of the arm that has fewer; 0 where none has any.
+        seeds: of the trained arm that has fewer: one run shows nothing about the next. 0 where none has any.
         by_seeds: whether seeds add more to its width than languages.
+        groups: of related languages. Of two, any of ten intervals excludes a true zero in more than 8 % of the cases.
     """
     if ends is None:
         return TOO_FEW
+    if seeds == 1:
+        return ONE_RUN
+    if groups < min(FEWEST, languages):
+        return TOO_FEW_GROUPS
     low, high = ends
     if low > 0 or high < 0:
         return ""
     if low > -_POINT and high < _POINT:
         return NEAR_ZERO
-    return TOO_FEW_SEEDS if by_seeds or seeds == 1 or languages == 1 else TOO_FEW_LANGUAGES
-
-
-def _common(arm: ScoreTable, base: ScoreTable) -> tuple[ScoreTable, ScoreTable]:
-    """Both in the languages that both have, with the seeds that both have if there are any."""
-    seeds = {*arm.seeds} & {*base.seeds} or None
-    return arm.within(base.languages, seeds), base.within(arm.languages, seeds)
-
-
-def _describe(own: ScoreTable, other: ScoreTable, found: Uncertainty, reach: Array, comparisons: int) -> Difference:
-    paired, every = own.seeds == other.seeds, [own.seeds, other.seeds]
-    fewest = min(map(len, every))
-    estimate, width = own.average.mean - other.average.mean, float(reach * found.standard_error)
-    gaps = own.average.of_seeds - other.average.of_seeds if paired else np.empty(0)
-    return Difference(
-        estimate,
-        (estimate - width, estimate + width) if max(len(own), fewest) >= FEWEST else None,
-        bool(found.by_seeds),
-        len(own),
-        len(own.seeds) if paired else 0,
-        fewest,
-        min((len(seeds) for seeds in every if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=0),
-        tuple(gaps.tolist()),
-        comparisons,
-    )
-
-
-def _split(values: Array, free: int) -> _Parts:
-    """Mean squares of [..., arms, languages, seeds] values, each as the variance of a mean over all cells.
-
-    `free` is the number of arms of which the values are independent.
-    """
-    languages, seeds = values.shape[-2:]
-    mean = values.mean(axis=(-2, -1), keepdims=True)
-    rows, columns = (values.mean(axis=axis, keepdims=True) - mean for axis in (-1, -2))
-    rest = values - mean - rows - columns
-
-    def term(deviations: Array, degrees: int, count: int) -> _Term | None:
-        squares = (deviations**2).sum(axis=(-3, -2, -1))
-        return _Term(squares / (degrees * count), degrees) if degrees else None
-
-    both = term(rest, free * (languages - 1) * (seeds - 1), languages * seeds)
-    return _Parts(
-        term(rows, free * (languages - 1), languages),
-        term(columns, free * (seeds - 1), seeds),
-        both.variance if both else 0.0,
-    )
-
-
-def _combine(languages: list[_Term | None], seeds: list[_Term | None], both: Array | float) -> Uncertainty:
-    """Adds the variances that languages and seeds show; what is in both of them counts once.
-
-    The sum never falls below one of the two, as it could where a component is estimated to be negative. Satterthwaite's
-    degrees of freedom are too many where a term of few degrees happens to be small: it then weighs (1 + 2 / degrees)^2.
-    """
-    of_languages, of_seeds = ([term for term in terms if term] for terms in (languages, seeds))
-    by_language, by_seed = (
-        np.asarray(sum(term.variance for term in terms), float) for terms in (of_languages, of_seeds)
-    )
-    larger = np.maximum(by_language, by_seed)
-    variance = np.maximum(by_language + by_seed - both, larger) if of_languages and of_seeds else larger
-    total, spread = np.zeros_like(variance), np.zeros_like(variance)
-    for term in of_languages + of_seeds:
-        weight = term.variance * (1 + 2 / term.degrees) ** 2
-        total, spread = total + weight, spread + weight**2 / term.degrees
-    degrees = np.divide(total**2, spread, out=np.full_like(variance, _MAX_DEGREES), where=spread > 0)
-    return Uncertainty(np.sqrt(variance), np.minimum(degrees, _MAX_DEGREES), by_seed > by_language)
-
-
-@lru_cache(maxsize=32)
-def _dunnett_ratios(comparisons: int) -> tuple[Array, Array]:
-    """Inverse degrees of freedom, and Dunnett's quantile over Student's at each; smooth enough for straight lines.
-
-    Not scipy.stats.dunnett: its distribution function is drawn at random, and takes one degree of freedom at a time.
-    """
-    from scipy.optimize import brentq
-
-    inverse = np.linspace(1 / _MAX_DEGREES, 1, 10)
-    if comparisons == 1:
-        return inverse, np.ones_like(inverse)
-    alone, bonferroni = (_student(1 - (1 - LEVEL) / 2 / count, 1 / inverse) for count in (1, comparisons))
-    found = [
-        brentq(lambda reach, own=own: _all_within(reach, own, comparisons) - LEVEL, low, high, xtol=1e-4)
-        for own, low, high in zip(1 / inverse, alone, bonferroni, strict=True)
-    ]
-    return inverse, np.array(found) / alone
-
-
-def _all_within(reach: float, degrees: float, comparisons: int) -> float:
-    """The probability that all differences from one baseline, over their standard error, lie within +-reach.
-
-    A difference is (z_i - z_0) / (sqrt(2) s) with normal z and degrees * s^2 distributed as chi^2.
-    """
-    from scipy.special import ndtr, ndtri
-    from scipy.stats import chi2
-
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    shares, weights = (nodes + 1) / 2, weights / 2
-    base = ndtri(shares)[:, None]
-    widths = np.sqrt(2) * reach * np.sqrt(chi2.ppf(shares, degrees) / degrees)
-    inside = (ndtr(base + widths) - ndtr(base - widths)) ** comparisons
-    return float(weights @ inside @ weights)
+    return TOO_FEW_SEEDS if by_seeds or languages == 1 else TOO_FEW_LANGUAGES

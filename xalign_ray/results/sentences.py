@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from xalign_ray.config.load import list_studies
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
-from xalign_ray.results.difference import NEAR_ZERO
+from xalign_ray.results.difference import NEAR_ZERO, ONE_RUN
 from xalign_ray.results.run import Run, columns_of, left_out, read_steps
 from xalign_ray.results.tables import percent, points
 from xalign_ray.tasks.registry import METRICS
@@ -260,11 +260,15 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
     ends = sorted(sign * compared[end] for end in ("low_95", "high_95"))
     shown = f"the 95 % interval of the difference, [{', '.join(points(end).lstrip('+') for end in ends)}],"
     limits = _limits(compared)
+    if compared["undecided"] == ONE_RUN:
+        ahead = f"Ahead in this one run on {title}: {name}, {reached}, {apart}"
+        return f"{ahead} {over}; {shown} is over languages{limits}."
     if compared["undecided"] == NEAR_ZERO:
         near = f"No difference of more than 1 point: {score}, {apart} {over}"
         return f"{near}; {shown} lies within 1 point of zero{limits}."
     if compared["undecided"]:
-        return f"Undecided: {score}, {apart} {over}, but {shown} includes zero: {compared['undecided']}."
+        says = "includes zero" if ends[0] <= 0 <= ends[1] else "decides nothing"
+        return f"Undecided: {score}, {apart} {over}, but {shown} {says}: {compared['undecided']}."
     if ends[1] < 0:
         return f"Undecided: {score}, but it is below {other} {over}, which both have; {shown} excludes zero{limits}."
     rest = [cell for cell in cells if cell["label"] not in (name, other)]
@@ -289,6 +293,8 @@ def _brief(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
         apart = f"{points(sign * compared['difference']).lstrip('+')} points above {other}"
         if compared["undecided"] == NEAR_ZERO:
             return f"{name} and {other} differ by at most 1 point on {on}."
+        if compared["undecided"] == ONE_RUN and sign * compared["difference"] > 0:
+            return f"Ahead in this one run on {on}: {name}, {reached}, {apart}."
         if compared["undecided"] or compared["low_95"] is None or sign * compared["difference"] < 0:
             why = f": {compared['undecided']}" if compared["undecided"] else ""
             return f"Undecided on {on}: {name} is {apart}{why}."

@@ -377,7 +377,7 @@ def _explain(comparison: Comparison, by: str) -> Iterator[str]:
     if frame.standard_deviation.notna().any():
         yield f"{PLUS_MINUS} is the sample standard deviation over seeds."
     if frame.difference.notna().any():
-        several = ", which allows for all differences of its row" if frame.comparisons.max() > 1 else ""
+        several = ", which allows for all differences of its row (Holm)" if frame.comparisons.max() > 1 else ""
         ends = f", with its 95 % interval{several}" if frame.low_95.notna().any() else ""
         yield f"Below: the difference from {comparison.baseline} in points{ends}."
     if (frame.groupby([*KEY, "group"]).languages.nunique() > 1).any():

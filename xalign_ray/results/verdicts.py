@@ -20,11 +20,12 @@ from xalign_ray.results.aggregate import (
     seed_values,
     without_layers,
 )
-from xalign_ray.results.compare import WITH, WITHOUT, known_groupings, other_languages
+from xalign_ray.results.compare import WITH, WITHOUT, known_groupings, other_languages, related_languages
 from xalign_ray.results.difference import (
     TOO_FEW,
     TOO_FEW_LANGUAGES,
     TOO_FEW_SEEDS,
+    Grouping,
     Interval,
     correlation_interval,
     difference,
@@ -50,10 +51,12 @@ class Measured:
         frame: COLUMNS; a test set is a split with its layer and pooling, lower places are preferred. A pair with
             English is called by its other language.
         has_dictionary: whether a language has one in every run that has any; None of English, or where runs differ.
+        group: of the languages that vary together, as `related_languages` has it.
     """
 
     frame: pd.DataFrame
     has_dictionary: Callable[[str], bool | None]
+    group: Grouping | None = None
 
     @property
     def labels(self) -> list[str]:
@@ -182,7 +185,7 @@ def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
     )
     places = {label: place for place, label in enumerate(columns_of(runs))}
     ordered = named.sort_values("label", key=lambda column: column.map(places), kind="stable")
-    return Measured(ordered.filter(COLUMNS), has_dictionary)
+    return Measured(ordered.filter(COLUMNS), has_dictionary, related_languages(runs))
 
 
 def with_stand_ins(labels: Collection[str]) -> dict[str, str]:
@@ -237,11 +240,11 @@ def _judge_order(name: str, claim: OrderClaim, scores: Measured) -> Verdict:
         why = scores.why_apart(claim.quantities) or f"no {claim.measure.metric} of all arms in one language"
         return Verdict(name, claim, UNDECIDED, why)
     arms = [arm.within(languages) for arm in arms]
-    steps = [step for both in pairwise(arms) if (step := difference(*both, comparisons=len(arms) - 1))]
+    steps = [step for both in pairwise(arms) if (step := difference(*both, len(arms) - 1, scores.group))]
     least = claim.by / 100
     known = {
         "ours": [arm.average for arm in arms],
-        "estimates": [step.estimate for step in steps],
+        "estimates": [step.estimate.value for step in steps],
         "intervals": [step.interval for step in steps if step.interval],
         "languages": len(languages),
         "seeds": min(step.fewest_seeds for step in steps),
@@ -252,15 +255,15 @@ def _judge_order(name: str, claim: OrderClaim, scores: Measured) -> Verdict:
 
 def _judge_near(name: str, claim: Near, scores: Measured) -> Verdict:
     arms = scores.values_of(claim.quantities)
-    zeros = [ScoreTable(arm.languages, arm.seeds, np.zeros_like(arm.values), arm.n) for arm in arms]
-    gaps = [gap for both in zip(arms, zeros, strict=True) if (gap := difference(*both, comparisons=len(arms)))]
+    zeros = [replace(arm, values=np.zeros_like(arm.values)) for arm in arms]
+    gaps = [gap for both in zip(arms, zeros, strict=True) if (gap := difference(*both, len(arms), scores.group))]
     if len(gaps) < len(arms):
         why = scores.why_apart(claim.quantities) or f"no {claim.measure.metric} of all arms"
         return Verdict(name, claim, UNDECIDED, why)
     limit, seeds, languages = claim.within / 100, min(gap.seeds for gap in gaps), min(gap.languages for gap in gaps)
     intervals = [gap.interval for gap in gaps if gap.interval]
     known: dict[str, Any] = {"intervals": intervals, "languages": languages, "seeds": seeds}
-    known["estimates"] = [gap.estimate for gap in gaps]
+    known["estimates"] = [gap.estimate.value for gap in gaps]
     if seeds < 2 or len(intervals) < len(gaps):
         return Verdict(name, claim, UNDECIDED, f"{TOO_FEW_SEEDS} (one)" if seeds < 2 else TOO_FEW, **known)
     if all(-limit < low and high < limit for low, high in intervals):
@@ -281,7 +284,7 @@ def _judge_coverage(name: str, claim: Coverage, scores: Measured) -> Verdict:
         return Verdict(name, claim, UNDECIDED, scores.why_apart(claim.quantities) or missing)
     known = {
         "ours": [one.average for one in gains],
-        "estimates": [gap.estimate],
+        "estimates": [gap.estimate.value],
         "intervals": [gap.interval] if gap.interval else [],
         "languages": len(having) + len(lacking),
         "seeds": gap.languages,

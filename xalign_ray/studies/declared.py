@@ -122,7 +122,10 @@ class FineTuningConfig(Frozen):
     train_language: Annotated[str, Field(description="another than English is scored on itself: supervised")] = "en"
     training: Annotated[tuple[Training, ...], Field(min_length=1)] = (Training(),)
     settings: Settings = Settings()  # pyright: ignore[reportInvalidTypeForm]
-    seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of fine-tuning")] = (0,)
+    seeds: Annotated[
+        tuple[Int, ...],
+        Field(description="of fine-tuning; if none: one, and of a `model` those of the study's pretraining"),
+    ] = ()
     resources: Annotated[Resources | None, Field(description="the study's if null")] = None
 
     @model_validator(mode="before")

@@ -91,7 +91,8 @@ def _cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, ha
         settings = study.search.settings_to_try(one.settings)
         searched = tuple(name for name in settings[0] if any(one[name] != settings[0][name] for one in settings))
         trainings = [alone for training in one.training for alone in training.models]
-        for seed, training, setting in itertools.product(one.seeds, trainings, settings):
+        seeds = one.seeds or ((0,) if encoder.pretraining else study.seeds)
+        for seed, training, setting in itertools.product(seeds, trainings, settings):
             asked = training.languages if training.per_language else one.languages
             if (languages := _narrow(asked, encoder.languages)) is None:
                 continue
@@ -103,7 +104,7 @@ def _cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, ha
                 searched=searched,
                 training=training.model_copy(update={"dictionaries": dictionaries}),
                 train_language=one.train_language,
-                after_choice=asha and (is_later or seed != one.seeds[0]),
+                after_choice=asha and (is_later or seed != seeds[0]),
             )
 
 

@@ -159,6 +159,7 @@ class Scoring:
         self._engine, self._prepared, self._workers = engine, prepared, workers
         self._steps, self._rows = train.max_steps, train.per_device_batch_size
         self._tokens = self._rows * config.data.max_seq_length
+        self._precision = "bf16" if train.in_bf16(workers.device.type != "cpu") else "fp32"
         self._has_loss = KIND in objectives.losses
         self._has_text = bool(config.data.corpora)
         self.part = prepared.retrieval_part if train.retrieval_steps != 0 else None
@@ -214,7 +215,7 @@ class Scoring:
             self._engine, self._tests, self._prepared.languages, self._workers, self._pooling, self._tokens
         )
         mean = sum(found.values()) / len(found)
-        log("retrieval", step, {"retrieval/accuracy": mean}, languages=found, part=self.part)
+        log("retrieval", step, {"retrieval/accuracy": mean}, languages=found, part=self.part, precision=self._precision)
         return mean
 
     def notes(self) -> list[str]:

@@ -93,6 +93,9 @@ def test_the_headline_of_retrieval_is_computed_again(tmp_path: Path) -> None:
     bundle = retrieval_study(tmp_path)
     found = verify_bundle(bundle)
     assert found.problems == []
+    assert "minutes, worker hours, device hours" in next(
+        fact for fact in found.facts if fact.startswith("Taken on trust")
+    )
     headline = len(LANGUAGES) + 1
     assert (
         f"{headline} of {2 * headline} scores computed again from {len(LANGUAGES)} files of predictions." in found.facts

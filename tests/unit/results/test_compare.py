@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tests.unit.results.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.errors import ConfigError
+from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.compare import (
     Comparison,
     Record,
@@ -22,7 +23,7 @@ from xalign_ray.results.compare import (
     known_groupings,
     score_frame,
 )
-from xalign_ray.results.difference import critical, paired_uncertainty
+from xalign_ray.results.difference import differences_from
 from xalign_ray.results.page import write_tables
 from xalign_ray.results.run import Log, Run
 from xalign_ray.results.tables import Entry, decided_table, forgetting_table, score_table, terminal_table
@@ -82,9 +83,10 @@ def test_a_group_is_the_mean_of_its_languages_and_the_difference_that_of_the_sam
     assert (new["languages"], new["n"], new["chance"]) == ("de fr nl", 300, pytest.approx(0.1))
     assert new["difference"] == pytest.approx((0.3 + 0.1 + 0.1) / 3)  # not 1.7 / 3 - 0.375: hi is left out
     assert (new["difference_languages"], new["difference_seeds"]) == (3, 1)
-    # Student's interval of 0.3, 0.1 and 0.1: standard error 1/15, 2 degrees of freedom.
-    assert [new["low_95"], new["high_95"]] == pytest.approx([1 / 6 - 4.3027 / 15, 1 / 6 + 4.3027 / 15], abs=1e-5)
-    assert new["undecided"] == "too few seeds"
+    # Two families, Germanic and Romance: one degree of freedom.
+    error = (new["high_95"] - new["low_95"]) / 2 / 12.7062
+    assert error > 1 / 15 * 0.7
+    assert new["undecided"] == "one training run"
     germanic = cells(found, "family", "new")["Germanic"]
     assert germanic["difference"] == pytest.approx(0.2)
     assert (germanic["low_95"], germanic["high_95"]) == (None, None)
@@ -160,19 +162,21 @@ def test_test_sets_of_one_name_but_another_size_or_content_are_not_compared(othe
 
 
 def test_what_is_decided_against_the_baseline_is_told_by_encoder() -> None:
-    """Another seed, so that the noisy one shares its variance with no other."""
+    """The noisy one makes no other interval wider."""
     languages, noise = {"de": 0.02, "fr": 0.0, "hi": -0.02, "ru": 0.01}, {"de": 0.2, "fr": -0.2, "hi": 0.1, "ru": -0.1}
 
-    def around(mean: float, label: str, by: Values, seed: int = 0) -> list[Score]:
-        return scores({code: mean + shift + by.get(code, 0) for code, shift in languages.items()}, label, seed)
+    def around(mean: float, run: str, by: Values) -> list[Score]:
+        return scores({code: mean + shift + by.get(code, 0) for code, shift in languages.items()}, run)
 
     means = {"base": 0.5, "better": 0.6, "worse": 0.3, "alike": 0.5}
     given = {
-        label: around(mean, label, {"de": 0.002, "fr": -0.002} if label == "alike" else {})
+        label: [one for seed in "01" for one in around(mean, label + seed, {"de": 0.002} if label == "alike" else {})]
         for label, mean in means.items()
     }
-    given["noisy"] = around(0.54, "noisy", noise, 1)
-    table = decided_table(compare(given, "base", ["task"], {**dict.fromkeys(means, 0), "noisy": 1}))
+    given["noisy"] = [one for seed in "01" for one in around(0.54, "noisy" + seed, noise)]
+    table = decided_table(
+        compare(given, "base", ["task"], {label + seed: int(seed) for label in given for seed in "01"})
+    )
     ((title, *cells),) = table.rows
     assert title == Entry("Sentence retrieval (Tatoeba)", "tatoeba_accuracy")
     assert [str(cell) for cell in cells] == ["better\u00a0+10.0", "noisy\u00a0+4.0", "worse\u00a0-20.0", "alike"]
@@ -241,12 +245,13 @@ def test_intervals_of_a_row_allow_for_all_its_arms() -> None:
         for arm in range(4)
     }
     known = {f"r{arm}{seed}": seed for arm in range(4) for seed in range(3)}
-    found = paired_uncertainty(values)
-    reach = float(found.standard_error * critical(found.degrees, 3))
-    for arm in (1, 2, 3):
-        cell = cells(compare(given, None, ["task"], known), "task", f"arm{arm}")["all languages"]
-        gap = values[arm].mean() - values[0].mean()
-        assert [cell["low_95"], cell["high_95"]] == pytest.approx([gap - reach, gap + reach])
+    unknown = np.full(3, np.nan)
+    tables = [ScoreTable(["de", "fr", "hi"], ["0", "1", "2"], arm, unknown, unknown) for arm in values]
+    expected = differences_from({f"arm{number}": tables[number] for number in (1, 2, 3)}, tables[0])
+    for label, gap in expected.items():
+        cell = cells(compare(given, None, ["task"], known), "task", label)["all languages"]
+        assert gap.interval is not None
+        assert [cell["low_95"], cell["high_95"]] == pytest.approx(gap.interval)
         assert cell["comparisons"] == 3
 
 
@@ -302,7 +307,7 @@ def test_the_files_hold_every_grouping(tmp_path: Path) -> None:
         "### Scores, mean over languages",
     ]
     assert "| Germanic (de, nl) | 30.0 | 50.0 (+20.0) | 10 | 200 | 1 |" in text
-    assert "| 40.0 | 56.7 (+16.7 [-12.0, 45.4]) | 10 | 300 (3 languages) | 1 |" in text
+    assert "| 40.0 | 56.7 (+16.7 [-45.1, 78.4]) | 10 | 300 (3 languages) | 1 |" in text
     last = records[-1]
     assert [(row["by"], row["group"], row["label"]) for row in records][:2] == [
         ("family", "Germanic", "base"),
@@ -314,8 +319,8 @@ def test_the_files_hold_every_grouping(tmp_path: Path) -> None:
         "base",
         "3",
     )
-    assert float(last["low_95"]) == pytest.approx(-0.1202, abs=1e-4)
-    assert (last["comparisons"], last["undecided"]) == ("1", "too few seeds")
+    assert float(last["low_95"]) == pytest.approx(-0.4507, abs=1e-4)
+    assert (last["comparisons"], last["undecided"]) == ("1", "one training run")
 
 
 def test_the_terminal_shows_the_first_grouping_and_fits_eighty_columns() -> None:
@@ -326,7 +331,7 @@ def test_the_terminal_shows_the_first_grouping_and_fits_eighty_columns() -> None
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(terminal_table(compare(given, None, ["task", "language"]), "task"))
     lines = [line.split() for line in console.export_text().splitlines()]
-    assert ["tiny/dict-mlm-unconditioned", "47.5", "+15.0", "[-0.9,", "30.9]", "1"] in lines
+    assert ["tiny/dict-mlm-unconditioned", "47.5", "+15.0", "[-3.0,", "33.0]", "1"] in lines
     assert not any("nl" in line for line in lines)
 
 

@@ -54,14 +54,17 @@ def test_csv_scores_get_our_means_and_paired_intervals(tmp_path: Path) -> None:
     tables = [
         ScoreTable(
             [*LANGUAGES], [f"pretraining {seed}" for seed in SEEDS],
-            np.array([[value(encoder, seed, language) for seed in SEEDS] for language in LANGUAGES]), 0,
+            np.array([[value(encoder, seed, language) for seed in SEEDS] for language in LANGUAGES]),
+            *np.full((2, len(LANGUAGES)), np.nan),
         )
         for encoder in ("mine", "theirs")
     ]  # fmt: skip
     expected = difference(*tables)
     assert expected is not None
     assert own["mean"] == pytest.approx(tables[0].average.mean)
-    assert (own["difference"], own["low_95"], own["high_95"]) == pytest.approx((expected.estimate, *expected.interval))
+    assert (own["difference"], own["low_95"], own["high_95"]) == pytest.approx(
+        (expected.estimate.value, *expected.interval)
+    )
     assert own["difference_seeds"] == 3
 
 

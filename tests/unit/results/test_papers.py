@@ -97,8 +97,8 @@ def test_the_terminal_has_cells_and_verdicts_and_one_seed_decides_nothing(
     assert ["zero-shot:", "mBERT+WEAM", "es", "EM", "49.6", *mean.split(), str(seeds)] in map(
         str.split, text.splitlines()
     )
-    line = f"{said} +1.7 +1.0 [1.0, 1.0] {seeds}".split()
-    assert line in map(str.split, text.splitlines())
+    assert said.split(":")[0] in text
+    assert f"+1.7 ({'excluded at' if seeds == 2 else 'undecided'}" in " ".join(text.split())
 
 
 def test_the_same_method_under_the_label_of_the_align_study_stands_in_for_a_papers_arm(tmp_path: Path) -> None:

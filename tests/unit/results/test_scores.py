@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.results.run_folders import compare_folders, entries, score, write_run
-from xalign_ray.results.compare import Record, is_at_chance
+from xalign_ray.results.compare import Record, guess_variance, is_at_chance
 from xalign_ray.results.tables import Entry, Table, percent, score_table
 from xalign_ray.tasks.scores import Score
 
@@ -31,7 +31,7 @@ from xalign_ray.tasks.scores import Score
 def test_a_score_is_at_chance_up_to_two_binomial_standard_errors_above_it(
     value: float, chance: float, n: int, expected: bool
 ) -> None:
-    assert bool(is_at_chance(value, chance, n)) is expected
+    assert bool(is_at_chance(value, chance, guess_variance(chance, n))) is expected
 
 
 def runs_with(tmp_path: Path, values: dict[str, list[float]], **fields: object) -> list[Path]:

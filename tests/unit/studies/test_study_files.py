@@ -177,6 +177,8 @@ def test_recipes_are_pretrained_seed_by_seed_with_the_settings_of_encoder_and_st
         (7, "off", str(tmp_path / "runs"))
     }
     assert [one.label for one in plan.encoders] == ["mlm", "wide", "hub/a", "mlm"]
+    seeds = {(one.encoder, one.seed) for one in plan.jobs if isinstance(one, Trial)}  # of fine-tuning
+    assert seeds == {("mlm", 0), ("wide", 0), ("hub/a", 1), ("hub/a", 2)}  # a draw a seed of each
     assert [one.resources for one in plan.pretrainings] == [Resources(cpus=2.0)] * 3  # a worker's, and the feed's
 
 
