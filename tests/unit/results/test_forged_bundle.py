@@ -299,7 +299,7 @@ def test_a_report_on_a_bundle_that_cannot_be_read_is_refused(bundle: Path) -> No
         (put("pos-mlm-0-1/predictions/de", b"[" * 100_000), "or a prediction of it cannot be read (RecursionError"),
         (lambda members: change_json(members, INDEX, lambda index: index.pop("versions")), "(KeyError: 'versions')"),
         (put("recipes/000", b"a: ["), "recipes/000-tiny-mlm-0.yaml cannot be read (YAMLError"),
-        (put("report/scores.csv", b"x" * 5_000_000), "report/scores.csv cannot be read (Error: field larger"),
+        (put("report/scores.csv", b"a\rb\n"), "report/scores.csv cannot be read (Error: new-line character"),
         (forge_text(RUNS_FILE, '"n": 1000', f'"n": 1{"0" * 400}'), "the rest cannot be read (OverflowError"),
         (lambda members: members.pop(RUNS_FILE), "the rest cannot be read (KeyError: 'runs.json')"),
     ],
