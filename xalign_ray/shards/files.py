@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-import io
 import os
 import resource
 import threading
@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,20 +27,18 @@ from xalign_ray.shards.rows import Rows, concatenate, split_rows, starts, sum_ru
 from xalign_ray.sources.stage import HINT
 from xalign_ray.work.artifacts import MACHINE, hash_file, unfinished, write_atomic
 from xalign_ray.work.mirror import cache_folder, url_of
-from xalign_ray.work.storage import CACHE, find_system, said_of
+from xalign_ray.work.storage import find_system, said_of
 
 SHARD_GROUPS = 64  # row groups of a shard: its footer, read whenever it is opened, is tens of kilobytes
 SHARD_ROWS = SHARD_GROUPS * ROW_GROUP
 CACHED_GROUPS = 256  # row groups kept in a process, some 0.3 MiB each: those that short requests share, small corpora
-FETCHED_AT_ONCE = 16  # shards of which row groups are fetched
-FETCHED_UNITS = 1 << 16  # that a process remembers
+FETCHED_AT_ONCE = 8  # shards of stores, each some 20 MiB
 OPEN_SHARDS = 2048  # of a process, at most a third of a MiB each: four of each of the larger of a thousand languages
 
 ON_DISK, IN_ROWS = "side_", "segment_"  # how a column on disk is called, and its field of Rows
 LINKS = ("side_links", "link_from", "link_to")  # columns of word-aligned pairs only
 VECTORS = ("side_vector", "vector")  # of pairs that a teacher has read
 _LISTS = pa.list_(pa.field("element", pa.int32(), nullable=False))
-_fetched: set[tuple[Shard, int]] = set()  # not looked for again; what was removed since is fetched when it is read
 _TAIL = 8  # bytes behind a footer: its length, and the mark of the format
 
 
@@ -140,7 +136,7 @@ class Shard:
 
 @lru_cache(maxsize=CACHED_GROUPS)
 def read_group(shard: Shard, group: int) -> Rows:
-    """One row group of a shard; of one in a store, it is fetched unless it is here.
+    """One row group of a shard; a shard in a store is fetched unless it is here.
 
     Raises:
         DataError: the shard is missing, or what is read of it is not as it was written; pages have checksums, and the
@@ -151,15 +147,12 @@ def read_group(shard: Shard, group: int) -> Rows:
     except DataError:
         if not is_stored(shard):
             raise
-    forget(url_of(Path(shard.path)) or "", shard.footer)  # what is damaged may be the copy here
+    _copy_of(shard).unlink(missing_ok=True)  # what is damaged may be the copy here
     return _read(shard, group)
 
 
 def _read(shard: Shard, group: int) -> Rows:
-    with _said_of(shard):
-        file = _open(shard)
-        if isinstance(file, StoredShard):
-            return _as_rows(file.read_row_group(group))
+    with _said_of(shard), _opened(shard) as file:
         return _as_rows(file.read_row_group(group, use_threads=False))
 
 
@@ -177,37 +170,6 @@ def _said_of(shard: Shard) -> Iterator[None]:
         raise DataError(f"{url_of(Path(shard.path)) or shard.path} is damaged: {error}. {HINT}") from error
 
 
-def is_stored(shard: Shard) -> bool:
-    """Whether a shard is read from a store: it lies in a mirror, but is not there."""
-    return url_of(Path(shard.path)) is not None and not os.path.exists(shard.path)
-
-
-def fetch_groups(wanted: Iterable[tuple[Shard, int]]) -> None:
-    """Brings row groups of shards in stores here, many at once; those of a shard stand together.
-
-    Raises:
-        DataError: a store refuses, or a shard there is damaged.
-    """
-    new = [one for one in dict.fromkeys((shard, group // UNIT) for shard, group in wanted) if one not in _fetched]
-    by_shard = [(shard, [unit * UNIT for _, unit in own]) for shard, own in groupby(new, itemgetter(0))]
-    for done in [_fetchers().submit(_fetch, *one) for one in by_shard if is_stored(one[0])]:
-        done.result()
-    if len(_fetched) > FETCHED_UNITS:
-        _fetched.clear()
-    _fetched.update(new)
-
-
-@lru_cache(maxsize=1)  # to start threads costs more than to look whether something must be fetched
-def _fetchers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="fetch row groups")
-
-
-def _fetch(shard: Shard, groups: Sequence[int]) -> None:
-    with _said_of(shard):
-        if isinstance(stored := _open(shard), StoredShard):
-            stored.fetch(groups)
-
-
 def _open_at_once() -> int:
     """OPEN_SHARDS, or half of the files that this process may have open: 1,024 in the shells of most machines."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -215,28 +177,51 @@ def _open_at_once() -> int:
 
 
 @lru_cache(maxsize=_open_at_once())
-def _open(shard: Shard) -> pq.ParquetFile | StoredShard:
-    if is_stored(shard):
-        file = StoredShard(url_of(Path(shard.path)) or "", shard.footer)
-    elif (found := hash_footer(Path(shard.path))) != shard.footer:
-        raise DataError(f"{shard.path} is damaged: the hash of its footer is {found}, not {shard.footer}. {HINT}")
-    else:
-        file = pq.ParquetFile(shard.path, page_checksum_verification=True)
-    if any(field.type != _LISTS for field in file.schema_arrow):  # pickled objects would run what they hold
+def _open(shard: Shard) -> pq.ParquetFile:
+    return _checked(shard, pa.OSFile(shard.path))
+
+
+@contextmanager
+def _opened(shard: Shard) -> Iterator[pq.ParquetFile]:
+    """A shard; the copy of one in a store is closed again, so that the disk is free when another removes it."""
+    if not is_stored(shard):
+        yield _open(shard)
+        return
+    copy = _copy_of(shard)
+    try:
+        os.utime(copy)  # by which the least recently used are known
+        file = pa.OSFile(str(copy))
+    except FileNotFoundError:
+        _fetch(shard)
+        file = pa.OSFile(str(copy))
+    with file:
+        yield _checked(shard, file)
+
+
+def _checked(shard: Shard, file: pa.NativeFile) -> pq.ParquetFile:
+    if (found := _hash_footer(file)) != shard.footer:
+        named = url_of(Path(shard.path)) or shard.path
+        raise DataError(f"{named} is damaged: the hash of its footer is {found}, not {shard.footer}. {HINT}")
+    opened = pq.ParquetFile(file, page_checksum_verification=True)
+    if any(field.type != _LISTS for field in opened.schema_arrow):  # pickled objects would run what they hold
         raise DataError(f"{shard.path} is no shard: a column of it holds something else than lists of numbers.")
-    return file
+    return opened
 
 
 def hash_footer(path: Path) -> str:
     """The begin of the SHA-256 of a Parquet file's footer, in hexadecimal; empty if it has none."""
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        footer = int.from_bytes(file.read(4), "little") + _TAIL
-        if footer > size:
-            return ""
-        file.seek(size - footer)
-        return hashlib.sha256(file.read()).hexdigest()[:16]
+        return _hash_footer(file)
+
+
+def _hash_footer(file: BinaryIO | pa.NativeFile) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _TAIL))
+    footer = int.from_bytes(file.read(4), "little") + _TAIL
+    if footer > size:
+        return ""
+    file.seek(size - footer)
+    return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
 def _as_table(rows: Rows, columns: Sequence[str]) -> pa.Table:
@@ -324,19 +309,11 @@ class Shards:
         return Shard(str(self._folder / file), footer)
 
 
-# Shards that lie in a store, read by row group through a cache on this disk that is bounded in bytes.
-#
-# A shard's file in the cache is as long as the shard and has holes: its footer, the row groups that were fetched, and
-# behind them a mark for each of these. Processes of a machine share the cache; they may fetch one group at once and
-# write the same bytes; a mark is set when its bytes are there. A file that is removed is read on by those who hold it.
+# Shards that lie in a store: copies on this disk, together bounded in bytes. Processes of a machine share them.
 
 CACHE_GIB = "XALIGN_CACHE_GIB"  # how much of the shards in stores a machine keeps
 CACHED_GIB = 32.0  # unless that says otherwise
 _SHARDS = ".shards"  # of the cache folder: nodes may share that, but each machine has shards of its own
-_TAIL_BYTES = 128 << 10  # fetched first: most footers are smaller
-_FOOTER_END = 8  # bytes: a footer's length, and the mark of the format
-UNIT = 16  # row groups that are fetched together: those of a shard are read soon after each other, and requests cost
-_LENGTH = 4  # bytes at the end of a file in the cache that say how many the marks and they are
 _LEFT = 0.8  # of the bound, when files were removed
 _TRIM_SHARE = 16  # a process looks at the cache when it has written this part of the bound
 
@@ -344,167 +321,53 @@ _written = 0
 _lock = threading.Lock()
 
 
-class StoredShard:
-    """A shard in a store; what of it was fetched is in the cache. Holds no file open between its calls.
+def is_stored(shard: Shard) -> bool:
+    """Whether a shard is read from a store: it lies in a mirror, but is not there."""
+    return url_of(Path(shard.path)) is not None and not os.path.exists(shard.path)
 
-    Raises, when it is made and from its methods:
-        DataError: the store refuses, or the shard there is not the one that prepare wrote.
-        OSError, ArrowException: what is in the cache is damaged.
+
+def fetch_shards(wanted: Iterable[Shard]) -> None:
+    """Brings shards in stores here, many at once, unless they are here.
+
+    Raises:
+        DataError: a store refuses, or a shard there is damaged.
     """
+    new = [shard for shard in dict.fromkeys(wanted) if is_stored(shard) and not _copy_of(shard).exists()]
+    for done in [_fetchers().submit(_fetch, shard) for shard in new]:
+        done.result()
 
-    def __init__(self, url: str, footer: str) -> None:
-        """
-        Args:
-            footer: hash of the shard's footer.
-        """
-        self._url, self._footer = url, footer
-        self._system, self._there = find_system(url)
-        self._path = _path_of(url, footer)
-        for _ in range(2):
-            with self._opened() as file:
-                self._size = os.fstat(file).st_size
-                self._size -= int.from_bytes(os.pread(file, _LENGTH, max(0, self._size - _LENGTH)), "little")
-                if _hash_footer(_Bytes(file, self._size), self._size) == footer:
-                    self._metadata = pq.read_metadata(_Bytes(file, self._size))
-                    return
-            forget(url, footer)  # the copy here was damaged
-        raise DataError(f"{self._path} is not as it was written a moment ago. Check the disk, or name another {CACHE}.")
 
-    def fetch(self, groups: Sequence[int]) -> None:
-        """Brings row groups here, all at once, unless they are here; with each those of its unit."""
-        with self._opened() as file:
-            self._fetch(file, groups)
+@lru_cache(maxsize=1)
+def _fetchers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="fetch shards")
 
-    def read_row_group(self, group: int) -> pa.Table:
-        """One row group, fetched unless it is here; pages are checked against their checksums."""
-        with self._opened() as file:
-            self._fetch(file, [group])
-            source = pa.OSFile(f"/dev/fd/{file}")  # not the path, which another process may have removed by now
-            opened = pq.ParquetFile(source, metadata=self._metadata, page_checksum_verification=True)
-            return opened.read_row_group(group, use_threads=False)
 
-    @property
-    def schema_arrow(self) -> pa.Schema:
-        """Of its columns."""
-        return self._metadata.schema.to_arrow_schema()
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        """The file in the cache, made if it is not there; whoever removes it meanwhile, it stays until it is closed."""
-        with written_in(self._path.parent):
+def _fetch(shard: Shard) -> None:
+    """Copies a shard out of its store; of threads and processes that want it at once, one does."""
+    url, copy = url_of(Path(shard.path)) or "", _copy_of(shard)
+    with _said_of(shard), written_in(copy.parent):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with (copy.parent / f".{copy.name[:2]}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if copy.exists():
+                return
+            partial = unfinished(copy)
             try:
-                file = os.open(self._path, os.O_RDWR)
-            except FileNotFoundError:
-                self._create()
-                file = os.open(self._path, os.O_RDWR)
-            try:
-                yield file
+                with said_of(url):
+                    system, there = find_system(url)
+                    data = system.cat_file(there)
+                partial.write_bytes(data)
+                if (found := hash_footer(partial)) != shard.footer:
+                    raise DataError(f"{url} is damaged: the hash of its footer is {found}, not {shard.footer}. {HINT}")
+                partial.replace(copy)
             finally:
-                os.close(file)
-
-    def _create(self) -> None:
-        with said_of(self._url):
-            size = int(self._system.info(self._there)["size"])
-            tail = self._read(max(0, size - _TAIL_BYTES), size)
-            length = int.from_bytes(tail[-_FOOTER_END:][:4], "little") + _FOOTER_END
-            if len(tail) < length <= size:
-                tail = self._read(size - length, size)
-        if hashlib.sha256(tail[-length:]).hexdigest()[:16] != self._footer:
-            raise DataError(f"{self._url} is damaged: its footer is not the one that was written. {HINT}")
-        marks = pq.read_metadata(io.BytesIO(tail[-length:].rjust(length + 4, b"P"))).num_row_groups + _LENGTH
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        partial = unfinished(self._path)
-        try:
-            with partial.open("wb") as file:
-                file.write(tail[-4:])  # a file begins with the mark that it ends with
-                file.truncate(size + marks)
-                file.seek(size - length)
-                file.write(tail[-length:])
-                file.seek(size + marks - _LENGTH)
-                file.write(marks.to_bytes(_LENGTH, "little"))
-            with suppress(FileExistsError):  # not in place of another's, who writes into it
-                os.link(partial, self._path)
-        finally:
-            partial.unlink(missing_ok=True)
-
-    def _fetch(self, file: int, groups: Sequence[int]) -> None:
-        os.utime(file)  # by which the least recently used are known
-        marks = os.pread(file, self._metadata.num_row_groups, self._size)
-        units = sorted({group // UNIT for group in groups if not marks[group]})
-        if not units:
-            return
-        ends = [min((unit + 1) * UNIT, len(marks)) for unit in units]
-        spans = [(self._span(unit * UNIT)[0], self._span(end - 1)[1]) for unit, end in zip(units, ends, strict=True)]
-        with said_of(self._url):
-            begins, stops = map(list, zip(*spans, strict=True))
-            came = self._system.cat_ranges([self._there] * len(spans), begins, stops, on_error="raise")
-        for unit, end, (first, last), data in zip(units, ends, spans, came, strict=True):
-            if len(data) < last - first:
-                raise DataError(
-                    f"{self._url} is damaged: it ends after {first + len(data):,} of {self._size:,} bytes. {HINT}"
-                )
-            _write(file, data, first)
-            _write(file, b"\1" * (end - unit * UNIT), self._size + unit * UNIT)
-        _count(sum(last - first for first, last in spans))
-
-    def _span(self, group: int) -> tuple[int, int]:
-        row_group = self._metadata.row_group(group)
-        columns = [row_group.column(number) for number in range(row_group.num_columns)]
-        return (
-            min(column.data_page_offset for column in columns),
-            max(column.data_page_offset + column.total_compressed_size for column in columns),
-        )
-
-    def _read(self, begin: int, end: int) -> bytes:
-        return self._system.cat_file(self._there, start=begin, end=end)
+                partial.unlink(missing_ok=True)
+    _count(len(data))
 
 
-class _Bytes(io.RawIOBase):
-    """The begin of an open file, as pyarrow reads one."""
-
-    def __init__(self, file: int, size: int) -> None:
-        self._file, self._size, self._at = file, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = os.pread(self._file, max(0, min(len(buffer), self._size - self._at)), self._at)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-def _hash_footer(file: io.RawIOBase, size: int) -> str:
-    """As `shards.hash_footer`."""
-    file.seek(max(0, size - _FOOTER_END))
-    length = int.from_bytes((file.read(4) or b"")[:4], "little") + _FOOTER_END
-    file.seek(max(0, size - length))
-    return hashlib.sha256(file.read(length) or b"").hexdigest()[:16]
-
-
-def _write(file: int, data: bytes, at: int) -> None:
-    """All of it: a full disk may take a part."""
-    left = memoryview(data)
-    while left:
-        taken = os.pwrite(file, left, at)
-        left, at = left[taken:], at + taken
-
-
-def forget(url: str, footer: str) -> None:
-    """Removes a shard from the cache, so that it is fetched anew."""
-    _path_of(url, footer).unlink(missing_ok=True)
-
-
-def _path_of(url: str, footer: str) -> Path:
-    return shard_cache() / f"{footer}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.parquet"
+def _copy_of(shard: Shard) -> Path:
+    url = url_of(Path(shard.path)) or ""
+    return shard_cache() / f"{shard.footer}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.parquet"
 
 
 def shard_cache() -> Path:

@@ -20,7 +20,7 @@ from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import DataConfig, MaskingConfig, RunConfig
 from xalign_ray.config.training import pool_at
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.shards.files import SHARD_GROUPS, Shard, Shards, fetch_groups, open_shard_table, read_group
+from xalign_ray.shards.files import SHARD_GROUPS, Shard, Shards, fetch_shards, open_shard_table, read_group
 from xalign_ray.shards.order import CHUNK_STEPS, ROW_GROUP, Order, Places, Pool, Start, StreamPools, language_shares
 from xalign_ray.shards.rows import Rows, VectorShape, concatenate, starts, take
 from xalign_ray.sources.stage import (
@@ -314,10 +314,10 @@ class Prepared:
         return take(concatenate(groups), starts(np.array([len(group) for group in groups]))[which] + row)
 
     def fetch(self, pools: Sequence[str], places: Places) -> None:
-        """Brings what `read` will need here, from a store that it lies in, many row groups at once."""
+        """Brings what `read` will need here, from a store that it lies in, many shards at once."""
         if self.is_stored:
             needed, _ = self._groups(pools, places)
-            fetch_groups(needed)
+            fetch_shards(shard for shard, _ in needed)
 
     @cached_property
     def is_stored(self) -> bool:
