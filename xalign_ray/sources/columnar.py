@@ -167,10 +167,18 @@ def condition_of(where: str) -> tuple[str, str, str]:
 def fulfils(value: Any, where: str) -> bool:
     """Whether a cell fulfils a condition: by numbers where both are, else by what is written."""
     _, sign, wanted = condition_of(where)
+    one, other = number_of(value), number_of(wanted)
+    if one is not None and other is not None:
+        return _SIGNS[sign](one, other)
+    return sign in ("=", "!=") and _SIGNS[sign](str(value).strip().casefold(), wanted.casefold())
+
+
+def number_of(cell: Any) -> float | None:
+    """The number in a cell, of true and false 1 and 0; None if it holds none."""
     try:
-        return _SIGNS[sign](float(value), float(wanted))
+        return float(cell)
     except (TypeError, ValueError):
-        return sign in ("=", "!=") and _SIGNS[sign](str(value).strip().casefold(), wanted.casefold())
+        return {"true": 1.0, "false": 0.0}.get(str(cell).strip().lower())
 
 
 def _keys_of(part: Part, languages: Sequence[str]) -> list[tuple[str, ...]]:

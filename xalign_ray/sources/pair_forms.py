@@ -12,7 +12,7 @@ from pathlib import Path
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.config.sources import WITH_COLUMNS, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.sources.columnar import condition_of, fulfils
+from xalign_ray.sources.columnar import condition_of, fulfils, number_of
 from xalign_ray.sources.first_rows import ROWS, FirstRows, is_text, look_at_arrow, look_at_file, look_at_texts
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved
@@ -96,12 +96,13 @@ def _condition(table: FirstRows, where: str) -> str | None:
         return where if condition_of(where)[0] in table.names else None
     for place, name in enumerate(table.names):
         cells = [row[place] for row in table.rows if row[place]]
-        if not _SCORES & set(re.split(r"[\W_]+", name.lower())) or not all(map(_is_number, cells)):
+        numbers = [number for cell in cells if (number := number_of(cell)) is not None]
+        if not _SCORES & set(re.split(r"[\W_]+", name.lower())) or len(numbers) < len(cells):
             continue
-        values = sorted({_number(cell) for cell in cells})
+        values = sorted({*numbers})
         if len(values) > 1 or (values and not table.is_whole):
             held = " and ".join(f"{value:.3g}" for value in values)
-            example = f"{name}={max(cells, key=_number)}"
+            example = f"{name}={cells[numbers.index(max(numbers))]}"
             if len(values) > 2:
                 held, example = f"{values[0]:.3g} to {values[-1]:.3g}", f"{name}>={values[len(values) // 2]:.3g}"
             raise ConfigError(
@@ -109,14 +110,6 @@ def _condition(table: FirstRows, where: str) -> str | None:
                 f"read: --where '{example}', or --where {ALL_ROWS}."
             )
     return None
-
-
-def _number(cell: str) -> float:
-    return {"true": 1.0, "false": 0.0}[cell.lower()] if cell.isalpha() else float(cell)
-
-
-def _is_number(cell: str) -> bool:
-    return bool(re.fullmatch(r"(?i)[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|true|false", cell))
 
 
 def _corpora(table: FirstRows, chosen: Chosen, where: str | None) -> Iterator[ParallelCorpus]:

@@ -448,7 +448,7 @@ def first_cells(path: str, count: int) -> list[list[str]]:
 
 
 def _text(value: Any) -> str:
-    if value is None or isinstance(value, bool):
+    if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
