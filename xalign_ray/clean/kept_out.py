@@ -20,9 +20,9 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import explain_no_good_row
 from xalign_ray.sources.inputs import Input
-from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Pair, list_reasons
+from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Pair
 from xalign_ray.sources.stage import DEV, TESTS, write_arrays
-from xalign_ray.sources.summary import SourceSummary, file_names
+from xalign_ray.sources.summary import SourceSummary, check_bad_fraction, file_names
 from xalign_ray.work.artifacts import write_atomic
 
 _HASH = hashlib.blake2b(digest_size=8, person=b"held out")  # copied for each line: half the price of a new one
@@ -204,13 +204,8 @@ def _read(one: Input, key: str, config: RunConfig) -> tuple[list[tuple[str, str]
     if not good:
         raise DataError(f"{key}: {explain_no_good_row(one.parts, bad)}")
     empty = bad.pop(BOTH_EMPTY, 0)
-    count, rows = bad.total(), bad.total() + len(good)
-    if count > config.data.max_bad_fraction * rows:
-        raise DataError(
-            f"{key}: {count:,} of {rows:,} rows ({count / rows:.2%}) cannot be used, more than "
-            f"data.max_bad_fraction {config.data.max_bad_fraction:.2%}: {list_reasons(bad)}. The first is "
-            f"{first_bad}. Correct the source, or raise the bound."
-        )
+    total = len(good) + bad.total()
+    check_bad_fraction(bad, total, config.data.max_bad_fraction, key, where=f"The first is {first_bad}. ")
     return good, bad + Counter({BOTH_EMPTY: empty})
 
 

@@ -42,6 +42,12 @@ _INLINE = frozenset({
     "var", "wbr",
 })
 # fmt: on
+_IN_PAIRS = """
+    a abbr b big body br code dd div dl dt em font h1 h2 h3 h4 h5 h6 head hr html i img li ol p pre s script small span
+    strike strong style sub sup table tbody td th tr tt u ul
+"""
+_NAMES = "|".join(_IN_PAIRS.split())
+_MARKUP = re.compile(rf"(?i)</?({_NAMES})(\s[^<>]*)?/?>|&([a-z]{{2,8}}|#\d{{2,6}}|#x[0-9a-f]{{2,6}});")
 _SHOWN = {
     **dict.fromkeys(_BLOCKS, (BREAK, BREAK)),
     **dict.fromkeys(_INLINE, ("", "")),
@@ -55,6 +61,11 @@ _PLAIN_FORMULA = re.compile(r"(?:[^\W_]|[\s.,+=()\u2212\u00b7\u00d7-]){1,40}")
 _TAG = re.compile(r"<(/\s*)?([A-Za-z][A-Za-z0-9]*)(?=[\s/>\\])[^<>]*>")
 _TABLE = re.compile(r"^[ \t:\x05]*\{\|(?![}|])|^[ \t\x05]*\|\}(?!\}(?!\}))", re.M)
 _TABLE_ENDS = re.compile(r"^(?:==|\}\}|[ \t]*\n(?![ \t:]*[|!{\n]))|\Z", re.M)  # of a table that is never closed
+
+
+def has_markup(text: str) -> bool:
+    """Whether a text has a tag or an entity of HTML."""
+    return ("<" in text or "&" in text) and bool(_MARKUP.search(text))
 
 
 def drop_html(markup: str, noted: Counter[str]) -> str:

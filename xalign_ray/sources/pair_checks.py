@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,12 @@ import numpy as np
 
 from xalign_ray.config.schema import DataConfig
 from xalign_ray.config.sources import ParallelCorpus
-from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.errors import ConfigError
 from xalign_ray.sources.formats import NOTED, find_source, read
+from xalign_ray.sources.html import has_markup
 from xalign_ray.sources.language_id import accepted_labels, is_installed, surest_label
 from xalign_ray.sources.records import BOTH_EMPTY, Pair, list_reasons
+from xalign_ray.sources.summary import check_bad_fraction
 
 MAX_CHECKED = 1_000_000  # pairs of a source: more do not make a run longer
 MAX_JUDGED = 1_000  # pairs whose languages are identified, evenly spaced
@@ -34,12 +35,6 @@ _CURES = {  # what to do about a fault, and the filter that does it
     MARKUP: ("drop_lines_with", "Take them out, as Python's html.unescape and BeautifulSoup do."),
     MOJIBAKE: ("", "Read the file in its own encoding, or repair the text, as ftfy does."),
 }
-_TAGS = """
-    a abbr b big body br code dd div dl dt em font h1 h2 h3 h4 h5 h6 head hr html i img li ol p pre s script small span
-    strike strong style sub sup table tbody td th tr tt u ul
-"""
-_NAMES = "|".join(_TAGS.split())
-_MARKUP = re.compile(rf"(?i)</?({_NAMES})(\s[^<>]*)?/?>|&([a-z]{{2,8}}|#\d{{2,6}}|#x[0-9a-f]{{2,6}});")
 _MIN_LETTERS = 20  # of a text whose language is identified
 
 
@@ -67,7 +62,9 @@ class PairChecks:
         others = {what.removeprefix(NOTED): count for what, count in self.others.items()}
         besides = f"; bad rows: {list_reasons(self.bad)}" if self.bad else ""
         besides += f"; left out and noted: {list_reasons(others)}" if others else ""
-        return f"{self.title}: {self.pairs:,} pairs; {'; '.join(faults) or 'nothing doubtful'}{besides}"
+        read = self.pairs + sum(self.bad.values()) + self.others.get(BOTH_EMPTY, 0)
+        first = f" of its first {read:,} rows" if read >= MAX_CHECKED else ""
+        return f"{self.title}: {self.pairs:,} pairs{first}; {'; '.join(faults) or 'nothing doubtful'}{besides}"
 
 
 def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
@@ -86,7 +83,7 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
         one, other = record.texts
         hashes.append((hash(one), hash(other)))
         counts[SAME_TEXT] += one.casefold() == other.casefold()
-        counts[MARKUP] += any("<" in text or "&" in text for text in (one, other)) and has_markup(one, other)
+        counts[MARKUP] += has_markup(one) or has_markup(other)
         counts[MOJIBAKE] += is_mojibake(one) or is_mojibake(other)
         if first and number % step == 0 and min(_letters(one), _letters(other)) >= _MIN_LETTERS and one != other:
             judged.append((one, other))
@@ -94,7 +91,12 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
                 judged, step = judged[::2], 2 * step
     distinct = np.unique(np.array(hashes, np.int64).reshape(-1, 2), axis=0)
     counts[REPEATED] = len(hashes) - len(distinct)
-    shared = [values[places] > 1 for _, places, values in (_counted(distinct[:, side]) for side in (0, 1))]
+    shared = [
+        times[places] > 1
+        for _, places, times in (
+            np.unique(distinct[:, side], return_inverse=True, return_counts=True) for side in (0, 1)
+        )
+    ]
     counts[SHARED] = int(np.sum(shared[0] | shared[1]))
     faults = {kind: (counts[kind], len(hashes)) for kind in (SAME_TEXT, REPEATED, SHARED, MARKUP, MOJIBAKE)}
     labels = [(surest_label(one), surest_label(other)) for one, other in judged]
@@ -128,12 +130,8 @@ def refuse_doubtful(checks: Sequence[PairChecks], data: DataConfig, allow: Seque
         ConfigError: names source, fault, what takes it out, and the word that allows it.
     """
     for source in checks:
-        bad, rows = sum(source.bad.values()), source.pairs + sum(source.bad.values())
-        if bad > data.max_bad_fraction * rows:
-            raise DataError(
-                f"{source.title}: {bad:,} of {rows:,} rows cannot be used ({list_reasons(source.bad)}), more than "
-                f"data.max_bad_fraction {data.max_bad_fraction:.2%}. Correct the source, or raise the bound."
-            )
+        rows = source.pairs + sum(source.bad.values())
+        check_bad_fraction(source.bad, rows, data.max_bad_fraction, source.title)
         for kind, (setting, cure) in _CURES.items() if ALLOWED not in allow else ():
             count, of = source.faults[kind]
             if count > max(1, MAX_SHARE * of) and not (setting and getattr(data.filters, setting)):
@@ -141,11 +139,6 @@ def refuse_doubtful(checks: Sequence[PairChecks], data: DataConfig, allow: Seque
                     f"{source.title}: {count:,} of {of:,} pairs have {kind}, more than {MAX_SHARE:.0%}. {cure} If it "
                     f"is meant: --set allow=[{ALLOWED}]."
                 )
-
-
-def has_markup(*texts: str) -> bool:
-    """Whether a text has a tag or an entity of HTML."""
-    return any(map(_MARKUP.search, texts))
 
 
 def is_mojibake(text: str) -> bool:
@@ -159,10 +152,6 @@ def is_mojibake(text: str) -> bool:
             continue
         return True
     return "\ufffd" in text
-
-
-def _counted(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return np.unique(values, return_inverse=True, return_counts=True)
 
 
 def _letters(text: str) -> int:

@@ -66,9 +66,9 @@ def check_bad_fraction(
     counts: Mapping[str, int],
     total: int,
     max_bad_fraction: float,
-    kept_in: Path | str,
     source: str,
     files: Sequence[str] = (),
+    where: str = "",
 ) -> None:
     """Stops the job if bad rows are more than `max_bad_fraction` of all `total` rows of a source, good and bad.
 
@@ -77,9 +77,10 @@ def check_bad_fraction(
     Args:
       source: its name for the message, such as `pairs/de-en`.
       files: the names of its files.
+      where: a sentence on where the rows stand.
 
     Raises:
-      DataError: with the counts by reason, the most frequent first, and the file in which the rows are kept.
+      DataError: with the counts by reason, the most frequent first.
     """
     bad = sum(counts.values())
     if bad <= max_bad_fraction * total:
@@ -87,8 +88,8 @@ def check_bad_fraction(
     named = f" ({files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''})" if files else ""
     raise DataError(
         f"{source}{named}: {bad:,} of {total:,} rows ({bad / total:.2%}) cannot be used,"
-        f" more than data.max_bad_fraction {max_bad_fraction:.2%}: {list_reasons(counts)}."
-        f" They are listed in {kept_in}. Correct the source, or raise the bound."
+        f" more than data.max_bad_fraction {max_bad_fraction:.2%}: {list_reasons(counts)}. {where}"
+        "Correct the source, or raise the bound."
     )
 
 
@@ -279,11 +280,12 @@ def judge_text(sources: Sequence[Input], max_bad_fraction: float, kept_in: Path)
                     if row.reason not in spared:
                         out.add(row)
             found.append(dict(sorted((out.counts - before).items())))
+    listed = f"They are listed in {kept_in}. "
     for one, bad in zip(sources, found, strict=True):
         good = sum(read_facts(part)["good"] for part in one.parts)
         if bad and not good:
             raise DataError(explain_no_good_row(one.parts, bad))
-        check_bad_fraction(bad, good + sum(bad.values()), max_bad_fraction, kept_in, one.pool, file_names(one))
+        check_bad_fraction(bad, good + sum(bad.values()), max_bad_fraction, one.pool, file_names(one), listed)
     return found
 
 

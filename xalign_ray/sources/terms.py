@@ -17,6 +17,7 @@ from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.config.sources import DictionaryFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.first_rows import decoded, find_terms, is_workbook, table_suffix
+from xalign_ray.sources.html import has_markup
 from xalign_ray.sources.language_id import fits, language_of_name
 from xalign_ray.sources.open import Chunks, Line, number_lines
 from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
@@ -48,9 +49,6 @@ UNDERSCORES = "terms with underscores between their words, read as blanks"
 MARKUP = "term has HTML tags or entities"
 UID = "term is PanLex's number of a language"
 _UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
-_HTML = re.compile(
-    r"(?i)</?(a|b|br|div|em|font|hr|i|li|ol|p|small|span|strong|su[bp]|u|ul)\b[^<>]*>|&(#\w+|[a-z]{2,8});"
-)
 _UID = re.compile(r"[a-z]{3}-\d{3}")
 _BRACKETED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|<[^<>]*>|\([^()]*\)")
 _LETTER = "[A-Za-z\u00c0-\u024f\u0370-\u052f]"  # Latin, Greek, Cyrillic; Chinese has no blanks between words
@@ -94,8 +92,8 @@ def entries(
     """
     first, second = languages
     lefts, rights = [*lefts], [*rights]
-    for fault, pattern in ((MARKUP, _HTML.search), (UID, _UID.fullmatch)):
-        if any(map(pattern, (*lefts, *rights))):
+    for fault, is_faulty in ((MARKUP, has_markup), (UID, _UID.fullmatch)):
+        if any(map(is_faulty, (*lefts, *rights))):
             yield BadRow(source, line, fault)
             return
     if underscores := sum(bool(_UNDERSCORE.search(term)) for term in (*lefts, *rights)):

@@ -346,7 +346,8 @@ def read_translations(
             kept = len(translations.trained) + len(translations.held_out) - size
             sources.append(SourceSummary(name, file_names(one), rows, kept, dict(aside), noted))
     for its_bad, total, name, files in judged:
-        check_bad_fraction(its_bad, total, config.data.max_bad_fraction, bad_rows.path, name, files)
+        listed = f"They are listed in {bad_rows.path}. "
+        check_bad_fraction(its_bad, total, config.data.max_bad_fraction, name, files, listed)
     separate(translations)
     return translations, sources
 

@@ -44,17 +44,17 @@ def test_counts_of_tasks_merge() -> None:
 
 
 def test_bad_rows_within_the_bound_pass() -> None:
-    check_bad_fraction({"x": 1}, 100, 0.01, "q", "text/en")
-    check_bad_fraction({}, 0, 0.0, "q", "text/en")
+    check_bad_fraction({"x": 1}, 100, 0.01, "text/en")
+    check_bad_fraction({}, 0, 0.0, "text/en")
 
 
 def test_more_bad_rows_than_allowed_stop_the_job_with_the_counts_by_reason() -> None:
     with pytest.raises(DataError) as caught:
         check_bad_fraction(
-            {"x": 1, "bytes are not UTF-8": 1200}, 10_000, 0.01, "out/bad_rows.jsonl", "text/en", ["a.txt", "b.txt"]
+            {"x": 1, "bytes are not UTF-8": 1200}, 10_000, 0.01, "text/en", ["a.txt", "b.txt"], "They are in x.jsonl. "
         )
     assert str(caught.value) == (
         "text/en (a.txt and 1 more): 1,201 of 10,000 rows (12.01%) cannot be used,"
         " more than data.max_bad_fraction 1.00%: bytes are not UTF-8: 1,200, x: 1."
-        " They are listed in out/bad_rows.jsonl. Correct the source, or raise the bound."
+        " They are in x.jsonl. Correct the source, or raise the bound."
     )

@@ -11,6 +11,8 @@ from tests.unit.sources.pair_texts import DE, EN, FR, csv_text, table
 from xalign_ray.config.schema import DataConfig
 from xalign_ray.config.sources import ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources import pair_checks
+from xalign_ray.sources.html import has_markup
 from xalign_ray.sources.pair_checks import (
     MARKUP,
     MOJIBAKE,
@@ -20,7 +22,6 @@ from xalign_ray.sources.pair_checks import (
     SHARED,
     TURNED,
     check_pairs,
-    has_markup,
     is_mojibake,
     refuse_doubtful,
 )
@@ -70,6 +71,12 @@ def test_line_names_the_counts(tmp_path: Path) -> None:
     )
 
 
+def test_line_says_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_checks, "MAX_CHECKED", 4)
+    for rows, said in ((3, "3 pairs; "), (8, "4 pairs of its first 4 rows; ")):
+        assert f": {said}" in str(check_pairs(corpus_of(tmp_path / "x.csv", EN[:rows], DE[:rows], "en,de")))
+
+
 @pytest.mark.parametrize(
     ("first", "second", "filters", "said"),
     [
@@ -104,7 +111,7 @@ def test_bad_rows_beyond_the_bound_stop_a_run(tmp_path: Path) -> None:
     checks = [check_pairs(corpus_of(tmp_path / "x.csv", [*EN, ""], [*DE, "x"], "en,de"))]
     refuse_doubtful(checks, DataConfig(max_bad_fraction=0.2), [])
     with pytest.raises(
-        DataError, match=r"1 of 9 rows cannot be used \(one side is empty: 1\), more than data\.max_bad"
+        DataError, match=r"1 of 9 rows \(11\.11%\) cannot be used, more than data\.max_bad.*: one side is empty: 1"
     ):
         refuse_doubtful(checks, DataConfig(), ["doubtful_pairs"])
 
