@@ -201,7 +201,7 @@ COLUMNS = [
     *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
     *("difference_languages", "difference_seeds", "comparisons", "undecided"),
 ]
-_INTERNAL = ["values", "gaps", "fewest_seeds", "left_out", "of_test"]
+_INTERNAL = ["values", "fewest_seeds", "left_out", "of_test"]
 _ROW = [*KEY, "place", "group"]
 _ALWAYS = ("task", "language")
 _OF_FINDING = (*_ALWAYS, "family")
@@ -218,7 +218,7 @@ class Comparison:
         labels: of the encoders, in their order.
         baseline: one of them.
         frame: a row a grouping, measurement, group of languages and label, in the order of tables; COLUMNS, `values`
-            (the mean of each seed), `gaps` (the difference of each common seed), `fewest_seeds` (of either side) and
+            (the mean of each seed), `fewest_seeds` (of either side) and
             `of_test` (the interval of the mean over other test sentences, None where their number is not known).
             `mean` is over the languages that all its seeds have, `difference` from the baseline over the languages and
             seeds that both have (over all seeds of each, and `difference_seeds` 0, where none is in common); None for
@@ -424,14 +424,10 @@ def _describe(block: ScoreTable) -> Record:
     variance = np.nansum(guess_variance(block.chances, block.sizes)) / len(block) ** 2  # of a mean over languages
     guessed = None if block.chance is None else bool(is_at_chance(mean, block.chance, variance))
     is_share_of_known = block.n and ((block.values >= 0) & (block.values <= 1)).all()
-    facts = {"mean": mean, "standard_deviation": deviation, "seeds": len(block.seeds), "n": block.n}
+    facts = {"mean": mean, "standard_deviation": deviation, "values": block.average.of_seeds.tolist()}
+    facts |= {"seeds": len(block.seeds), "languages": " ".join(block.languages), "left_out": block.left_out}
     facts |= {"of_test": macro_interval(block.of_languages, block.sizes) if is_share_of_known else None}
-    facts |= {
-        "values": block.average.of_seeds.tolist(),
-        "languages": " ".join(block.languages),
-        "left_out": block.left_out,
-    }
-    return facts | {"chance": block.chance, "at_chance": guessed}
+    return facts | {"n": block.n, "chance": block.chance, "at_chance": guessed}
 
 
 def _differences(own: Mapping[str, ScoreTable], baseline: str, group: Grouping) -> Mapping[str, Difference]:
@@ -443,5 +439,4 @@ def _difference(found: Difference) -> Record:
     low, high = found.interval or (None, None)
     ends = {"difference": found.estimate.value, "low_95": low, "high_95": high, "undecided": found.undecided()}
     counts = {"difference_languages": found.languages, "difference_seeds": found.seeds}
-    counts |= {"fewest_seeds": found.fewest_seeds, "comparisons": found.comparisons}
-    return ends | counts | {"gaps": list(found.of_seeds)}
+    return ends | counts | {"fewest_seeds": found.fewest_seeds, "comparisons": found.comparisons}

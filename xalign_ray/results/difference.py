@@ -157,7 +157,6 @@ class Difference:
         groups: of the languages; their number where all are of one group.
         fewest_seeds: of the arm that has fewer.
         seeds_of_trained: the same, without an arm of one run of no known seed, such as a released encoder; 0 of two.
-        of_seeds: the difference in each common seed.
         comparisons: intervals that the interval allows for.
     """
 
@@ -169,7 +168,6 @@ class Difference:
     seeds: int
     fewest_seeds: int
     seeds_of_trained: int
-    of_seeds: tuple[float, ...]
     comparisons: int = 1
 
     def undecided(self, least: float = 0.0) -> str:
@@ -218,7 +216,6 @@ def difference(
         len(own.seeds) if paired else 0,
         fewest,
         min((len(seeds) for seeds in every if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=0),
-        tuple((own.average.of_seeds - other.average.of_seeds).tolist() if paired else ()),
         comparisons,
     )
 
