@@ -22,7 +22,9 @@ from xalign_ray.results.aggregate import (
 )
 from xalign_ray.results.compare import WITH, WITHOUT, known_groupings, other_languages, related_languages
 from xalign_ray.results.difference import (
+    FEWEST,
     TOO_FEW,
+    TOO_FEW_GROUPS,
     TOO_FEW_LANGUAGES,
     TOO_FEW_SEEDS,
     Grouping,
@@ -266,6 +268,8 @@ def _judge_near(name: str, claim: Near, scores: Measured) -> Verdict:
     known["estimates"] = [gap.estimate.value for gap in gaps]
     if seeds < 2 or len(intervals) < len(gaps):
         return Verdict(name, claim, UNDECIDED, f"{TOO_FEW_SEEDS} (one)" if seeds < 2 else TOO_FEW, **known)
+    if any(gap.groups < min(FEWEST, gap.languages) for gap in gaps):
+        return Verdict(name, claim, UNDECIDED, TOO_FEW_GROUPS, **known)
     if all(-limit < low and high < limit for low, high in intervals):
         return Verdict(name, claim, HOLDS, **known)
     if any(low > limit or high < -limit for low, high in intervals):
@@ -311,22 +315,19 @@ def _judge_correlation(name: str, claim: Correlation, scores: Measured) -> Verdi
     ends = float(low), float(high)
     known |= {"estimates": [points.over_arms], "intervals": [ends]}
     signed = ends if claim.sign == "positive" else (-ends[1], -ends[0])
-    return _decide(name, claim, [signed], ["too few arms"], known)
+    return _decide(name, claim, [signed], ["" if signed[0] > 0 or signed[1] < 0 else "too few arms"], known)
 
 
 def _decide(
     name: str, claim: Claim, found: Sequence[Interval | None], reasons: Sequence[str], known: Mapping[str, Any]
 ) -> Verdict:
-    """The verdict of intervals, all of which are to be above zero; reasons say why one includes it."""
+    """The verdict of intervals, all of which are to be above zero; reasons say why one decides nothing."""
     if known["seeds"] < 2:
         return Verdict(name, claim, UNDECIDED, f"{TOO_FEW_SEEDS} (one)", **known)
-    ends = [one or (-np.inf, np.inf) for one in found]
-    if all(low > 0 for low, _ in ends):
-        return Verdict(name, claim, HOLDS, **known)
-    if any(high < 0 for _, high in ends):
+    if any(ends and ends[1] < 0 and not why for ends, why in zip(found, reasons, strict=True)):
         return Verdict(name, claim, DOES_NOT, **known)
-    why = next(why for (low, _), why in zip(ends, reasons, strict=True) if low <= 0)
-    return Verdict(name, claim, UNDECIDED, why, **known)
+    why = next(filter(None, reasons), "")
+    return Verdict(name, claim, UNDECIDED if why else HOLDS, why, **known)
 
 
 def _parts(quantities: Sequence[Quantity]) -> list[Quantity]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,16 @@ def test_two_seeds_of_two_languages_are_too_few_and_of_three_languages_are_not()
     for languages, verdict in ((2, "undecided"), (3, "holds")):
         values = {("a", POS): np.ones((languages, 2)), ("b", POS): np.zeros((languages, 2))}
         assert judge("one", order("a", "b"), scored(values)).verdict == verdict
+
+
+def test_of_two_groups_of_languages_nothing_is_decided() -> None:
+    scores = scored({("a", POS): BASE + 0.1, ("b", POS): BASE})
+    near = Near(**ABOVE | {"arms": ["a"]}, within=20, measure=Quantity(metric=POS, less={"label": "b"}))
+    for groups, verdict, why in (("xyz", "holds", ""), ("xxy", "undecided", "too few groups of languages")):
+        grouped = replace(scores, group=lambda languages, groups=groups: list(groups[: len(languages)]))
+        for claim in (order("a", "b"), near):
+            found = judge("one", claim, grouped)
+            assert (found.verdict, found.why) == (verdict, why)
 
 
 def test_an_order_holds_if_every_step_does_and_not_if_one_is_reversed() -> None:
