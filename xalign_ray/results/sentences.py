@@ -233,8 +233,18 @@ def _best(cells: Sequence[Record]) -> Record:
     return max(cells, key=lambda cell: cell["mean"] if alike else cell["difference"] or 0.0)
 
 
+def _against(comparison: Comparison, cells: Sequence[Record]) -> tuple[Record, Record, int, str]:
+    """The best; the cell with its difference from the baseline, or where it is the baseline from the best of the
+    others; the sign by which that counts; and the label of the other."""
+    best = _best(cells)
+    if best["label"] != comparison.baseline:
+        return best, best, 1, comparison.baseline
+    compared = _best([cell for cell in cells if cell["difference"] is not None] or [best])
+    return best, compared, -1, compared["label"]
+
+
 def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
-    best, alone = _best(cells), len(comparison.labels) == 1
+    (best, compared, sign, other), alone = _against(comparison, cells), len(comparison.labels) == 1
     name, reached = best["label"], f"{percent(best['metric'], best['mean'])} %"
     scope = _over(len(best["languages"].split()), best["seeds"], best["languages"])
     if all(cell["at_chance"] for cell in cells):
@@ -242,14 +252,9 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
     if alone:
         chance = "" if best["chance"] is None else f"; chance is {100 * best['chance']:.2g} %"
         return f"{name} reaches {reached} on {title}, {scope}{chance}."
-    # The best is compared with the baseline, and where it is the baseline with the best of the others.
-    is_baseline = name == comparison.baseline
-    others = [cell for cell in cells if cell["difference"] is not None]
-    compared = _best(others) if is_baseline and others else best
     score = f"{name} scores highest on {title}, {reached}"
     if compared["difference"] is None:
         return f"{score}, {scope}; there is nothing to compare it with."
-    sign, other = (-1, compared["label"]) if is_baseline else (1, comparison.baseline)
     apart = f"{points(sign * compared['difference']).lstrip('+')} points above {other}"
     seeds, of = compared["difference_seeds"], ""
     if not seeds and compared["fewest_seeds"] == 1:  # such as a released encoder's
@@ -260,7 +265,7 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
     ends = sorted(sign * compared[end] for end in ("low_95", "high_95"))
     shown = f"the 95 % interval of the difference, [{', '.join(points(end).lstrip('+') for end in ends)}],"
     limits = _limits(compared)
-    if compared["undecided"] == ONE_RUN:
+    if compared["undecided"] == ONE_RUN and sign * compared["difference"] > 0:
         ahead = f"Ahead in this one run on {title}: {name}, {reached}, {apart}"
         return f"{ahead} {over}; {shown} is over languages{limits}."
     if compared["undecided"] == NEAR_ZERO:
@@ -278,12 +283,8 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
 
 def _brief(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
     """What `_judge` says, without seeds, languages and interval; a long title loses what stands in brackets."""
-    best = _best(cells)
-    name, base = best["label"], comparison.baseline
-    others = [cell for cell in cells if cell["difference"] is not None]
-    compared = _best(others) if name == base and others else best
-    sign, other = (-1, compared["label"]) if name == base else (1, base)
-    reached = f"{percent(best['metric'], best['mean'])} %"
+    best, compared, sign, other = _against(comparison, cells)
+    name, reached = best["label"], f"{percent(best['metric'], best['mean'])} %"
 
     def said(on: str) -> str:
         if all(cell["at_chance"] for cell in cells):
