@@ -191,7 +191,9 @@ def _make(
 
 
 def _partitions(members: Sequence[PooledPart]) -> list[Partition]:
-    count = count_partitions([task.path(_HASHES) for task in members])
+    """As many as hold PARTITION_LINES lines each."""
+    lines = sum(_count_lines(task.path(_HASHES)) for task in members)
+    count = min(RANGES, max(1, -(-lines // PARTITION_LINES)))
     return [Partition(members[0].folder, len(members), number, count) for number in range(count)]
 
 
@@ -271,12 +273,6 @@ def _next_run(digests: Iterator[bytes]) -> Hashes:
         if len(run) >= 8 * PARTITION_LINES:
             break
     return np.frombuffer(run, "<u8")
-
-
-def count_partitions(hash_files: Sequence[Path]) -> int:
-    """How many partitions a pool has: as many as hold PARTITION_LINES lines each."""
-    lines = sum(_count_lines(path) for path in hash_files)
-    return min(RANGES, max(1, -(-lines // PARTITION_LINES)))
 
 
 def partition_bytes(partitions: Sequence[Partition]) -> list[float]:

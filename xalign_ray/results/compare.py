@@ -356,17 +356,11 @@ def compare_runs(
     known = known_groupings(runs, sizes or {})
     check_groupings(by, known)
     groupings = {name: known[name] for name in dict.fromkeys([*(by or known), *_OF_FINDING])}
-    whole = compare_scores(
-        scores, list(columns_of(runs)), baseline or _baseline_of_study(runs), groupings, related_languages(runs)
-    )
+    baseline = baseline or _column_of_study(runs, lambda study: study["baseline"])
+    whole = compare_scores(scores, list(columns_of(runs)), baseline, groupings, related_languages(runs))
     groups = whole.frame.groupby(["by", *KEY]).group.nunique()
     several = set(groups[groups > 1].index.get_level_values("by"))
     return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
-
-
-def _baseline_of_study(runs: Sequence[Run]) -> str | None:
-    """The baseline of the first study that names one, as its column is labelled here."""
-    return _column_of_study(runs, lambda study: study["baseline"])
 
 
 def compare_with_beginning(runs: Sequence[Run], scores: pd.DataFrame) -> Comparison | None:

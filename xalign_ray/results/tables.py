@@ -255,14 +255,11 @@ def difference_table(runs: Sequence[Run]) -> Table | None:
 
 def values_table(runs: Sequence[Run]) -> Table:
     """One row a label: the values that decide what a run learns, as its start event has them."""
-    firsts = {run.label: run.log.starts[-1]["values"] for run in reversed(runs) if _has_values(run)}
+    known = [(run.label, run.log.starts[-1].get("values")) for run in reversed(runs) if run.log.starts]
+    firsts = {label: values for label, values in known if values}
     names = list(dict.fromkeys(name for values in firsts.values() for name in values))
     rows = [(label, *(values.get(name, NONE) for name in names)) for label, values in reversed(firsts.items())]
     return Table("What was trained", ("encoder", *names), rows, names=1 + len(names))
-
-
-def _has_values(run: Run) -> bool:
-    return bool(run.log.starts and run.log.starts[-1].get("values"))
 
 
 def run_table(runs: Sequence[Run]) -> Table:

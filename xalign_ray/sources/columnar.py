@@ -22,7 +22,6 @@ from xalign_ray.sources.open import (
     NOT_UTF8,
     Chunks,
     Line,
-    Span,
     broken_file,
     open_bytes,
     read_lines,
@@ -300,7 +299,7 @@ def read_parquet(part: Part, languages: Sequence[str]) -> Iterator[Record | Skip
     with open_parquet(path) as file:
         is_parsed = is_parsed_text(file)
         names = [TEXTS] if is_parsed else find_text_columns(path, file.schema_arrow, wanted_columns(part, languages))
-        for group in _groups_of(file, span):
+        for group in range(span.start, file.metadata.num_row_groups if span.end is None else span.end):
             try:
                 if is_parsed:
                     yield from read_as_source(file, group, path, languages)
@@ -333,11 +332,6 @@ def read_arrow(part: Part, languages: Sequence[str]) -> Iterator[Record | Skippe
                         yield make(row, number)
         except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
             raise broken_file(path, DAMAGED, 0, size_of(path)) from error
-
-
-def _groups_of(file: ParquetFile, span: Span) -> range:
-    """The numbers of the row groups of a span."""
-    return range(span.start, file.metadata.num_row_groups if span.end is None else span.end)
 
 
 def _leaf(file: ParquetFile, name: str) -> int | None:
@@ -378,7 +372,7 @@ def find_text_columns(path: str, schema: Schema, wanted: Sequence[str]) -> list[
     Raises:
       DataError: there is no such column of text; names those that there are.
     """
-    names = text_columns(schema)
+    names = [name for name, kind in kinds_of_columns(schema).items() if kind == "text"]
     found = [column_of(names, one) for one in wanted[:2]] + [one if one in schema.names else "" for one in wanted[2:]]
     if "" in found:
         missing = wanted[found.index("")]
@@ -387,11 +381,6 @@ def find_text_columns(path: str, schema: Schema, wanted: Sequence[str]) -> list[
         listed = list_some(names) or f"none: {list_some(others)}"
         raise DataError(f"{path} has no column of text '{missing}'; it has {listed}.")
     return found
-
-
-def text_columns(schema: Schema) -> list[str]:
-    """The columns of text, those of structs by dotted names."""
-    return [name for name, kind in kinds_of_columns(schema).items() if kind == "text"]
 
 
 def kinds_of_columns(fields: Any, above: str = "") -> dict[str, str]:

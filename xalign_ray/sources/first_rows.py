@@ -100,6 +100,10 @@ class FirstRows:
         """Its file, for messages."""
         return self.paths[0]
 
+    def column(self, place: int) -> list[str]:
+        """The texts of each row in a column."""
+        return [row[place] for row in self.rows]
+
 
 def look_at_file(path: str) -> FirstRows | None:
     """The first rows of a table, TMX or OPUS file; None for plain text.

@@ -47,6 +47,7 @@ from xalign_ray.sources.records import (
     Skipped,
     list_reasons,
     list_some,
+    one_part,
     one_part_a_file,
     split_at_lines,
     split_in_parallel,
@@ -59,7 +60,6 @@ from xalign_ray.sources.terms import (
     read_muse,
     read_panlex,
     read_xlsx_terms,
-    split_panlex,
 )
 from xalign_ray.sources.text import (
     check_links,
@@ -118,7 +118,7 @@ FORMATS: dict[str, Format] = {
     "csv_terms": Format(read_csv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
     "xlsx_terms": Format(read_xlsx_terms, one_part_a_file, "entries", (2,), content="other"),
     "kaikki": Format(read_kaikki, one_part_a_file, "entries", (2,), content="json", in_zip=True),
-    "panlex": Format(read_panlex, split_panlex, "entries", (2,), content="other"),
+    "panlex": Format(read_panlex, one_part, "entries", (2,), content="other"),
 }
 
 
@@ -137,10 +137,7 @@ def _side_by_side(reader: str) -> Format:
         ]
         yield from pair_documents(sides, part.paths, languages)
 
-    def split_both(format_: str, paths: Sequence[str]) -> list[Part]:
-        return [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
-
-    return Format(read_both, split_both, "pairs", (2,), (2,), content="other")
+    return Format(read_both, one_part, "pairs", (2,), (2,), content="other")
 
 
 SIDE_BY_SIDE = "_side_by_side"

@@ -155,8 +155,9 @@ def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input
     """A source in parts; large files of lines are read to their end if `cuts` does not know them by `hashes`."""
     cut = cuts.of(source.format, source.files, hashes, source.columns)
     split = tuple(replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
-    whole = _undivided(split) if source.undivided else split
-    return Input(source.pool, source.languages, whole, tuple(hashes))
+    if source.undivided:  # which pairs of a file are its first is known only to who reads it from its beginning
+        split = tuple(replace(part, spans=(WHOLE,) * len(part.spans)) for part in split if part.first_line == 1)
+    return Input(source.pool, source.languages, split, tuple(hashes))
 
 
 def number_parts(inputs: Sequence[Input]) -> Iterator[tuple[int, str, int, Part]]:
@@ -166,11 +167,6 @@ def number_parts(inputs: Sequence[Input]) -> Iterator[tuple[int, str, int, Part]
         for part in one.parts:
             yield place, f"{one.pool}/part-{numbers[one.pool]:05d}", numbers[one.pool], part
             numbers[one.pool] += 1
-
-
-def _undivided(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts of each file as one: which pairs are its first is known only to who reads it from its beginning."""
-    return tuple(replace(part, spans=(WHOLE,) * len(part.spans)) for part in parts if part.first_line == 1)
 
 
 def _root(data: DataConfig, root: Path) -> str:

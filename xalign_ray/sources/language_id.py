@@ -290,11 +290,6 @@ def without_packing(path: str) -> Path:
     return file.with_suffix("") if file.suffix in _PACKED else file
 
 
-def languages_of_texts(columns: Sequence[Sequence[str]]) -> list[str]:
-    """The language of each column by its texts; nothing where that is not sure."""
-    return [identify(texts) for texts in columns]
-
-
 def find_pair(names: Sequence[str]) -> list[int]:
     """The places of two columns whose names say that they translate each other, none if there are none."""
     plain = [re.sub(r"[\W_]", "", name.lower()) for name in names]

@@ -20,11 +20,11 @@ from xalign_ray.sources.language_id import (
     PACKAGE,
     codes_in_name,
     find_pair,
+    identify,
     is_alike,
     is_installed,
     language_of_file,
     language_of_name,
-    languages_of_texts,
     without_region,
 )
 from xalign_ray.sources.open import expand
@@ -95,7 +95,7 @@ def _condition(table: FirstRows, where: str) -> str | None:
     if where:
         return where if condition_of(where)[0] in table.names else None
     for place, name in enumerate(table.names):
-        cells = [row[place] for row in table.rows if row[place]]
+        cells = [*filter(None, table.column(place))]
         numbers = [number for cell in cells if (number := number_of(cell)) is not None]
         if not _SCORES & set(re.split(r"[\W_]+", name.lower())) or len(numbers) < len(cells):
             continue
@@ -117,7 +117,7 @@ def _corpora(table: FirstRows, chosen: Chosen, where: str | None) -> Iterator[Pa
     several = len(chosen.columns) > 2
     order = list(range(len(chosen.columns)))
     if several:
-        order.sort(key=lambda n: (-_filled(table, chosen.columns[n]), chosen.languages[n] != PIVOT))
+        order.sort(key=lambda n: (table.column(chosen.columns[n]).count(""), chosen.languages[n] != PIVOT))
     pivot, *others = order
     for other in sorted(others):
         both = (pivot, other)
@@ -132,10 +132,6 @@ def _corpora(table: FirstRows, chosen: Chosen, where: str | None) -> Iterator[Pa
             where=where,
             skip_empty=several and table.format != "tmx",
         )
-
-
-def _filled(table: FirstRows, place: int) -> int:
-    return sum(bool(row[place]) for row in table.rows)
 
 
 def _describe(table: FirstRows, chosen: Chosen) -> str:
@@ -213,7 +209,8 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
             found += [look_at_arrow(saved.files, "saved data set")] if saved else []
             below |= {} if saved else _files_below(Path(path), split)
         elif _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
-            found.append(_of_hub(path, split))
+            name, _, configuration = path.partition(":")
+            found.append(look_at_arrow(fetch_dataset(name, configuration or None, split), "data set of the hub"))
         else:
             files += expand(path)
     texts: list[str] = []
@@ -244,7 +241,7 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
 
 def _count_texts(table: FirstRows) -> int:
     """The number of columns that hold text, or lists, of which the user is told."""
-    return sum(is_text([row[n] for row in table.rows]) for n in range(len(table.names))) + len(table.lists)
+    return sum(is_text(table.column(n)) for n in range(len(table.names))) + len(table.lists)
 
 
 def _say_left_out(files: Mapping[str, str]) -> None:
@@ -365,16 +362,6 @@ def _explain_alone(paths: Sequence[str], count: int) -> str:
     )
 
 
-def _of_hub(name: str, split: str) -> FirstRows:
-    """A data set of the Hugging Face hub, brought into its cache by `datasets`.
-
-    Raises:
-        DataError: there is none of this name, or the hub cannot be reached.
-    """
-    repository, _, configuration = name.partition(":")
-    return look_at_arrow(fetch_dataset(repository, configuration or None, split), "data set of the hub")
-
-
 # Chooses the columns of a table that translate each other, and their languages; asks where this is not clear.
 
 IDENTIFIED = 300  # texts of a column by which its language is found
@@ -429,13 +416,13 @@ def _explain_lists(names: Sequence[str]) -> str:
 
 def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
     """Columns of text that a name says to be in a language or of a pair, or all columns of text if they are two."""
-    texts = [n for n in range(len(table.names)) if is_text([row[n] for row in table.rows])]
+    texts = [n for n in range(len(table.names)) if is_text(table.column(n))]
     if table.by_language:
         return texts
-    named = [n for n in range(len(table.names)) if _code_of(table, n) and _is_said(table, n, texts)]
+    named = [n for n in range(len(table.names)) if _code_of(table, n) and (n in texts or not any(table.column(n)))]
     if codes:
-        named = [n for n in named if any(row[n] for row in table.rows) or _code_of(table, n) in codes]
-    if empty := [table.names[n] for n in named if not any(row[n] for row in table.rows)]:
+        named = [n for n in named if any(table.column(n)) or _code_of(table, n) in codes]
+    if empty := [table.names[n] for n in named if not any(table.column(n))]:
         raise ConfigError(
             f"{table.title}: column {empty[0]} is empty in the first {len(table.rows):,} rows. Fill it, or name two "
             "others with --languages or --columns."
@@ -468,13 +455,8 @@ def _code_of(table: FirstRows, place: int) -> str:
         return ""  # not Indonesian
     if table.by_language or len(code.partition("-")[0]) != 3:
         return code
-    others = [language_of_name(name) for n, name in enumerate(table.names) if is_text([row[n] for row in table.rows])]
+    others = [language_of_name(name) for n, name in enumerate(table.names) if is_text(table.column(n))]
     return code if all(others) or any(len(other.partition("-")[0]) == 2 for other in others) else ""
-
-
-def _is_said(table: FirstRows, place: int, texts: Sequence[int]) -> bool:
-    """Whether a column that is called by a language is one: it holds text, or nothing."""
-    return place in texts or not any(row[place] for row in table.rows)
 
 
 def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_named: bool) -> Chosen:
@@ -493,7 +475,7 @@ def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_nam
         return Chosen([places[n] for n in kept], list(codes))
     rest = [code for code in codes if code not in by_name]
     free = [n for n, code in enumerate(by_name) if code not in codes and (is_named or not code)]
-    by_text = dict(zip(free, languages_of_texts([_texts(table, places[n]) for n in free]), strict=True))
+    by_text = {n: identify(_texts(table, places[n])) for n in free}
     if len(codes) == len(places) and len(free) == len(rest):
         filled = dict(zip(free, _in_order(rest, [*by_text.values()]), strict=True))
         return Chosen(places, [filled.get(n, code) for n, code in enumerate(by_name)])
@@ -557,13 +539,12 @@ def _check(table: FirstRows, found: Chosen) -> None:
                 "the other. Name other columns with --columns, or give another file."
             )
     for place, code in zip(found.columns, found.languages, strict=True):
-        (text,) = languages_of_texts([_texts(table, place)])
-        if text and not is_alike(text, code):
+        if (text := identify(_texts(table, place))) and not is_alike(text, code):
             say(f"{table.title}: column {table.names[place]} reads like {text}: taken as {code}, as named")
 
 
 def _texts(table: FirstRows, place: int) -> list[str]:
-    return [row[place] for row in table.rows if row[place]][:IDENTIFIED]
+    return [*filter(None, table.column(place))][:IDENTIFIED]
 
 
 def _columns(names: Sequence[str]) -> str:

@@ -113,15 +113,12 @@ def list_some(names: Sequence[object], count: int = 8) -> str:
 Record = Document | Pair | Entry | BadRow
 
 
-def is_markup(text: str) -> bool:
-    """Whether a text begins with an element of HTML, or has a bold word, template or footnote beside a wiki's link."""
-    return bool(_HTML.match(text) or _WIKI.search(text, 0, MARKUP_CHARACTERS))
-
-
 def make_document(language: str, text: str, source: str, line: int) -> Document | BadRow:
     """A document whose paragraphs are the lines of a text that are not blank; set aside if it has none, is longer than
-    documents of other formats may be, or is markup. LF, CRLF and CR end a line."""
-    if fault := OVER_LONG if len(text) > MAX_LINE_BYTES else MARKUP if is_markup(text) else "":
+    documents of other formats may be, begins with an element of HTML, or has a bold word, template or footnote beside a
+    wiki's link. LF, CRLF and CR end a line."""
+    is_markup = _HTML.match(text) or _WIKI.search(text, 0, MARKUP_CHARACTERS)
+    if fault := OVER_LONG if len(text) > MAX_LINE_BYTES else MARKUP if is_markup else "":
         return BadRow(source, line, fault)
     paragraphs = tuple(stripped for raw in text.replace("\r", "\n").split("\n") if (stripped := raw.strip()))
     return Document(language, paragraphs, source, line) if paragraphs else BadRow(source, line, EMPTY_DOCUMENT)
@@ -173,6 +170,11 @@ class SplitPoint:
     line: int
 
 
+def one_part(format_: str, paths: Sequence[str]) -> list[Part]:
+    """All files are one part: for tables that belong together, and for a file a language."""
+    return [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
+
+
 def one_part_a_file(format_: str, paths: Sequence[str]) -> list[Part]:
     """Each file is a part: for formats whose files cannot be entered in the middle."""
     return [Part(format_, (path,), (WHOLE,)) for path in paths]
@@ -190,7 +192,7 @@ def split_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callab
 
 def split_in_parallel(format_: str, paths: Sequence[str]) -> list[Part]:
     """Files whose lines belong together, split at the same lines; one part if one of them is one piece or too short."""
-    whole = [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
+    whole = one_part(format_, paths)
     if any(is_one_piece(path) for path in paths):
         return whole
     points = _find_split_points(paths[0], after_blank=False)

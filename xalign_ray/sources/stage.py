@@ -456,11 +456,11 @@ def _known(entries: Mapping[str, Any], path: str, stamp: Stamp | None) -> dict[s
 
 def _is_settled(path: str, before: Stamp | None) -> bool:
     """Whether a file that was just read was not written meanwhile, and can be told from one that will be."""
-    return before is not None and before == facts_of(path) and (len(before) < 4 or _age(before) > SETTLED_S)
-
-
-def _age(stamp: Stamp) -> float:
-    return time.time() - stamp[1] / 1e9
+    return (
+        before is not None
+        and before == facts_of(path)
+        and (len(before) < 4 or time.time() - before[1] / 1e9 > SETTLED_S)
+    )
 
 
 CUTS = "cuts"  # in the output's data folder: its recipes share them

@@ -235,11 +235,6 @@ def explain_missing(missing: Mapping[str, int]) -> str:
     return f"held-out loss: no rows of {listed}: none of so few was drawn by data.held_out_fraction"
 
 
-def as_fields(sources: Sequence[SourceSummary]) -> list[dict[str, Any]]:
-    """For the manifest."""
-    return [asdict(source) for source in sources]
-
-
 MAX_ROWS = 100_000  # that are looked at before a cluster starts; of a source that is as it should be, one
 
 

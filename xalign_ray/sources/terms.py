@@ -20,7 +20,7 @@ from xalign_ray.sources.first_rows import decoded, find_terms, is_workbook, tabl
 from xalign_ray.sources.html import has_markup
 from xalign_ray.sources.language_id import fits, language_of_name
 from xalign_ray.sources.open import Chunks, Line, number_lines
-from xalign_ray.sources.records import WHOLE, BadRow, Entry, Noted, Part, Record, Skipped
+from xalign_ray.sources.records import BadRow, Entry, Noted, Part, Record, Skipped
 from xalign_ray.sources.table_pairs import (
     DELIMITERS,
     OTHER_SHEETS,
@@ -247,11 +247,6 @@ _TABLES = {  # the columns that are read of each
     "expr": ("id", "langvar", "txt"),
     "denotation": ("meaning", "expr"),
 }
-
-
-def split_panlex(format_: str, paths: Sequence[str]) -> list[Part]:
-    """One part: the three tables, or the zip of them, belong together."""
-    return [Part(format_, tuple(paths), (WHOLE,) * len(paths))]
 
 
 def read_panlex(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:

@@ -57,7 +57,6 @@ from xalign_ray.sources.summary import (
     BAD_ROWS,
     DROPPED,
     SourceSummary,
-    as_fields,
     check_first_rows,
     check_trained,
     judge_text,
@@ -303,7 +302,7 @@ def _finish(
             "bad_rows": merge_counts(bad_rows),
             "dictionary": dictionary_counts,
             **({"teacher": facts_of_teacher(config.data.teacher, records)} if config.data.teacher else {}),
-            "sources": as_fields(sources),
+            "sources": [asdict(source) for source in sources],
         }
     )
     say_lines(manifest)
@@ -362,7 +361,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             "teacher": config.data.teacher and teacher_identity(config.data.teacher, hashes),
             "aligners": _aligners(config.data),
             "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
-            "parsers": [parser_version(name) for name in _formats(sources) if name in PARSERS],
+            "parsers": [parser_version(name) for name in sorted({one.format for one in sources} & PARSERS.keys())],
             "code": package_code(*SHARDS_CODE),
             "tokenizers": tokenizers.__version__,
             "unicode": unicodedata.unidata_version,  # of Python: letters, case and scripts
@@ -408,18 +407,12 @@ def tokenizer_identity(data: DataConfig) -> Any:
 
 
 def _content_of(path: str) -> list[Any]:
-    folder = Path(path)
-    if not folder.is_dir():
-        return _read_content(path)
-    return _read_folder(path, tuple((file.name, *stamp_of(file)) for file in sorted(folder.iterdir())))
+    files = sorted(Path(path).iterdir()) if Path(path).is_dir() else []
+    return _read_content(path, tuple((file.name, *stamp_of(file)) for file in files))
 
 
 @lru_cache(maxsize=16)  # a study asks for each of its recipes, and a large tokenizer takes two seconds
-def _read_folder(path: str, _: tuple[Any, ...]) -> list[Any]:
-    return _read_content(path)
-
-
-def _read_content(path: str) -> list[Any]:
+def _read_content(path: str, _: tuple[Any, ...]) -> list[Any]:
     given = open_tokenizer(path)
     special = {name: getattr(given, f"{name}_token") for name in SPECIAL}
     return [identify_tokenizer(given.backend_tokenizer.to_str(), special)]
@@ -432,7 +425,3 @@ def _aligners(data: DataConfig) -> list[Any]:
         corpus.align and alignment_identity(named_aligner(corpus.align, corpus.languages, settings), settings)
         for corpus in data.parallel
     ]
-
-
-def _formats(sources: Sequence[Source]) -> list[str]:
-    return sorted({source.format for source in sources})
