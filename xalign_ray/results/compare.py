@@ -66,11 +66,13 @@ def known_groupings(runs: Sequence[Run], sizes: Mapping[str, float]) -> Grouping
     if sizes:
         known["size"] = partial(_size_group, sizes)
     if any(covered):
-        known["dictionary"] = partial(_coverage, [languages for languages in covered if languages])
+        known["dictionary"] = partial(
+            _beside_english, partial(_coverage, [languages for languages in covered if languages])
+        )
     if trained := _training_tokens(runs):
-        known["training"] = partial(_training_group, trained)
+        known["training"] = partial(_beside_english, partial(_training_group, trained))
     if premiums := _premiums(runs):
-        known["vocabulary"] = partial(_premium_group, premiums)
+        known["vocabulary"] = partial(_beside_english, partial(_premium_group, premiums))
     return known
 
 
@@ -117,10 +119,13 @@ def _size_group(sizes: Mapping[str, float], language: str) -> Place:
     return power, f"{power} ({2 ** (power - 0.5):,.3g} to {2 ** (power + 0.5):,.3g} MB)"
 
 
-def _coverage(dictionaries: Sequence[frozenset[str]], language: str) -> Place:
+def _beside_english(place_of: Callable[[tuple[str, ...]], Place], language: str) -> Place:
+    """By the languages that are not English; English itself, which all data have in common, stands last."""
     languages = other_languages(language)
-    if languages == (_PIVOT,):
-        return 3, PIVOT  # the language that dictionaries have in common says nothing about what they are worth
+    return (math.inf, PIVOT) if languages == (_PIVOT,) else place_of(languages)
+
+
+def _coverage(dictionaries: Sequence[frozenset[str]], languages: tuple[str, ...]) -> Place:
     covered = [set(languages) <= known for known in dictionaries]
     return (0, WITH) if all(covered) else (1, SOME) if any(covered) else (2, WITHOUT)
 
@@ -146,7 +151,8 @@ def related_languages(runs: Sequence[Run]) -> Grouping:
     tokens = _training_tokens(runs)
 
     def group(languages: Sequence[str]) -> list[str]:
-        untrained = [_training_group(tokens, language)[1] == UNTRAINED for language in languages] if tokens else []
+        places = [_beside_english(partial(_training_group, tokens), language) for language in languages]
+        untrained = [bool(tokens) and name == UNTRAINED for _, name in places]
         if len({*untrained}) > 1:
             return [UNTRAINED if one else "trained" for one in untrained]
         families = map(_family, languages)
@@ -155,11 +161,8 @@ def related_languages(runs: Sequence[Run]) -> Grouping:
     return group
 
 
-def _training_group(tokens: Mapping[str, float], language: str) -> Place:
+def _training_group(tokens: Mapping[str, float], languages: tuple[str, ...]) -> Place:
     """By the power of ten of the tokens; of two languages the one with fewer decides."""
-    languages = other_languages(language)
-    if languages == (_PIVOT,):
-        return math.inf, PIVOT
     if not (fewest := min(tokens.get(one, 0) for one in languages)):
         return 0, UNTRAINED
     power = math.floor(math.log10(fewest))
@@ -174,11 +177,8 @@ def _premiums(runs: Sequence[Run]) -> Mapping[str, float]:
     return found
 
 
-def _premium_group(premiums: Mapping[str, float], language: str) -> Place:
+def _premium_group(premiums: Mapping[str, float], languages: tuple[str, ...]) -> Place:
     """Where a language is cut into few pieces the vocabulary holds much of it; of two languages the worse decides."""
-    languages = other_languages(language)
-    if languages == (_PIVOT,):
-        return math.inf, PIVOT
     most = max(premiums.get(one, math.inf) for one in languages)
     if most == math.inf:
         return len(PREMIUMS) + 1, UNMEASURED
@@ -371,7 +371,7 @@ def compare_with_beginning(runs: Sequence[Run], scores: pd.DataFrame) -> Compari
     beginning, trained = _column_of_study(runs, _begins_from), _training_tokens(runs)
     if beginning is None or not trained:
         return None
-    by = {"training": partial(_training_group, trained)}
+    by = {"training": partial(_beside_english, partial(_training_group, trained))}
     found = compare_scores(scores, list(columns_of(runs)), beginning, by)
     return replace(found, frame=found.frame.loc[found.frame.group.isin((UNTRAINED, PIVOT))])
 

@@ -19,13 +19,6 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 
-def _student(share: ArrayLike, degrees: ArrayLike) -> Array:
-    """Student's quantile."""
-    from scipy.stats import t  # takes half a second to import, and a machine that only trains may lack it
-
-    return t.ppf(share, degrees)
-
-
 def spearman(first: ArrayLike, second: ArrayLike) -> Array:
     """Spearman's rank correlation over the last axis; NaN where a series has no two different values."""
     from scipy.stats import rankdata
@@ -53,7 +46,9 @@ class MeanEstimate:
 
     def interval(self, error: float = 1 - LEVEL) -> Interval:
         """Leaves out the true value with probability `error`."""
-        reach = float(_student(1 - error / 2, self.degrees)) * self.standard_error
+        from scipy.stats import t  # takes half a second to import, and a machine that only trains may lack it
+
+        reach = float(t.ppf(1 - error / 2, self.degrees)) * self.standard_error
         return self.value - reach, self.value + reach
 
     @property

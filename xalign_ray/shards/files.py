@@ -333,13 +333,8 @@ def fetch_shards(wanted: Iterable[Shard]) -> None:
         DataError: a store refuses, or a shard there is damaged.
     """
     new = [shard for shard in dict.fromkeys(wanted) if is_stored(shard) and not _copy_of(shard).exists()]
-    for done in [_fetchers().submit(_fetch, shard) for shard in new]:
-        done.result()
-
-
-@lru_cache(maxsize=1)
-def _fetchers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="fetch shards")
+    with ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="fetch shards") as threads:
+        list(threads.map(_fetch, new))  # raises what one of them does
 
 
 def _fetch(shard: Shard) -> None:

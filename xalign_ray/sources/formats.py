@@ -156,10 +156,6 @@ _OF_HF = {
 SHOWN = 120  # characters of a row that a message shows
 NOTED = "noted: "
 NO_TRANSLATION = "no translation"
-_COUNTED: dict[type, Callable[[Any], dict[str, int]]] = {
-    Skipped: lambda record: {record.reason: record.count},
-    Noted: lambda record: {NOTED + record.what: record.count},
-}
 _KINDS: dict[type, str] = {Document: "document", Pair: "pair", Entry: "entry", BadRow: "bad_row"}
 
 
@@ -220,7 +216,7 @@ def read_part(
             record = Skipped(NO_TRANSLATION)
         if isinstance(record, Skipped | Noted):
             if skipped is not None:
-                skipped.update(_COUNTED[type(record)](record))
+                skipped[NOTED + record.what if isinstance(record, Noted) else record.reason] += record.count
         else:
             yield record
 

@@ -85,7 +85,8 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
         counts[SAME_TEXT] += one.casefold() == other.casefold()
         counts[MARKUP] += has_markup(one) or has_markup(other)
         counts[MOJIBAKE] += is_mojibake(one) or is_mojibake(other)
-        if first and number % step == 0 and min(_letters(one), _letters(other)) >= _MIN_LETTERS and one != other:
+        is_taken = first and number % step == 0 and one != other
+        if is_taken and min(sum(map(str.isalpha, text)) for text in record.texts) >= _MIN_LETTERS:
             judged.append((one, other))
             if len(judged) == 2 * MAX_JUDGED:
                 judged, step = judged[::2], 2 * step
@@ -152,7 +153,3 @@ def is_mojibake(text: str) -> bool:
             continue
         return True
     return "\ufffd" in text
-
-
-def _letters(text: str) -> int:
-    return sum(map(str.isalpha, text))
