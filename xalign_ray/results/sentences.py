@@ -234,8 +234,10 @@ def _best(cells: Sequence[Record]) -> Record:
 
 
 def _against(comparison: Comparison, cells: Sequence[Record]) -> tuple[Record, Record, int, str]:
-    """The best; the cell with its difference from the baseline, or where it is the baseline from the best of the
-    others; the sign by which that counts; and the label of the other."""
+    """The best; the cell that holds its difference from the other; the sign of that for the best; the other's label.
+
+    The other is the baseline. Where the best is the baseline itself, it is the best of the rest.
+    """
     best = _best(cells)
     if best["label"] != comparison.baseline:
         return best, best, 1, comparison.baseline
