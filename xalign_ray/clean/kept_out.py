@@ -115,7 +115,7 @@ def keep_out(config: RunConfig, texts: Sequence[Input], held: Mapping[str, Seque
 
 
 def _read_given(
-    config: RunConfig, part: str, given: Sequence[Input], texts: Sequence[Input], tested: Set[str]
+    config: RunConfig, part: str, given: Sequence[Input], texts: Sequence[Input], tested: set[str]
 ) -> list[RetrievalTexts]:
     """An entry for two languages."""
     found: dict[str, RetrievalTexts] = {}
