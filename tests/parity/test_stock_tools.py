@@ -231,7 +231,7 @@ def test_stock_pipeline_fills_masks_and_decodes(encoders: Path, opened: dict[str
         return  # see above
     encoder = Encoder.open(encoders / name, "cpu", AutoModelForMaskedLM)
     tokenizer = encoder.inputs.tokenizer
-    (ids,) = encoder.inputs.piece_texts([SPOKEN.replace("fast", tokenizer.mask_token)])
+    ids = tokenizer(SPOKEN.replace("fast", tokenizer.mask_token), add_special_tokens=False)["input_ids"]
     place = 1 + ids.index(tokenizer.mask_token_id)
     (logits,) = encoder.forward([encoder.inputs.single(ids, "en")], lambda output: output.logits)
     assert opened[name]["filled"] == logits[place].argmax()

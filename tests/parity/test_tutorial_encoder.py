@@ -26,7 +26,7 @@ def write_package(folder: Path, languages: list[str]) -> None:
         file = polib.POFile()
         for number in range(250):
             english = f"The page number {chr(97 + number // 26)}{chr(97 + number % 26)} is shown in {folder.name}"
-            file.append(polib.POEntry(msgid=english, msgstr=f"{language} {english}"))
+            file.append(polib.POEntry(msgid=english, msgstr=f"{language}{number}a zu{number}b {folder.name}"))
         file.append(polib.POEntry(msgid="Two words", msgstr="Zwei"))
         file.append(polib.POEntry(msgid="Not translated at all", msgstr=""))
         path = folder / "conf" / "locale" / language / "LC_MESSAGES" / "django.po"
@@ -66,7 +66,16 @@ def test_command_of_the_page_reads_the_files(made: Path) -> None:
     pairs = [name for name in files if name.startswith("pairs/")]
     keep = [name for name in files if name.startswith("keep/")]
     at = {word: number for number, word in enumerate(words)}
-    given = [*words[: at["--pairs"] + 1], *pairs, "--keep", *keep, *words[at["--steps"] :], "--plan"]
+    given = [
+        *words[: at["--pairs"] + 1],
+        *pairs,
+        "--keep",
+        *keep,
+        *words[at["--steps"] :],
+        "--allow-unknown",
+        "1",
+        "--plan",
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", "xalign_ray", *given], cwd=made, env=environment, capture_output=True, text=True

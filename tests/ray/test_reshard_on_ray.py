@@ -77,9 +77,8 @@ def test_a_run_of_few_rows_starts_no_data_tasks_and_takes_the_same_rows(
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    start = events(folder)[0]
-    saved = describe_saved(Recipe("tiny/align-mlm", config, {}), inputs_of(config, start["data_fingerprint"]))
-    assert saved["fingerprint"] == start["fingerprint"]
+    saved = describe_saved(Recipe("tiny/align-mlm", config, {}), inputs_of(config, prepare(config).fingerprint))
+    assert saved["fingerprint"] == events(folder)[0]["fingerprint"]
     write_saved(folder, saved)
 
 

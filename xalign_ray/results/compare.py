@@ -330,9 +330,7 @@ def compare_scores(
     frame = pd.DataFrame(columns=[*COLUMNS, *_INTERNAL], dtype=object)
     measured = seed_values(without_layers(scores))
     if len(measured):
-        by_place = measured.sort_values("place")
-        orders = {name: list(by_place[name].unique()) for name in KEY[1:]}
-        orders |= {"metric": list(METRICS), "label": list(labels)}
+        orders = {"metric": list(METRICS), "label": list(labels)}
         measured = measured.assign(
             **{name: pd.Categorical(measured[name], order, ordered=True) for name, order in orders.items()}
         )
@@ -400,12 +398,14 @@ def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str, g
         place=single.language.map(lambda language: places[language][0]),
         group=single.language.map(lambda language: places[language][1]),
     )
-    rows: dict[tuple[Any, ...], dict[str, ScoreTable]] = {}
+    first = {tuple(key): place for *key, place in measured[[*KEY, "place"]].drop_duplicates().itertuples(index=False)}
+    metrics, rows = [*METRICS], dict[tuple[Any, ...], dict[str, ScoreTable]]()
     for (*row, label), block in aggregate(grouped, [*_ROW, "label"]).items():
         rows.setdefault(tuple(row), {})[str(label)] = block
+    in_order = sorted(rows.items(), key=lambda item: (metrics.index(item[0][0]), first[item[0][: len(KEY)]]))
     records = [
         {"by": by, "baseline": baseline, "label": label, **dict(zip(_ROW, row, strict=True)), **_describe(block), **gap}
-        for row, own in rows.items()
+        for row, own in in_order
         for gaps in [_differences(own, baseline, group) if is_share(row[0]) else {}]
         for label, block in own.items()
         for gap in [_difference(gaps[label]) if label in gaps else {}]
