@@ -202,7 +202,8 @@ def export(
     if not as_ and (pooling or prompts):
         raise ConfigError(f"--pooling and --prompt say how sentence vectors are made: add --as {SENTENCES}.")
     form = sentence_form(recipe.config, pooling, prompts) if as_ else None
-    say(f"Exporting {shown_path(run)}: reading {'its newest checkpoint' if step is None else f'step {step}'}.")
+    what = "its best checkpoint on dev pairs, else the newest" if step is None else f"step {step}"
+    say(f"Exporting {shown_path(run)}: reading {what}.")
     prepared = open_data(run)
     if step != 0:
         fetch_checkpoint(run, step)

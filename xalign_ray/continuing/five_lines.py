@@ -25,6 +25,7 @@ COMMAND_LINE = "xalign continue"
 # Keys of the recipe that an option of the command writes, as a message names them: `train.max_steps` or `data.tests.0`.
 _OPTIONS = {
     "data.corpora": "--text",
+    "data.dev": "--dev",
     "data.dictionaries": "--dictionary",
     "data.parallel": "--pairs",
     "data.teacher.path": "--teacher",
@@ -33,7 +34,7 @@ _OPTIONS = {
     "parallel.workers": "--workers",
     "train.max_steps": "--steps",
 }
-_WRITTEN_BY_OPTIONS = re.compile(rf"(?:--set )?\b({'|'.join(map(re.escape, _OPTIONS))})(?:\.\d+)?(=(?=\d))?")
+_WRITTEN_BY_OPTIONS = re.compile(rf"(?:--set )?\b({'|'.join(map(re.escape, _OPTIONS))})\b(?:\.\d+)?(=(?=\d))?")
 
 
 @contextmanager
@@ -42,12 +43,8 @@ def options_named() -> Iterator[None]:
     try:
         yield
     except (ConfigError, DataError) as error:
-        error.args = tuple(
-            _WRITTEN_BY_OPTIONS.sub(lambda key: _OPTIONS[key[1]] + (" " if key[2] else ""), words)
-            if isinstance(words, str)
-            else words
-            for words in error.args
-        )
+        named = _WRITTEN_BY_OPTIONS.sub(lambda key: _OPTIONS[key[1]] + (" " if key[2] else ""), str(error))
+        error.args = (named,)
         raise
 
 
@@ -111,10 +108,10 @@ class FiveLines(Frozen):
         """The command line that says the same, for a shell."""
         words = [*COMMAND_LINE.split(), self.model, *(() if self.keep_best else ("--no-keep-best",))]
         for key, value in self.model_dump(exclude={"model", "keep_best"}, exclude_defaults=True).items():
-            option = {"output": "out"}.get(key, key)
+            option = {"output": "out"}.get(key, key.replace("_", "-"))
             several = (",".join(value),) if key in ("languages", "columns") else value
             for one in several if isinstance(several, tuple) else (several,):
-                words += [f"--{option}", f"{one:g}" if isinstance(one, float) else str(one)]
+                words += [f"--{option}", f"{one:.15g}" if isinstance(one, float) else str(one)]
         return shlex.join(words)
 
     @model_validator(mode="after")

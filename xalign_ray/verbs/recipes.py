@@ -214,7 +214,7 @@ def export(
         str, typer.Option(metavar="ORG/NAME", help="upload the folder to this model of the Hugging Face hub")
     ] = "",
 ) -> Path:
-    """Export a run's newest checkpoint again, or the weights of another step.
+    """Export a run's best checkpoint again (without dev pairs the newest), or the weights of another step.
 
     As `sentence-transformers` the folder is opened by transformers and by that package too; its vectors have length 1.
 

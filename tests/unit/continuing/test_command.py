@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from xalign_ray.cli import app, main
+from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.verbs.continue_encoder import five_lines_of
 
 Say = Callable[..., tuple[int, str]]
@@ -50,6 +53,20 @@ def test_several_files_may_follow_one_option() -> None:
     lines = five_lines_of(command.make_context("continue", words).params)
     assert (lines.pairs, lines.keep, lines.steps) == (("a.csv", "b.csv", "d.csv"), ("c.csv",), 3)
     assert (lines.model, lines.set) == ("e5", ("seed=1",))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"pairs": ["a.csv", "b c.csv"], "languages": ["en", "de"], "where": "score>=0.8"},
+        {"pairs": ["a.csv"], "allow_unknown": 0.5, "keep_best": False},
+        {"text": ["de=a.txt"], "hours": 0.12345678, "price": ["H100=2.5"], "set": ["seed=1"]},
+    ],
+)
+def test_the_command_of_lines_is_read_as_the_same_lines(given: dict[str, Any]) -> None:
+    lines = read_five_lines("e5", given)
+    command = typer.main.get_command(app).commands["continue"]  # type: ignore[attr-defined]
+    assert five_lines_of(command.make_context("continue", shlex.split(lines.command)[2:]).params) == lines
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def test_a_yaml_file_that_is_not_there() -> None:
         ("A step has 64 rows, fewer than parallel.workers 100.", "A step has 64 rows, fewer than --workers 100."),
         ("Continue with --set parallel.workers=2.", "Continue with --workers 2."),
         ("Pairs are in data.tests and in data.parallel.0.", "Pairs are in --test and in --pairs."),
+        ("data.dev.0 is empty; see data.dev_fraction.", "--dev is empty; see data.dev_fraction."),
         ("model.init_from: there is no folder", "MODEL: there is no folder"),
         ("Set train.per_device_batch_size=2.", "Set train.per_device_batch_size=2."),
     ],
