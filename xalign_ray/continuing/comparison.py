@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -198,13 +199,7 @@ class _Sentences:
         """Those that are not English; all if none is."""
         name = name_of_pair(*pairs.languages)
         asked = [code for code in pairs.languages if code != ENGLISH] or pairs.languages
-        chosen = [
-            (text, code)
-            for code, texts in zip(pairs.languages, pairs.texts, strict=True)
-            if code in asked
-            for text in texts
-        ]
-        return cls(name, chosen, pairs.split)
+        return cls(name, [text for side in _sides(pairs) for text in side if text[1] in asked], pairs.split)
 
     @classmethod
     def of_text(cls, text: KeptText) -> _Sentences:
@@ -230,7 +225,8 @@ class _Vectors:
         sentences: Sequence[_Sentences],
     ) -> _Vectors:
         """Encodes each distinct text once with each encoder: English sentences stand in the pairs of many languages."""
-        distinct = [*dict.fromkeys(_all_texts(pairs, sentences))]
+        texts = [side for one in pairs for side in _sides(one)] + [one.texts for one in sentences]
+        distinct = [*dict.fromkeys(chain.from_iterable(texts))]
         say(f"Comparing {len(distinct):,} sentences: vectors of {old.encoder}, then of {new.encoder}.")
         index = {text: number for number, text in enumerate(distinct)}
         return cls(index, old.vectors(distinct), new.vectors(distinct))
@@ -241,21 +237,15 @@ class _Vectors:
         return self.base[rows], self.yours[rows]
 
 
-def _all_texts(pairs: Sequence[TranslatedSentences], sentences: Sequence[_Sentences]) -> Iterator[Text]:
-    for one in pairs:
-        for code, texts in zip(one.languages, one.texts, strict=True):
-            yield from ((text, code) for text in texts)
-    for one in sentences:
-        yield from one.texts
+def _sides(pairs: TranslatedSentences) -> list[Sequence[Text]]:
+    return [[(text, code) for text in texts] for code, texts in zip(pairs.languages, pairs.texts, strict=True)]
 
 
 _Estimated = tuple[Row, MeanEstimate | None]
 
 
 def _scores_of_pairs(pairs: TranslatedSentences, vectors: _Vectors, device: str) -> Iterator[PairScores]:
-    first, second = (
-        vectors.take([(text, code) for text in texts]) for code, texts in zip(pairs.languages, pairs.texts, strict=True)
-    )
+    first, second = map(vectors.take, _sides(pairs))
     for measure, csls in (("retrieval", False), ("retrieval_csls", True)):
         base, yours = (
             find_translations(*both, pairs.numbers, csls=csls, device=device)

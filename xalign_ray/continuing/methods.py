@@ -130,20 +130,17 @@ def choose(method: str, given: Given) -> Choice:
         raise ConfigError(f"--method {method}: {refused}")
     if given.has_head:
         return Choice(method, f"Method {method}, as asked for.")
-    instead = {"align": "align-contrast", "ppa": "ppa-no-tlm"}.get(method, method)
-    changed = {
-        "align": "; the encoder has no masked-LM head, so contrast trains beside the dictionary",
-        "ppa": "; the encoder has no masked-LM head, so without TLM",
-    }.get(method, "")
+    instead, changed = {
+        "align": ("align-contrast", "; the encoder has no masked-LM head, so contrast trains beside the dictionary"),
+        "ppa": ("ppa-no-tlm", "; the encoder has no masked-LM head, so without TLM"),
+    }.get(method, (method, ""))
     return Choice(instead, f"Method {method}, as asked for{changed}.")
 
 
 def _choose_auto(given: Given) -> Choice:
-    if given.pairs and given.has_head:
-        return Choice("contrast-tlm", "Method contrast-tlm: pairs, and an encoder with a masked-LM head.")
-    if given.pairs:
-        return Choice("contrast", "Method contrast: pairs, and an encoder without a masked-LM head.")
     for method, there, why in (
+        ("contrast-tlm", given.pairs and given.has_head, "pairs, and an encoder with a masked-LM head"),
+        ("contrast", given.pairs, "pairs, and an encoder without a masked-LM head"),
         ("align", given.dictionary, "a dictionary without pairs"),
         ("mlm", given.text, "text alone"),
     ):
@@ -156,18 +153,18 @@ def _choose_auto(given: Given) -> Choice:
 
 def _refusal(method: str, given: Given) -> str:
     """Why a method cannot be trained, and what to do; empty if it can."""
-    no_head = f"{given.encoder} has no masked-LM head"
-    new_head = NEW_HEAD
+    no_head, new_head = f"{given.encoder} has no masked-LM head", NEW_HEAD
     if given.no_masked_lm:
         no_head, new_head = f"{given.encoder} {given.no_masked_lm}", ""
+    pairs = given.pairs, f"it needs sentence pairs: add {PAIRS}."
     needed = {
-        "contrast": [(given.pairs, f"it needs sentence pairs: add {PAIRS}.")],
+        "contrast": [pairs],
         "contrast-tlm": [
-            (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
+            pairs,
             (given.has_head, f"TLM predicts masked words, and {no_head}: take --method contrast{new_head}."),
         ],
         "distill": [
-            (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
+            pairs,
             (given.teacher, f"it learns another encoder's sentence vectors: add {TEACHER}."),
         ],
         "align": [
@@ -182,10 +179,10 @@ def _refusal(method: str, given: Given) -> str:
             ),
         ],
         "weam": [
-            (given.pairs, f"it needs sentence pairs: add {PAIRS}."),
+            pairs,
             (given.has_head, f"it predicts masked words, and {no_head}: take --method contrast{new_head}."),
         ],
-        "ppa": [(given.pairs, f"it needs sentence pairs: add {PAIRS}.")],
+        "ppa": [pairs],
         "mlm": [
             (given.text, f"it needs text: add {TEXT}."),
             (

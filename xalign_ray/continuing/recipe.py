@@ -27,8 +27,7 @@ from xalign_ray.config.choices import (
 )
 from xalign_ray.config.language_codes import ENGLISH, check_language, name_of_pair
 from xalign_ray.config.load import Recipe, load_recipe, resolve_tree
-from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
-from xalign_ray.config.sources import Tokenizer as TokenizerSettings
+from xalign_ray.config.schema import Corpus, DataConfig, Dictionary, ParallelCorpus
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.methods import (
     LARGE,
@@ -130,7 +129,7 @@ def resolve(lines: FiveLines) -> Continuation:
     text = text_corpora(lines.text) if uses_text else []
     if both := sorted(_files([*pairs, *text]) & _files([*kept_pairs, *kept_text])):
         raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is seen in what is not.")
-    checks = {id(corpus): check_pairs(corpus, ROOT) for corpus in [*pairs, *tests, *kept_pairs]}
+    checks = {id(corpus): check_pairs(corpus, ROOT) for corpus in [*pairs, *tests, *dev, *kept_pairs]}
     kept_checks = [checks[id(corpus)] for corpus in kept_pairs]
     notes = [choice.why, *map(str, checks.values()), *note_kept(kept_checks, kept_text, Path(ROOT))]
     if lines.text and not text:
@@ -149,9 +148,9 @@ def resolve(lines: FiveLines) -> Continuation:
     tree = _tree(lines, output, encoder, choice, pairs, {"tests": tests, "dev": dev}, text, replay)
     plain = _resolved(tree, lines, choice)
     refuse_doubtful([*checks.values()], plain.config.data, plain.config.allow)
-    notes += note_pieces(plain.config.data.tokenizer, lines, pairs, text)
+    notes += note_pieces(lines, plain.config.data)
     trained = sum(checks[id(corpus)].pairs for corpus in pairs)
-    steps, words = _steps(lines, plain, pairs, trained, text, output)
+    steps, words = _steps(lines, plain, trained)
     if pairs and not tests:
         data = plain.config.data
         notes.append(
@@ -160,8 +159,8 @@ def resolve(lines: FiveLines) -> Continuation:
         )
     if plain.config.data.dev_fraction:
         notes.append(
-            f"Another {plain.config.data.dev_fraction:.0%} are dev pairs: the checkpoint that is best on them is "
-            "exported (--dev FILE names others; --no-keep-best exports the last checkpoint)."
+            f"{100 * plain.config.data.dev_fraction:g} % of the pairs are dev pairs: the checkpoint that is best on "
+            "them is exported (--dev FILE names others; --no-keep-best exports the last checkpoint)."
         )
     predicts = any(isinstance(loss, MaskedLm) for loss in plain.config.objectives)  # what a held-out loss is of
     tree["train"] |= {"max_steps": steps, "eval_steps": None if predicts else 0}
@@ -248,28 +247,26 @@ def _tree(
     }
 
 
-def note_pieces(
-    settings: TokenizerSettings, lines: FiveLines, pairs: Sequence[ParallelCorpus], text: Sequence[Corpus]
-) -> list[str]:
+def note_pieces(lines: FiveLines, data: DataConfig) -> list[str]:
     """A sentence with the pieces a word of each language, counted on its first sentences; none of a slow tokenizer.
 
     Raises:
         ConfigError: the vocabulary cannot write a language, and is not given new pieces for it.
     """
-    model = getattr(settings, "path", None) or lines.model
+    model = getattr(data.tokenizer, "path", None) or lines.model
     backend = _backend(model)
     if backend is None:
         return []
     sentences: dict[str, list[str]] = {}
-    for corpus in pairs:
+    for corpus in data.parallel:
         for both in islice(read_pairs(corpus, ROOT, 1.0), MAX_FIRST):
             for code, sentence in zip(corpus.languages, both, strict=True):
                 sentences.setdefault(code, []).append(sentence)
-    for corpus in text:
+    for corpus in data.corpora:
         sentences.setdefault(corpus.language, []).extend(islice(read_text(corpus, Path(ROOT)), MAX_FIRST))
     found = {code: fertility(backend, some[:MAX_FIRST]) for code, some in sorted(sentences.items())}
     for code, (_, unknown) in found.items():
-        if unknown > lines.allow_unknown and not getattr(settings, "new_pieces", 0):
+        if unknown > lines.allow_unknown and not getattr(data.tokenizer, "new_pieces", 0):
             raise ConfigError(
                 f"{100 * unknown:.0f} % of the pieces of {code} are unknown to the vocabulary of {model}, which cannot "
                 f"write it: nothing would be learned of them. Take another encoder, or train all the same: "
@@ -326,23 +323,17 @@ def _resolved(tree: Mapping[str, Any], lines: FiveLines, choice: Choice) -> Reci
     return resolve_tree(counted, COMMAND_LINE, name, lines.set)
 
 
-def _steps(
-    lines: FiveLines,
-    recipe: Recipe,
-    pairs: Sequence[ParallelCorpus],
-    count: int,
-    text: Sequence[Corpus],
-    output: str,
-) -> tuple[int, str]:
-    train, root = recipe.config.train, Path(ROOT)
+def _steps(lines: FiveLines, recipe: Recipe, count: int) -> tuple[int, str]:
+    train, data, root = recipe.config.train, recipe.config.data, Path(ROOT)
     if lines.steps is not None:
         return lines.steps, f"{lines.steps:,} steps, as asked for."
     if lines.hours is not None or lines.budget is not None:
-        return steps_of_time(lines, recipe, Path(output), bytes_of_pair(pairs, root) if pairs else 0)
-    if pairs:
+        size = bytes_of_pair(data.parallel, root) if data.parallel else 0
+        return steps_of_time(lines, recipe, Path(recipe.config.output), size)
+    if data.parallel:
         return steps_of_pairs(count, train.pairs_per_step)
-    sizes = [size_of(path) for corpus in text for path in find_source(corpus, root)[1]]
-    return steps_of_text(sum(sizes), train.global_batch_size, recipe.config.data.max_seq_length)
+    sizes = [size_of(path) for corpus in data.corpora for path in find_source(corpus, root)[1]]
+    return steps_of_text(sum(sizes), train.global_batch_size, data.max_seq_length)
 
 
 def _put_settings(tree: dict[str, Any], settings: Sequence[str], recipe: Recipe) -> None:
@@ -429,7 +420,8 @@ def text_corpora(paths: Sequence[str], flag: str = "--text") -> list[Corpus]:
             code = codes[0]
         if without_packing(path).suffix in _TABLES:
             raise ConfigError(f"{flag} {written} is a table. Give plain text, a sentence a line.")
-        files.setdefault((_text_format(path), check_language(code)), []).append(path)
+        form = _TEXT_FORMATS.get(without_packing(path).suffix, "text")
+        files.setdefault((form, check_language(code)), []).append(path)
     return [
         Corpus.model_validate({"format": form, "language": code, "paths": several})
         for (form, code), several in files.items()
@@ -501,15 +493,14 @@ def as_sentences(corpora: Sequence[ParallelCorpus], root: Path) -> list[Translat
         pairs.setdefault(corpus.languages, []).extend(read_pairs(corpus, root))
         names.setdefault(corpus.languages, []).extend(Path(path).name for path in corpus.paths)
     return [
-        TranslatedSentences(
-            languages, [first for first, _ in several], [second for _, second in several], ", ".join(names[languages])
-        )
+        TranslatedSentences(languages, *map(list, zip(*several, strict=True)), _named(names[languages]))
         for languages, several in pairs.items()
     ]
 
 
-def _text_format(path: str) -> str:
-    return _TEXT_FORMATS.get(without_packing(path).suffix, "text")
+def _named(files: Sequence[str]) -> str:
+    """A few files in words that a folder can be called by."""
+    return ", ".join(files) if len(files) <= 3 else f"{files[0]} and {len(files) - 1} more"
 
 
 def read_text(corpus: Corpus, root: Path) -> Iterator[str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.code import package_code
 from xalign_ray.continuing.methods import holds_head
 from xalign_ray.models.families import BY_MODEL_TYPE
-from xalign_ray.models.hub import in_cache
+from xalign_ray.models.sentence_encoder import folder_of, steps_behind_pooling, vector_files
 from xalign_ray.models.sentence_modules import SentenceRule, sentence_rule
 from xalign_ray.models.weight_files import read_config
 from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits
@@ -66,7 +66,6 @@ class SentenceScores:
     def vectors(self, texts: Sequence[Text]) -> Numbers:
         """A vector for each text, `[N, D]`; each distinct text is encoded once."""
 
-        from xalign_ray.models.sentence_encoder import steps_behind_pooling
         from xalign_ray.tasks.hf_encoder import apply_steps
 
         def encode(missing: Sequence[Text]) -> Numbers:
@@ -199,26 +198,12 @@ def _open(encoder: str, device: str) -> tuple[Encoder, Any]:
 
 def _family_with_head(encoder: str) -> Family | None:
     """The family of an encoder whose files hold a masked-LM head that we know how to call."""
-    folder = _folder(encoder)
+    folder = str(folder_of(encoder))
     values = read_config(folder)
     family = BY_MODEL_TYPE.get(values["model_type"])
     return family if family and holds_head(folder, dict(family.defaults) | values) else None
 
 
-def _folder(encoder: str) -> str:
-    """Where its files are; of a hub model that is not in the cache they are fetched first."""
-    from transformers import AutoModel
-
-    from xalign_ray.models.open_folder import open_model
-
-    if not Path(folder := in_cache(encoder)).is_dir():
-        open_model(encoder, AutoModel)
-        folder = in_cache(encoder)
-    return folder
-
-
 def _identity(encoder: str) -> list[str]:
     """What an encoder is, wherever it lies: hashes of its files, those of modules behind its pooling among them."""
-    from xalign_ray.models.sentence_encoder import vector_files
-
-    return [hash_file(path) for path in vector_files(Path(_folder(encoder)))]
+    return [hash_file(path) for path in vector_files(folder_of(encoder))]

@@ -24,11 +24,7 @@ FILES = ("pairs", "test", "dev", "dictionary", "text", "keep")
 Files = PathLike | Sequence[PathLike]
 
 
-def _files(help_text: str) -> Any:
-    return typer.Option(metavar="FILE", help=help_text)
-
-
-def _two(help_text: str, metavar: str) -> Any:
+def _files(help_text: str, metavar: str = "FILE") -> Any:
     return typer.Option(metavar=metavar, help=help_text)
 
 
@@ -63,8 +59,8 @@ def continue_encoder(
     replay: Annotated[
         float | None, typer.Option(metavar="SHARE", help="of rows that are text; 0.1 with --text and a head")
     ] = None,
-    languages: Annotated[Sequence[str] | str | None, str, _two("of the two sides of the pairs: en,de", "CODES")] = "",
-    columns: Annotated[Sequence[str] | str | None, str, _two("of the two columns of the pairs", "NAMES")] = "",
+    languages: Annotated[Sequence[str] | str | None, str, _files("of the two sides of the pairs: en,de", "CODES")] = "",
+    columns: Annotated[Sequence[str] | str | None, str, _files("of the two columns of the pairs", "NAMES")] = "",
     where: Annotated[str, typer.Option(metavar="CONDITION", help="rows of tables: label=1, 'score>=0.8', or all")] = "",
     allow_unknown: Annotated[
         float | None, typer.Option(metavar="SHARE", help="of a language's pieces that may be unknown; 0.05")

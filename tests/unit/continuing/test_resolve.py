@@ -13,8 +13,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from xalign_ray.config.load import load_recipe
+from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.continuing.five_lines import read_five_lines
-from xalign_ray.continuing.recipe import Continuation, read_text, resolve
+from xalign_ray.continuing.recipe import Continuation, as_sentences, read_text, resolve
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.language_id import codes_in_name
 
@@ -175,6 +176,18 @@ def test_dev_pairs_are_given_or_cut(options: dict[str, Any], fraction: float, fi
     data = found.recipe.config.data
     assert (data.dev_fraction, [Path(path).name for one in data.dev for path in one.paths]) == (fraction, files)
     assert any("are dev pairs" in note for note in found.notes) == bool(fraction)
+    looked_at = [note for note in found.notes if ": 1,000 pairs; " in note]
+    assert len(looked_at) == 1 + len({"test", "dev"} & {*options})
+
+
+@pytest.mark.parametrize(("files", "split"), [(1, "0.en-de.tsv"), (9, "0.en-de.tsv and 8 more")])
+def test_many_kept_files_have_a_short_name_for_a_folder(tmp_path: Path, files: int, split: str) -> None:
+    paths = [tmp_path / f"{number}.en-de.tsv" for number in range(files)]
+    for path in paths:
+        path.write_text("one\teins\n")
+    kept = [ParallelCorpus(format="tsv", languages=("en", "de"), paths=(str(path),)) for path in paths]
+    (found,) = as_sentences(kept, tmp_path)
+    assert (found.split, len(found), found.first[0], found.second[0]) == (split, files, "one", "eins")
 
 
 def test_large_encoders_are_continued_at_half_the_rate(folder: Path) -> None:
