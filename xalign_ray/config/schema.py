@@ -410,36 +410,18 @@ class RunConfig(Frozen):
     def _has_what_it_needs(self) -> RunConfig:
         kinds = {stream.kind for stream in self.streams}
         asked = [objective.kind for objective in self.objectives]
-        missing = [
-            *(
-                (not self.data.parallel, f"stream {stream.kind} needs data.parallel")
-                for stream in self.streams
-                if stream.pools == PAIRS
-            ),
-            *(
-                (not self.data.corpora, f"stream {stream.kind} needs data.corpora")
-                for stream in self.streams
-                if stream.pools == TEXT
-            ),
-            *(
-                (not self.data.dictionaries, f"{what} {one.kind} needs data.dictionaries")
-                for what, several in (("stream", self.streams), ("objective", self.objectives))
-                for one in several
-                if one.needs_dictionary
-            ),
-            *(
-                (self.data.teacher is None, f"objective {loss.kind} needs data.teacher")
-                for loss in self.objectives
-                if loss.needs_teacher
-            ),
-            *(
-                (loss.stream not in kinds, f"objective {loss.kind} needs a stream {loss.stream}")
-                for loss in self.objectives
-                if loss.stream
-            ),
+        needed = [
+            *(("stream", one.kind, "parallel") for one in self.streams if one.pools == PAIRS),
+            *(("stream", one.kind, "corpora") for one in self.streams if one.pools == TEXT),
+            *(("stream", one.kind, "dictionaries") for one in self.streams if one.needs_dictionary),
+            *(("objective", one.kind, "dictionaries") for one in self.objectives if one.needs_dictionary),
+            *(("objective", one.kind, "teacher") for one in self.objectives if one.needs_teacher),
         ]
-        if said := dict.fromkeys(text for absent, text in missing if absent):
-            raise ValueError("; ".join(said) + "; the recipe names none")
+        said = [f"{what} {kind} needs data.{key}" for what, kind, key in needed if not getattr(self.data, key)]
+        lacking = [loss for loss in self.objectives if loss.stream and loss.stream not in kinds]
+        said += [f"objective {loss.kind} needs a stream {loss.stream}" for loss in lacking]
+        if said:
+            raise ValueError("; ".join(dict.fromkeys(said)) + "; the recipe names none")
         if self.data.teacher_gives == "hard_negatives" and any(loss.needs_teacher for loss in self.objectives):
             raise ValueError("objective distillation needs a data.teacher that gives vectors; it gives hard_negatives")
         if self.data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in self.all_objectives):
@@ -501,28 +483,20 @@ class RunConfig(Frozen):
     @model_validator(mode="after")
     def _is_right_at_its_stage(self) -> RunConfig:
         """What cannot be computed at a ZeRO stage is refused before any machine is asked for."""
-        stage = self.parallel.zero_stage
-        refusals = [
-            (
-                self.train.optimizer.kind == "lamb" and stage == 3,
-                "train.optimizer.kind lamb",
-                "LAMB needs the norm of each whole tensor, and at stage 3 DeepSpeed does not say which part of it a "
-                "worker's optimizer sees; use zero_stage 2",
-            ),
-            (
-                self.train.torch_compile and stage == 3,
-                "train.torch_compile",
-                "stage 3 gathers the weights of each layer while it is called, which a compiled one leaves out; use "
-                "zero_stage 2",
-            ),
-            *(
-                (stage == 3, what, f"{why}; use zero_stage 2")
-                for what, why in filter(None, (loss.refused_at_stage_3 for loss in self.objectives))
-            ),
+        if self.parallel.zero_stage < 3:
+            return self
+        lamb = (
+            "LAMB needs the norm of each whole tensor, and at stage 3 DeepSpeed does not say which part of it a "
+            "worker's optimizer sees"
+        )
+        compiled = "stage 3 gathers the weights of each layer while it is called, which a compiled one leaves out"
+        refused = [
+            ("train.optimizer.kind lamb", lamb) if self.train.optimizer.kind == "lamb" else None,
+            ("train.torch_compile", compiled) if self.train.torch_compile else None,
+            *(loss.refused_at_stage_3 for loss in self.objectives),
         ]
-        for wrong, what, why in refusals:
-            if wrong:
-                raise ValueError(f"{what} with parallel.zero_stage {stage} is refused: {why}")
+        for what, why in filter(None, refused):
+            raise ValueError(f"{what} with parallel.zero_stage 3 is refused: {why}; use zero_stage 2")
         return self
 
     @model_validator(mode="after")
@@ -551,10 +525,11 @@ class RunConfig(Frozen):
     def _tests_have_language_embeddings(self) -> RunConfig:
         """A test in a language that the model adds no vector of would be scored with the vector of another."""
         if self.model.language_embeddings and self.train.retrieval_steps != 0:
-            for number, test in enumerate(self.data.tests):
+            part, scored = ("dev", self.data.dev) if self.data.dev else ("tests", self.data.tests)
+            for number, test in enumerate(scored):
                 if unknown := [code for code in test.languages if code not in self.languages]:
                     raise ValueError(
-                        f"data.tests.{number} has sentences in {', '.join(unknown)}, and the model gets no language "
+                        f"data.{part}.{number} has sentences in {', '.join(unknown)}, and the model gets no language "
                         f"embedding of it: no corpus or dictionary is in {', '.join(unknown)}. Leave this test out, or "
                         "set train.retrieval_steps to 0"
                     )

@@ -101,6 +101,9 @@ DICT = "[{languages: [en, de], paths: [x]}]"
           "data.tests=[{format: tsv, languages: [en, yo], paths: [test.tsv]}]"],
          "data.tests.0 has sentences in yo, and the model gets no language embedding of it: no corpus or dictionary is "
          "in yo. Leave this test out, or set train.retrieval_steps to 0."),
+        (["model.language_embeddings=true", "data.dev=[{format: tsv, languages: [en, yo], paths: [dev.tsv]}]"],
+         "data.dev.0 has sentences in yo, and the model gets no language embedding of it: no corpus or dictionary is "
+         "in yo. Leave this test out, or set train.retrieval_steps to 0."),
         (["model.language_embeddings=true", "model.conditioned_head=true",
           "streams=[{kind: code_switched_labels, variant: input_swap}]"],
          "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it shows a "
