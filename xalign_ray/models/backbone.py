@@ -12,8 +12,8 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings, family_of
 from xalign_ray.models.family import Family, Values
-from xalign_ray.models.hub import in_cache, revision_of
-from xalign_ray.models.weight_files import read_config
+from xalign_ray.models.hub import hub_file, in_cache, revision_of
+from xalign_ray.models.weight_files import CONFIG, read_config
 from xalign_ray.work.artifacts import read_json, stamp_of
 from xalign_ray.work.storage import is_folder_name
 
@@ -171,20 +171,10 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
 def _read_config(init_from: str) -> dict[str, Any]:
     if Path(folder := in_cache(init_from)).is_dir():
         return read_folder(folder)
-    return read_json(_fetch_config(init_from), "It is the model that model.init_from names.", "model_type")
-
-
-def _fetch_config(hub_id: str) -> Path:
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    try:
-        return Path(hf_hub_download(hub_id, "config.json"))
-    except (OSError, ValueError, HfHubHTTPError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(
-            f"model.init_from '{hub_id}' is neither a folder nor a hub model that can be reached ({reason})."
-        ) from None
+    path = None if is_folder_name(init_from) else hub_file(init_from, CONFIG)
+    if path is None:
+        raise ConfigError(f"model.init_from '{init_from}' is neither a folder nor a hub model that can be reached.")
+    return read_folder(str(path.parent))
 
 
 def check_fits(

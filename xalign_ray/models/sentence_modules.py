@@ -198,11 +198,8 @@ def is_normalized(encoder: str) -> bool:
     Raises:
         DataError: the file is damaged.
     """
-    modules = _read(encoder, MODULES) or []
-    try:
-        return any(one["type"].endswith("Normalize") for one in modules)
-    except (TypeError, KeyError, AttributeError):
-        raise DataError(f"{encoder}: {MODULES} is damaged; fetch it again.") from None
+    path = hub_file(encoder, MODULES)
+    return path is not None and any(kind == "Normalize" for kind, _ in list_modules(path))
 
 
 def _read(encoder: str, name: str) -> Any:

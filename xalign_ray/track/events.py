@@ -217,6 +217,18 @@ class Thinning:
     def __init__(self, steps: int) -> None:
         self._steps = steps
         self._stride = max(1, math.ceil(steps / (MAX_POINTS - 1)))
+        self._taken: dict[str, int] = {}
+
+    def take(self, metrics: Mapping[str, float | None], step: int) -> dict[str, float]:
+        """Those of a step's numbers that are finite, and the first of their place."""
+        place = self.place(step)
+        found = {
+            name: value
+            for name, value in metrics.items()
+            if value is not None and place > self._taken.get(name, -math.inf)
+        }
+        self._taken |= dict.fromkeys(found, place)
+        return found
 
     def place(self, step: int) -> int:
         """Number of the step's place; grows with the step."""
@@ -257,16 +269,12 @@ def last_event(path: Path) -> Event:
         return {}
     size = _whole_size(path)
     try:
-        last = json.loads(_last_bytes(path, size).splitlines()[-1])
+        with path.open("rb") as file:
+            file.seek(max(0, size - 65536))
+            last = json.loads(file.read(size).splitlines()[-1])
     except (ValueError, IndexError):
         return {}
     return last if isinstance(last, dict) else {}
-
-
-def _last_bytes(path: Path, size: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(max(0, size - 65536))
-        return file.read(size)
 
 
 def read_events(path: Path, surviving: bool = True) -> list[Event]:
@@ -447,6 +455,10 @@ class EventGauges:
                 yield Point(gauge, value, tags)
         if of_kind := _OF_KIND.get(event["event"]):
             yield from of_kind(self, event)
+        if gauge := _BY_LANGUAGE.get(event["event"]):
+            yield from _each(gauge, "language", event.get("languages", {}))
+        if event["event"] == "not_finite":
+            yield _point("loss_not_finite", 1)
 
     def _start(self, event: Mapping[str, Any]) -> Iterator[Point]:
         self._last_step = None
@@ -471,24 +483,9 @@ class EventGauges:
             waits: Sequence[float] = event.get(kind, ())
             yield from _each(f"{kind}_by_rank", "rank", {str(rank): wait for rank, wait in enumerate(waits)})
 
-    def _held_out(self, event: Mapping[str, Any]) -> Iterator[Point]:
-        yield from _each("held_out_loss_by_language", "language", event.get("languages", {}))
 
-    def _retrieval(self, event: Mapping[str, Any]) -> Iterator[Point]:
-        yield from _each("retrieval_accuracy_by_language", "language", event.get("languages", {}))
-
-    def _not_finite(self, _: Mapping[str, Any]) -> Iterator[Point]:
-        yield _point("loss_not_finite", 1)
-
-
-_OF_KIND = {
-    "start": EventGauges._start,
-    "step": EventGauges._step,
-    "data": EventGauges._data,
-    "held_out": EventGauges._held_out,
-    "retrieval": EventGauges._retrieval,
-    "not_finite": EventGauges._not_finite,
-}
+_OF_KIND = {"start": EventGauges._start, "step": EventGauges._step, "data": EventGauges._data}
+_BY_LANGUAGE = {"held_out": "held_out_loss_by_language", "retrieval": "retrieval_accuracy_by_language"}
 
 
 def begun(now: float) -> Iterator[Point]:

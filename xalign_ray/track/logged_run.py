@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import Protocol
 
 import yaml
 
@@ -20,16 +19,6 @@ from xalign_ray.work.status_line import say
 MAX_SCORES = 1000  # means over languages come first
 _EVENTS_A_PIECE = 4000
 TENSORBOARD = "tensorboard"  # folder of a run
-
-
-class Logger(Protocol):
-    """A tracker that is open for one run."""
-
-    def log(self, metrics: Mapping[str, float], step: int, time: float, /) -> None:
-        """Adds numbers of a step; `time` in seconds since 1970."""
-
-    def finish(self, scores: Mapping[str, tuple[float, int]], /) -> None:
-        """Adds what was scored, each with the step of the encoder, and closes the run."""
 
 
 class LoggedRun:
@@ -49,8 +38,8 @@ class LoggedRun:
         recipe = read_saved(folder)
         self._thinning = Thinning(start.get("steps") or recipe.get("train", {}).get("max_steps", 0))
         self._attempt = 0
-        self._marks: dict[str, int] = {}
-        self._logger = _open(tracker, folder, recipe, experiment)
+        kinds = {"tensorboard": TensorboardLogger, "wandb": WandbLogger, "trackio": TrackioLogger}
+        self._logger = kinds[tracker](folder, recipe, experiment)
 
     def advance(self) -> bool:
         """Logs the next piece of the event log; True while there may be more."""
@@ -59,15 +48,8 @@ class LoggedRun:
             if event["attempt"] < self._attempt:
                 continue  # written by a worker that had been given up
             self._attempt, step = event["attempt"], event["step"]
-            place = self._thinning.place(step)
-            found = {
-                key: value
-                for key, value in event.get("metrics", {}).items()
-                if value is not None and (key not in self._marks or place > self._marks[key])
-            }
-            if found:
+            if found := self._thinning.take(event.get("metrics", {}), step):
                 self._logger.log(found, step, event["time"])
-            self._marks |= dict.fromkeys(found, place)
         return len(events) == _EVENTS_A_PIECE
 
     def finish(self) -> None:
@@ -76,11 +58,6 @@ class LoggedRun:
         records = [record for path in run.score_files for record in read_headlines(path)]
         scores = headline_scores(records, MAX_SCORES) if records else {}
         self._logger.finish(scores)
-
-
-def _open(tracker: str, folder: Path, recipe: Mapping[str, object], experiment: str) -> Logger:
-    kinds = {"tensorboard": TensorboardLogger, "wandb": WandbLogger, "trackio": TrackioLogger}
-    return kinds[tracker](folder, recipe, experiment)
 
 
 class TensorboardLogger:
@@ -96,13 +73,13 @@ class TensorboardLogger:
         self._writer.add_text("recipe", f"{experiment}\n\n```yaml\n{text}```", 0)
 
     def log(self, metrics: Mapping[str, float], step: int, time: float) -> None:
-        """See `Logger.log`."""
+        """Adds numbers of a step; `time` in seconds since 1970."""
         for key, value in metrics.items():
             self._writer.add_scalar(key, value, step, walltime=time)
         self._writer.flush()
 
     def finish(self, scores: Mapping[str, tuple[float, int]]) -> None:
-        """See `Logger.finish`; scores are scalars below `scores/`."""
+        """Adds what was scored, and closes the run; scores are scalars below `scores/`."""
         for key, (value, step) in scores.items():
             self._writer.add_scalar(f"scores/{key}", value, step)
         self._writer.close()
@@ -130,12 +107,12 @@ class WandbLogger:
         self._sent = self._run.step  # of a resumed run; 0 of a new one
 
     def log(self, metrics: Mapping[str, float], step: int, time: float) -> None:
-        """See `Logger.log`; wandb keeps the numbers of one step in one row."""
+        """Adds numbers of a step; wandb keeps the numbers of one step in one row."""
         if step >= self._sent:
             self._run.log({**metrics, "time": time}, step=step)
 
     def finish(self, scores: Mapping[str, tuple[float, int]]) -> None:
-        """See `Logger.finish`; scores stand in the run's summary."""
+        """Adds what was scored, and closes the run; scores stand in the run's summary."""
         self._run.summary.update({f"scores/{key}": value for key, (value, _) in scores.items()})
         self._run.finish()
 
@@ -163,11 +140,11 @@ class TrackioLogger:
             )
 
     def log(self, metrics: Mapping[str, float], step: int, time: float) -> None:  # noqa: ARG002 - trackio has its own
-        """See `Logger.log`."""
+        """Adds numbers of a step; `time` in seconds since 1970."""
         self._run.log(dict(metrics), step=step)
 
     def finish(self, scores: Mapping[str, tuple[float, int]]) -> None:
-        """See `Logger.finish`; scores are numbers below `scores/`."""
+        """Adds what was scored, and closes the run; scores are numbers below `scores/`."""
         import trackio
 
         for key, (value, step) in scores.items():
@@ -179,11 +156,8 @@ class TrackioLogger:
 def _has_key() -> bool:
     """Whether wandb would log in without asking."""
     import wandb
-
-    return bool(os.environ.get("WANDB_API_KEY") or wandb.setup().settings.api_key or _in_netrc())
-
-
-def _in_netrc() -> bool:
     from requests.utils import get_netrc_auth
 
+    if os.environ.get("WANDB_API_KEY") or wandb.setup().settings.api_key:
+        return True
     return get_netrc_auth(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")) is not None

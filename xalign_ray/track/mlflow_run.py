@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -241,8 +240,8 @@ class MlflowRun:
         self._last: Event = self._start
         self._ended = False
         self._thinning = Thinning(self._start.get("steps") or read_saved(folder).get("train", {}).get("max_steps", 0))
-        # to_proto is the public way to the step of a key's last point.
-        self._marks = {m.key: self._thinning.place(m.step) for m in run.data.to_proto().metrics}
+        for metric in run.data.to_proto().metrics:  # the public way to the step of a key's last point
+            self._thinning.take({metric.key: metric.value}, metric.step)
         self._describe(run)
 
     def advance(self) -> bool:
@@ -278,11 +277,8 @@ class MlflowRun:
         self._last = event
         self._ended = event["event"] == "end" or (self._ended and event["event"] != "start")
         step = 0 if event["event"] == "end" else event["step"]  # one value is a bar at step 0, else a line of one dot
-        place = self._thinning.place(step)
-        for key, value in sorted(event.get("metrics", {}).items()):
-            if value is not None and place > self._marks.get(key, -math.inf):
-                self._marks[key] = place
-                yield Metric(key, value, milliseconds(event), step)
+        for key, value in sorted(self._thinning.take(event.get("metrics", {}), step).items()):
+            yield Metric(key, value, milliseconds(event), step)
 
     def _link(self, pretraining: dict[str, str]) -> None:
         """Names the run that made the encoder, which is mostly in another experiment, and its id if it is here."""
