@@ -47,7 +47,7 @@ def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
     parallel = config.parallel
     lines = _facts(recipe, counted)
     lines |= {
-        **_workers(config),
+        **({"workers": _workers(config)} if config.train.is_counted else {}),
         "CPUs": f"{parallel.workers * parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
         **_memory(recipe, config),
     }
@@ -115,12 +115,10 @@ def _operations_of(config: RunConfig, subject: Subject) -> float:
     return config.train.max_steps * config.train.global_batch_size * operations_of_row(config, subject)
 
 
-def _workers(config: RunConfig) -> dict[str, str]:
-    """How a step is cut, as far as its rows are known."""
-    if not config.train.is_counted:
-        return {}
+def _workers(config: RunConfig) -> str:
+    """How a step is cut."""
     batch = derive_batch(config)
-    return {"workers": f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {config.parallel.zero_stage}"}
+    return f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {config.parallel.zero_stage}"
 
 
 def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
@@ -265,11 +263,6 @@ def duration(hours: float) -> str:
         return f"{hours / DAY:,.1f} days"
     if hours >= 1:
         return f"{hours:.1f} h"
-    seconds = 3600 * hours
-    return (
-        f"{seconds / 60:.1f} min"
-        if seconds >= 60
-        else f"{seconds:.1f} s"
-        if seconds >= 1
-        else f"{1e3 * seconds:.0f} ms"
-    )
+    if (seconds := 3600 * hours) >= 60:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.0f} ms"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -227,9 +226,17 @@ def why_not(config: RunConfig, subject: Subject, shape: Shape) -> str:
 
 def _remedies(config: RunConfig, subject: Subject, shape: Shape) -> str:
     """Settings, each of which alone makes it fit; else more memory."""
-    kinds = (_smaller_batches(config), _checkpointed(config), _later_stages(config))
-    fitting = (next((said for said, changed in kind if _fits(changed, subject, shape)), "") for kind in kinds)
-    if said := " or ".join(filter(None, fitting)):
+    rows, stage = config.train.per_device_batch_size, config.parallel.zero_stage
+    kinds: Sequence[tuple[str, str, Sequence[int]]] = (
+        ("train", "per_device_batch_size", [rows >> halved for halved in range(1, rows.bit_length())]),
+        ("train", "gradient_checkpointing", [True]),
+        ("parallel", "zero_stage", range(stage + 1, 4)),
+    )
+    fitting = (
+        next((f"{block}.{key}={value}" for value in values if _fits(config, block, {key: value}, subject, shape)), "")
+        for block, key, values in kinds
+    )
+    if said := " or ".join(filter(None, fitting)).replace("True", "true"):
         return f"it fits with {said}"
     return (
         "no micro-batch, gradient checkpointing or ZeRO stage alone makes it fit: combine them, or take devices with "
@@ -237,32 +244,9 @@ def _remedies(config: RunConfig, subject: Subject, shape: Shape) -> str:
     )
 
 
-Changes = Iterator[tuple[str, RunConfig]]
-
-
-def _smaller_batches(config: RunConfig) -> Changes:
-    rows = config.train.per_device_batch_size // 2
-    while rows:
-        yield f"train.per_device_batch_size={rows}", _changed(config, "train", per_device_batch_size=rows)
-        rows //= 2
-
-
-def _checkpointed(config: RunConfig) -> Changes:
-    if not config.train.gradient_checkpointing:
-        yield "train.gradient_checkpointing=true", _changed(config, "train", gradient_checkpointing=True)
-
-
-def _later_stages(config: RunConfig) -> Changes:
-    for stage in range(config.parallel.zero_stage + 1, 4):
-        yield f"parallel.zero_stage={stage}", _changed(config, "parallel", zero_stage=stage)
-
-
-def _changed(config: RunConfig, block: str, **update: Any) -> RunConfig:
-    return config.model_copy(update={block: getattr(config, block).model_copy(update=update)})
-
-
-def _fits(config: RunConfig, subject: Subject, shape: Shape) -> bool:
+def _fits(config: RunConfig, block: str, update: Mapping[str, int], subject: Subject, shape: Shape) -> bool:
     """Whether memory suffices, the schema allows it (not every loss works at every stage), each worker has rows."""
+    config = config.model_copy(update={block: getattr(config, block).model_copy(update=update)})
     with suppress(ValidationError, ConfigError):
         RunConfig.model_validate(config.model_dump())
         derive_batch(config)

@@ -51,7 +51,11 @@ def wait_for_room(parallel: ParallelConfig) -> ParallelConfig:
                     late = f" Waited {waited:.0f} s for more nodes (parallel.nodes_timeout_s)." if waited > 1 else ""
                     raise ConfigError(f"{lacking}{late}") from None
                 if str(lacking) != last or waited - said >= SAY_S:
-                    request_resources(bundles=_bundles(parallel), bundle_label_selectors=_labels(parallel))
+                    of_feed = {"CPU": FEED_CPUS} | placement(parallel).get("resources", {})
+                    request_resources(
+                        bundles=[resources_of(parallel)] * parallel.workers + [of_feed],
+                        bundle_label_selectors=[dict(parallel.node_labels)] * parallel.workers + [{}],
+                    )
                     left, said, last = parallel.nodes_timeout_s - waited, waited, str(lacking)
                     say(f"waiting for nodes, at most {left:.0f} s more: {lacking}")
             time.sleep(RETRY_S)
@@ -154,15 +158,6 @@ def _describe(parallel: ParallelConfig) -> str:
     said = [f"{amount:g} {name}" for name, amount in resources_of(parallel).items()]
     said += [f"label {key}={value}" for key, value in parallel.node_labels.items()]
     return ", ".join(said)
-
-
-def _bundles(parallel: ParallelConfig) -> list[dict[str, float]]:
-    """What the autoscaler is asked for: the workers, and a CPU for the feed."""
-    return [resources_of(parallel)] * parallel.workers + [{"CPU": FEED_CPUS} | placement(parallel).get("resources", {})]
-
-
-def _labels(parallel: ParallelConfig) -> list[dict[str, str]]:
-    return [dict(parallel.node_labels)] * parallel.workers + [{}]
 
 
 LOOK_S = 2.0  # how often the nodes are counted

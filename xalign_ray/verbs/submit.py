@@ -93,17 +93,12 @@ class Upload:
         for path, source in self.files.items():
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             if source.suffix in YAML and path in self.own:
-                (target / path).write_text(self._without_credentials(source.read_text("utf-8")), encoding="utf-8")
+                (target / path).write_text(self.without_credentials(source.read_text("utf-8")), encoding="utf-8")
             else:
                 shutil.copyfile(source, target / path)
         (target / self.folder).mkdir(parents=True, exist_ok=True)
 
-    def take_words(self, words: Iterable[str]) -> None:
-        """The command's arguments: YAML files that are there by their place in the upload, no credentials."""
-        for word in words:
-            self.words.append(self._without_credentials(_in_upload(word)))
-
-    def _without_credentials(self, text: str) -> str:
+    def without_credentials(self, text: str) -> str:
         def strip(found: re.Match[str]) -> str:
             shown = strip_credentials(found[0]) if has_credentials(found[0]) else found[0]
             if shown != found[0] and shown not in self.stripped:
@@ -151,7 +146,7 @@ def make_upload(words: Sequence[str], package: Path = PACKAGE) -> Upload:
         upload.installed += [] if modules else [name]
     upload.own = sorted(own)
     upload.files |= own
-    upload.take_words(words)
+    upload.words = [upload.without_credentials(_in_upload(word)) for word in words]
     return upload
 
 

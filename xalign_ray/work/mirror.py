@@ -18,7 +18,7 @@ from typing import Any
 
 from xalign_ray.errors import ConfigError, DataError, LockError
 from xalign_ray.work.artifacts import MANIFEST, check_files, hash_file, unfinished, whole_json, write_atomic, write_json
-from xalign_ray.work.locks import BEAT_S, LEASE_S, StoredLock, hold_stored
+from xalign_ray.work.locks import BEAT_S, StoredLock, hold_stored
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import (
@@ -330,9 +330,7 @@ def fetch_checkpoint(folder: Path, step: int | None = None) -> None:
 
 
 @contextmanager
-def published(
-    folder: Path, verb: str, keep: int | None = None, lease_s: float = LEASE_S, beat_s: float = BEAT_S
-) -> Iterator[None]:
+def published(folder: Path, verb: str, keep: int | None = None, beat_s: float = BEAT_S) -> Iterator[None]:
     """Inside, this process alone writes a folder of a store: it is fetched first, and published while it grows.
 
     Nothing for a folder that is no mirror.
@@ -347,7 +345,7 @@ def published(
     if (url := url_of(folder)) is None:
         yield
         return
-    with hold_stored(url, verb, lease_s, beat_s) as lock:
+    with hold_stored(url, verb, beat_s=beat_s) as lock:
         with said_of(url, "cannot be fetched"):
             stored = _Stored(folder, url)
             stored.take_over()
