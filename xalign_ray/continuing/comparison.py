@@ -90,15 +90,6 @@ class Row:
 
 
 @dataclass(frozen=True)
-class KeptText:
-    """Sentences in one language that must not get worse."""
-
-    language: str
-    sentences: Sequence[str]
-    split: str
-
-
-@dataclass(frozen=True)
 class PairScores:
     """What one measure of retrieval is of both encoders: per pair of sentences 0, 0.5 or 1, `[N]` each."""
 
@@ -122,7 +113,7 @@ def compare_with_base(
     trained: str,
     tests: Sequence[TranslatedSentences],
     kept: Sequence[TranslatedSentences] = (),
-    texts: Sequence[KeptText] = (),
+    texts: Sequence[Kept] = (),
     trained_languages: Collection[str] | None = None,
     cache: Path | None = None,
     device: str = "auto",
@@ -149,7 +140,7 @@ def compare_with_base(
     old = SentenceScores(base, None, cache, device)
     new = SentenceScores(trained, old.rule, None, device)
     tests, kept = [pairs.thinned() for pairs in tests], [pairs.thinned() for pairs in kept]
-    forgotten = [*map(_Sentences.of_pairs, kept), *map(_Sentences.of_text, texts)]
+    forgotten = [*map(Kept.of_pairs, kept), *texts]
     vectors = _Vectors.of(old, new, [*tests, *kept], forgotten)
     rows, of_pairs = list[_Estimated](), list[PairScores]()
     for pairs, is_test in [*((pairs, True) for pairs in tests), *((pairs, False) for pairs in kept)]:
@@ -180,7 +171,7 @@ def write_comparison(path: Path, found: BaseComparison, facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _Sentences:
+class Kept:
     """What drift and the masked-LM loss of a language are measured on."""
 
     language: str
@@ -195,17 +186,17 @@ class _Sentences:
         return {language for _, language in self.texts} <= {*languages}
 
     @classmethod
-    def of_pairs(cls, pairs: TranslatedSentences) -> _Sentences:
+    def of_pairs(cls, pairs: TranslatedSentences) -> Kept:
         """Those that are not English; all if none is."""
         name = name_of_pair(*pairs.languages)
         asked = [code for code in pairs.languages if code != ENGLISH] or pairs.languages
         return cls(name, [text for side in _sides(pairs) for text in side if text[1] in asked], pairs.split)
 
     @classmethod
-    def of_text(cls, text: KeptText) -> _Sentences:
+    def of_text(cls, language: str, sentences: Sequence[str], split: str) -> Kept:
         """At most MAX_PAIRS, evenly spaced."""
-        chosen = thin(len(text.sentences), MAX_PAIRS)
-        return cls(text.language, [(text.sentences[index], text.language) for index in chosen], text.split)
+        chosen = [(sentences[index], language) for index in thin(len(sentences), MAX_PAIRS)]
+        return cls(language, chosen, split)
 
 
 @dataclass(frozen=True)
@@ -222,7 +213,7 @@ class _Vectors:
         old: SentenceScores,
         new: SentenceScores,
         pairs: Sequence[TranslatedSentences],
-        sentences: Sequence[_Sentences],
+        sentences: Sequence[Kept],
     ) -> _Vectors:
         """Encodes each distinct text once with each encoder: English sentences stand in the pairs of many languages."""
         texts = [side for one in pairs for side in _sides(one)] + [one.texts for one in sentences]
@@ -260,13 +251,13 @@ def _retrieval_row(found: PairScores, is_trained: bool) -> _Estimated:
     return row, accuracy_gain(found.base, found.yours)
 
 
-def _drift_row(sentences: _Sentences, vectors: _Vectors, trained: Collection[str]) -> _Estimated:
+def _drift_row(sentences: Kept, vectors: _Vectors, trained: Collection[str]) -> _Estimated:
     base, yours = map(unit_rows, vectors.take(sentences.texts))
     drift = 1 - (base.astype(np.float64) * yours).sum(axis=1)
     return _row("drift", sentences.language, sentences.are_in(trained), 0.0, drift.mean(), sentences), ratio(drift)
 
 
-def _loss_row(sentences: _Sentences, old: SentenceScores, new: SentenceScores, trained: Collection[str]) -> _Estimated:
+def _loss_row(sentences: Kept, old: SentenceScores, new: SentenceScores, trained: Collection[str]) -> _Estimated:
     (base, labels), (yours, _) = old.losses(sentences.texts), new.losses(sentences.texts)
     means = base.sum() / labels.sum(), yours.sum() / labels.sum()
     row = _row("mlm_loss", sentences.language, sentences.are_in(trained), *means, sentences)
@@ -281,7 +272,7 @@ def _why_no_losses(old: SentenceScores, new: SentenceScores) -> str:
 
 
 def _row(
-    measure: str, language: str, is_trained: bool, base: float, yours: float, scored: TranslatedSentences | _Sentences
+    measure: str, language: str, is_trained: bool, base: float, yours: float, scored: TranslatedSentences | Kept
 ) -> Row:
     return Row(
         measure=measure,
@@ -366,7 +357,7 @@ def _compare(found: Continuation, run: Path) -> None:
         str(RunFolder(run).export),
         tests,
         as_sentences(found.kept, root),
-        [KeptText(one.language, [*read_text(one, root)], Path(one.paths[0]).name) for one in found.kept_text],
+        [Kept.of_text(one.language, [*read_text(one, root)], Path(one.paths[0]).name) for one in found.kept_text],
         found.recipe.config.languages,
         cache=Path(found.recipe.config.output) / "vectors",
         margin=found.lines.margin,

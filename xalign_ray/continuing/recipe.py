@@ -240,7 +240,8 @@ def _tree(
         "train": train,
         "parallel": {
             "workers": lines.workers,
-            "cpus_per_worker": _cores(lines.workers),
+            # The machine's, shared; in a cluster that is joined one, which fits everywhere.
+            "cpus_per_worker": 1 if named_cluster() else max(1, (os.cpu_count() or 1) // lines.workers),
             "gpus_per_worker": int(on_gpu),
         },
         "track": {"experiment": EXPERIMENT},
@@ -369,11 +370,6 @@ def _gpus() -> bool:
     return torch.cuda.is_available()
 
 
-def _cores(workers: int) -> int:
-    """CPUs of a worker: the machine's, shared; in a cluster that is joined one, which fits everywhere."""
-    return 1 if named_cluster() else max(1, (os.cpu_count() or 1) // workers)
-
-
 # Replay: rows of monolingual text with masked LM, mixed in so that an encoder keeps what it was trained on.
 
 Block = dict[str, Any]  # of a recipe
@@ -493,8 +489,8 @@ def as_sentences(corpora: Sequence[ParallelCorpus], root: Path) -> list[Translat
         pairs.setdefault(corpus.languages, []).extend(read_pairs(corpus, root))
         names.setdefault(corpus.languages, []).extend(Path(path).name for path in corpus.paths)
     return [
-        TranslatedSentences(languages, *map(list, zip(*several, strict=True)), _named(names[languages]))
-        for languages, several in pairs.items()
+        TranslatedSentences(code, [one for one, _ in several], [two for _, two in several], _named(names[code]))
+        for code, several in pairs.items()
     ]
 
 

@@ -24,7 +24,6 @@ from xalign_ray.work.artifacts import hash_file, hash_value, replacing
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xalign_ray.models.family import Family
     from xalign_ray.tasks.hf_encoder import Encoder
 
 CODE = ("models", "tasks/hf_encoder", "tasks/tokenized", "continuing/sentence_scores")  # decides the numbers
@@ -189,19 +188,13 @@ def _open(encoder: str, device: str) -> tuple[Encoder, Any]:
 
     from xalign_ray.tasks.hf_encoder import Encoder
 
-    family = _family_with_head(encoder)
-    if family is None:
-        return Encoder.open(encoder, device, AutoModel), None
-    whole = Encoder.open(encoder, device, AutoModelForMaskedLM)
-    return Encoder(whole.model.base_model, whole.inputs), lambda hidden: family.predict(whole.model, hidden)
-
-
-def _family_with_head(encoder: str) -> Family | None:
-    """The family of an encoder whose files hold a masked-LM head that we know how to call."""
     folder = str(folder_of(encoder))
     values = read_config(folder)
     family = BY_MODEL_TYPE.get(values["model_type"])
-    return family if family and holds_head(folder, dict(family.defaults) | values) else None
+    if family is None or not holds_head(folder, dict(family.defaults) | values):
+        return Encoder.open(encoder, device, AutoModel), None
+    whole = Encoder.open(encoder, device, AutoModelForMaskedLM)
+    return Encoder(whole.model.base_model, whole.inputs), lambda hidden: family.predict(whole.model, hidden)
 
 
 def _identity(encoder: str) -> list[str]:

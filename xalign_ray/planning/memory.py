@@ -138,7 +138,8 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
     """
     parallel, unit, count = config.parallel, _unit(config), subject.trained
     stage, part = parallel.zero_stage, FP32 * count / parallel.workers
-    bucket = min(_bucket(config), count)
+    zero: Mapping[str, int] = parallel.deepspeed_overrides.get("zero_optimization", {})
+    bucket = min(int(zero.get("reduce_bucket_size", BUCKET)), count)
     table = unit * subject.sizes.word_embeddings
     again = derive_batch(config).accumulation > 1
     if stage == 0:
@@ -232,7 +233,8 @@ def _head(config: RunConfig, subject: Subject) -> float:
     A compiled loss takes logits in bf16 as they are.
     """
     d, vocabulary = subject.values["hidden_size"], subject.values["vocab_size"]
-    labels, tokens = micro_labels(config), _micro_tokens(config)
+    tokens = _micro_tokens(config)
+    labels = tokens * most(config.masking.mlm_probability)
     matrix = FP32 * config.data.max_seq_length * tokens  # which words are aligned, [B, L, L]
     pointers = sum(isinstance(one, DenoisingAlignment) for one in config.objectives)
     pointing = pointers * (POINTING * matrix + 4 * FP32 * d * tokens)
@@ -250,11 +252,6 @@ def _head(config: RunConfig, subject: Subject) -> float:
         + heads * labels * 5 * _unit(config) * d
         + (BF16 if config.in_bf16 else FP32) * subject.sizes.word_embeddings
     )
-
-
-def micro_labels(config: RunConfig) -> float:
-    """Labels of a full micro-batch, on average."""
-    return _micro_tokens(config) * most(config.masking.mlm_probability)
 
 
 def most(scheduled: float | tuple[tuple[int, float], ...]) -> float:
@@ -289,11 +286,6 @@ def _micro_tokens(config: RunConfig) -> int:
 def _unit(config: RunConfig) -> int:
     """Bytes of a weight, a gradient and an activation; at stage 0 autocast's weights stay in fp32."""
     return BF16 if config.in_bf16 and config.parallel.zero_stage else FP32
-
-
-def _bucket(config: RunConfig) -> int:
-    zero: Mapping[str, int] = config.parallel.deepspeed_overrides.get("zero_optimization", {})
-    return int(zero.get("reduce_bucket_size", BUCKET))
 
 
 def run_bytes(config: RunConfig, subject: Subject) -> float:

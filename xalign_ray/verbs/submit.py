@@ -36,6 +36,7 @@ from xalign_ray.verbs.continue_encoder import check_submitted
 from xalign_ray.work import process
 from xalign_ray.work.credentials import has_credentials, hint_for, strip_credentials
 from xalign_ray.work.mirror import check_lasting
+from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import RUN_OF
 
 PACKAGE = RECIPES.parent
@@ -387,10 +388,6 @@ def _proxy(address: str) -> str:
     if asked.scheme not in getproxies() or proxy_bypass(asked.hostname or ""):
         return ""
     return f" The environment names a proxy, which was asked; NO_PROXY={asked.hostname} goes past it."
-
-
-def say(sentence: str) -> None:
-    sys.stderr.write(f"{sentence}\n")
 
 
 def _subject(words: Sequence[str]) -> str:

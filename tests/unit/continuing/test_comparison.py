@@ -17,7 +17,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel
 from tests.unit.continuing.comparison_file import write_comparison_file
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing import comparison
-from xalign_ray.continuing.comparison import KeptText, compare_with_base, verdict_of, write_comparison
+from xalign_ray.continuing.comparison import Kept, compare_with_base, verdict_of, write_comparison
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
 from xalign_ray.models.sentence_modules import NO_FILES, SentenceRule
@@ -108,7 +108,10 @@ def test_rows_equal_a_slow_reference(encoders: tuple[Path, Path]) -> None:
 
 
 def test_kept_text_has_drift_and_a_loss(encoders: tuple[Path, Path]) -> None:
-    texts = [KeptText("de", sentences(GERMAN, 12, 5), "mine.txt"), KeptText("en", sentences(ENGLISH, 9, 6), "own.txt")]
+    texts = [
+        Kept.of_text("de", sentences(GERMAN, 12, 5), "mine.txt"),
+        Kept.of_text("en", sentences(ENGLISH, 9, 6), "own.txt"),
+    ]
     found = compare_with_base(*map(str, encoders), [], texts=texts, trained_languages=["en", "fr"], device="cpu")
     assert [(row.measure, row.language, row.split, row.count, row.trained) for row in found.rows] == [
         ("drift", "de", "mine.txt", 12, False),
@@ -124,7 +127,7 @@ def test_a_base_in_pickled_weights_has_the_head_that_its_config_names(encoders: 
     torch.save(weights, base / "pytorch_model.bin")
     (base / "model.safetensors").unlink()
     found = compare_with_base(
-        *map(str, encoders), [], texts=[KeptText("de", sentences(GERMAN, 12, 5), "x")], device="cpu"
+        *map(str, encoders), [], texts=[Kept.of_text("de", sentences(GERMAN, 12, 5), "x")], device="cpu"
     )
     assert [row.measure for row in found.rows] == ["drift", "mlm_loss"]
 
