@@ -198,7 +198,7 @@ def test_continue_looks_at_the_revision_that_is_named(tmp_path: Path) -> None:
         "from xalign_ray.continuing.methods import look_at_encoder\n"
         "for commit in ('a' * 40, 'b' * 40):\n"
         "    found = look_at_encoder(f'acme/tiny@{commit}')\n"
-        "    print(found.name == f'acme/tiny@{commit}', found.has_head, found.pooling)\n"
+        "    print(found.name == f'acme/tiny@{commit}', found.has_head, found.rule.pooling)\n"
     )
     done = run(tmp_path, code)
     assert done.stdout.splitlines() == ["True True mean", "True True cls"], done.stderr
