@@ -109,7 +109,7 @@ def test_a_tenth_of_the_run_is_the_default_or_of_its_cost(max_steps: int, of_row
     rows: Any = synthetic.SyntheticRows()
     rows.manifest["pools"]["text/en"]["tokens"] = of_row
     nothing: Any = SimpleNamespace(losses={})
-    scoring = Scoring(nothing, nothing, config, rows, nothing)
+    scoring = Scoring(nothing, nothing, config, rows, Workers(0, 1, 0, torch.device("cpu")))
     assert [step for step in range(max_steps + 1) if scoring.is_due(step)] == steps
     assert bool(scoring.notes()) == (of_row < 100)
 
