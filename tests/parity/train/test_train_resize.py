@@ -11,7 +11,7 @@ from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_checkpoint import starts, stop_after, train
 from xalign_ray.errors import CheckpointError
-from xalign_ray.work.artifacts import read_manifest, write_manifest
+from xalign_ray.work.artifacts import read_manifest
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
@@ -34,7 +34,7 @@ def test_a_checkpoint_that_cannot_be_converted_is_refused_with_the_way_out(one: 
     manifest = read_manifest(folder)
     (folder / "state" / "mp_rank_00_model_states.pt").unlink()
     del manifest["files"]["state/mp_rank_00_model_states.pt"]
-    write_manifest(folder, manifest)
+    synthetic.write_changed(folder, manifest)
     with pytest.raises(CheckpointError) as refused:
         one.call(train, tmp_path, {})
     said = str(refused.value)

@@ -20,7 +20,7 @@ from xalign_ray.train.checkpoint import Checkpoint, consolidate, newest
 from xalign_ray.train.checkpoint_files import FORCED, only_data
 from xalign_ray.train.engine import STATE
 from xalign_ray.train.loop import train
-from xalign_ray.work.artifacts import hash_file, read_manifest, write_manifest
+from xalign_ray.work.artifacts import hash_file, read_manifest
 from xalign_ray.work.job import Job
 
 KINDS = {0: ["model"], 1: ["model", "optim"], 2: ["model", "optim"], 3: ["model", "optim"]}
@@ -64,7 +64,7 @@ def plant(run: Path, kind: str) -> Path:
         state = torch.load(file, weights_only=False)
         torch.save(state | {"more": Attack(run / "attacked")}, file)
         manifest["files"][f"{STATE}/{file.name}"] = hash_file(file)
-    write_manifest(folder, manifest)
+    synthetic.write_changed(folder, manifest)
     return folder
 
 
@@ -156,6 +156,6 @@ def test_a_file_that_torch_did_not_write_is_refused(one: Pool, tmp_path: Path) -
     manifest = read_manifest(folder)
     assert manifest
     manifest["files"] = {name: hash_file(folder / name) for name in manifest["files"]}
-    write_manifest(folder, manifest)
+    synthetic.write_changed(folder, manifest)
     with pytest.raises(CheckpointError, match=r"mp_rank_00_model_states\.pt cannot be read: "):
         newest(tmp_path, synthetic.FINGERPRINT)
