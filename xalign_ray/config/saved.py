@@ -63,7 +63,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     try:
         text = read_plain(path)
         saved = parse_yaml(hide_credentials(text))
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         if finished_run(folder):
             raise DataError(f"{path} is missing. {HINT}") from None
         return {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import json
+import os
 import re
 import stat
 from contextlib import ExitStack
@@ -162,8 +164,9 @@ def read_plain(path: Path) -> str:
         DataError: it is there, but is no plain file.
         FileNotFoundError: it is not there.
     """
-    if path.exists():
-        check_plain(path)
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))  # also where its folder is a file
+    check_plain(path)
     return path.read_text(encoding="utf-8")
 
 
