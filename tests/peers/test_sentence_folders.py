@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 from tests.parity.english_base import SMALL, write_english_base
 from tests.unit.conftest import make_config, prepare_here
 from tests.unit.tasks.conftest import make_bert_in
-from xalign_ray import exports
+from xalign_ray import evaluate, exports
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.export import export
@@ -89,6 +90,42 @@ def test_what_it_saves_gives_us_its_vectors(tmp_path: Path) -> None:
     )
     theirs.save(str(tmp_path / "saved"))
     np.testing.assert_allclose(own_vectors(tmp_path / "saved", TEXTS), theirs.encode(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "prompts"),
+    [
+        ("mean", {"query": "wd we: ", "passage": "we: "}),
+        ("cls", {"query": "", "document": "we: "}),
+        (None, {}),  # an encoder without files of Sentence Transformers, for which both take the mean
+    ],
+)
+def test_evaluate_finds_the_translations_that_it_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pooling: str | None, prompts: dict[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [f"{letter}{vowel}" for letter in "bdfgklmnpst" for vowel in "aeiou"]
+    folder = make_bert_in(tmp_path / "bert", [*words, "wd", "we", ":"], positions=64)
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    if pooling:
+        transformer = Transformer(str(folder), max_seq_length=9)  # of up to 10 words: some sentences are cut
+        modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling), Normalize()]
+        theirs, folder = SentenceTransformer(modules=modules, prompts=prompts, device="cpu"), tmp_path / "saved"
+        theirs.save(str(folder))
+    rng, expected = random.Random(5), {}
+    for language, kept in (("de", 8), ("fi", 5), ("sw", 3)):
+        english = [rng.sample(words, rng.randrange(3, 11)) for _ in range(200)]
+        other = [[*line[:kept], *rng.sample(words, 3)] for line in english]
+        sides = [[" ".join(line) for line in side] for side in (other, english)]
+        for end, lines in zip((language, "en"), sides, strict=True):
+            (tmp_path / f"tatoeba.{language}-en.{end}").write_text("\n".join(lines) + "\n")
+        first, second = (theirs.encode(lines, prompt=prompts.get("query")) for lines in sides)
+        right = theirs.similarity(first, second).argmax(dim=1).numpy() == np.arange(len(english))
+        expected[language] = 100 * right.mean()
+    scores = evaluate(folder, "tatoeba", tmp_path)
+    ours = scores[(scores.metric == "tatoeba_accuracy") & (scores.layer == "last")].set_index("language").value * 100
+    assert {language: ours[language] for language in expected} == pytest.approx(expected, abs=0.1)
+    assert 99 > expected["de"] > expected["sw"] > 1  # chance is 0.5
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
