@@ -204,7 +204,7 @@ def test_an_upload_above_50_mb_is_refused_with_its_five_largest_files(package: P
 
 def test_this_package_can_be_submitted_and_every_kind_of_its_files_is_shipped() -> None:
     assert make_upload(["tiny/mlm"]).check_size() < 5_000_000
-    assert {Path("recipes/tiny/mlm.yaml"), Path("py.typed")} <= set(find_code(PACKAGE)[0])
+    assert {Path("recipes/tiny/methods.arms.yaml"), Path("py.typed")} <= set(find_code(PACKAGE)[0])
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["xalign_ray"]
     assert {Path("x" + pattern).suffix for pattern in patterns} <= set(SHIPPED)
 

@@ -204,8 +204,8 @@ class Recipe:
 
 
 def list_recipes() -> list[str]:
-    """Names of the recipes in the package that can be run as they are (`base/` ones are only extended)."""
-    return [name for name in _names() if not name.startswith(("base/", "studies/"))]
+    """Names of the recipes in the package that can be run as they are; `base/` and `methods/` are only extended."""
+    return [name for name in _names() if not name.startswith(("base/", "methods/", "studies/"))]
 
 
 def _names() -> list[str]:

@@ -55,7 +55,7 @@ def test_money_is_hours_of_the_device(tmp_path: Path) -> None:
 def test_longer_pairs_leave_fewer_steps(tmp_path: Path) -> None:
     recipe = load_recipe(E5)
     lines = read_five_lines("e5", {"hours": 5.0})
-    short, long = (steps_of_time(lines, recipe, tmp_path, size)[0] for size in (100, 400))
+    short, long = (steps_of_time(lines, recipe, tmp_path, size)[0] for size in (50, 200))
     assert short == pytest.approx(4 * long, rel=0.1)
 
 
