@@ -19,12 +19,12 @@ LEAST = 1e-6  # of a product of hidden states in the plan
 
 
 class DenoisingAlignmentLoss(Objective):
-    """Asks where in the other sentence the translation of a masked word stands.
+    """Predicts where in the other sentence the translation of a masked word stands.
 
-    What it optimises: sum over labelled positions i of -log softmax_j(q_i . k_j / sqrt(d)), j the words of the other
-        sentence of the pair, at those that i is linked with; of several the mean. q = Wq h + bq, k = Wk h + bk of the
-        hidden states of the masked pair.
-        Links come from the encoder as it is at this step: products of hidden states of the pair without masks after
+    Minimises: sum over labelled positions i of -log softmax_j(q_i . k_j / sqrt(d)), j the words of the other
+        sentence of the pair, at the words that i is linked with; of several the mean. q = Wq h + bq, k = Wk h + bk
+        of the hidden states of the masked pair.
+        Links come from the encoder's present weights: products of hidden states of the pair without masks after
         `layer` layers, without dropout and gradient, made a transport plan by two rounds of Sinkhorn's algorithm; the
         products themselves where a side has one word. Words that are each other's best are linked, then once more
         where one of the two is still without a link.
@@ -51,11 +51,11 @@ class DenoisingAlignmentLoss(Objective):
         batch, at = micro_step.batch, micro_step.labelled_at
         forth = translated_by(batch, self.context.special)
         links = self_labelled(self._unmasked(micro_step), forth, batch["example_ids"])
-        asked, linked = ((one | one.transpose(1, 2)).flatten(0, 1)[at] for one in (forth, links))
+        candidates, linked = ((pairs | pairs.transpose(1, 2)).flatten(0, 1)[at] for pairs in (forth, links))
         query, key = self.query(micro_step.hidden), self.key(micro_step.hidden)
         with torch.autocast(query.device.type, enabled=False):
             scores = torch.bmm(query.float(), key.float().transpose(1, 2)).flatten(0, 1)[at] / query.shape[2] ** 0.5
-        chances = scores.masked_fill(~asked, torch.finfo(scores.dtype).min).log_softmax(dim=1)
+        chances = scores.masked_fill(~candidates, torch.finfo(scores.dtype).min).log_softmax(dim=1)
         partners = linked.sum(dim=1)
         micro_step.log("train/self_aligned_label_share", (partners > 0).float())
         return -(chances.masked_fill(~linked, 0.0).sum(dim=1) / partners.clamp(min=1)).sum()
@@ -64,11 +64,11 @@ class DenoisingAlignmentLoss(Objective):
         """Hidden states of the rows as they were before masking, fp32, without dropout and gradient."""
         batch, encoder = micro_step.batch, cast(nn.Module, micro_step.encoder)
         labels = batch["labels"]
-        whole = {**batch, "input_ids": torch.where(labels != IGNORED, labels, batch["input_ids"])}
+        unmasked = {**batch, "input_ids": torch.where(labels != IGNORED, labels, batch["input_ids"])}
         training = encoder.training
         encoder.eval()
         with torch.no_grad():
-            states = micro_step.encoder.encode(whole, self._layer)
+            states = micro_step.encoder.encode(unmasked, self._layer)
         encoder.train(training)
         return states.float()
 

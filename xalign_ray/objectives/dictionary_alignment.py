@@ -22,9 +22,9 @@ _SAMPLE, _SHUFFLE = 0x616C6731, 0x616C6732
 
 
 class DictionaryAlignmentLoss(Objective):
-    """Asks that translations have the same word vector, up to length.
+    """Draws the word vectors of translations together, up to length.
 
-    What it optimises: sum over pairs of -cos(u, v); u and v are the means of the two words' rows of the raw embedding
+    Minimises: sum over pairs of -cos(u, v); u and v are the means of the two words' rows of the raw embedding
         table (no position, language, LayerNorm or dropout), which is tied to the decoder. In [-1, 1] a pair, so that
         a total loss may be negative.
     Reference: Tang et al. 2022, ALIGN-MLM. The mean over pieces is ours: their words are single pieces.
@@ -77,7 +77,7 @@ class DictionaryAlignmentLoss(Objective):
         return float(sum(high - low for low, high in map(self._bounds, parts)))
 
     def _shown(self, encoder: TrainableEncoder, drawn: Tensor) -> Tensor:
-        """A hidden state for each piece of both words of the pairs drawn, each word by itself: [n, 2, k, d]."""
+        """Hidden states of the pieces of both words of the drawn pairs, one word a row: [n, 2, k, d]."""
         assert self.context.special is not None, "words are shown between [CLS] and [SEP]"
         pieces, languages = (values[drawn] for values in self._host)
         batch = _alone(pieces.flatten(0, 1), languages.flatten(), self.context.special)
@@ -129,15 +129,17 @@ def _single_pieces(pairs: DictionaryPairs) -> DictionaryPairs:
     Raises:
         ConfigError: if there is none.
     """
-    kept = np.ones(len(pairs.left), dtype=bool)
+    single = np.ones(len(pairs.left), dtype=bool)
     for words in (pairs.left, pairs.right):
-        kept &= (words != NO_PIECE).sum(axis=1) == 1
-    if not kept.any():
+        single &= (words != NO_PIECE).sum(axis=1) == 1
+    if not single.any():
         raise ConfigError(
             "objective dictionary_alignment with pool: single_piece_only has no pair to train on: every entry has a "
             "word of several pieces. Set pool: mean, or raise data.tokenizer.vocab_size."
         )
-    return DictionaryPairs(pairs.left[kept], pairs.right[kept], pairs.left_language[kept], pairs.right_language[kept])
+    return DictionaryPairs(
+        pairs.left[single], pairs.right[single], pairs.left_language[single], pairs.right_language[single]
+    )
 
 
 def _stack(pairs: DictionaryPairs) -> np.ndarray:
@@ -152,12 +154,12 @@ def _stack(pairs: DictionaryPairs) -> np.ndarray:
 def _mismatch(pairs: DictionaryPairs, seed: int) -> np.ndarray:
     """For each pair another pair of the same two languages, whose right side it gets: one random cycle a language pair.
 
-    Languages and word counts stay as they are; a language pair with a single entry keeps it.
+    Languages and word counts do not change; a language pair with a single entry keeps it.
     """
-    taken = np.arange(len(pairs.left))
+    partner = np.arange(len(pairs.left))
     random = np.random.default_rng([seed & (2**64 - 1), _SHUFFLE])
     languages = np.stack([pairs.left_language, pairs.right_language], axis=1)
     for group in np.unique(languages, axis=0):
         cycle = random.permutation(np.flatnonzero((languages == group).all(axis=1)))
-        taken[cycle] = np.roll(cycle, 1)
-    return taken
+        partner[cycle] = np.roll(cycle, 1)
+    return partner

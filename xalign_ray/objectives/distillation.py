@@ -15,8 +15,8 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, check_layer
 from xalign_ray.objectives.sentences import (
     COLUMNS,
+    concat_rows,
     count_pairs,
-    one_below_the_other,
     sentence_rows,
     sentence_vectors,
     starts_at,
@@ -28,8 +28,8 @@ TEACHER = "teacher"  # the column of its vectors
 class DistillationLoss(Objective):
     """Draws the vectors of a sentence and of its translation to the one that a teacher made of the first.
 
-    What it optimises: sum over the two sentences of all pairs of, for their vector s and the teacher's t of width d,
-        |s - t|^2 / d (mse) or 1 - cos(s, t) (cosine).
+    Minimises: |s - t|^2 / d (mse) or 1 - cos(s, t) (cosine), summed over both sentences of all pairs; s is the
+        sentence's vector, t the teacher's, d their width.
     Reference: Reimers and Gurevych 2020, Making Monolingual Sentence Embeddings Multilingual, section 2.
     Needs: the columns of both sides of sentence pairs; `teacher`, which prepare computed: it runs in no step.
     Settings: `normalize` gives s length 1 before the comparison, for a teacher whose vectors have it.
@@ -45,7 +45,7 @@ class DistillationLoss(Objective):
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed distances."""
         query, key = (sentence_rows(micro_step.batch, role) for role in ("query", "key"))
-        both = one_below_the_other(query, key)
+        both = concat_rows(query, key)
         hidden = micro_step.encoder.encode(both, self.settings.layer)
         vectors = sentence_vectors(hidden, both, self.settings.pooling)
         if self.settings.normalize:

@@ -16,16 +16,16 @@ from xalign_ray.streams.collate import IGNORED
 
 
 class MaskedLmLoss(Objective):
-    """Asks for the word that was masked.
+    """Predicts the word that was masked.
 
-    What it optimises: sum over labelled positions i of -log softmax(logits_i)[y_i]; logits only at those positions.
+    Minimises: sum over labelled positions i of -log softmax(logits_i)[y_i]; logits only at those positions.
     Reference: Devlin et al. 2019, section 3.1; conditioned head: Chaudhary et al. 2020, DICT-MLM.
-    Needs: `labels` (-100 where nothing is asked); `language_ids` hold the label's language at a labelled position.
-    Settings: `labels_at_once` bounds the logits that exist at a time, the same sum and gradient. What is masked, and by
-        which word a label is replaced, is the streams' business.
+    Needs: `labels` (-100 elsewhere); `language_ids` hold the label's language at a labelled position.
+    Settings: `labels_at_once` bounds the logits that exist at a time, the same sum and gradient. The streams make the
+        masks and replace labels.
     Costs: one pass of the encoder, and N x V logits in fp32 for N labels (about 15 % of the tokens); with
-        `labels_at_once` so many of them at a time, and the head once more going backward. Not at ZeRO stage 3, where
-        each rank must call the head equally often.
+        `labels_at_once` only that many rows, and the head runs once more in the backward pass. Not at ZeRO stage
+        3, where each rank must call the head equally often.
     Relations: on pairs it is TLM, on code-switched labels DICT-MLM: same loss, other rows.
     """
 
@@ -33,12 +33,12 @@ class MaskedLmLoss(Objective):
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed cross-entropy, in nats."""
-        given = _labelled(micro_step)
+        labelled = _labelled(micro_step)
         at_once = self.settings.labels_at_once
-        if at_once is None or len(given[0]) <= at_once:
-            return _cross_entropy(micro_step.encoder, *given)
+        if at_once is None or len(labelled[0]) <= at_once:
+            return _cross_entropy(micro_step.encoder, *labelled)
         # Not reentrant: the decoder's gradient of one group of labels is added to the others' before ZeRO sees it.
-        chunks = zip(*(values.split(at_once) for values in given), strict=True)
+        chunks = zip(*(values.split(at_once) for values in labelled), strict=True)
         sums = [
             checkpoint(_cross_entropy, micro_step.encoder, *chunk, use_reentrant=False, preserve_rng_state=False)
             for chunk in chunks
@@ -47,9 +47,9 @@ class MaskedLmLoss(Objective):
 
     def of_labels(self, micro_step: MicroStep) -> Tensor:
         """The cross-entropy of each label, [N], row by row; `labels_at_once` as in training."""
-        given = _labelled(micro_step)
-        at_once = self.settings.labels_at_once or max(len(given[0]), 1)
-        chunks = zip(*(values.split(at_once) for values in given), strict=True)
+        labelled = _labelled(micro_step)
+        at_once = self.settings.labels_at_once or max(len(labelled[0]), 1)
+        chunks = zip(*(values.split(at_once) for values in labelled), strict=True)
         return torch.cat([_cross_entropies(micro_step.encoder, *chunk) for chunk in chunks])
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002

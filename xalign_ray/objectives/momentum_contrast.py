@@ -33,21 +33,21 @@ class RunningAverage(nn.Module):
         self.tower = copy.deepcopy(live).float()
         self.momentum = momentum
         self.dropout = dropout
-        kept: dict[nn.Parameter, Tensor] = {}  # tied weights stay tied
+        buffers: dict[nn.Parameter, Tensor] = {}  # tied weights stay tied
         for module in self.tower.modules():
             for name, weight in list(module.named_parameters(recurse=False, remove_duplicate=False)):
                 delattr(module, name)
-                module.register_buffer(name, kept.setdefault(weight, weight.detach()))
+                module.register_buffer(name, buffers.setdefault(weight, weight.detach()))
 
     def follow(self, live: nn.Module) -> None:
         """One step of the average towards the whole weights of the module that it is a copy of."""
         weights = dict(live.named_parameters(remove_duplicate=False))
-        follows = {name: own for name, own in self.tower.named_buffers() if name in weights}
-        own, values = list(follows.values()), [weights[name].detach() for name in follows]
-        if any(one.dtype != torch.float32 for one in values):
-            half, values = values, [torch.empty_like(one) for one in own]
+        follows = {name: average for name, average in self.tower.named_buffers() if name in weights}
+        averages, values = list(follows.values()), [weights[name].detach() for name in follows]
+        if any(value.dtype != torch.float32 for value in values):
+            half, values = values, [torch.empty_like(average) for average in averages]
             copy_each(values, half)
-        follow_each(own, values, 1 - self.momentum)
+        follow_each(averages, values, 1 - self.momentum)
 
     def train(self, mode: bool = True) -> RunningAverage:
         """Training mode is dropout; without it the copy stays in evaluation mode."""
@@ -95,9 +95,9 @@ def _random_directions(size: int, width: int, seed: int) -> Tensor:
 
 
 class MomentumContrastLoss(Objective):
-    """Asks which of K + 1 sentences is the translation.
+    """Finds the translation among K + 1 sentences.
 
-    What it optimises: sum over pairs of -log softmax([q.k, q.queue] / temperature)[0], with q = W2 ReLU(W1 h) of the
+    Minimises: sum over pairs of -log softmax([q.k, q.queue] / temperature)[0], with q = W2 ReLU(W1 h) of the
         query sentence's pooled state h, and k the same of the key sentence by a running average of encoder and
         projection, without gradient.
     Reference: Pan et al. 2021, PPA, equation 3; He et al. 2020, MoCo, section 3.2. The
@@ -169,7 +169,7 @@ class MomentumContrastLoss(Objective):
         self.queue.push(keys, hashes)
 
     def _features(self, rows: Mapping[str, Tensor], hidden: Tensor, project: nn.Module) -> Tensor:
-        """What is compared of each sentence of a side: fp32 [n, projection]."""
+        """The compared vector of each sentence of a side: fp32 [n, projection]."""
         pooled = sentence_vectors(hidden, rows, self.settings.pooling)
         if self.settings.normalize != "z":
             pooled = F.normalize(pooled, dim=1)

@@ -1,4 +1,4 @@
-"""What an objective is: the interface between one loss, the encoder it trains and the micro-step it is asked in.
+"""Base classes of losses, and the forward pass that they share.
 
 A loss whose terms stand in one micro-step is an `Objective`. A loss whose terms each read the whole global step, such
 as contrast with all other pairs as negatives, is a `StepObjective`.
@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from xalign_ray.config.derive import TERMS_AT_ONCE
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import HALF, labelled_at, laid_out
-from xalign_ray.objectives.sentences import one_below_the_other, sentence_rows
+from xalign_ray.objectives.sentences import concat_rows, sentence_rows
 from xalign_ray.private.torch import rows_vary
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
@@ -75,7 +75,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class HalfCrossEntropy(torch.autograd.Function):
-    """As `SummedCrossEntropy`, of logits in half precision as they are: compiled, there is no copy of them in fp32."""
+    """As `SummedCrossEntropy`, for logits in half precision: compiled, without their copy in fp32."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
@@ -90,9 +90,9 @@ class HalfCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         """As there."""
-        (given,) = ctx.saved_tensors
-        _compiled(_scale)(given, gradient)
-        return given, None
+        (logits,) = ctx.saved_tensors
+        _compiled(_scale)(logits, gradient)
+        return logits, None
 
 
 def summed_cross_entropy(logits: Tensor, labels: Tensor, compiled: bool = False) -> Tensor:
@@ -108,11 +108,11 @@ def summed_cross_entropy(logits: Tensor, labels: Tensor, compiled: bool = False)
     return sum_
 
 
-Gather = Callable[[Tensor], Tensor]  # every rank's rows one below the other, in order of rank; called by all ranks
+Gather = Callable[[Tensor], Tensor]  # concatenates every rank's rows, in order of rank; called by all ranks
 
 
 class TrainableEncoder(Protocol):
-    """What a loss may ask of an encoder, of whatever family; see models/encoder.py for shapes."""
+    """The part of an encoder that losses use, the same for all families; see models/encoder.py for shapes."""
 
     @property
     def hidden_size(self) -> int: ...
@@ -137,7 +137,7 @@ class SpecialIds(Protocol):
 
 @dataclass(frozen=True)
 class LossContext:
-    """What a loss may be built from, besides its own options."""
+    """Material of a loss besides its own options."""
 
     pairs: DictionaryPairs | None
     seed: int
@@ -150,14 +150,14 @@ class MicroStep:
     """One forward pass: the rows, and which part of the terms that no row belongs to is computed in it.
 
     Attributes:
-        batch: this micro-batch as tensors on the encoder's device, [B, L] each, B >= 0, those of the columns that the
-            losses need besides them which the feed made for these rows, and where things stand in them (see
-            train/step.py): a loss that asks a tensor where, by a mask or `nonzero`, waits for the GPU.
+        batch: this micro-batch as tensors on the encoder's device, [B, L] each, B >= 0; the columns that losses need
+            besides, where the feed made them for these rows; and indexes into both (see train/step.py), because a loss
+            that looks for places by a mask or `nonzero` waits for the GPU.
         part: (index, of): such a term is cut into `of` slices, one for each rank and micro-step of the global step.
         step: number of the global step, from 0.
-        compare: compares the vectors of a `StepObjective` with those of the whole step; by default these are all.
+        compare: compares the vectors of a `StepObjective` with all vectors of the step; by default a micro-step's own.
         beside: sides of sentence pairs that are encoded in one pass with the rows, for fewer and larger kernels.
-        metrics: what losses log besides themselves, by name: a sum and what it runs over.
+        metrics: values that losses log besides themselves, by name: a sum and the count that it is over.
     """
 
     encoder: TrainableEncoder
@@ -186,21 +186,21 @@ class MicroStep:
         if not sides:
             return [self.encoder.encode(self.batch)]
         rows = [laid_out(self.batch), *sides]
-        return self.encoder.encode(one_below_the_other(*rows)).split([len(one["input_ids"]) for one in rows])
+        return self.encoder.encode(concat_rows(*rows)).split([len(side["input_ids"]) for side in rows])
 
     @cached_property
     def labelled_at(self) -> Tensor:
-        """Where the N labels stand, of rows laid one after the other: int64 [N]."""
+        """Places of the N labels in the flattened rows: int64 [N]."""
         return self.batch["labelled_at"] if "labelled_at" in self.batch else labelled_at(self.batch["labels"])
 
     def log(self, name: str, values: Tensor) -> None:
-        """Adds a metric that is the mean of such values over the global step; every rank logs the same names."""
+        """Adds a metric: the mean of the values over the global step; every rank logs the same names."""
         summed = values.detach().double().sum()
         self.metrics[name] = (summed, torch.full_like(summed, values.numel()))
 
 
 class Objective(nn.Module, ABC):
-    """A loss as a sum over what it counts; the loop divides by the global step's count.
+    """A loss as a sum over the things that it counts; the loop divides by the global step's count.
 
     It calls the same modules on every rank in every micro-step, with zero rows if it has none:
     docs/explanation/methods.md, Losses over workers and micro-steps.
@@ -208,9 +208,9 @@ class Objective(nn.Module, ABC):
     Attributes:
         extra_columns: columns of the batch that it needs besides the inputs of the model; a batch without such rows may
             lack them.
-        predicts: whether it asks the head, of the rows' hidden states, once for each thing that it counts.
+        predicts: whether it runs the head over the rows' hidden states, once for each counted thing.
         beside: a side of sentence pairs that it encodes once, in the same pass as the rows if another loss reads those.
-        gathers_counted: whether `after_step` gathers a row for each thing that it counts: no rank is asked how many.
+        gathers_counted: whether `after_step` gathers one row for each counted thing, so that the sizes are known.
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = ()
@@ -232,11 +232,11 @@ class Objective(nn.Module, ABC):
         """How many things a rank's sums over one global step run over: its rows and all its slices."""
 
     def after_step(self, encoder: TrainableEncoder, gather: Gather) -> None:
-        """What it does once the weights have moved; called by all ranks once a global step, by default nothing.
+        """Hook after the weights have moved; called by all ranks once a global step, by default nothing.
 
         Args:
             encoder: the trained encoder, with its new weights.
-            gather: joins what the ranks hold.
+            gather: concatenates a tensor's rows over all ranks.
         """
 
 
@@ -246,8 +246,8 @@ class StepObjective(Objective):
     Its terms read all P vectors, but only one micro-batch at a time fits into memory with its activations. So the loop
     embeds each micro-batch without gradients, joins the vectors of all ranks and calls `compare` once. Then it embeds
     each micro-batch again, with the same dropout, and continues the gradient by each vector into the encoder
-    (GradCache, Gao et al. 2021). A rank whose share is one micro-batch embeds it once. Loss and gradient are those of
-    one large batch, for any number of ranks and micro-steps.
+    (GradCache, Gao et al. 2021). A rank whose share is one micro-batch embeds it once. Loss and gradient equal those
+    of one large batch, for any number of ranks and micro-steps.
 
     `count` is the number of vectors of this rank.
     """

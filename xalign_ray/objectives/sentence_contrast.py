@@ -1,4 +1,4 @@
-"""Sentence contrast: each sentence must find its translation among those of the global step, in both directions."""
+"""Sentence contrast: each sentence must find its translation in the global step, in both directions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from xalign_ray.objectives.sentences import (
     COLUMNS,
     HARD_COLUMNS,
     HARD_ROLES,
+    concat_rows,
     count_pairs,
-    one_below_the_other,
     sentence_rows,
     sentence_vectors,
     text_hashes,
@@ -26,17 +26,17 @@ from xalign_ray.objectives.sentences import (
 
 
 class SentenceContrastLoss(StepObjective):
-    """Asks which sentence is the translation, among the pairs of the global step.
+    """Finds each sentence's translation among the pairs of the global step.
 
-    What it optimises: sum over pairs i of the mean of two cross-entropies, from query to key and from key to query, of
+    Minimises: sum over pairs i of the mean of two cross-entropies, from query to key and from key to query, of
         (cos(q_i, k_j) - margin * [i = j]) / temperature over the P pairs j of the global step.
-        Where the data bring hard negatives, all those of the step in the language of the keys stand among the k_j, and
-        those in the language of the queries among the q_j.
-        With `matryoshka_dims` it is the sum of this over vectors cut to their first so many numbers.
+        Where the data bring hard negatives, the step's negatives in the language of the keys stand among the k_j, and
+        its negatives in the language of the queries among the q_j.
+        With `matryoshka_dims` it is the sum of this over vectors that are cut to each of these widths.
     Reference: Feng et al. 2022, LaBSE, section 2.2; Chi et al. 2021, InfoXLM, section 3.2, without its queue; in two
         passes as Gao et al. 2021, GradCache; Kusupati et al. 2022, Matryoshka, with equal weights.
     Needs: the columns of both sides of sentence pairs.
-    Settings: `layer` k compares hidden states after k layers (InfoXLM takes 8 of 12), null those of the last. The whole
+    Settings: `layer` k compares hidden states after k layers (InfoXLM takes 8 of 12), null after the last. The whole
         vector is among `matryoshka_dims` only where they name its width.
     Costs: one pass over both sides of the pairs, and where a worker's share is several micro-batches one more without
         gradients; for P pairs of width d, vectors and gradients of 4 P d numbers on every rank. Hard negatives double
@@ -60,16 +60,16 @@ class SentenceContrastLoss(StepObjective):
         self._widths = sorted(settings.matryoshka_dims, reverse=True) or [width]
 
     def embed(self, micro_step: MicroStep) -> tuple[Tensor, Tensor]:
-        """Query and key of each pair one after the other, each of length 1, [n, 2d]; the hashes of both, [n, 2].
+        """Query and key of each pair concatenated, each of length 1, [n, 2d]; the hashes of both, [n, 2].
 
-        Where the data bring hard negatives, behind them that of the query and that of the key, [n, 4d] and [n, 4].
+        Where the data bring hard negatives, the query's and the key's follow: [n, 4d] and [n, 4].
         """
         has_negatives = f"{HARD_ROLES[0]}_example_ids" in micro_step.batch
         roles = ("query", "key", *(HARD_ROLES if has_negatives else ()))
-        every = one_below_the_other(*(sentence_rows(micro_step.batch, role) for role in roles))
-        hidden = micro_step.encoder.encode(every, self.settings.layer)
-        vectors = F.normalize(sentence_vectors(hidden, every, self.settings.pooling), dim=1)
-        return torch.cat(vectors.chunk(len(roles)), dim=1), torch.stack(text_hashes(every).chunk(len(roles)), dim=1)
+        rows = concat_rows(*(sentence_rows(micro_step.batch, role) for role in roles))
+        hidden = micro_step.encoder.encode(rows, self.settings.layer)
+        vectors = F.normalize(sentence_vectors(hidden, rows, self.settings.pooling), dim=1)
+        return torch.cat(vectors.chunk(len(roles)), dim=1), torch.stack(text_hashes(rows).chunk(len(roles)), dim=1)
 
     def compare(self, vectors: Tensor, marks: Tensor, own: slice) -> tuple[Tensor, dict[str, Tensor]]:
         """The summed cross-entropies, in nats, and which queries find their key by the widest vectors."""
@@ -84,24 +84,24 @@ class SentenceContrastLoss(StepObjective):
                 for side in (0, 1)
             ]
         terms = [self._contrast(cut, target, positive, left_out) for cut in self._cut(vectors, marks.shape[1])]
-        totals, found = zip(*terms, strict=True)
-        return torch.stack(totals).sum(), {"train/sentence_accuracy": found[0].float()}
+        totals, hits = zip(*terms, strict=True)
+        return torch.stack(totals).sum(), {"train/sentence_accuracy": hits[0].float()}
 
     def _cut(self, vectors: Tensor, sides: int) -> Iterator[list[Tensor]]:
         """Query and key, and their hard negatives if there are some, at each width, the widest first, of length 1."""
-        every = vectors.chunk(sides, dim=1)
+        parts = vectors.chunk(sides, dim=1)
         for width in self._widths:
-            whole = width == every[0].shape[1]
-            yield list(every) if whole else [F.normalize(one[:, :width], dim=1) for one in every]
+            is_uncut = width == parts[0].shape[1]
+            yield list(parts) if is_uncut else [F.normalize(part[:, :width], dim=1) for part in parts]
 
     def _contrast(
-        self, every: Sequence[Tensor], target: Tensor, positive: Tensor, left_out: Sequence[Tensor]
+        self, parts: Sequence[Tensor], target: Tensor, positive: Tensor, left_out: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """The mean of both directions' summed cross-entropies, and [own] which queries find their key first."""
-        query, key, *hard = every
+        query, key, *hard = parts
         forth, back = (
-            self._cosines(one[target], torch.cat([other, *hard[side : side + 1]]), positive, left_out[side])
-            for side, (one, other) in enumerate(((query, key), (key, query)))
+            self._cosines(asking[target], torch.cat([answers, *hard[side : side + 1]]), positive, left_out[side])
+            for side, (asking, answers) in enumerate(((query, key), (key, query)))
         )
         entropies = [
             F.cross_entropy(cosines / self.settings.temperature, target, reduction="sum") for cosines in (forth, back)
@@ -110,7 +110,7 @@ class SentenceContrastLoss(StepObjective):
         return torch.stack(entropies).sum() / 2, (forth <= own_cosines).all(dim=1)
 
     def _cosines(self, own: Tensor, others: Tensor, positive: Tensor, left_out: Tensor) -> Tensor:
-        """Of a worker's sentences with all, the margin taken off those of pairs: nothing [own, P] more is kept."""
+        """[own, P] of a worker's sentences with all, less the margin for pairs; no second [own, P] is kept."""
         margin = F.pad(self.settings.margin * positive, (0, len(others) - positive.shape[1]))
         return (own @ others.T - margin).masked_fill(left_out, -torch.inf)
 

@@ -38,19 +38,19 @@ def sentence_rows(batch: Mapping[str, Tensor], role: str) -> dict[str, Tensor]:
 
 
 def starts_at(rows: Mapping[str, Tensor]) -> Tensor:
-    """Where the n examples begin, each with its [CLS], of rows laid one after the other: int64 [n]."""
+    """Places in the flattened rows where the n examples begin, each with its [CLS]: int64 [n]."""
     return rows["real_at"][rows["offsets"][:-1]]
 
 
-def one_below_the_other(upper: Mapping[str, Tensor], *others: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def concat_rows(upper: Mapping[str, Tensor], *others: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The rows of all as one batch, as `encode` reads it."""
-    whole = dict(upper)
+    joined = dict(upper)
     for lower in others:
-        rows = {field: torch.cat([whole[field], lower[field]]) for field in FIELDS}
-        real_at = torch.cat([whole["real_at"], lower["real_at"] + whole["input_ids"].numel()])
-        offsets = torch.cat([whole["offsets"], lower["offsets"][1:] + len(whole["real_at"])])
-        whole = rows | {"real_at": real_at, "offsets": offsets}
-    return whole
+        rows = {field: torch.cat([joined[field], lower[field]]) for field in FIELDS}
+        real_at = torch.cat([joined["real_at"], lower["real_at"] + joined["input_ids"].numel()])
+        offsets = torch.cat([joined["offsets"], lower["offsets"][1:] + len(joined["real_at"])])
+        joined = rows | {"real_at": real_at, "offsets": offsets}
+    return joined
 
 
 def sentence_vectors(hidden: Tensor, rows: Mapping[str, Tensor], pooling: str) -> Tensor:
@@ -58,7 +58,7 @@ def sentence_vectors(hidden: Tensor, rows: Mapping[str, Tensor], pooling: str) -
 
     Args:
         hidden: hidden states of the rows, [B, L, d].
-        rows: of `sentence_rows` or both sides `one_below_the_other`.
+        rows: of `sentence_rows` or both sides `concat_rows`.
         pooling: `cls`, the state at the example's [CLS], or `mean`, that of all its tokens, special ones included.
     """
     states = hidden.flatten(0, 1)

@@ -15,11 +15,11 @@ from xalign_ray.streams.collate import IGNORED
 
 
 class WordExchangeLoss(Objective):
-    """Asks for a masked word of one language where the other language's word for it stands.
+    """Predicts a masked word of one language from the other language's word for it.
 
-    What it optimises: sum over labelled positions i of -log softmax(logits_i)[y_i], logits_i = head3(W2 h'_i + b2);
+    Minimises: sum over labelled positions i of -log softmax(logits_i)[y_i], logits_i = head3(W2 h'_i + b2);
         h'_i is the mean of the hidden states of the positions that i is aligned with, in the same forward pass as
-        masked_lm's. head3 has a transform of its own; decoder and embedding table are the encoder's.
+        masked_lm's. head3 has its transform; decoder and embedding table are the encoder's.
     Reference: Yang et al. 2021, WEAM, equations 5-8. The mean, and leaving out positions without a partner,
         are ours: the paper's sum grows with the pieces of a word, and its unaligned positions teach only how frequent
         words are. W2 starts as the identity and head3 as a copy of the encoder's head.
