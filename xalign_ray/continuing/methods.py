@@ -58,7 +58,7 @@ def look_at_encoder(name: str) -> Encoder:
     values = known or _read_of_hub(name)
     found = holds_head(in_cache(name), values)
     family = family_of(name, values)
-    room = family.room({**family.defaults, **values})
+    room = family.max_length({**family.defaults, **values})
     return Encoder(name, found, int(values["hidden_size"]), sentence_rule(name), room, family.no_masked_lm)
 
 

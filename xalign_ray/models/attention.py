@@ -1,4 +1,4 @@
-"""How a token sees the tokens of its own example and no others: under a dense mask, or in one row without padding."""
+"""Attention within the examples of packed rows: under a dense mask, or over one row without padding."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor
 from xalign_ray.private.torch import flash_attention_of_packed
 from xalign_ray.streams.collate import IGNORED
 
-# Where tokens, examples and labels stand in packed rows, of which the shapes depend on what the rows hold.
+# Places of tokens, examples and labels in packed rows; their shapes depend on the rows' content.
 
 
 def layout(example_ids: Tensor) -> dict[str, Tensor]:
-    """Where the tokens of packed rows [B, L] stand, and which of them are an example.
+    """Places of the tokens of packed rows [B, L], and of the beginnings of examples.
 
-    Its shapes depend on what the rows hold, so that a GPU would be waited for: made on the host, for whole batches.
+    Computed on the host for whole batches: shapes that depend on content would make it wait for a GPU.
 
     Returns:
-        `real_at`: the T positions that are no padding, of rows laid one after the other, int64 [T].
+        `real_at`: the T positions that are no padding, in the flattened rows, int64 [T].
         `offsets`: where the n examples begin among these T, and T, int64 [n + 1].
     """
     flat = example_ids.flatten()
@@ -33,24 +33,24 @@ def layout(example_ids: Tensor) -> dict[str, Tensor]:
 
 
 def laid_out(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """A batch with its `layout`, which rows that a loss makes by itself do not bring."""
+    """A batch with its `layout`, which rows that a loss has made lack."""
     return batch if "real_at" in batch else {**batch, **layout(batch["example_ids"])}
 
 
 def labelled_at(labels: Tensor) -> Tensor:
-    """Where labels [B, L] ask for something, of rows laid one after the other: int64 [N]."""
+    """Places of labels [B, L] that are not IGNORED, in the flattened rows: int64 [N]."""
     return (labels.flatten() != IGNORED).nonzero()[:, 0]
 
 
-DENSE = "sdpa"  # takes boolean masks as they are; eager attention would add them to the scores
+DENSE = "sdpa"  # takes boolean masks; eager attention would add them to the scores
 OWN = "eager"  # the family's own code, which takes boolean masks too
-VARLEN = "xalign_varlen"  # what transformers knows `varlen_attention` by
+VARLEN = "xalign_varlen"  # the name under which transformers registers `varlen_attention`
 HALF = (torch.bfloat16, torch.float16)
 FLASH_ON = {"cuda"}  # devices that have the flash operation
 
 
 def implementation(kind: str) -> str:
-    """What transformers calls a recipe's `train.attention`, dense or varlen.
+    """Transformers' name for a recipe's `train.attention`, dense or varlen.
 
     Not its `flash_attention_2`: that takes half precision alone, and runs in fp32 ask for `varlen` too.
     """
@@ -69,10 +69,10 @@ def same_example(example_ids: Tensor) -> Tensor:
 
 
 def by_example(offsets: Tensor, longest: int) -> dict[str, Any]:
-    """What an attention over tokens laid one after the other must know, by the names of flash attention.
+    """Places of the examples in a row without padding, by the names of flash attention.
 
     Args:
-        longest: no example has more tokens; to know the longest itself a GPU would be waited for.
+        longest: no example has more tokens; to look for the longest would wait for the GPU.
     """
     offsets = offsets.int()
     return {
@@ -134,7 +134,7 @@ def flash_attention(
     width = q.shape[-1]
     scaling = width**-0.5 if scaling is None else scaling
     if extra := -width % 8:
-        q, k, v = (F.pad(one, (0, extra)) for one in (q, k, v))
+        q, k, v = (F.pad(states, (0, extra)) for states in (q, k, v))
     return flash_attention_of_packed(q, k, v, offsets, longest, dropout, scaling, window)[..., :width]
 
 
@@ -149,7 +149,7 @@ def attention_by_example(
 ) -> Tensor:
     """One call an example, which on a CPU costs less than what any mask wastes: as `flash_attention`."""
     lengths = offsets.diff().tolist()
-    examples = zip(*(one.transpose(0, 1)[None].split(lengths, dim=2) for one in (q, k, v)), strict=True)
+    examples = zip(*(states.transpose(0, 1)[None].split(lengths, dim=2) for states in (q, k, v)), strict=True)
     seen = [
         F.scaled_dot_product_attention(
             q, k, v, _near(q, window), dropout, scale=scaling, enable_gqa=k.shape[1] < q.shape[1]

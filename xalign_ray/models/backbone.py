@@ -188,10 +188,10 @@ def check_fits(
     Raises:
         ConfigError: saying what does not fit and what to change.
     """
-    table, room, pad = values["vocab_size"], family.room(values), values["pad_token_id"]
+    table, room, pad = values["vocab_size"], family.max_length(values), values["pad_token_id"]
     refusals = [
         (values["is_decoder"], "is a decoder; only encoders can be continued"),
-        (bool(misfit := family.misfit(values)), misfit),
+        (bool(misfit := family.incompatible(values)), misfit),
         (
             not values["tie_word_embeddings"] and not family.may_be_untied,
             "has an output table of its own; it must be tied to the input table",

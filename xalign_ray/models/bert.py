@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Bert(Family):
-    """BERT; its base sizes are those of section 3 of the paper."""
+    """BERT; the base sizes of section 3 of the paper."""
 
     model_type: ClassVar[str] = "bert"
     defaults: ClassVar[Values] = {
@@ -55,16 +55,16 @@ class Bert(Family):
             output_bias=vocabulary,
         )
 
-    def kept(self, values: Values) -> int:
-        """Its input, query, key, value, what attention gives and its copy by token, and around each LayerNorm."""
+    def kept_per_token(self, values: Values) -> int:
+        """Input, query, key, value, attention's output and its copy by token, and the tensors around each LayerNorm."""
         return 9 * values["hidden_size"] + 2 * values["intermediate_size"]
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types as it is
+    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
         """Stock classes."""
         return Classes.stock("Bert", add_pooling_layer=False)
 
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Positions as they are; segments that the model has no type for are the last that it has."""
+        """Positions; segments beyond the model's token types are its last."""
         return {
             "position_ids": batch["position_ids"],
             "token_type_ids": batch["segment_ids"].clamp(max=config.type_vocab_size - 1),
@@ -75,7 +75,7 @@ class Bert(Family):
         return hf.cls(hidden)
 
     def transform_of(self, hf: Any) -> nn.Module:
-        """A module of its own."""
+        """The head's transform."""
         return hf.cls.predictions.transform
 
     def copy_transform(self, hf: Any) -> nn.Module:
@@ -111,11 +111,11 @@ class XlmR(Bert):
         """The table of positions has rows for ids up to the padding id, which no token has."""
         return super().values(model, vocab_size, max_positions + pad_id + 1, pad_id)
 
-    def room(self, values: Values) -> int:
+    def max_length(self, values: Values) -> int:
         """The positions behind the padding id."""
         return values["max_position_embeddings"] - values["pad_token_id"] - 1
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types as it is
+    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
         """Stock classes."""
         return Classes.stock("XLMRoberta", add_pooling_layer=False)
 
@@ -154,7 +154,7 @@ class Roberta(XlmR):
     model_type: ClassVar[str] = "roberta"
     defaults: ClassVar[Values] = {**XlmR.defaults, "model_type": "roberta", "vocab_size": 50265}
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types as it is
+    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
         """Stock classes."""
         return Classes.stock("Roberta", add_pooling_layer=False)
 
@@ -165,6 +165,6 @@ class Camembert(Roberta):
     model_type: ClassVar[str] = "camembert"
     defaults: ClassVar[Values] = {**Roberta.defaults, "model_type": "camembert", "vocab_size": 30522}
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types as it is
+    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
         """Stock classes."""
         return Classes.stock("Camembert", add_pooling_layer=False)

@@ -1,4 +1,4 @@
-"""The DeBERTa-v2 family, of which mDeBERTa is one: attention by content and by distance (He et al. 2021)."""
+"""The DeBERTa-v2 family, with mDeBERTa: attention by content and by distance (He et al. 2021)."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class DebertaV2(Bert):
         "was trained to find replaced words; the masked-LM head that transformers gives it is a new one"
     )
 
-    def refusal(self, model: ModelConfig) -> str:
+    def unsupported(self, model: ModelConfig) -> str:
         """Its released models have no token types, which would carry the languages in an export."""
         return (
             "has no token types to carry model.language_embeddings; leave them out" if model.language_embeddings else ""
         )
 
-    def misfit(self, values: Values) -> str:
-        """A convolution mixes neighbours, also those of two examples; a narrow table is of another width than d."""
+    def incompatible(self, values: Values) -> str:
+        """A convolution would mix the examples of a row; a narrow table is of another width than d."""
         if values["conv_kernel_size"] > 0:
             return (
                 f"has a convolution over {values['conv_kernel_size']} tokens (conv_kernel_size), which would mix the "
@@ -101,16 +101,16 @@ class DebertaV2(Bert):
         """A score is the sum of up to three."""
         return super().products(values) + len(_by_distance(values))
 
-    def kept(self, values: Values) -> int:
+    def kept_per_token(self, values: Values) -> int:
         """BERT's, and the key once more, scaled."""
-        return super().kept(values) + values["hidden_size"]
+        return super().kept_per_token(values) + values["hidden_size"]
 
-    def kept_by_row(self, values: Values, length: int) -> int:
-        """The scores of each head, those by distance before they are looked up, and a copy of what they are read by."""
+    def kept_per_row(self, values: Values, length: int) -> int:
+        """The scores of each head, the scores by distance before the look-up, and a copy of its indices."""
         distances = len(_by_distance(values)) * 2 * _span(values)
         return values["num_attention_heads"] * length * (length + distances) + distances * values["hidden_size"]
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - see `refusal`
+    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - see `unsupported`
         """Stock classes."""
         return Classes.stock("DebertaV2")
 
@@ -120,13 +120,13 @@ class DebertaV2(Bert):
             return super().arguments(config, batch)
         return {"position_ids": batch["position_ids"]}
 
-    def run(self, model: Any, vectors: Tensor, attention_mask: Tensor, layer: int | None, **given: Any) -> Tensor:
-        """The word vectors by themselves, and the layers under the mask [B, 1, L, L]."""
+    def run(self, model: Any, vectors: Tensor, attention_mask: Tensor, layer: int | None, **arguments: Any) -> Tensor:
+        """The embeddings first, then the layers under the mask [B, 1, L, L]."""
         config, distances = model.config, None
         if config.relative_attention:
             buckets = getattr(config, "position_buckets", -1)
             distances = _distances(vectors.shape[1], buckets, _furthest(config.to_dict()), vectors.device)
-        embedded = model.embeddings(inputs_embeds=vectors, **given)
+        embedded = model.embeddings(inputs_embeds=vectors, **arguments)
         made = model.encoder(embedded, attention_mask, output_hidden_states=layer is not None, relative_pos=distances)
         return made.last_hidden_state if layer is None else made.hidden_states[layer]
 
@@ -149,7 +149,7 @@ def _by_distance(values: Values) -> list[str]:
 
 
 def _furthest(values: Values) -> int:
-    """The largest distance that is told from the others."""
+    """The largest distance that has a row of its table; larger ones share it."""
     furthest = values.get("max_relative_positions", -1)
     return furthest if furthest > 0 else values["max_position_embeddings"]
 

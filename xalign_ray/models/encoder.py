@@ -39,7 +39,7 @@ class AlignedEncoder(nn.Module):
         self.family = family
         self.languages = languages
         self.conditioned = conditioned
-        self.compiled = False  # whether losses may compile what they compute, as the encoder's layers are
+        self.compiled = False  # whether losses may compile their computations too
 
     @property
     def hidden_size(self) -> int:
@@ -71,24 +71,24 @@ class AlignedEncoder(nn.Module):
         if not len(real_at):  # of nothing but padding the modules are called too
             real_at, offsets = real_at.new_zeros(1), torch.arange(2, device=ids.device)
         longest = ids.shape[1]
-        seen = attention.by_example(offsets, longest)
-        given = {key: batch[key].flatten()[real_at][None] for key in READ}
-        reach = self.family.reach(self.hf.config, longest)
-        hidden = self._encode(given, layer, attention_mask=reach, **seen)
+        places = attention.by_example(offsets, longest)
+        packed = {key: batch[key].flatten()[real_at][None] for key in READ}
+        mask = self.family.packed_mask(self.hf.config, longest)
+        hidden = self._encode(packed, layer, attention_mask=mask, **places)
         return hidden.new_zeros(ids.numel(), self.hidden_size).index_put((real_at,), hidden[0]).unflatten(0, ids.shape)
 
-    def _encode(self, batch: Mapping[str, Tensor], layer: int | None, attention_mask: Any, **seen: Any) -> Tensor:
+    def _encode(self, batch: Mapping[str, Tensor], layer: int | None, attention_mask: Any, **places: Any) -> Tensor:
         vectors = self.embed(batch["input_ids"])
         if self.languages is not None:
             vectors = vectors + self.languages(batch["language_ids"])
-        given = self.family.arguments(self.hf.config, batch)
+        arguments = self.family.arguments(self.hf.config, batch)
         with record_function("step/encoder"):
-            return self.family.run(self.hf.base_model, vectors, attention_mask, layer, **given, **seen)
+            return self.family.run(self.hf.base_model, vectors, attention_mask, layer, **arguments, **places)
 
     def attend(self, implementation: str) -> None:
-        """Sets how tokens see each other: an `attention.implementation`, of which all give the same up to rounding.
+        """Sets the `attention.implementation`; all give the same up to rounding.
 
-        Of a family whose attention is its own, nothing.
+        Does nothing for a family that is `dense_only`.
         """
         assert not self.family.dense_only or implementation == attention.DENSE, "recipes are refused, see check_family"
         if not self.family.dense_only:
@@ -101,7 +101,7 @@ class AlignedEncoder(nn.Module):
             transform: one to use in place of the head's own, such as `copy_transform` gives; the decoder is shared.
         """
         if self.hf.base_model is self.hf:
-            raise ConfigError("A loss asks the masked-LM head, but its choice does not say `predicts_pieces = True`.")
+            raise ConfigError("A loss uses the masked-LM head, but its choice does not set `predicts_pieces = True`.")
         if self.conditioned and self.languages is not None:
             hidden = append_language(hidden, self.languages(language))
         if transform is None:
@@ -109,8 +109,8 @@ class AlignedEncoder(nn.Module):
         return self.hf.get_output_embeddings()(transform(hidden))
 
     def copy_transform(self) -> nn.Module:
-        """The layers of the head before its decoder, as a module of their own with the same weights."""
-        assert self.hf.base_model is not self.hf, "a loss that asks the head says `predicts_pieces = True`"
+        """The layers of the head before its decoder, as a copy with the same weights."""
+        assert self.hf.base_model is not self.hf, "a loss that uses the head sets `predicts_pieces = True`"
         return self.family.copy_transform(self.hf)
 
     def embed(self, ids: Tensor) -> Tensor:

@@ -37,7 +37,10 @@ class EuroBert(Family):
         "mlp_bias": False,
         "attention_dropout": 0.0,
     }
-    from_scratch: ClassVar[Values] = {"bos_token_id": None, "eos_token_id": None}  # else those of Llama 3's vocabulary
+    from_scratch: ClassVar[Values] = {
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }  # the class's default is Llama 3's ids
     dropouts: ClassVar[tuple[str, ...]] = ("attention_dropout",)
     token_types: ClassVar[str] = ""
     layers: ClassVar[str] = "layers"
@@ -50,7 +53,7 @@ class EuroBert(Family):
         """All text is of one."""
         return 1
 
-    def refusal(self, model: ModelConfig) -> str:
+    def unsupported(self, model: ModelConfig) -> str:
         """Its classes have no token types, which would carry the languages in an export."""
         return (
             "has no token types to carry model.language_embeddings; leave them out" if model.language_embeddings else ""
@@ -74,8 +77,8 @@ class EuroBert(Family):
             output_bias=values["vocab_size"] if values["mlp_bias"] else 0,
         )
 
-    def kept(self, values: Values) -> int:
-        """Around each RMSNorm its input, what it scales and what it gives; as ModernBERT's beside."""
+    def kept_per_token(self, values: Values) -> int:
+        """Of each RMSNorm its input, normalised value and output; otherwise as ModernBERT."""
         width, shared = _widths(values)
         return 6 * values["hidden_size"] + 3 * width + 2 * shared + 4 * values["intermediate_size"]
 
@@ -83,12 +86,12 @@ class EuroBert(Family):
         """The base of the rotary positions, by the name that released folders have."""
         return {"rope_theta": config.rope_parameters["rope_theta"]}
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - see `refusal`
+    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - see `unsupported`
         """Stock classes."""
         return Classes.stock("EuroBert")
 
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:  # noqa: ARG002
-        """Positions as they are."""
+        """Positions."""
         return {"position_ids": batch["position_ids"]}
 
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:
@@ -96,13 +99,13 @@ class EuroBert(Family):
         return hf.lm_head(hidden)
 
     def transform_of(self, hf: Any) -> nn.Module:  # noqa: ARG002
-        """None, so that it cannot be told the language.
+        """None: it cannot be conditioned on the language.
 
         Raises:
-            ConfigError: always; recipes are refused earlier, see `refusal`.
+            ConfigError: always; recipes are refused earlier, see `unsupported`.
         """
         raise ConfigError(
-            "EuroBERT's head has no layer that could be told the language: set model.conditioned_head to false."
+            "EuroBERT's head has no layer that could read the language: set model.conditioned_head to false."
         )
 
     def copy_transform(self, hf: Any) -> nn.Module:  # noqa: ARG002

@@ -163,7 +163,7 @@ def _save_model(
         weights |= head
     _copy_tokenizer(prepared.tokenizer_folder, folder)
     _frame_pairs(config, prepared.special, folder)
-    length = min(family.room(values), stated_length(model.init_from))
+    length = min(family.max_length(values), stated_length(model.init_from))
     make_portable(folder, length, segments)
     if model.language_embeddings:
         languages = _take(state, LANGUAGES)

@@ -17,7 +17,7 @@ from xalign_ray.vocabulary.exchange import StartRows
 
 
 class VocabularyRows(Protocol):
-    """What prepared data says of rows that a vocabulary gets; see shards/prepared.py."""
+    """Rows that a vocabulary gets, as prepared data has them; see shards/prepared.py."""
 
     @property
     def new_rows(self) -> Mapping[int, Sequence[int]]: ...
@@ -83,7 +83,7 @@ def exchange_rows(hf: Any, rows: StartRows, pad_id: int, *, draw: bool = True) -
 
 
 def _replace(hf: Any, size: int, made_of: Callable[[Tensor], nn.Parameter]) -> None:
-    """Replaces the tables of a vocabulary by others with so many rows, and whatever is tied to them."""
+    """Replaces the tables of a vocabulary by tables of `size` rows, and whatever is tied to them."""
     words, decoder = hf.get_input_embeddings(), hf.get_output_embeddings()  # without a head no decoder
     tables = (words.weight, *(() if decoder is None else (decoder.weight, decoder.bias)))
     made = {old: made_of(old) for old in dict.fromkeys(tables) if old is not None}

@@ -48,5 +48,5 @@ def family_of(init_from: str, values: Mapping[str, Any]) -> Family:
 
 def check_settings(family: Family, model: ModelConfig) -> None:
     """Refuses a recipe's `model` block that the family cannot do; ConfigError in a sentence."""
-    if refusal := family.refusal(model):
+    if refusal := family.unsupported(model):
         raise ConfigError(f"model: the family {family.model_type} {refusal}.")

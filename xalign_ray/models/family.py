@@ -1,4 +1,4 @@
-"""What a family of encoders must say of itself: its config's values, its sizes, and how its model is called."""
+"""Interface of an architecture: the values of its config, its sizes, and the arguments of its model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Values = Mapping[str, Any]  # of a config.json
 
 @dataclass(frozen=True)
 class Counts:
-    """Parameters by part, without the word embeddings and an output table of its own.
+    """Parameters by part, without the word embeddings and an untied output table.
 
     Attributes:
         transform: of the head's layers before its decoder.
@@ -46,7 +46,7 @@ class Classes:
 
     @classmethod
     def stock(cls, name: str, **options: Any) -> Classes:
-        """Those of transformers whose names begin so, such as "Bert"."""
+        """The classes of transformers with this prefix, such as "Bert"."""
         import transformers
 
         config, masked_lm, encoder = (
@@ -66,15 +66,15 @@ class Family(ABC):
         model_type: its name in a config.json.
         defaults: what its config class means by keys that a config.json leaves out, where we read them.
         from_scratch: what stands in the config.json of an encoder from scratch besides the recipe's sizes.
-        dropouts: the keys that `model.hidden_dropout_prob` sets; `model.attention_probs_dropout_prob` those of
-            attention.
+        dropouts: the keys that `model.hidden_dropout_prob` sets; `model.attention_probs_dropout_prob` sets those
+            whose name begins with attention.
         token_types: in a state dict, the table that token types choose from.
         layers: the list of its layers in its encoder. final_norm: what norms the states of the last; empty if nothing.
-        transform: in a state dict, what the names of the head's layers before its decoder begin with.
+        transform: in a state dict, the prefix of the head's layers before its decoder.
         output_bias: in a state dict, the bias of the decoder.
         counts_from_padding: whether positions begin behind the padding id, so that another one moves them.
-        may_be_untied: whether the head may have a table of its own, as released models of the family do.
-        dense_only: whether its attention is its own, under a mask over the row: no kernel can stand in for it.
+        may_be_untied: whether the head may have an output table apart from the word embeddings, as released models do.
+        dense_only: whether its attention is special and under a mask over the row: no kernel can stand in for it.
         no_masked_lm: why its masked LM cannot be trained, after its name; empty if it can.
     """
 
@@ -122,7 +122,7 @@ class Family(ABC):
         return any(values[key] for key in self.dropouts)
 
     def drops_attention(self, values: Values) -> bool:
-        """Whether attention is: its scores are then kept for the backward pass by whatever computes none itself."""
+        """Whether attention scores are dropped: the backward pass needs them where no kernel recomputes them."""
         return any(values[key] for key in self._of_attention)
 
     def dropout_in_words(self, values: Values) -> str:
@@ -132,15 +132,15 @@ class Family(ABC):
             return f"{next(iter(rates.values())):g}"
         return ", ".join(f"{key} {rate:g}" for key, rate in rates.items())
 
-    def room(self, values: Values) -> int:
-        """The most tokens of a row."""
+    def max_length(self, values: Values) -> int:
+        """The longest row, in tokens."""
         return values["max_position_embeddings"]
 
-    def refusal(self, model: ModelConfig) -> str:  # noqa: ARG002
+    def unsupported(self, model: ModelConfig) -> str:  # noqa: ARG002
         """Why it cannot be trained with these settings, after the name of the family; empty if it can."""
         return ""
 
-    def misfit(self, values: Values) -> str:  # noqa: ARG002
+    def incompatible(self, values: Values) -> str:  # noqa: ARG002
         """Why an encoder with these values cannot be continued, after its name; empty if it can."""
         return ""
 
@@ -162,14 +162,14 @@ class Family(ABC):
 
     @abstractmethod
     def count(self, values: Values, read_by_head: int) -> Counts:
-        """Its parameters; `read_by_head` is the width of what the head reads."""
+        """Its parameters; `read_by_head` is the width of the head's input."""
 
     @abstractmethod
-    def kept(self, values: Values) -> int:
-        """The numbers that a layer keeps of a token for its backward pass, without dropout."""
+    def kept_per_token(self, values: Values) -> int:
+        """Numbers per token that a layer keeps for its backward pass, without dropout."""
 
-    def kept_by_row(self, values: Values, length: int) -> int:  # noqa: ARG002
-        """The same of a row of so many tokens, besides what is kept of each; by default nothing."""
+    def kept_per_row(self, values: Values, length: int) -> int:  # noqa: ARG002
+        """Numbers per row of that length, in addition to those per token; by default none."""
         return 0
 
     def products(self, values: Values) -> int:  # noqa: ARG002
@@ -178,39 +178,38 @@ class Family(ABC):
 
     @abstractmethod
     def classes(self, with_languages: bool = False) -> Classes:
-        """What holds it; `with_languages`, an export whose token types carry the language."""
+        """Its Hugging Face classes; `with_languages`: of an export whose token types carry the language."""
 
     @abstractmethod
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
-        """What its model is called with besides the word vectors and the mask.
+        """Arguments of its model besides the word vectors and the mask.
 
         Args:
-            batch: `position_ids` and `segment_ids` [B, L], of which the first token of an example has 0.
+            batch: `position_ids` and `segment_ids` [B, L]; both are 0 at the first token of an example.
         """
 
     def mask(self, config: Any, same_example: Tensor) -> Any:  # noqa: ARG002
-        """Its `attention_mask`, of which tokens are of one example: bool [B, 1, L, L]."""
+        """Its `attention_mask`, made of bool [B, 1, L, L]: whether two tokens are of one example."""
         return same_example
 
-    def reach(self, config: Any, longest: int) -> Any:  # noqa: ARG002
-        """Its `attention_mask` over tokens without padding: how far each sees to either side, None is everywhere."""
+    def packed_mask(self, config: Any, longest: int) -> Any:  # noqa: ARG002
+        """Its `attention_mask` over tokens without padding: how far a token sees to either side; None is everywhere."""
         return None
 
     def compile(self, layer: nn.Module) -> None:
         """Compiles a layer of its encoder for batches of every size; layers that are alike share a graph."""
         layer.compile(dynamic=True)
 
-    def run(self, model: Any, vectors: Tensor, attention_mask: Any, layer: int | None, **given: Any) -> Tensor:
+    def run(self, model: Any, vectors: Tensor, attention_mask: Any, layer: int | None, **arguments: Any) -> Tensor:
         """Hidden states [B, L, d] of the last layer of its encoder, or after `layer` of them.
 
         Args:
             vectors: of the words, [B, L, d].
-            attention_mask: what `mask` gives, or `reach` where an attention over tokens without padding is told by
-                `given`.
-            given: what `arguments` gives.
+            attention_mask: of `mask`; of `packed_mask` where the rows are without padding.
+            arguments: of `arguments`, and the places of examples in rows without padding.
         """
         with self._cut(model, layer):
-            return model(inputs_embeds=vectors, attention_mask=attention_mask, **given).last_hidden_state
+            return model(inputs_embeds=vectors, attention_mask=attention_mask, **arguments).last_hidden_state
 
     @contextmanager
     def _cut(self, model: Any, layer: int | None) -> Iterator[None]:
@@ -220,20 +219,20 @@ class Family(ABC):
         """
         inside, _, name = self.layers.rpartition(".")
         owner = model.get_submodule(inside)
-        whole = getattr(owner, name)
-        if layer is None or layer == len(whole):
+        layers = getattr(owner, name)
+        if layer is None or layer == len(layers):
             yield
             return
         from torch.nn import Identity
 
         norm = getattr(model, self.final_norm) if self.final_norm else None
-        setattr(owner, name, whole[:layer])
+        setattr(owner, name, layers[:layer])
         if norm is not None:
             setattr(model, self.final_norm, Identity())
         try:
             yield
         finally:
-            setattr(owner, name, whole)
+            setattr(owner, name, layers)
             if norm is not None:
                 setattr(model, self.final_norm, norm)
 
@@ -247,7 +246,7 @@ class Family(ABC):
 
     @abstractmethod
     def copy_transform(self, hf: Any) -> nn.Module:
-        """The head's layers before its decoder, as a module of their own with the same weights."""
+        """A copy of the head's layers before its decoder, with the same weights."""
 
     @abstractmethod
     def new_transform(self, config: Any) -> nn.Module:

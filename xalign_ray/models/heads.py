@@ -1,4 +1,4 @@
-"""What predicts words: the decoder over the vocabulary, and the prediction head that is told the language."""
+"""Masked-LM heads: the decoder over the vocabulary, and the prediction head that is conditioned on the language."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Decoder(nn.Linear):
         return made
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name for it
-        """Logits [N, V], on a GPU [N, V padded], of what the head makes of hidden states, [N, d]."""
+        """Logits [N, V], on a GPU [N, V padded], of transformed hidden states [N, d]."""
         if extra := -self.out_features % PADDED_TO.get(input.device.type, 1):
             return self._padded(input, extra)
         if torch.is_autocast_enabled(input.device.type):  # it casts weights, and remembers their casts
@@ -74,13 +74,13 @@ class HeadTransform(nn.Module):
 
     @classmethod
     def copy_of(cls, head: Any) -> HeadTransform:
-        """The layers of a `XLMRobertaLMHead`, extended or not, with weights of their own."""
+        """A copy of the layers of an `XLMRobertaLMHead`, extended or not."""
         made = cls(head.dense.out_features, head.layer_norm.eps)
         made.dense, made.layer_norm = copy.deepcopy(head.dense), copy.deepcopy(head.layer_norm)
         return made
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """What the decoder reads."""
+        """Transformed states [N, d], the decoder's input."""
         return self.layer_norm(F.gelu(self.dense(hidden)))
 
 
@@ -91,7 +91,7 @@ def extend_input(transform: Any, width: int) -> None:
     starts from its own head; the right block is drawn from normal(0, 0.02). Decoder and tie to the words stay.
 
     Args:
-        transform: what holds that layer, as `dense`; with a bias or without.
+        transform: the module with that layer, as `dense`; with a bias or without.
     """
     before = transform.dense
     extended = nn.Linear(before.in_features + width, before.out_features, bias=before.bias is not None)
@@ -104,12 +104,12 @@ def extend_input(transform: Any, width: int) -> None:
 
 
 def append_language(hidden: Tensor, language_vectors: Tensor) -> Tensor:
-    """[h_i ; M[lang_i]]: what a extended head reads. hidden [N, d], language_vectors [N, d_lang] -> [N, d + d_lang]."""
+    """[h_i ; M[lang_i]], the input of an extended head: [N, d] and [N, d_lang] -> [N, d + d_lang]."""
     return torch.cat([hidden, language_vectors], dim=-1)
 
 
 class ConditionedHead(nn.Module):
-    """A extended head by itself, for a folder whose stock class cannot hold it.
+    """An extended head alone, for a folder whose stock class cannot hold it.
 
     logits = t E^T + b with t = LayerNorm(GELU(W_c [h ; M[lang]] + b_c)); E is the encoder's word embedding table.
     """

@@ -64,9 +64,9 @@ class ModernBert(Family):
 
     def windows(self, values: Values) -> list[int | None]:
         """Half of `local_attention` in the local layers: those that are listed, else two of three."""
-        every = values["global_attn_every_n_layers"]
+        period = values["global_attn_every_n_layers"]
         kinds = values.get("layer_types") or [
-            "sliding_attention" if layer % every else "full_attention" for layer in range(values["num_hidden_layers"])
+            "sliding_attention" if layer % period else "full_attention" for layer in range(values["num_hidden_layers"])
         ]
         return [values["local_attention"] // 2 if kind == "sliding_attention" else None for kind in kinds]
 
@@ -75,7 +75,7 @@ class ModernBert(Family):
         return 1
 
     def count(self, values: Values, read_by_head: int) -> Counts:
-        """Its parameters; `intermediate_size` is half of what the gated layer makes, and layer 0 lacks a LayerNorm."""
+        """Its parameters; `intermediate_size` is half of the gated layer's output, and layer 0 lacks a LayerNorm."""
         d, f, depth = values["hidden_size"], values["intermediate_size"], values["num_hidden_layers"]
 
         def linear(read: int, made: int, bias: str) -> int:
@@ -92,7 +92,7 @@ class ModernBert(Family):
             output_bias=decoder_bias,
         )
 
-    def kept(self, values: Values) -> int:
+    def kept_per_token(self, values: Values) -> int:
         """As BERT's, with a turned query and key, and the gate and product of the gated layer."""
         return 11 * values["hidden_size"] + 4 * values["intermediate_size"]
 
@@ -107,7 +107,7 @@ class ModernBert(Family):
         return Classes.stock("ModernBert")
 
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:  # noqa: ARG002
-        """Positions as they are."""
+        """Positions."""
         return {"position_ids": batch["position_ids"]}
 
     def mask(self, config: Any, same_example: Tensor) -> dict[str, Tensor]:
@@ -118,7 +118,7 @@ class ModernBert(Family):
         near = (places[:, None] - places[None, :]).abs() <= config.sliding_window
         return {"full_attention": same_example, "sliding_attention": same_example & near}
 
-    def reach(self, config: Any, longest: int) -> dict[str, int]:
+    def packed_mask(self, config: Any, longest: int) -> dict[str, int]:
         """As `mask`. Global layers see as far as an example is long: they compile to the same graph as local ones."""
         return {"full_attention": longest, "sliding_attention": config.sliding_window}
 
@@ -128,14 +128,14 @@ class ModernBert(Family):
 
         after_norm = torch.compile(modernbert_after_norm, dynamic=True)
 
-        def run(self: Any, hidden_states: Tensor, **given: Any) -> Tensor:
+        def run(self: Any, hidden_states: Tensor, **arguments: Any) -> Tensor:
             normed = self.attn_norm(hidden_states)
-            if normed is hidden_states:  # one tensor given twice would be a graph of its own
+            if normed is hidden_states:  # one tensor as both arguments would compile to another graph
                 normed = normed.clone()
-            return after_norm(self, hidden_states, normed, **given)
+            return after_norm(self, hidden_states, normed, **arguments)
 
-        def forward(self: Any, hidden_states: Tensor, **given: Any) -> Tensor:  # as that of the class does
-            inside = partial(run, self, **given)
+        def forward(self: Any, hidden_states: Tensor, **arguments: Any) -> Tensor:  # as that of the class does
+            inside = partial(run, self, **arguments)
             if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
                 return self._gradient_checkpointing_func(inside, hidden_states)
             return inside(hidden_states)
@@ -147,7 +147,7 @@ class ModernBert(Family):
         return hf.decoder(hf.head(hidden))
 
     def transform_of(self, hf: Any) -> nn.Module:
-        """A module of its own."""
+        """The head, which is apart from the decoder."""
         return hf.head
 
     def copy_transform(self, hf: Any) -> nn.Module:

@@ -211,7 +211,11 @@ def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool, length: in
     values, unit = subject.values, _unit(config)
     family, number = subject.family, BF16 if config.in_bf16 else FP32
     d, heads = values["hidden_size"], values["num_attention_heads"]
-    kept = number * (family.kept(values) + family.kept_by_row(values, length) / length) + STATISTICS + FP32 * heads
+    kept = (
+        number * (family.kept_per_token(values) + family.kept_per_row(values, length) / length)
+        + STATISTICS
+        + FP32 * heads
+    )
     if config.in_bf16 and config.parallel.zero_stage == 0:
         # Autocast keeps LayerNorm in fp32, and casts what three layers read three times; compiled layers keep more.
         kept += (17 if config.train.torch_compile else 13) * d

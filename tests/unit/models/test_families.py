@@ -224,5 +224,5 @@ def test_the_decoder_is_tied_to_the_word_embeddings_and_the_recipes_dropout_hold
 
 
 def test_a_bare_output_table_cannot_be_told_the_language() -> None:
-    with pytest.raises(ConfigError, match=r"no layer that could be told the language: set model\.conditioned_head to"):
+    with pytest.raises(ConfigError, match=r"no layer that could read the language: set model\.conditioned_head to"):
         BY_MODEL_TYPE["eurobert"].transform_of(None)
