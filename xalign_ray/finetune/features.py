@@ -113,7 +113,7 @@ def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
 
 Integers = NDArray[np.int64]
 
-POOL_BATCHES = 32  # inside so many batches' worth of shuffled units, those of like length go together
+POOL_BATCHES = 32  # shuffled units are sorted by length within that many batches
 
 
 class LengthPools:

@@ -1,4 +1,4 @@
-"""What a fine-tuning is told, under the names of transformers' TrainingArguments."""
+"""Settings of a fine-tuning, under the names of transformers' TrainingArguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Schedule = Literal["linear", "cosine", "polynomial", "constant", "constant_with_
 
 
 class FineTuning(Frozen):
-    """What a grid varies; the defaults are XTREME's for tagging, but for warm-up and weight decay."""
+    """Hyperparameters of a grid; the defaults are XTREME's for tagging, but for warm-up and weight decay."""
 
     learning_rate: Annotated[Float, Field(gt=0, description="its peak")] = 2e-5
     num_train_epochs: Annotated[Positive, Field(description="passes over the training examples")] = 10

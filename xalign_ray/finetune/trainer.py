@@ -66,11 +66,11 @@ def train(
         rows: a data set of features.
         collate: makes a batch of rows.
         batches: which rows share one.
-        development: scores of the model as it is now, one for each development file, higher is better; called after
+        development: scores of the present weights, one for each development file, higher is better; called after
             every epoch.
         settings: of the optimizer and the schedule.
         device: "cpu" or "cuda".
-        on_epoch: as for `tune_task`; told the mean of the scores.
+        on_epoch: as for `tune_task`; called with the mean of the scores.
     """
     epochs = _Epochs(development, settings, on_epoch)
     with _alone(), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
@@ -183,13 +183,13 @@ class _Epochs(TrainerCallback):
 
 
 def _count_labels(batch: Any) -> int:
-    """What a loss is a mean over: labels, or questions where a batch has places of answers instead."""
+    """Number of terms of a mean loss: labels, or questions where a batch has places of answers instead."""
     return int((batch["labels"] != IGNORED).sum()) if "labels" in batch else len(batch["input_ids"])
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Hides what tells accelerate of other processes: a worker of Ray Train or torchrun fine-tunes alone.
+    """Hides other processes from accelerate: a worker of Ray Train or torchrun fine-tunes alone.
 
     What accelerate notes in the environment and in its own global state is undone.
     """

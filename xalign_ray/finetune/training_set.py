@@ -1,4 +1,4 @@
-"""What a task is fine-tuned on: English, its translations, or English code-switched; and checks before it starts."""
+"""Training sets of fine-tuning: English, its translations, or English code-switched; and checks before it starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PER_LANGUAGE = "_per_language"  # ends the name of a training with a model a lan
 
 
 class Training(Frozen):
-    """What is fine-tuned on.
+    """A training set.
 
     `english` is zero-shot; `translated` is the translations without English; `translate_train` is English and the
     translations; `sentence_switch` is the two mixed pairs of an example and its translation and nothing else (PPA,
@@ -78,14 +78,14 @@ class Training(Frozen):
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What is trained on; files are read where `units` is called, a translation at a time. They must be there."""
+    """The examples; `units` reads the files, a translation at a time. They must exist."""
 
     task: TunedTask[Any]
     found: Mapping[str, Path]  # files of the `train` split, by language
     english: str  # the language that is fine-tuned on; not English where another one is
     training: Training
     most: int | None  # examples of its file that are used, from the first; all if None
-    seed: int  # of what is random
+    seed: int  # of all random choices
     files: list[Path] = field(init=False)  # that are read: English and its translations
     lexicon: Mapping[str, Sequence[Sequence[str]]] = field(init=False)  # of words to switch; empty if words stay
     # By language, once it was joined: originals without a translation, and translations of none of them.
@@ -105,7 +105,7 @@ class TrainingSet:
 
     @property
     def unit_size(self) -> int:
-        """Examples of a unit: so many times fewer units make a batch (PPA: 16 pairs, 32 rows)."""
+        """Examples of a unit: a batch has fewer units by this factor (PPA: 16 pairs, 32 rows)."""
         return 2 if self.training.kind == "sentence_switch" else 1
 
     def switcher(self, epoch: int, unit: int) -> ReplaceWord:
@@ -132,7 +132,7 @@ class TrainingSet:
             pairs = [(one, translations[one.key]) for one in examples if one.key in translations]
             if not pairs:
                 raise DataError(f"{path} shares no example with {self.found[self.english]}; is it its translation?")
-            beyond = 0 if self.most else len(translations) - len(pairs)  # of those beyond `most` nothing is to be said
+            beyond = 0 if self.most else len(translations) - len(pairs)  # pairs beyond `most` are left out on purpose
             self.unpaired[language] = len(examples) - len(pairs), beyond
             yield from pairs
 
@@ -174,10 +174,10 @@ KINDS: dict[str, Callable[[TrainingSet], Iterator[Unit]]] = {
 
 
 def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list[str]]]:
-    """Translations of each word by its look-up form, a list a language, of files whose names say two languages.
+    """Translations of each word by its look-up form, a list a language, of files whose names hold two languages.
 
     Raises:
-        DataError: a name says no two languages or others, or a file holds no word of `source` with a translation.
+        DataError: a name does not hold these two languages, or a file holds no word of `source` with a translation.
     """
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
@@ -239,7 +239,7 @@ def check_contents(
     settings: FineTuning,
     training: Training,
 ) -> str:
-    """Reads what a fine-tuning reads, so that a file that cannot be scored is refused before anything is trained.
+    """Reads the files of a fine-tuning, so that one that cannot be scored is refused before anything is trained.
 
     Returns:
         A sentence on training examples that are left out for want of an answer or a translation; empty if there are
@@ -267,9 +267,9 @@ def check_contents(
 
 
 def head_pooling(encoder: str) -> str | None:
-    """How a head of transformers shall pool an encoder's folder as its own files say; None if it cannot, or they don't.
+    """The pooling of a transformers head that equals the one in an encoder's files; None if there is none.
 
-    Only ModernBERT's heads can be told: of texts and of answers, by `classifier_pooling`.
+    Only ModernBERT's heads have it as an option, `classifier_pooling`, for texts and answers.
     """
     if not (Path(encoder) / CONFIG).is_file() or read_config(encoder).get("model_type") not in TOLD_POOLING:
         return None

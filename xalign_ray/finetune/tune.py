@@ -57,10 +57,10 @@ def tune_task(
         out_folder: is made if it does not exist.
         languages: those to test; all that are found if None.
         settings: learning rate, epochs, batch size, seed; the defaults of `FineTuning` if None.
-        training: what is made of the training files; English as it is if None.
+        training: how the training files are used; plain English if None.
         train_language: English for zero-shot scores; another one to be scored on itself (`<metric>_supervised`).
         device: a torch device; "auto" is the GPU where there is one.
-        on_epoch: told each epoch (from 1) and its development score; it may end everything by raising.
+        on_epoch: called with each epoch (from 1) and its development score; it may end everything by raising.
         cache: folder of tokenised training sets that trials share; each tokenises for itself if None.
         keep_model: whether the model is written.
 
@@ -202,7 +202,7 @@ def _train(
 
 
 def _save(tuned: Encoder, longest: int, folder: Path) -> None:
-    """A Hugging Face folder with a manifest of its own, so that it can go without the trial's becoming untrue.
+    """A Hugging Face folder with a manifest apart from the trial's, which stays true when the folder is deleted.
 
     Its tokenizer cuts where the task does, whose own length is `longest`.
     """

@@ -1,1 +1,1 @@
-"""What a run will need, from the recipe alone: memory, steps, operations, hours, money. Neither torch nor Ray."""
+"""Plans of runs from the recipe alone: memory, steps, operations, hours, money. Neither torch nor Ray."""

@@ -1,4 +1,4 @@
-"""The plan of a recipe as text: what a run of it takes, on its own workers or on a cluster that is named."""
+"""The plan of a recipe as text, on the workers that it names or on another cluster."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _languages(languages: Sequence[str]) -> str:
 
 
 def _stages(config: RunConfig, subject: Subject | str) -> dict[str, str]:
-    """What each stage has of its own, what it takes, and the memory of a worker in it."""
+    """Each stage's settings, operations, and memory of a worker."""
     lines = {}
     for stage in stages_of(config):
         own = stage.config
@@ -122,7 +122,7 @@ def _workers(config: RunConfig) -> str:
 
 
 def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
-    """Parameters, operations, and what a run writes."""
+    """Parameters, operations, and disk space."""
     subject = subject_of(recipe)
     if isinstance(subject, str):
         return {"parameters": f"known with {subject}"}
@@ -179,7 +179,7 @@ def _operations(config: RunConfig, subject: Subject) -> str:
 
 
 def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
-    """The memory of a worker by part: its tensors, and on a CPU what its process takes beside them.
+    """The memory of a worker by part: its tensors, and on a CPU the rest of its process.
 
     With stages, in the one that takes most.
     """
@@ -201,7 +201,7 @@ def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
 
 
 def in_bytes(size: float) -> str:
-    """So many bytes in the unit that shows them."""
+    """Bytes in a readable unit."""
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
 
 
@@ -214,7 +214,7 @@ NOT_COUNTED = (
 def describe_on(
     recipe: Recipe, on: str, rate: str = "", prices: Sequence[str] = (), counted: RunConfig | None = None
 ) -> str:
-    """What the recipe needs of a cluster, with its time and price.
+    """The plan on a named cluster, with its time and price.
 
     Args:
         on: a shape, such as 8xH100.

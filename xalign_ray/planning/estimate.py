@@ -1,4 +1,4 @@
-"""What a recipe needs of a cluster, and whether it fits: memory of a worker, time, CPU cores for the feed, money."""
+"""Cost of a recipe on a cluster, and whether it fits: memory of a worker, time, CPU cores for the feed, money."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from xalign_ray.work.run_folder import RunFolder
 CPU = "CPU"  # nothing is known of it beforehand: neither speed nor memory
 _WRITTEN = re.compile(r"(\d+) ?x ?(.+)", re.IGNORECASE)
 _SAMPLES = 1000  # steps at which a number is looked at that changes over the steps
-USABLE = 0.85  # of a GPU's memory: plans are within 15 % of what is measured, and CUDA's own context is not in them
+USABLE = 0.85  # of a GPU's memory: plans are within 15 % of measurements, and CUDA's own context is not in them
 GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Shape:
-    """So many training processes, each with a device of that name."""
+    """A number of training processes, each with a device of that name."""
 
     workers: int
     name: str
@@ -47,7 +47,7 @@ class Shape:
 
     @property
     def device(self) -> Device | None:
-        """What is known of it; None of a CPU."""
+        """Its speed and memory; None of a CPU."""
         return known_devices().get(self.name)
 
     def applied(self, config: RunConfig) -> RunConfig:
@@ -225,7 +225,7 @@ def why_not(config: RunConfig, subject: Subject, shape: Shape) -> str:
 
 
 def _remedies(config: RunConfig, subject: Subject, shape: Shape) -> str:
-    """Settings, each of which alone makes it fit; else more memory."""
+    """Settings that each alone make it fit; else more memory."""
     rows, stage = config.train.per_device_batch_size, config.parallel.zero_stage
     kinds: Sequence[tuple[str, str, Sequence[int]]] = (
         ("train", "per_device_batch_size", [rows >> halved for halved in range(1, rows.bit_length())]),
@@ -297,7 +297,7 @@ class Estimate:
 def estimate(
     config: RunConfig, subject: Subject, shape: Shape, rate: Rate | None, prices: Mapping[str, float]
 ) -> Estimate | str:
-    """What it needs, or why it cannot run there.
+    """The cost of a recipe on a shape, or why it cannot run there.
 
     A step on a GPU takes no less time than its host needs to start the operations. Communication, checkpoints and
     held-out losses take no time here.

@@ -16,16 +16,16 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.planning.subject import Subject, labels_at_once, read_figures, shares
 
 FP32, BF16 = 4, 2
-BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, if the model has so many (train/engine.py)
+BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, or all of a smaller model (train/engine.py)
 STATISTICS = 2 * 2 * FP32  # of a token in a layer: mean and deviation of two LayerNorms
 INT64, ROW_COLUMNS = 8, 17  # of a row of sentence pairs: its own columns, and those of both sides
-POINTING = 4  # matrices [B, L, L] at a time, of which words translate each other and how likely they do
+POINTING = 4  # matrices [B, L, L] at a time: pairs of words, and their probabilities
 COMPARISON = 5 * FP32 + 3  # bytes of a term of contrast and a pair that it is compared with, see `_contrast`
 
 
 @dataclass(frozen=True)
 class State:
-    """What a worker holds all the time; splitting as in ZeRO (Rajbhandari et al. 2020, section 3.1)."""
+    """Memory that a worker holds all the time; splitting as in ZeRO (Rajbhandari et al. 2020, section 3.1)."""
 
     weights: float
     master: float
@@ -122,7 +122,7 @@ def _contrast(config: RunConfig, subject: Subject) -> tuple[float, float]:
 
 
 def pairs_of_step(config: RunConfig, stream: str | None) -> float:
-    """Sentence pairs of a step in a kind of stream: as the recipe says, else one a row."""
+    """Sentence pairs of a step in a kind of stream: as in the recipe, else one a row."""
     if config.train.pairs_per_step:
         return config.train.pairs_per_step
     share = sum(share for one, share in zip(config.streams, shares(config), strict=True) if one.kind == stream)
@@ -185,7 +185,7 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
 
 
 def _activations(config: RunConfig, subject: Subject, on_gpu: bool) -> tuple[float, float, float]:
-    """What is kept for the backward pass of a micro-batch, what is on its way in it, and what is made again in it.
+    """Activations kept for the backward pass of a micro-batch, transient ones in it, and recomputed ones.
 
     The last begins once the backward pass of the head is done.
     """
@@ -234,7 +234,7 @@ def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool, length: in
 def _head(config: RunConfig, subject: Subject) -> float:
     """Logits in fp32, where they come in bf16 that too; the states of the labels; the gradient of the decoder.
 
-    A compiled loss takes logits in bf16 as they are.
+    A compiled loss needs no copy of bf16 logits in fp32.
     """
     d, vocabulary = subject.values["hidden_size"], subject.values["vocab_size"]
     tokens = _micro_tokens(config)

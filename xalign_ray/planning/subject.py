@@ -1,4 +1,4 @@
-"""What a recipe trains, as far as it is known before anything is opened: sizes, length, figures."""
+"""Model size and training length of a recipe, without loading weights or data; measured figures of plans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILE = Path(__file__).with_name("figures.yaml")
 
 @dataclass(frozen=True)
 class Subject:
-    """What is trained.
+    """The trained model.
 
     Attributes:
         values: of the encoder's config.json.
@@ -45,7 +45,7 @@ class Subject:
 
 
 def subject_of(recipe: Recipe) -> Subject | str:
-    """What a recipe trains; where that is not known before it is opened, which file must be there, in words.
+    """The model that a recipe trains; where its size is not known without a download, a sentence on the missing file.
 
     Raises:
         ConfigError: a recipe that this one continues is not there, or an encoder cannot be continued so.
@@ -106,7 +106,7 @@ def _of_losses(config: RunConfig, d: int, transform: int, sizes: Sizes) -> tuple
     trained = remembered = 0
     for loss in config.all_objectives:
         if isinstance(loss, WordExchange):
-            trained += (d * d + d) + transform  # its bridge, and a transform of its own
+            trained += (d * d + d) + transform  # its bridge, and its transform
         if isinstance(loss, DenoisingAlignment):
             trained += 2 * (d * d + d)  # of queries and keys
         if isinstance(loss, MomentumContrast):
@@ -162,8 +162,8 @@ def read_figures() -> Figures:
 def feed_rate(config: RunConfig) -> float:
     """Tokens that a core makes rows of in a second under Ray, of the recipe's streams in their shares.
 
-    Of a number of languages that was not measured, what was measured of the next larger one, else of the largest; of a
-    plug-in's stream, the slowest of ours.
+    A number of languages that was not measured takes the figure of the next larger one, else of the largest; a
+    plug-in's stream takes the slowest of ours.
     """
     figures, languages = read_figures(), len(config.languages)
     slowest = min(figures.feed_tokens_per_core_s.values(), key=lambda measured: min(measured.values()))

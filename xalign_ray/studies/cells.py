@@ -158,7 +158,7 @@ class Cell:
 
     @property
     def params(self) -> dict[str, Any]:
-        """Parameters in MLflow, beside those of the encoder."""
+        """Parameters in MLflow, in addition to the encoder's."""
         return {"task": self.task}
 
     def folder(self, study: Path) -> Path:
@@ -191,7 +191,7 @@ class Trial(Cell):
         settings: learning rate, epochs, batch size, seed.
         training: how the training set is made of the training files.
         train_language: see `tune_task`.
-        after_choice: runs only if its setting was chosen, with other seeds than those of the search.
+        after_choice: runs only if its setting was chosen, with seeds that the search did not use.
         searched: names of the settings whose values differ between cells.
     """
 
@@ -219,7 +219,7 @@ class Trial(Cell):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """What is chosen: all settings but the seed."""
+        """The choice of a search: all settings but the seed."""
         return self.settings.model_dump(exclude={"seed"})
 
     @property
@@ -240,7 +240,7 @@ class Trial(Cell):
 
     @property
     def params(self) -> dict[str, Any]:
-        """Parameters in MLflow, beside those of the encoder: with defaults, so that trials can be compared."""
+        """Parameters in MLflow, in addition to the encoder's: with defaults, so that trials can be compared."""
         how = {"training": self.training.name, "train_language": self.train_language}
         how["training_languages"] = ",".join(self.training.languages)
         return (
@@ -307,7 +307,7 @@ class Choice:
 def choose(cells: Sequence[Trial], development: Mapping[str, float]) -> list[Choice]:
     """The best setting by mean development score, over fine-tuning seeds and then over encoders; the first of equals.
 
-    Only settings with the most finished seeds compete: a mean over fewer says less.
+    Only settings with the most finished seeds compete: a mean over fewer is less certain.
 
     Args:
         cells: all fine-tunings of the study that can be named.

@@ -1,4 +1,4 @@
-"""A study as it is declared: encoders, fine-tunings, evaluations, what is searched; read from YAML and checked."""
+"""The declaration of a study: encoders, fine-tunings, evaluations, what is searched; read from YAML and checked."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def _searched(field: FieldInfo) -> Any:
 
 _FIELDS: Any = {name: (_searched(field), None) for name, field in FineTuning.model_fields.items() if name != "seed"}
 Settings: type[Frozen] = create_model("Settings", __base__=Frozen, **_FIELDS)
-"""Settings of fine-tuning, each a value or a list to search; what is not given is as `FineTuning` has it."""
+"""Settings of fine-tuning, each a value or a list to search; the defaults are `FineTuning`'s."""
 Options: type[Frozen] = create_model("Options", __base__=Settings, seed=(Int, 0))
 """What `xalign tune --set` may be given."""
 
 
 class Resources(Frozen):
-    """What a cell holds on the cluster while it runs; whole numbers or fractions."""
+    """Resources of a running cell; whole numbers or fractions."""
 
     cpus: Annotated[Float, Field(gt=0)] = 1.0
     gpus: Annotated[Float, Field(ge=0)] = 0.0
@@ -78,7 +78,7 @@ class Resources(Frozen):
 
 
 class EncoderConfig(Frozen):
-    """Encoders that are compared: those of a recipe, which are pretrained where they are not there, or a model."""
+    """Compared encoders: of a recipe, pretrained where they are missing, or a model."""
 
     recipe: Annotated[str, Field(description="pretrained with each seed")] = ""
     model: Annotated[str, Field(description="a run, an exported folder or a hub id")] = ""
@@ -105,7 +105,7 @@ class EncoderConfig(Frozen):
         if bool(self.model) == bool(self.recipe):
             raise ValueError("an encoder is given either by recipe or by model")
         if self.model and (self.settings or self.seeds or self.step is not None):
-            raise ValueError("settings, seeds and step are for recipes; a model is taken as it is")
+            raise ValueError("settings, seeds and step are for recipes; a model has none of them")
         return self
 
 
@@ -205,7 +205,7 @@ Search = Annotated[GridSearch | RandomSearch | AshaSearch, Field(discriminator="
 
 
 class RatesConfig(Frozen):
-    """Learning rates of which each recipe takes the best on development languages, before a test score is read."""
+    """Learning rates; each recipe takes the best on development languages, before a test score is read."""
 
     learning_rate: Annotated[tuple[Annotated[Float, Field(gt=0)], ...], Field(min_length=2)]
     evaluation: Annotated[EvaluationConfig, Field(description="in development languages, which nothing else scores")]
@@ -360,7 +360,7 @@ def _filled(tree: Any, values: Mapping[str, str]) -> Any:
 
 
 def parse_study(tree: dict[str, Any], origins: dict[str, str], source: str) -> StudyConfig:
-    """The study that a tree of keys says.
+    """The study of a tree of keys.
 
     Args:
         tree: as YAML has it.

@@ -146,7 +146,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
 
     Raises:
         ConfigError: a recipe cannot be run, or a model is not there.
-        DataError: the files are missing that say which languages have a model each.
+        DataError: the files are missing that list the languages with a model each.
     """
     cells: dict[str, Pretraining] = {}
     encoders: list[Encoder] = []
@@ -171,7 +171,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
 
 
 def check_contents(plan: Plan) -> list[str]:
-    """Reads the files of all fine-tunings; says how many examples are left out, a sentence for each that has such.
+    """Reads the files of all fine-tunings; returns a sentence for each that leaves examples out.
 
     Raises:
         DataError: a file is malformed or cannot be scored, which training would find out at its end.
@@ -191,13 +191,13 @@ def check_contents(plan: Plan) -> list[str]:
 
 
 def check_task_files(plan: Plan) -> list[str]:
-    """Looks at the names of files, so that a wrong path costs moments; says which are not read, a sentence each.
+    """Looks at the names of files, so that a wrong path costs moments; a sentence for each that is not read.
 
     Languages that an encoder has no embedding for are refused, too. Of what is scored without training the small files
     are read.
 
     Raises:
-        DataError: files are missing; names them, and where the study says that its data come from.
+        DataError: files are missing; names them, and the study's source of the data.
     """
     said: dict[str, None] = {}
     read = cache(lambda task, path, languages: TASKS[task].check_data(path, languages))  # once, not for every encoder
@@ -261,7 +261,7 @@ def _root_of_recipes(study: StudyConfig, output: Path) -> str:
     recipes = [_recipe_of(one, study, 0, output) for one in study.encoders if one.recipe]
     roots = {recipe.config.data.root for recipe in recipes}
     if len(roots) > 1:
-        raise ConfigError(f"root: the recipes read {' and '.join(sorted(roots))}; say where the tasks' data are.")
+        raise ConfigError(f"root: the recipes read {' and '.join(sorted(roots))}; name the folder of the tasks' data.")
     return next(iter(roots), "data")
 
 

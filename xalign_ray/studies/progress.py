@@ -81,7 +81,7 @@ class Progress:
 
 
 def describe(queue: Queue, job: Job) -> dict[str, Any]:
-    """A cell as study.json has it; what is not known yet is None."""
+    """A cell's entry in study.json; a value that is not known yet is None."""
     end, folder = queue.ends[job], queue.runs.get(job) if isinstance(job, Pretraining) else None
     if isinstance(job, Cell) and job.model:
         folder = job.folder(queue.folder)
@@ -121,7 +121,7 @@ def describe_plan(queue: Queue) -> str:
 
 
 def _time_left(queue: Queue) -> str:
-    """How long the waiting cells take, by the mean of those of their kind that have ended; empty while none has."""
+    """How long the waiting cells take, by the mean of the finished cells of their kind; empty while there is none."""
     took: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     waiting: list[tuple[str, str]] = []
     for job, end in queue.ends.items():
@@ -170,7 +170,7 @@ class MlflowProcess:
             self._process.stdin.flush()
 
     def finish(self) -> str:
-        """Waits until MLflow has the study and all of its cells; else gives a sentence on what it lacks."""
+        """Waits until MLflow has the study and all of its cells; else returns a sentence on the missing part."""
         said, _ = self._process.communicate()
         try:
             self.page, lacking = json.loads(said)
@@ -182,7 +182,7 @@ class MlflowProcess:
 
 @contextmanager
 def publishing(study: Path, tracking_uri: str, experiment: str) -> Iterator[MlflowProcess]:
-    """Publishes a study; at the end MLflow has all of it, or a sentence says what it lacks."""
+    """Publishes a study; at the end MLflow has all of it, or a sentence names the missing part."""
     publisher = MlflowProcess(study, tracking_uri, experiment)
     publisher.publish(study)
     try:

@@ -77,7 +77,7 @@ class Queue:
         self._cells: defaultdict[Encoder, list[Cell]] = defaultdict(list)
         self._searches: defaultdict[tuple[str, ...], list[Trial]] = defaultdict(list)
         self._searching: Counter[tuple[str, ...]] = Counter()  # cells of each search that have not ended
-        self._released: set[Trial] = set()  # of a chosen setting, with other seeds than those of the search
+        self._released: set[Trial] = set()  # of a chosen setting, with seeds that the search did not use
         for job in self.jobs:
             if isinstance(job, Cell):
                 self._cells[job.source].append(job)

@@ -40,7 +40,7 @@ SPARE_CPUS = 1  # of a cluster started here, for what else Ray runs
 
 
 def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = (), encoder: str = "") -> str:
-    """The cells of a study as text: what is done, what each needs, which files it lacks. Starts nothing.
+    """The cells of a study as text: done or not, resources, missing files. Starts nothing.
 
     Of a study that chooses rates these are first the trials of all rates, then its own cells at the lowest one.
     """
@@ -171,7 +171,7 @@ def run_cells(queue: Queue, progress: Progress) -> list[Trial]:
             pipeline.say(left_out)
         _check_hub_models(queue)
         _connect(queue)
-        for recipe in unprepared:  # one after the other: each takes all CPUs
+        for recipe in unprepared:  # in turn: each takes all CPUs
             if not _is_prepared(recipe):  # recipes share shards
                 pipeline.prepare(recipe)
         try:
@@ -197,7 +197,7 @@ def scores_of(queue: Queue, cells: Sequence[Cell]) -> list[Score]:
 
 
 def _lacks(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
-    """What each check says of files that are not there."""
+    """The messages of all checks on missing files."""
     for check in checks:
         try:
             check()
@@ -358,7 +358,7 @@ def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
 
 
 def rates_at_an_end(chosen: Mapping[str, float], tried: Sequence[float]) -> Iterator[str]:
-    """What is to be said of those whose best rate is the lowest or the highest tried: beyond it nothing is known."""
+    """A warning for each recipe whose best rate is the lowest or the highest tried."""
     ends = {} if len(tried) < 2 else {min(tried): ("lowest", "lower"), max(tried): ("highest", "higher")}
     for rate, (end, beyond) in ends.items():
         if at_it := [label for label, own in chosen.items() if own == rate]:

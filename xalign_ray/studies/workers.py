@@ -183,7 +183,7 @@ class CellRunner:
 
 
 class CellWorker:
-    """An actor that runs cells one after the other."""
+    """An actor that runs cells in turn."""
 
     def run(self, cell: Cell, study: Path, keep_model: bool, halving: Any) -> None:
         """Runs a cell, which a search may stop early."""
@@ -213,7 +213,7 @@ class Halving:
         self._trials: dict[str, SimpleNamespace] = {}
 
     def goes_on(self, name: str, search: tuple[str, ...], epoch: int, development: float) -> bool:
-        """Whether a fine-tuning goes on, among those of its search that have come as far."""
+        """Whether a fine-tuning goes on, compared with the trials of its search that have come as far."""
         from ray.tune.schedulers import ASHAScheduler, TrialScheduler  # two seconds of the driver, which needs none
 
         scheduler = self._schedulers.setdefault(search, ASHAScheduler(**self._options))

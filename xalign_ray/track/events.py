@@ -148,7 +148,7 @@ class EventLog:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if to_disk:
                 # A checkpoint that outlives a power cut must find the events that led to it. A full quota of a network
-                # disk is said here.
+                # disk is reported here.
                 os.fsync(self._file.fileno())
         except OSError as error:
             self._cut(before)
@@ -211,7 +211,7 @@ class EventReader:
 class Thinning:
     """Gives every step its place among at most MAX_POINTS of a tracker; only the first point of a place is kept.
 
-    Places are counted back from the last step, so the last step always is the first of its own.
+    Places are counted back from the last step, so the last step always begins a new place.
     """
 
     def __init__(self, steps: int) -> None:
@@ -220,7 +220,7 @@ class Thinning:
         self._taken: dict[str, int] = {}
 
     def take(self, metrics: Mapping[str, float | None], step: int) -> dict[str, float]:
-        """Those of a step's numbers that are finite, and the first of their place."""
+        """The finite numbers of a step that are the first of their place."""
         place = self.place(step)
         found = {
             name: value
@@ -324,7 +324,7 @@ def _read_starts(path: Path) -> tuple[list[tuple[int, int]], int]:
             lines += line.endswith(b"\n")
             if b'"start"' not in line or not line.endswith(b"\n"):
                 continue
-            with suppress(ValueError, KeyError, TypeError):  # what is damaged is named by who reads on
+            with suppress(ValueError, KeyError, TypeError):  # the reader that goes on names the damage
                 event = json.loads(line)
                 if event["event"] == "start" and (not starts or event["attempt"] >= starts[-1][0]):
                     starts.append((event["attempt"], event["step"]))
@@ -332,7 +332,7 @@ def _read_starts(path: Path) -> tuple[list[tuple[int, int]], int]:
 
 
 def newest_data(path: Path) -> str | None:
-    """The folder of prepared data that the newest attempt reads, as its start says; None if none says one."""
+    """The folder of prepared data in the newest start event; None if there is none."""
     said = None
     for event, survives in stream_events(path):
         said = event["data"] if survives and "data" in event else said
@@ -390,7 +390,7 @@ _LOSS = "train/loss_"
 
 @dataclass(frozen=True)
 class Gauge:
-    """What a gauge means, and the tags that it has besides those of a run."""
+    """Meaning of a gauge, and its tags in addition to a run's."""
 
     meaning: str
     tags: tuple[str, ...] = ()
@@ -398,7 +398,7 @@ class Gauge:
 
 @dataclass(frozen=True)
 class Point:
-    """A value for a gauge, with the tags that it has besides those of a run."""
+    """A value of a gauge, with its tags in addition to a run's."""
 
     gauge: str
     value: float
@@ -445,13 +445,13 @@ class EventGauges:
         self._last_step: float | None = None
 
     def points(self, event: Mapping[str, Any]) -> Iterator[Point]:
-        """What an event sets. A number that is not finite (null in the log) sets nothing."""
+        """Gauge values of an event. A number that is not finite (null in the log) sets nothing."""
         yield _point("attempt", event["attempt"])
         yield _point("step", event["step"])
         yield _point("event_time_seconds", event["time"], event=event["event"])
         for metric, value in (event.get("metrics") or {}).items():
             gauge, tags = gauge_of(metric)
-            if value is not None and gauge in GAUGES:  # what a plug-in logs besides its loss has no panel
+            if value is not None and gauge in GAUGES:  # a plug-in's further metrics have no panel
                 yield Point(gauge, value, tags)
         if of_kind := _OF_KIND.get(event["event"]):
             yield from of_kind(self, event)
@@ -489,7 +489,7 @@ _BY_LANGUAGE = {"held_out": "held_out_loss_by_language", "retrieval": "retrieval
 
 
 def begun(now: float) -> Iterator[Point]:
-    """What a driver sets before the first event: a run that never comes to one stands still too.
+    """Gauge values before the first event: a run that never comes to one stands still too.
 
     Args:
         now: seconds since 1970.

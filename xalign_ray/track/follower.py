@@ -46,7 +46,7 @@ _QUIET = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # seconds; MLflow's default of 120 would hold the closing of a run
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the follower tries again itself, and can be asked to stop
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # where the verbs write what a script reads
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # stdout is for results that a script reads
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",  # a bar for every small file
 }
 
@@ -81,7 +81,7 @@ def check_uri(tracking_uri: str) -> None:
 
 
 def say_unread(mlflow: str) -> None:
-    """Says that MLflow's own variable names another tracker than the recipe's `track.mlflow`, which counts."""
+    """Warns that MLFLOW_TRACKING_URI differs from the recipe's `track.mlflow`, which is used."""
     asked, own = (strip_credentials(uri).rstrip("/") for uri in (os.environ.get("MLFLOW_TRACKING_URI", ""), mlflow))
     if asked not in ("", own):
         say(
@@ -91,7 +91,7 @@ def say_unread(mlflow: str) -> None:
 
 
 def open_command(tracking_uri: str, page: str = "") -> str:
-    """What a user types and opens to look at the runs, at best at the page that `runs_page` has found."""
+    """The command and address that show the runs, if possible on the page of `runs_page`."""
     if tracking_uri.startswith(("http://", "https://")):
         return tracking_uri.rstrip("/") + page
     if tracking_uri in LOGGERS:
@@ -140,7 +140,7 @@ class Track:
 
 
 def track_of(mlflow: str, experiment: str, output: str | Path) -> Track | None:
-    """Where a recipe's `track` says that runs in the folder `output` are shown in MLflow; None if it is off."""
+    """The MLflow server and experiment of a recipe's `track` for runs in `output`; None if it is off."""
     return None if mlflow == "off" else Track(resolve_uri(mlflow, local_folder(output)), experiment)
 
 
@@ -187,13 +187,13 @@ class Follower:
         self._thread.start()
 
     def close(self, timeout_s: float = 15.0) -> str | None:
-        """Logs what is left, with scores and files, and ends the tracker's run.
+        """Logs the rest, with scores and files, and ends the tracker's run.
 
         Args:
             timeout_s: longest time to wait, outages included.
 
         Returns:
-            None if the tracker holds everything, else a sentence for the user that says how to catch up later.
+            None if the tracker holds everything, else a sentence for the user with the command that catches up.
         """
         self._give_up_at = time.monotonic() + timeout_s
         self._stop.set()
@@ -203,7 +203,7 @@ class Follower:
     def _run(self) -> None:
         run = None
         while True:
-            stopping = self._stop.is_set()  # read first: what was logged before close() is then in this round
+            stopping = self._stop.is_set()  # read first, so that this round has all that was logged before close()
             try:
                 if run is None and run_identity(self._folder):
                     run = _connect(self._folder, self._uri, self._experiment)
@@ -282,7 +282,7 @@ def publish(folder: Path, tracking_uri: str, experiment: str) -> str | None:
     """`replay` for a pipeline that goes on whatever MLflow does.
 
     Returns:
-        None if MLflow holds everything, else a sentence for the user that says how to catch up later.
+        None if MLflow holds everything, else a sentence for the user with the command that catches up.
     """
     try:
         replay(folder, tracking_uri, experiment)
@@ -292,10 +292,10 @@ def publish(folder: Path, tracking_uri: str, experiment: str) -> str | None:
 
 
 def quiet_mlflow() -> None:
-    """Before MLflow is imported: short time-outs, few words; what the user has set stays."""
+    """Sets short time-outs and few messages before MLflow is imported; the user's own values stay."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    # What it logs with a traceback it also raises.
+    # It also raises these errors, which it logs with a traceback.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 

@@ -30,7 +30,7 @@ class LoggedRun:
         Args:
             folder: of a run that has started.
             tracker: a name of `follower.LOGGERS`.
-            experiment: what the tracker calls a project.
+            experiment: the tracker's project.
         """
         self.run_id = folder.resolve().name
         self._folder, self._reader = folder, EventReader(RunFolder(folder).events)
@@ -79,7 +79,7 @@ class TensorboardLogger:
         self._writer.flush()
 
     def finish(self, scores: Mapping[str, tuple[float, int]]) -> None:
-        """Adds what was scored, and closes the run; scores are scalars below `scores/`."""
+        """Adds the scores, and closes the run; scores are scalars below `scores/`."""
         for key, (value, step) in scores.items():
             self._writer.add_scalar(f"scores/{key}", value, step)
         self._writer.close()
@@ -88,7 +88,7 @@ class TensorboardLogger:
 class WandbLogger:
     """Resumes the run of the folder's name. Steps that the server has are not sent again.
 
-    `WANDB_MODE`, `WANDB_API_KEY`, `WANDB_ENTITY` and `WANDB_BASE_URL` mean what they mean to wandb. Offline, each time
+    `WANDB_MODE`, `WANDB_API_KEY`, `WANDB_ENTITY` and `WANDB_BASE_URL` have wandb's meaning. Offline, each time
     that the run is opened a folder with all of its points is written; `wandb sync` of the newest one uploads it.
     """
 
@@ -112,7 +112,7 @@ class WandbLogger:
             self._run.log({**metrics, "time": time}, step=step)
 
     def finish(self, scores: Mapping[str, tuple[float, int]]) -> None:
-        """Adds what was scored, and closes the run; scores stand in the run's summary."""
+        """Adds the scores, and closes the run; scores stand in the run's summary."""
         self._run.summary.update({f"scores/{key}": value for key, (value, _) in scores.items()})
         self._run.finish()
 
@@ -120,7 +120,7 @@ class WandbLogger:
 class TrackioLogger:
     """A run in trackio's own folder (`TRACKIO_DIR`), written anew each time it is opened, as that of TensorBoard.
 
-    `trackio sync` brings it to a Space or a server: there, points that it has could not be told from others.
+    `trackio sync` brings it to a Space or a server: there, it could not find out which points it has already.
     """
 
     def __init__(self, folder: Path, recipe: Mapping[str, object], experiment: str) -> None:
@@ -131,7 +131,7 @@ class TrackioLogger:
             if os.environ.pop(name, ""):
                 say(f"trackio: {name} is not followed; the run is in {TRACKIO_DIR}, for `trackio sync`.")
         name = folder.resolve().name
-        with redirect_stdout(sys.stderr):  # where it says that it began
+        with redirect_stdout(sys.stderr):  # it reports its start on stdout
             with suppress(ValueError):  # no run of the project was there
                 for old in [run for run in trackio.Api().runs(experiment) if run.name == name]:
                     old.delete()
@@ -144,7 +144,7 @@ class TrackioLogger:
         self._run.log(dict(metrics), step=step)
 
     def finish(self, scores: Mapping[str, tuple[float, int]]) -> None:
-        """Adds what was scored, and closes the run; scores are numbers below `scores/`."""
+        """Adds the scores, and closes the run; scores are numbers below `scores/`."""
         import trackio
 
         for key, (value, step) in scores.items():

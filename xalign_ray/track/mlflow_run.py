@@ -1,4 +1,4 @@
-"""One MLflow run as the mirror of one run folder; what it already holds is asked of the server, never remembered."""
+"""One MLflow run as the mirror of one run folder; the server, not a local file, knows what it holds."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def dataset_input(start: Event) -> DatasetInput | None:
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 
-# Events with a value for each language, the files that they become in MLflow, and what the value is.
+# Events with a value for each language, the files that they become in MLflow, and the name of the value.
 LANGUAGE_TABLES = {
     "held_out": ("held_out_languages.csv", "loss"),
     "retrieval": ("retrieval_languages.csv", "accuracy"),
@@ -149,7 +149,7 @@ def log_model(client: MlflowClient, run: Run, export: Path, fingerprint: str, re
         _register(client, register_as)
         client.create_model_version(
             register_as, model.artifact_location, info.run_id, await_creation_for=0, model_id=model.model_id
-        )  # nothing is copied, so it is there; else MLflow says on stdout that it waits up to 300 seconds
+        )  # nothing is copied, so there is nothing to wait for
     return model
 
 
@@ -201,11 +201,11 @@ def _flavor(export: Path, fingerprint: str) -> dict[str, object]:
     }
 
 
-MAX_KEYS = 100  # metric keys a run: each is a chart of its own
+MAX_KEYS = 100  # metric keys a run: each is a chart
 _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
 _EVENTS_A_PIECE = 4000
-_STOPPED = "stopped"  # as its last event says: a job told to stop, a fine-tuning stopped early for better ones
+_STOPPED = "stopped"  # of the last event: a stopped job, a fine-tuning that was stopped early for better ones
 _FILES = (CONFIG, EVENT_LOG, MANIFEST, STUDY, CHOICES, COMPARISON)
 _NO_PARAMS = ("fingerprint", INPUTS, "notes")  # tags; MLflow's comparison begins with the first parameters that differ
 
@@ -259,7 +259,7 @@ class MlflowRun:
     def finish(self) -> None:
         """Logs scores and files of the folder, and ends the run: FINISHED if its last step was reached, else FAILED.
 
-        One that was told to stop, and a fine-tuning that was stopped early for better ones, is KILLED.
+        A stopped run, and a fine-tuning that was stopped early for better ones, is KILLED.
         """
         self._log_scores()
         self._log_files()

@@ -1,4 +1,4 @@
-"""What the start event of an evaluation or a fine-tuning says: the encoder, the run that made it, the settings."""
+"""Start events of evaluations and fine-tunings: the encoder, the run that made it, the settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGES = ("xalign-ray", "torch", "transformers", "tokenizers", "deepspeed", "
 
 @cache
 def origin() -> dict[str, Any]:
-    """Who runs what and where, as far as it can be known: a start event says it."""
+    """User, host, commit and versions, for start events."""
     found = {"host": socket.gethostname(), "python": platform.python_version(), "versions": versions()}
     with suppress(OSError, KeyError):  # a container's user may have no name
         found["user"] = getpass.getuser()
@@ -66,12 +66,12 @@ def scoring_identity(
         fingerprint: hash of all that the scores follow from.
         title: its name in MLflow.
         model: folder or hub id of the encoder.
-        label: what a user calls the encoder.
+        label: the user's name for the encoder.
         languages: those that are scored; all that are found if None.
         params: the settings, as MLflow shows them.
         parent: identity of the study below which MLflow shows it; below the encoder's run if None.
         steps: epochs of a fine-tuning.
-        is_run: whether the scores are also those of the encoder's own run. A search in MLflow by method or scale is to
+        is_run: whether the scores also belong to the encoder's run. A search in MLflow by method or scale is to
             find them once, so the parameters that it uses are left to the run.
     """
     made_by = run_identity(run := Path(model).parent) if Path(model).is_dir() else None
@@ -88,7 +88,7 @@ def scoring_identity(
 
 
 def _encoder_params(model: str, label: str, run: str | None, is_run: bool) -> dict[str, Any]:
-    """What an encoder says of its pretraining, under the names that a search in MLflow uses."""
+    """An encoder's pretraining, under the names that a search in MLflow uses."""
     path = Path(model) / "config.json"
     config = read_json(path, "Export the run again.") if path.is_file() else {}
     names = ("step",) if is_run else ("objective", "recipe", "step")
