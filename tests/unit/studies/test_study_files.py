@@ -112,11 +112,11 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ({"encoders": []}, "'encoders' is []; it must have at least 1 entry."),
         (
             {"encoders": [{"model": "a", "seeds": [1]}]},
-            "'encoders.0': settings, seeds and step are for recipes; a model is taken as it is.",
+            "'encoders.0': settings, seeds and step are for recipes; a model has none of them.",
         ),
         (
             {"encoders": [{"model": "a", "step": 0}]},
-            "'encoders.0': settings, seeds and step are for recipes; a model is taken as it is.",
+            "'encoders.0': settings, seeds and step are for recipes; a model has none of them.",
         ),
         (
             {"encoders": [{"recipe": "tiny/mlm"}, {"recipe": "tiny/mlm"}]},
@@ -367,7 +367,7 @@ def test_the_root_is_that_of_each_recipe_unless_it_is_given(tmp_path: Path):
     assert {cell.data for cell in tuned(tmp_path, encoders=both)} == {(f"{tmp_path}/pos",)}
     given = {"model": "hub/a"}
     assert [one.root for one in planned(tmp_path, root=None, encoders=[given, both[0]]).encoders] == [tmp_path] * 2
-    with pytest.raises(ConfigError, match=r"root: the recipes read /other and .*; say where the tasks' data are\."):
+    with pytest.raises(ConfigError, match=r"the recipes read /other and .*; name the folder of the tasks' data\."):
         planned(tmp_path, root=None, encoders=[given, *both])
 
 
