@@ -1,8 +1,8 @@
 """Checkpoints of a run: written by all ranks, found again, converted for another number of workers, made whole.
 
 A save has two halves. `begin` copies the state and leaves the writing to a thread of each rank; `publish`, as soon as
-all ranks know that all have written, makes the checkpoint exist. What a rank's thread does needs no other rank, so
-training's own messages between them are never crossed.
+all ranks know that all have written, makes the checkpoint exist. A rank's thread works without the other
+ranks, so training's own messages between them are never crossed.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _BEGINS = "There is no whole checkpoint before it: training begins at step 0."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole checkpoint: its folder and what its manifest says."""
+    """A whole checkpoint: its folder and manifest."""
 
     folder: Path
     manifest: dict[str, Any]
-    trusted: bool = False  # the user said that its files may run code
+    trusted: bool = False  # by the user: its files may run code
 
     @property
     def step(self) -> int:
@@ -78,7 +78,7 @@ class _Flight:
     step: int
     writing: Path
     facts: dict[str, Any]
-    files: Future[dict[Path, str]]  # those of this rank, with their hashes
+    files: Future[dict[Path, str]]  # of this rank, with their hashes
     copied: float
     still: float
 
@@ -94,7 +94,7 @@ def newest(
 
     Raises:
         CheckpointError: a checkpoint was written by another recipe; or it could run code when it is read, and `trust`
-            does not say that it may.
+            is not set.
     """
     notes: list[str] = []
     for folder in sorted(_folders(run_folder), key=_by_dev if best else lambda _: 0):
@@ -210,7 +210,7 @@ class Checkpoints:
         Then those beyond `checkpoint.save_total_limit` are removed, but for the best on the dev pairs.
 
         Returns:
-            Its step, its folder, and what it cost: training's pause for it, the time since its copy, and, on rank 0,
+            Its step, its folder, and its cost: training's pause for it, the time since its copy, and, on rank 0,
             its size.
 
         Raises:
@@ -229,7 +229,7 @@ class Checkpoints:
         if self._workers.rank == 0:
             self._thread.submit(self._prune, flight.step)
         now = time.monotonic()
-        # On rank 0, which says it: many ranks would each ask the disk for the files of all, which they may not see yet.
+        # On rank 0, which logs it: many ranks would each look up the files of all, which they may not see yet.
         size = 0 if self._workers.rank else sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
         still, writing = flight.still + now - began, now - flight.copied
         cost = {"checkpoint/save_s": still, "checkpoint/write_s": writing, "checkpoint/size_mb": size / 1e6}
@@ -319,7 +319,7 @@ def load_resharded(engine: Engine, found: Checkpoint, run_folder: Path, workers:
 
 
 def _convert(found: Checkpoint, folder: Path) -> str | None:
-    """Runs DeepSpeed's converter in a process of its own, as it starts more; returns what it says if it fails."""
+    """Runs DeepSpeed's converter in another process, as it starts more; returns its message if it fails."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     command = [sys.executable, "-m", "xalign_ray.train.checkpoint", str(found.folder / STATE), str(folder / STATE)]

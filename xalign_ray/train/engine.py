@@ -36,7 +36,7 @@ from xalign_ray.train.optimizers import Lamb, Parts, build_optimizer
 
 
 def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
-    """Makes the encoder run as a recipe asks; what it computes stays the same up to rounding."""
+    """Sets attention, gradient checkpointing and compilation; results stay the same up to rounding."""
     encoder.attend(attention.implementation(choose_attention(train, device.type != "cpu", encoder.family.dense_only)))
     if train.gradient_checkpointing:
         # Not reentrant: ZeRO sees the gradient of each weight once.
@@ -50,7 +50,7 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
 
 
 def describe(train: TrainConfig, device: torch.device, dense_only: bool = False) -> str:
-    """How it is run, for people to read; `dense_only` as the encoder's family says."""
+    """These settings and the precision in words; `dense_only` is the family's."""
     kind = choose_attention(train, device.type != "cpu", dense_only)
     said = {
         f"{kind} attention": True,
@@ -125,7 +125,7 @@ class Engine:
         self._parts = keep_parts(self._engine, copy_to_host)
         if isinstance(self._optimizer, Lamb) and self._stage:
             held = {flat: Parts(tensors, here) for flat, tensors, here in flat_weights(self._engine)}
-            self._optimizer.share(held, dist.all_reduce)
+            self._optimizer.set_shards(held, dist.all_reduce)
 
     def forward(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         """The module's output for one micro-batch."""
@@ -230,7 +230,7 @@ def check_overrides(config: RunConfig) -> None:
     """Whether DeepSpeed itself can read what `parallel.deepspeed_overrides` makes of its dict.
 
     Raises:
-        ConfigError: it cannot; says what DeepSpeed says.
+        ConfigError: it cannot; with DeepSpeed's message.
     """
     on_gpu = config.parallel.gpus_per_worker > 0
     load_deepspeed(on_gpu)

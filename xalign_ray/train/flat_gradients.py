@@ -95,12 +95,12 @@ class FlatGradients:
             self._workers.join_parts(group.flat, group.part)
 
     def _flat(self, group: FlatGroup) -> Tensor:
-        """The gradients of a group one after the other, as long as its flat weights; they are given up."""
-        given = [_gradient(one) for one in group.weights]
-        padding = group.flat.numel() - sum(one.numel() for one in given)
-        flat = torch.cat([*(one.flatten() for one in given), group.flat.new_zeros(padding)])
-        for one in group.weights:
-            one.grad = None
+        """The gradients of a group concatenated, as long as its flat weights; the weights' own are freed."""
+        gradients = [_gradient(weight) for weight in group.weights]
+        padding = group.flat.numel() - sum(gradient.numel() for gradient in gradients)
+        flat = torch.cat([*(gradient.flatten() for gradient in gradients), group.flat.new_zeros(padding)])
+        for weight in group.weights:
+            weight.grad = None
         return flat
 
     def _reduced(self, flat: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ def train(job: Job, config: RunConfig, prepared: Prepared, open_batches: OpenBat
 
     Args:
         job: of the run folder, where events.jsonl and checkpoints/ are, on a disk that all ranks see. Its identity has
-            `recipe` and `fingerprint`. One rank that is asked to stop is enough.
+            `recipe` and `fingerprint`. All stop when one rank is asked to.
         config: the recipe.
         prepared: the prepared data.
         open_batches: (first step, rank, workers) -> this rank's batches of consecutive steps, closed at the end.
@@ -187,7 +187,7 @@ class Loop:
         raise_on_all_ranks(workers, self._problem)
 
     def _what_is_missing(self, log: Path) -> list[str]:
-        """What the run's numbers will lack, and why; reported at the start."""
+        """Gaps in the run's numbers, and their reasons; reported at the start."""
         done = self._found.step if self._found else 0
         known = last_step(log)
         is_cut = done and (not known or known + self._config.logging_steps <= done)
@@ -269,7 +269,7 @@ class Loop:
             self._publish()
 
     def _publish(self) -> None:
-        """Waits for the checkpoint that is on its way, if one is, and says that it exists; called by all ranks."""
+        """Waits for the checkpoint that is being written, if any, and logs that it exists; called by all ranks."""
         if self._saving is None:
             return
         metrics, self._saving = self._saving, None

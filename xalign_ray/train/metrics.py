@@ -36,7 +36,7 @@ def host_metrics(device: torch.device) -> dict[str, float]:
 
 @dataclass
 class Spent:
-    """Seconds, and what was done in them, since the last step event: a device may do a step while the next is given."""
+    """Seconds and work since the last step event: a device may do a step while the next is queued."""
 
     steps: int = 0
     seconds: float = 0.0
@@ -84,7 +84,7 @@ def _peak_memory(workers: Workers) -> float:
 
 
 class Delivered:
-    """What the feed has given since the start of the attempt, and how long each rank waited for it and for others."""
+    """Rows and tokens since the start of the attempt, and each rank's waits for the feed and for other ranks."""
 
     def __init__(self, languages: int, ranks: int) -> None:
         self.rows = self.tokens = 0

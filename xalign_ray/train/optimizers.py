@@ -35,7 +35,7 @@ def learning_rate(
         peak: the highest rate.
         decay_steps: of the last steps, those before which the rate leaves the peak; None: all after the warm-up.
         decay_type: of `train.schedule.decay_type`.
-        min_lr_ratio: what the decay ends at, of the peak.
+        min_lr_ratio: final rate, as a share of the peak.
     """
     if step < warmup_steps:
         return peak * (step + 1) / (warmup_steps + 1)
@@ -66,11 +66,11 @@ def rate_of(stage: Stage, step: int) -> float:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a rank holds of the tensors that lie one after the other in a flat one, of which each rank has a stretch.
+    """The slices of parameters that a rank's shard of a flat buffer holds.
 
     Attributes:
         tensors: how many tensors there are, on all ranks.
-        here: of each part here, the number of its tensor and where it lies in the rank's stretch.
+        here: for each slice, the number of its tensor and its place in the rank's shard.
     """
 
     tensors: int
@@ -81,7 +81,7 @@ class Lamb(Optimizer):
     """You et al. 2020, algorithm 2, with bias correction and phi the identity.
 
     With Adam's m and v: r = m^ / (sqrt(v^) + eps) + decay * w, and w <- w - lr * |w| / |r| * r, where the ratio of the
-    norms is 1 if one of them is 0. Norms are those of whole tensors: where ranks hold parts, `share` says which.
+    norms is 1 if one of them is 0. Norms are of whole tensors: `set_shards` names the parts that a rank holds.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class Lamb(Optimizer):
         self._parts: Mapping[torch.Tensor, Parts] = {}
         self._add_up: Callable[[torch.Tensor], object] = lambda squares: squares
 
-    def share(self, parts: Mapping[torch.Tensor, Parts], add_up: Callable[[torch.Tensor], object]) -> None:
-        """Says what this rank holds where it does not hold whole tensors.
+    def set_shards(self, parts: Mapping[torch.Tensor, Parts], add_up: Callable[[torch.Tensor], object]) -> None:
+        """Registers this rank's shards of the parameters, so that norms are summed over ranks.
 
         Args:
-            parts: of each flat tensor that is moved, what lies in it; the same number of them on all ranks.
+            parts: the slices in each flat tensor that is moved; the same number of them on all ranks.
             add_up: puts the sum over ranks into a tensor; called by all of them, once for each flat tensor.
         """
         self._parts, self._add_up = parts, add_up
@@ -178,7 +178,7 @@ def lamb(module: nn.Module, options: training.Lamb) -> Optimizer:
 
 
 def _groups(module: nn.Module, matrices: dict[str, Any], vectors: dict[str, Any]) -> list[dict[str, Any]]:
-    """Trained parameters in two groups with options of their own; biases and LayerNorm are those of one axis."""
+    """Trained parameters in two groups, each with its options; biases and LayerNorm have one axis."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in trained if p.ndim > 1], **matrices},

@@ -34,12 +34,12 @@ MODEL_INPUTS = ("input_ids", "labels", "position_ids", "segment_ids", "language_
 
 
 def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> dict[str, torch.Tensor]:
-    """A batch's rows as the model takes them, on its device: int64 [B, L] each, packed bits as they are.
+    """A batch's rows as tensors on the model's device: int64 [B, L] each; packed bits stay packed.
 
-    With them what is looked up by it, of every column of examples and of the labels: `layout`, `labelled_at`.
+    The indexes of `layout` for every column of examples, and `labelled_at`, are added.
 
     Args:
-        also: further columns to take, those of them that the rows have.
+        also: further columns to take, if the rows have them.
     """
     taken = {key: np.ascontiguousarray(rows[key]) for key in (*MODEL_INPUTS, *also) if key in rows}
     given = {key: torch.from_numpy(value) for key, value in taken.items()}  # narrow on its way to a device
@@ -53,7 +53,7 @@ def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> 
 
 
 def _copied_ahead(host: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
-    """On the device, for its current stream: copied while that computes what it was given before."""
+    """Copies to the device, for its current stream, while that computes the step before."""
     computing, copying = torch.cuda.current_stream(device), _copy_stream(device)
     with torch.cuda.stream(copying):
         copies = {key: value.pin_memory().to(device, non_blocking=True) for key, value in host.items()}
@@ -69,7 +69,7 @@ def _copy_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 class Flops:
-    """Of an encoder and its losses; what counts and what does not is said in `models/sizes.py`."""
+    """Operations of an encoder and its losses; `models/sizes.py` lists the counted ones."""
 
     def __init__(self, objectives: Objectives, micro_steps: int = 1) -> None:
         encoder = cast(AlignedEncoder, objectives.encoder)
@@ -98,11 +98,11 @@ def example_lengths(example_ids: NDArray) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Totals:
-    """What is known of a global step before its first forward pass, summed over ranks.
+    """Counts of a global step before its first forward pass, summed over ranks.
 
-    language_tokens: of each language of the run. waits: seconds that each rank waited for the step's rows. held:
-    seconds that each waited for the others at the beginning of the step before. by_rank: of each loss, what each rank
-    counts.
+    language_tokens: tokens of each language of the run. waits: seconds that each rank waited for the step's rows. held:
+    seconds that each waited for the others at the beginning of the step before. by_rank: each loss's count on each
+    rank.
     """
 
     counts: Mapping[str, float]
@@ -123,9 +123,9 @@ class Totals:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a global step gave, equal on all ranks; losses are per counted thing, before their weight.
+    """Result of a global step, equal on all ranks; losses are per counted thing, before their weight.
 
-    metrics: what the losses log besides themselves, as means over the global step; absent where there was nothing.
+    metrics: further metrics of the losses, as means over the global step; absent where nothing was counted.
     """
 
     totals: Totals
@@ -182,7 +182,7 @@ def compare_over_ranks(
 
 
 def raise_on_all_ranks(workers: Workers, problem: str | None) -> None:
-    """Raises on every rank what one of them has to say, so that none waits for another; called by all."""
+    """Raises on every rank the problem of any rank, so that none waits for another; called by all."""
     said = [text for text in workers.gather(problem) if text]
     if said:
         raise TrainingError(said[0])
@@ -202,7 +202,7 @@ class Stepper:
         self._held = 0.0
 
     def _enter(self, stage: Stage) -> None:
-        """Takes what is the same for the steps of a stage."""
+        """Sets everything that is constant over the steps of a stage."""
         self._stage = stage
         self._sizes = derive_batch(stage.config)
         self._objectives.use(stage.config.objectives)
@@ -242,7 +242,7 @@ class Stepper:
         return totals
 
     def fetch(self) -> Outcome:
-        """What the step taken last gave; waits until the device has done all steps that were taken.
+        """Result of the last step; waits until the device has done all steps that were taken.
 
         Raises:
             LossError: on all ranks, if a loss or the gradient of a step since the last fetch is not finite.
@@ -315,8 +315,8 @@ class Stepper:
         """Forward and backward over the batch in `accumulation` parts.
 
         Returns:
-            Sums over all ranks, on the device: the losses' in the order of counts, then of each metric that they log,
-            by name, its own and that of what it is a mean over.
+            Sums over all ranks, on the device: the losses' in the order of counts, then of each metric, in the order
+            of the names, its sum and its count.
         """
         last = self._sizes.accumulation - 1
         nothing = torch.zeros((), dtype=torch.float64, device=self._workers.device)
@@ -341,7 +341,7 @@ class Stepper:
         return self._workers.sum_on_device(torch.cat([torch.stack([*sums.values()]), *logged.values()])), [*logged]
 
     def _on_device(self, batch: RankBatch) -> Iterator[dict[str, torch.Tensor]]:
-        """The rows of each micro-step, moved when they are asked for."""
+        """The rows of each micro-step, moved to the device when the loop comes to them."""
         for rows in np.array_split(np.arange(len(batch["position"])), self._sizes.accumulation):
             mine = {key: values[rows] for key, values in batch.items()}
             with record_function("step/copy to the device"):
@@ -360,7 +360,7 @@ class Stepper:
             vectors, marks = zip(*(of_micro[kind] for of_micro in embedded), strict=True)
             whole = compare(loss, torch.cat(vectors), torch.cat(marks))
             first, *others = whole.gradient.split([len(one) for one in vectors])
-            nothing = torch.zeros_like(whole.total)  # the sum is told once
+            nothing = torch.zeros_like(whole.total)  # only the first micro-step reports the sum
             learned[kind] = iter(
                 [Compared(whole.total, first, whole.metrics), *(Compared(nothing, g, {}) for g in others)]
             )

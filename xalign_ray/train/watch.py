@@ -18,14 +18,14 @@ from xalign_ray.private.torch import job_store
 from xalign_ray.train.distributed import Workers
 
 ENOUGH_STEPS = 5  # the first of an attempt is late where a process starts late
-SHARE = 0.2  # of a step that the others wait for it, before it is said; of their wait that it may wait itself
+SHARE = 0.2  # of a step that the others must wait before it is reported; of their wait that it may wait itself
 
 
 def slow_worker(held: Sequence[float], waits: Sequence[float], step: float, hosts: Sequence[str]) -> str:
     """The sentence on a straggler, empty where there is none.
 
-    What is seen is when each process comes to the sum that begins a step. A GPU works behind its process, and all of
-    them are equally late where one is slow: of GPUs this finds what their hosts do slowly, rows and copies.
+    Only the time at which each process comes to the sum that begins a step can be seen. A GPU works behind its process,
+    and all are equally late where one is slow: with GPUs this finds hosts that are slow with rows or copies.
 
     Args:
         held: how long each rank waited for the others in a step, ms.
@@ -53,7 +53,7 @@ _ORDER = (WAITS, COMPUTES)  # within a step
 
 
 class StallWatch:
-    """A thread of each rank tells the job's store where the rank is; that of rank 0 looks at all.
+    """A thread of each rank writes the rank's place to the job's store; rank 0's thread looks at all.
 
     No rank can be made to leave a collective operation that another one does not enter: rank 0's process ends, and with
     it the attempt. Where rank 0 itself does not answer, Ray's own health check or the process group's timeout finds it.
