@@ -149,7 +149,7 @@ def new_grid(title: str, header: Sequence[str]) -> rich.table.Table:
     drawn = rich.table.Table(title=Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
     drawn.add_column(Text(header[0]), overflow="fold")
     for heading in header[1:]:
-        drawn.add_column(Text(heading), justify="right", overflow="fold", no_wrap=True)
+        drawn.add_column(Text(heading), justify="right", overflow="fold")
     return drawn
 
 
