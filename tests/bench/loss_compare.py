@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.finetune.settings import FineTuning
@@ -86,8 +86,8 @@ def write(file: Path) -> None:
             stages = STAGED.get(name, 0)
             short = [f"stages.{number}.train.max_steps={24 // stages}" for number in range(stages)]
             recipe = load_recipe(name, [*settings, *(["train.max_steps=0", *short] if stages else ())])
-            pipeline.prepare(recipe)
-            runs[name] = pipeline.pretrain(recipe, local=True)
+            pretraining.prepare(recipe)
+            runs[name] = pretraining.pretrain(recipe, local=True)
             steps[name] = steps_of(runs[name])
         scores = dict(sorted(scores_of(runs[SCORED], world, Path(folder) / "scores")))
     file.write_text(json.dumps({"steps": steps, "scores": scores}, indent=1) + "\n", encoding="utf-8")

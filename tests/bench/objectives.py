@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, read_events
 
@@ -56,7 +56,7 @@ def measure(methods: Sequence[str] = tuple(METHODS), rounds: int = ROUNDS) -> li
     found: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
     with tempfile.TemporaryDirectory() as folder:
         for method in methods:
-            pipeline.prepare(load_recipe("tiny/all", _settings(method, Path(folder))))
+            pretraining.prepare(load_recipe("tiny/all", _settings(method, Path(folder))))
         for number in range(rounds):
             for method in methods:
                 found[method].append(_run(method, Path(folder), number))

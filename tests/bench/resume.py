@@ -17,7 +17,7 @@ import psutil
 import ray
 from records import record
 
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.track.events import EVENT_LOG, EventReader
 from xalign_ray.work.artifacts import read_manifest, write_manifest
@@ -51,7 +51,7 @@ def measure(rounds: int = ROUNDS) -> list[dict[str, Any]]:
 
 def _epoch_steps(recipe: Recipe) -> int:
     """Steps in which as many rows are seen as there are."""
-    pools = pipeline.prepare(recipe).manifest["pools"].values()
+    pools = pretraining.prepare(recipe).manifest["pools"].values()
     ray.shutdown()
     return sum(pool["rows"] for pool in pools) // recipe.config.train.global_batch_size
 

@@ -15,7 +15,7 @@ from typing import Any
 from objectives import SIZE, TEXT
 from records import record
 
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, read_events
 
@@ -86,7 +86,7 @@ def _under_ray() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         settings = [*SIZE, f"streams=[{TEXT}]", "objectives=[{kind: masked_lm}]", f"output={folder}"]
         settings.append(f"train.max_steps={RAY_STEPS}")
-        pipeline.prepare(load_recipe("tiny/all", settings))
+        pretraining.prepare(load_recipe("tiny/all", settings))
         for number in range(RAY_ROUNDS):
             for flag, found in steps.items():
                 out = Path(folder) / f"run{flag}{number}"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import XalignError
@@ -41,7 +41,7 @@ def say(text: str) -> None:
 def train(title: str, recipe: Recipe) -> str:
     """One pretraining, in this process."""
     began = time.monotonic()
-    pipeline.pretrain(recipe, local=True)
+    pretraining.pretrain(recipe, local=True)
     return f"{title}: {time.monotonic() - began:.1f} s"
 
 
@@ -50,7 +50,7 @@ def prepare_all(cells: Sequence[Pretraining], ready: Callable[[Pretraining], Non
     for cell in cells:
         began = time.monotonic()
         try:
-            pipeline.prepare(cell.recipe)
+            pretraining.prepare(cell.recipe)
         except XalignError as error:
             say(f"{cell}: {error}")
             return
@@ -61,7 +61,7 @@ def prepare_all(cells: Sequence[Pretraining], ready: Callable[[Pretraining], Non
 def train_all(study: StudyConfig, output: Path, processes: int) -> StudyConfig:
     """Trains what a study pretrains, and gives the study without the arms whose shards were not made in time."""
     cells = make_plan(study, output).pretrainings
-    runs = {cell: pipeline.find_run(cell.recipe) for cell in cells}
+    runs = {cell: pretraining.find_run(cell.recipe) for cell in cells}
     lacking = [cell for cell in cells if runs[cell] is None]
     left = [cell for cell in cells if (run := runs[cell]) is not None and finished_run(run) is None]
     say(f"{study.name}: {len(left)} pretrainings, {processes} at a time; {len(lacking)} more lack their shards")

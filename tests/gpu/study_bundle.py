@@ -104,14 +104,14 @@ def install(python: str, wheels: Path, site: Path) -> None:
 
 def prepare(encoder: Path, data: Path, runs: Path) -> None:
     """The shards of the study's arms; those with a teacher are made on the machine, beside the first pretrainings."""
-    from xalign_ray import pipeline
+    from xalign_ray import pretraining
     from xalign_ray.studies.declared import load_study
     from xalign_ray.studies.study import make_plan, trial_study
 
     study = load_study(STUDY, [f"data.root={data}", "mlflow=off"], str(encoder))
     for cell in make_plan(trial_study(study), runs).pretrainings:
         if not cell.recipe.config.data.teacher:
-            pipeline.prepare(cell.recipe)
+            pretraining.prepare(cell.recipe)
 
 
 def write_parts(folder: Path, names: Iterable[str], out: Path) -> None:

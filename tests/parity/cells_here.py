@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.conftest import one_after_the_other
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.sources import stage
 from xalign_ray.studies import queue, workers
 from xalign_ray.studies.cells import Job, Pretraining
@@ -59,7 +59,7 @@ def pretrain_here(patch: pytest.MonkeyPatch) -> None:
 
     def in_this_thread(cell: Pretraining) -> Future[Path]:
         future: Future[Path] = Future()
-        future.set_result(pipeline.pretrain(cell.recipe, local=True))
+        future.set_result(pretraining.pretrain(cell.recipe, local=True))
         return future
 
     patch.setattr(stage, "_run_tasks", one_after_the_other)

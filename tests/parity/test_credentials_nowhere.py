@@ -24,7 +24,7 @@ from xalign_ray.work import credentials
 USER, PASSWORD = "ann", "s3cret-pass"
 PROGRAM = """
 import sys
-from xalign_ray import cli, pipeline
+from xalign_ray import cli, pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.tokens import prepare
 from xalign_ray.sources import stage

@@ -20,7 +20,7 @@ import yaml
 
 from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, each_damaged, files_of
-from xalign_ray import cli, exports, pipeline
+from xalign_ray import cli, exports, pretraining
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.results.page import report
@@ -70,7 +70,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage, "_run_tasks", lambda tasks, work, *_: [work(task) for task in tasks])
         prepared = preparation.prepare(recipe.config)
-        run = pipeline.pretrain(recipe, local=True)
+        run = pretraining.pretrain(recipe, local=True)
         evaluate(run, "alignment", None)
         yield World(folder, recipe, run, prepared.folder, given)
 
@@ -98,7 +98,7 @@ def evaluated(world: World) -> Any:
 
 
 def pretrained(world: World) -> dict[str, str]:
-    folder = pipeline.pretrain(world.recipe, local=True)
+    folder = pretraining.pretrain(world.recipe, local=True)
     card = {"README.md": ""}  # it tells of attempts
     return hash_files(folder / "export") | card | {"manifest": hash_file(folder / "manifest.json")}
 
@@ -138,7 +138,7 @@ def test_pretrain_mends_what_is_its_own(world: World) -> None:
         for damage in damaged(file):
             if file.name == "README.md":
                 continue  # the card is written by evaluate too
-            pipeline.pretrain(world.recipe, local=True)
+            pretraining.pretrain(world.recipe, local=True)
             assert file.read_bytes() == content, (file, damage)
 
 
@@ -153,7 +153,7 @@ def test_an_interrupted_run_goes_on_whatever_is_damaged_or_says_what_is(world: W
     (begun / "events.jsonl").write_text("".join(lines[: last + 1]))
 
     def resumed() -> str:
-        return hash_file(pipeline.pretrain(world.recipe, out, local=True) / "export" / "model.safetensors")
+        return hash_file(pretraining.pretrain(world.recipe, out, local=True) / "export" / "model.safetensors")
 
     for file in [file.relative_to(begun) for file in files_of(begun)]:
         for damage in ("halved", "emptied to {}"):
@@ -173,13 +173,13 @@ def test_a_study_given_again_mends_what_is_its_own(world: World, walk: Walk, mon
     encoder = {"recipe": world.recipe.name, "settings": settings, "label": "tiny"}
     tree = {"encoders": [encoder], "evaluations": [{"task": "alignment"}], "mlflow": "off"}
     file.write_text(yaml.safe_dump(tree))
-    pretrain = pipeline.pretrain
+    pretrain = pretraining.pretrain
 
     def pretrain_here(recipe: Recipe, title: str) -> Path:  # noqa: ARG001
         preparation.prepare(recipe.config)
         return pretrain(recipe, local=True)
 
-    monkeypatch.setattr(pipeline, "pretrain", pretrain_here)
+    monkeypatch.setattr(pretraining, "pretrain", pretrain_here)
     run_cells_here(monkeypatch, [], [])
     folder = output / "studies" / "study"
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from tests.ray.small import batches, write_world
 from tests.unit.conftest import prepare_here
-from xalign_ray import exports, pipeline
+from xalign_ray import exports, pretraining
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import DataError
 from xalign_ray.studies.queue import export_step
@@ -29,7 +29,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path]:
     settings = [*write_world(folder, 300, 50), *batches(8, 8, 4, saved_every=2), "checkpoint.save_total_limit=2"]
     recipe = load_recipe("tiny/align-mlm", settings)
     prepare_here(recipe.config)
-    return recipe, pipeline.pretrain(recipe, local=True)
+    return recipe, pretraining.pretrain(recipe, local=True)
 
 
 def words(folder: Path) -> torch.Tensor:

@@ -11,7 +11,7 @@ import pytest
 from tests.parity.hub_server import Hub, hub_server
 from tests.ray.small import batches, write_world
 from tests.unit.conftest import prepare_here
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, TrackingError
 from xalign_ray.exports import export
@@ -23,7 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hub")
     settings = [*write_world(folder, 300, 50), *batches(8, 8, 4, saved_every=2), "checkpoint.save_total_limit=2"]
     prepare_here(load_recipe("tiny/mlm", settings).config)
-    return pipeline.pretrain(load_recipe("tiny/mlm", settings), out=folder / "run", local=True)
+    return pretraining.pretrain(load_recipe("tiny/mlm", settings), out=folder / "run", local=True)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tests.parity.postgres import PASSWORD, Postgres
 from tests.ray.small import batches, write_world
 from tests.s3_server import S3Server
 from tests.unit.conftest import prepare_here
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.track.events import EVENT_LOG, last_step, read_events
 from xalign_ray.track.follower import replay
@@ -92,8 +92,8 @@ def finished(settings: list[str]) -> list[Path]:
     """Two runs of three steps, the first with scores."""
     more = ["notes=a try", "track.registered_model_name=aligned"]
     folders = [
-        pipeline.pretrain(load_recipe("tiny/align-mlm", [*settings, *more]), local=True),
-        pipeline.pretrain(load_recipe("tiny/mlm", settings), local=True),
+        pretraining.pretrain(load_recipe("tiny/align-mlm", [*settings, *more]), local=True),
+        pretraining.pretrain(load_recipe("tiny/mlm", settings), local=True),
     ]
     root = Path(settings[0].removeprefix("data.root="))
     evaluate(str(folders[0]), "tatoeba", root / "tatoeba")

@@ -17,7 +17,7 @@ from transformers import AutoModelForMaskedLM
 from tests.pages import ROOT
 from tests.ray.small import batches, write_world
 from tests.unit.conftest import prepare_here
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.tasks.scores import SCORES, Score, write_scores
 from xalign_ray.track.follower import replay
@@ -34,7 +34,7 @@ def run(uri: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     settings += [f"track.experiment={SEARCHED}", "track.registered_model_name=aligned"]
     recipe = load_recipe("tiny/align-mlm", settings)
     prepare_here(recipe.config)
-    made = pipeline.pretrain(recipe, local=True)
+    made = pretraining.pretrain(recipe, local=True)
     target = RunFolder(made).evaluation("tatoeba")
     target.mkdir(parents=True)
     common = {"encoder": "export", "objective": "align-mlm", "task": "tatoeba", "split": "test", "chance": 0.01, "n": 9}

@@ -14,7 +14,7 @@ from xalign_ray.config.derive import settle
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.feed.batches import open_local
-from xalign_ray.pipeline import find_run, pretrain
+from xalign_ray.pretraining import find_run, pretrain
 from xalign_ray.shards.planned import count_steps
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources import stage

@@ -60,7 +60,7 @@ def test_a_recipe_without_its_stream_is_refused_in_the_words_of_the_page(own_fol
 WITHOUT_RAY = """
 import glob, json, sys
 from tests.ray.small import batches, write_world
-from xalign_ray import cli, pipeline
+from xalign_ray import cli, pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.sources import stage
 from xalign_ray.train import driver
@@ -69,7 +69,7 @@ stage._run_tasks = lambda tasks, work, *_: [work(task) for task in tasks]
 driver.connect = lambda *_: None
 world = [one for one in write_world(Path("runs"), sentences=200, parallel=40) if one.startswith(("data.root", "track"))]
 settings = [*world, *batches(8, 8, 2, 2), "parallel.workers=1", "output=runs"]
-pipeline.prepare(load_recipe("sentence-pull.yaml", settings))
+pretraining.prepare(load_recipe("sentence-pull.yaml", settings))
 pretrain, evaluate = json.loads(sys.argv[1])
 pretrain += ["--no-ray", *(word for one in settings for word in ("--set", one))]
 for words in (pretrain, evaluate):

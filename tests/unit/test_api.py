@@ -17,7 +17,7 @@ import pytest
 import xalign_ray as xa
 from tests.unit.results.run_folders import score, start, step, write_run
 from tests.unit.rules.tree import ROOT
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.errors import ConfigError, DataError, LockError, StoppedError
 from xalign_ray.planning.describe import describe
 from xalign_ray.tasks.registry import TASKS
@@ -182,7 +182,7 @@ def test_report_takes_opened_runs(folder: Path) -> None:
 
 
 def asks(monkeypatch: pytest.MonkeyPatch, work) -> None:
-    monkeypatch.setattr(pipeline, "prepare", lambda *_, **__: work())
+    monkeypatch.setattr(pretraining, "prepare", lambda *_, **__: work())
 
 
 def test_ctrl_c_is_keyboard_interrupt_and_handlers_are_as_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.whole_words import write_encoder
+from xalign_ray.checks import check_files, check_recipe
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import ConfigError, XalignError
-from xalign_ray.pipeline import check, open_named
 from xalign_ray.verbs.recipes import config_check
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -39,8 +39,8 @@ def recipe(tmp_path: Path) -> Callable[..., Recipe]:
 
 
 def opened(recipe: Recipe) -> None:
-    check(recipe)
-    open_named(recipe)
+    check_recipe(recipe)
+    check_files(recipe)
 
 
 def test_what_is_there_is_opened_and_nothing_is_written(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_an_output_that_is_a_file_is_refused(recipe: Callable[..., Recipe], tmp_
 
 
 def test_a_root_that_is_not_there_is_said(recipe: Callable[..., Recipe]) -> None:
-    assert open_named(recipe()) == ""
-    assert open_named(recipe("data.root=/no/such/folder")) == (
+    assert check_files(recipe()) == ""
+    assert check_files(recipe("data.root=/no/such/folder")) == (
         "Its data.root /no/such/folder is not there: its files were not looked for."
     )
 
@@ -92,13 +92,13 @@ def test_config_check_opens_what_is_named(recipe: Callable[..., Recipe], tmp_pat
 
 def test_more_workers_than_a_step_can_have_rows_are_refused_before_pairs_are_counted() -> None:
     with pytest.raises(ConfigError, match=r"A step has 64 rows, fewer than parallel.workers 100: some would idle"):
-        check(load_recipe("continue/e5-contrast", ["parallel.workers=100"]))
+        check_recipe(load_recipe("continue/e5-contrast", ["parallel.workers=100"]))
 
 
 @pytest.mark.parametrize(("rate", "warns"), [("5", True), ("1e-3", False)])
 def test_learning_rate_that_makes_an_encoder_forget_is_reported(
     recipe: Callable[..., Recipe], rate: str, warns: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check(recipe(f"train.optimizer.learning_rate={rate}"))
+    check_recipe(recipe(f"train.optimizer.learning_rate={rate}"))
     said = "train.optimizer.learning_rate is 5; above 0.01 an encoder forgets what it knew.\n"
     assert (said in capsys.readouterr().err) == warns

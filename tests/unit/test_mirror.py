@@ -14,7 +14,7 @@ import fsspec
 import pytest
 
 from tests.s3_server import S3Server
-from xalign_ray import pipeline
+from xalign_ray.checks import check_recipe
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.studies.study import run_study
@@ -429,5 +429,5 @@ def test_what_cannot_be_a_url_is_refused_with_what_can_be_done(tmp_path: Path, m
     with pytest.raises(ConfigError, match=r"^--out is a URL: .* with --set output=s3://store/runs/a\.$"):
         run_study("quickstart", Path(URL))
     with pytest.raises(ConfigError, match=rf"^model\.init_from: {URL} is a URL; copy the encoder to a folder"):
-        pipeline.check(load_recipe("tiny/mlm", [f"model.init_from={URL}"]))
+        check_recipe(load_recipe("tiny/mlm", [f"model.init_from={URL}"]))
     assert not list(tmp_path.iterdir())

@@ -33,7 +33,7 @@ with process.listened():
 """
 VERB = """
 import atexit, sys, time
-from xalign_ray import cli, pipeline
+from xalign_ray import cli, pretraining
 def shut_down():
     print("shutting down", flush=True)
     time.sleep(SHUT_DOWN_S)
@@ -41,7 +41,7 @@ atexit.register(shut_down)
 def prepare(recipe, **_):
     print("at work", flush=True)
     time.sleep(60)
-pipeline.prepare = prepare
+pretraining.prepare = prepare
 sys.argv = ["xalign", "prepare", "tiny/mlm"]
 cli.main()
 """
@@ -75,7 +75,7 @@ sys.exit(cli._run(lambda: setup_workers(ParallelConfig(workers=2))))
 STUDY = """
 import sys, time
 from pathlib import Path
-from xalign_ray import cli, pipeline
+from xalign_ray import cli, pretraining
 from xalign_ray.work import process
 from xalign_ray.errors import StoppedError
 from xalign_ray.studies import queue
@@ -90,7 +90,7 @@ def pretrain(recipe, title):
             time.sleep(0.01)
         raise StoppedError("Told to stop (SIGTERM): step 3 of 6 is saved.", 143)
     return Path(recipe.config.output)
-pipeline.pretrain, pipeline.prepare, pipeline.find_run = pretrain, lambda recipe: None, lambda recipe: None
+pretraining.pretrain, pretraining.prepare, pretraining.find_run = pretrain, lambda recipe: None, lambda recipe: None
 driver.connect = lambda *_: None
 queue.ray.cluster_resources = lambda: {"CPU": 2.0}
 sys.argv = ["xalign", "study", FILE, "--out", OUT]

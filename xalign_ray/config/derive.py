@@ -374,6 +374,12 @@ def with_models(config: RunConfig, rename: Callable[[str], str]) -> RunConfig:
     return config.model_copy(update={"model": model, "data": data})
 
 
+def with_workers(recipe: Recipe, workers: int) -> Recipe:
+    """The recipe for as many processes as a launcher has started."""
+    parallel = recipe.config.parallel.model_copy(update={"workers": workers, "min_workers": None})
+    return replace(recipe, config=recipe.config.model_copy(update={"parallel": parallel}))
+
+
 def absolute_aligner(written: str) -> str:
     """The name of an aligner; the folder of `encoder:FOLDER` as absolute path."""
     folder = written.removeprefix(_ENCODER)

@@ -80,7 +80,7 @@ class Continuation:
     """A resolved `xalign continue`.
 
     Attributes:
-        recipe: what `pipeline.pretrain` runs.
+        recipe: what `pretraining.pretrain` runs.
         tree: the same as a recipe's file, short.
         kept: pairs and text that must not get worse.
         notes: what was found and decided, a sentence each.

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import Recipe
 from xalign_ray.errors import ConfigError, DataError, StoppedError, XalignError
 from xalign_ray.exports import export
@@ -288,7 +288,7 @@ def export_step(model: str) -> None:
 def _find_export(recipe: Recipe) -> Path | None:
     """The export of a recipe's finished run; None where `pretrain` has to make or repair something."""
     with suppress(DataError):
-        if (folder := pipeline.find_run(recipe)) is not None and folder.is_dir() and whole_manifest(folder):
-            pipeline.check_run(folder)
+        if (folder := pretraining.find_run(recipe)) is not None and folder.is_dir() and whole_manifest(folder):
+            pretraining.check_run(folder)
             return RunFolder(folder).export
     return None

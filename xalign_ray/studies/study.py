@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_ray import evaluation, pipeline
+from xalign_ray import evaluation, pretraining
+from xalign_ray.checks import check_recipe
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
@@ -109,7 +110,7 @@ def run_planned(study: StudyConfig, output: Path, rehash: bool = False) -> Path:
     check_named_cluster()
     plan, folder = make_plan(study, output), output / STUDIES / study.name
     if rehash:
-        pipeline.forget_inputs(output)
+        pretraining.forget_inputs(output)
     for unread in check_task_files(plan):
         say(unread)
     uri = None if study.mlflow == "off" else resolve_uri(study.mlflow, output)
@@ -168,12 +169,12 @@ def run_cells(queue: Queue, progress: Progress) -> list[Trial]:
         for recipe in unprepared:
             check_inputs(recipe.config)
         for left_out in check_contents(queue.plan):
-            pipeline.say(left_out)
+            say(left_out)
         _check_hub_models(queue)
         _connect(queue)
         for recipe in unprepared:  # in turn: each takes all CPUs
             if not _is_prepared(recipe):  # recipes share shards
-                pipeline.prepare(recipe)
+                pretraining.prepare(recipe)
         try:
             queue.run(progress.report_end, progress.write_if_due)
         finally:
@@ -220,7 +221,7 @@ def make_plan(study: StudyConfig, output: Path) -> Plan:
     """The plan of a study, each recipe checked; starts nothing."""
     plan = plan_study(study, output, _open_model)
     for cell in plan.pretrainings:
-        pipeline.check(cell.recipe)
+        check_recipe(cell.recipe)
     return plan
 
 
@@ -231,7 +232,7 @@ def _open_model(model: str) -> str:
 
 def _is_prepared(recipe: Recipe) -> bool:
     with suppress(DataError):
-        return pipeline.find_run(recipe) is not None
+        return pretraining.find_run(recipe) is not None
     return False
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.studies.cells import FINISHED, STOPPED, TOKENIZED, WAITING, Cell, Job, Pretraining, Trial
 from xalign_ray.studies.declared import AshaSearch, Resources
@@ -238,7 +238,7 @@ def _in_thread(cell: Pretraining) -> Future[Path]:
 
     def run() -> None:
         try:
-            future.set_result(pipeline.pretrain(cell.recipe, title=str(cell)))
+            future.set_result(pretraining.pretrain(cell.recipe, title=str(cell)))
         except BaseException as error:
             future.set_exception(error)
 

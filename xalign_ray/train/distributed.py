@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,7 +19,6 @@ import torch.distributed as dist
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, TrainingError, first_sentence
 from xalign_ray.work import process
-from xalign_ray.work.status_line import say
 
 _HERE, _LOOK_S = "processes that have come", 0.5
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of mallopt, in malloc.h
@@ -197,10 +197,11 @@ def _meet(rank: int, size: int, timeout: timedelta) -> dist.Store:  # pyright: i
             if time.monotonic() > ends:
                 raise TrainingError(f"{lacking} did not come within {timeout.total_seconds():,.0f} s.")
             if lacking != said:
-                say(
+                sys.stderr.write(  # `say` is the first rank's alone
                     f"Rank {rank} waits for {lacking}, at most {ends - time.monotonic():,.0f} s. To train in one "
-                    "process, unset RANK and WORLD_SIZE."
+                    "process, unset RANK and WORLD_SIZE.\n"
                 )
+                sys.stderr.flush()
             said = lacking
             time.sleep(_LOOK_S)
 

@@ -130,15 +130,15 @@ def show_end(result: Run | str) -> str | None:
 def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, rehash: bool = False) -> Path:
     """The folder of the run of a few lines; a finished one as it is."""
     say(f"Continuing {lines.model}: looking at the encoder and the data.")
-    from xalign_ray import pipeline  # from here on imports take seconds
+    from xalign_ray import pretraining  # from here on imports take seconds
     from xalign_ray.continuing.recipe import resolve
 
     found = resolve(lines)
     for note in found.notes:
         say(note)
     if local:
-        pipeline.prepare(found.recipe, rehash=rehash)
-    run = pipeline.pretrain(found.recipe, found.out, local, trust, rehash and not local)
+        pretraining.prepare(found.recipe, rehash=rehash)
+    run = pretraining.pretrain(found.recipe, found.out, local, trust, rehash and not local)
     from xalign_ray.continuing.comparison import close
 
     close(found, run)

@@ -60,11 +60,11 @@ def config_show(recipe: RecipeName, *settings: Settings) -> str:
 
 def config_check(recipe: RecipeName, *settings: Settings) -> list[str]:
     """Whether a recipe can be run here: its keys, and the files that it names; starts nothing."""
-    from xalign_ray.pipeline import check, open_named
+    from xalign_ray.checks import check_files, check_recipe
 
     loaded = as_recipe(recipe, settings)
-    check(loaded)
-    unseen = open_named(loaded)
+    check_recipe(loaded)
+    unseen = check_files(loaded)
     return [f"{recipe} is valid.", *filter(None, [unseen])]
 
 
@@ -115,11 +115,11 @@ def plan(
     loaded = as_recipe(recipe, settings)
     if not on and (rate or prices):
         raise ConfigError("--rate and --price are of a cluster: name it, as in --on 8xH100.")
-    from xalign_ray.pipeline import check
+    from xalign_ray.checks import check_recipe
     from xalign_ray.planning.describe import describe, describe_on
     from xalign_ray.work.mirror import local_folder
 
-    check(loaded)
+    check_recipe(loaded)
     counted = None
     if not loaded.config.train.is_counted and (local_folder(loaded.config.output) / "data").is_dir():
         from xalign_ray.tokens.stats import find_settled
@@ -145,9 +145,9 @@ def prepare(recipe: RecipeName, *settings: Settings, rehash: Rehash = False) -> 
         LockError: another process writes the folder, or has taken it over.
     """
     loaded = as_recipe(recipe, settings)
-    from xalign_ray import pipeline
+    from xalign_ray import pretraining
 
-    folder = pipeline.prepare(loaded, rehash=rehash).folder
+    folder = pretraining.prepare(loaded, rehash=rehash).folder
     if not isinstance(recipe, Recipe):
         say_next(
             shlex.join(
@@ -184,11 +184,11 @@ def pretrain(
         KeyboardInterrupt: Ctrl-C, after the step in progress is saved; the same call goes on from there.
     """
     loaded = as_recipe(recipe, [*settings, *([f"track.profile_steps={profile}"] if profile else [])])
-    from xalign_ray import pipeline
+    from xalign_ray import pretraining
 
     if local and not loaded.config.parallel.gpus_per_worker:
         keep_memory()
-    run = pipeline.pretrain(loaded, as_path(out), local, trust, rehash)
+    run = pretraining.pretrain(loaded, as_path(out), local, trust, rehash)
     if os.environ.get("RANK", "0") == "0":
         say_next(f"xalign evaluate {quoted(run)} --task tatoeba --data FOLDER", f"xalign report {quoted(run)}")
     return Run(run)

@@ -135,5 +135,5 @@ def _special_id(tokenizer: PreTrainedTokenizerFast, name: str) -> int:
 
 def given_folder(tokenizer: sources.Tokenizer) -> sources.FolderTokenizer:
     """The settings of a tokenizer that is given and not trained."""
-    assert isinstance(tokenizer, sources.FolderTokenizer), "the pipeline has settled where a run starts"
+    assert isinstance(tokenizer, sources.FolderTokenizer), "the recipe has been settled where a run starts"
     return tokenizer

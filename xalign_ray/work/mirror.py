@@ -297,7 +297,7 @@ def publish_file(path: Path) -> None:
 def is_finished(folder: Path) -> bool:
     """Whether a folder has its manifest where others look for it: in the store, if it is a mirror."""
     if (url := url_of(folder)) is None:
-        return (folder / MANIFEST).is_file()
+        return whole_json(folder / MANIFEST) is not None
     system, root = find_system(url)
     with said_of(url):
         return system.exists(f"{root}/{MANIFEST}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
@@ -138,9 +139,10 @@ class PartsDone:
 
 
 def say(text: str) -> None:
-    """One line for the user, on stderr."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    """One line for the user, on stderr; of the processes that torchrun starts only the first writes it."""
+    if os.environ.get("RANK", "0") == "0":
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 _next: list[str] | None = None  # while a verb of the command line runs: what a user may do after it

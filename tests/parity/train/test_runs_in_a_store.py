@@ -17,7 +17,7 @@ from tests.ray.runs import PATIENCE_S, check_batches, starts
 from tests.ray.small import batches, write_world
 from tests.s3_server import S3Server
 from tests.unit.conftest import prepare_here
-from xalign_ray import exports, open_run, pipeline
+from xalign_ray import exports, open_run, pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
@@ -56,7 +56,7 @@ def pretrain_until_killed(environment: dict[str, str], settings: list[str], chec
             yield batch
 
     feeding.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
-    pipeline.pretrain(load_recipe("tiny/align-mlm", [*settings, "checkpoint.async_save=false"]), local=True)
+    pretraining.pretrain(load_recipe("tiny/align-mlm", [*settings, "checkpoint.async_save=false"]), local=True)
 
 
 def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
@@ -78,7 +78,7 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     prepared = prepare_here(recipe.config)
     rows = feeding.open_local(prepared, recipe.config, 0, 0)
     hashes = [int(next(rows)["row_hash"].sum(dtype=np.uint64)) for _ in range(STEPS)]
-    run = pipeline.find_run(recipe)
+    run = pretraining.find_run(recipe)
     assert run
     url = url_of(run)
     assert url
@@ -105,16 +105,16 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     with monkeypatch.context() as patch:
         patch.setattr(feeding, "open_local", open_local)
         with pytest.raises(DataError, match=r"expired\..* the same command publishes it\.$"):
-            pipeline.pretrain(recipe, local=True)
+            pretraining.pretrain(recipe, local=True)
     s3.heal()
     store.rm_file(f"{url}/.lock")  # of this very process
     with s3.fault(failing=20):  # 5 % of the answers
-        there = pipeline.pretrain(recipe, local=True)
+        there = pretraining.pretrain(recipe, local=True)
     assert s3.failed
     assert starts(there) == [0, SAVED_EVERY, 2 * SAVED_EVERY]
     check_batches(there, hashes)
     on_machine(4)
-    again = pipeline.pretrain(recipe, local=True)  # finished: it is only fetched
+    again = pretraining.pretrain(recipe, local=True)  # finished: it is only fetched
     check_batches(again, hashes)
     names = ("export/model.safetensors", "events.jsonl", "config.yaml", "manifest.json")
     assert [(again / name).read_bytes() for name in names] == [(there / name).read_bytes() for name in names]

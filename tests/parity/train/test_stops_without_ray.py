@@ -22,7 +22,7 @@ import yaml
 from tests.ray.runs import PATIENCE_S, check_batches, reached, starts
 from tests.ray.small import batches, write_world
 from tests.unit.conftest import prepare_here
-from xalign_ray import cli, pipeline
+from xalign_ray import cli, pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, LockError
 from xalign_ray.feed.batches import open_local
@@ -125,7 +125,7 @@ def test_a_process_stopped_and_killed_goes_on_and_nobody_else_may_write_its_run(
     assert starts(out) == [0, saved, saved]
     check_batches(out, world.hashes)
     assert sorted(path.name for path in out.iterdir() if path.name.startswith(".")) == []
-    assert pipeline.pretrain(load_recipe("tiny/align-mlm", world.settings), out) == out
+    assert pretraining.pretrain(load_recipe("tiny/align-mlm", world.settings), out) == out
     assert not ray.is_initialized()
 
 
@@ -145,7 +145,7 @@ def losses(run: Path) -> dict[str, list[float]]:
 
 
 def test_a_stopped_torchrun_goes_on_and_takes_the_steps_of_one_process(world: World, tmp_path: Path) -> None:
-    found = pipeline.find_run(load_recipe("tiny/align-mlm", world.settings))
+    found = pretraining.find_run(load_recipe("tiny/align-mlm", world.settings))
     assert found
     out = found
     first = start(world, out, TORCHRUN)
@@ -161,7 +161,9 @@ def test_a_stopped_torchrun_goes_on_and_takes_the_steps_of_one_process(world: Wo
     assert (end(again), again.returncode) == ([], 0)
     assert starts(out) == [0, saved]
     check_batches(out, world.hashes)
-    pipeline.pretrain(load_recipe("tiny/align-mlm", world.settings), world.alone, local=True)  # done by the test above
+    pretraining.pretrain(
+        load_recipe("tiny/align-mlm", world.settings), world.alone, local=True
+    )  # done by the test above
     one, two = losses(world.alone), losses(out)
     assert [len(values) for values in one.values()] == [STEPS, 2]
     for name, values in one.items():
@@ -178,7 +180,7 @@ def test_a_stopped_torchrun_goes_on_and_takes_the_steps_of_one_process(world: Wo
 def test_gpus_that_are_not_there_are_missed_before_anything_is_made(tmp_path: Path) -> None:
     settings = [*write_world(tmp_path, sentences=300, parallel=50), "parallel.workers=2", "parallel.gpus_per_worker=1"]
     with pytest.raises(ConfigError) as refused:
-        pipeline.pretrain(load_recipe("tiny/mlm", settings))
+        pretraining.pretrain(load_recipe("tiny/mlm", settings))
     assert str(refused.value) == (
         "parallel.workers 2 x parallel.gpus_per_worker 1 are 2 GPUs; this machine has 0. Set "
         "parallel.gpus_per_worker=0 to train on the CPU, or join a cluster that has them (RAY_ADDRESS)."
@@ -191,6 +193,6 @@ def test_an_output_that_cannot_be_written_is_missed_before_anything_is_made(tmp_
     (tmp_path / "file").write_text("")
     settings = write_world(tmp_path, sentences=300, parallel=50)
     with pytest.raises(LockError, match=r"file cannot be written: it is not a folder. Name another output"):
-        pipeline.pretrain(load_recipe("tiny/mlm", settings), tmp_path / "file")
+        pretraining.pretrain(load_recipe("tiny/mlm", settings), tmp_path / "file")
     assert not ray.is_initialized()
     assert list((tmp_path / "runs").rglob("*.parquet")) == []

@@ -30,7 +30,7 @@ from tests.parity.train.test_train_contrast import (
 )
 from tests.parity.train.test_train_steps import TIGHT
 from tests.unit.conftest import prepare_here
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.derive import derive_batch, settle
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
@@ -161,7 +161,7 @@ def pretrain(name: str, settings: list[str], out: Path, killed_before: int | Non
             yield batch
 
     batches.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
-    pipeline.pretrain(load_recipe(name, settings), out=out, local=True)
+    pretraining.pretrain(load_recipe(name, settings), out=out, local=True)
 
 
 @pytest.mark.parametrize("recipe", OF_TEACHER)

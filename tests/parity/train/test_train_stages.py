@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.ray.small import copy_demo
 from tests.unit.conftest import prepare_here
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.feed import batches
@@ -55,7 +55,7 @@ def pretrain(settings: list[str], out: Path, killed_before: int | None) -> None:
             yield batch
 
     batches.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
-    pipeline.pretrain(load_recipe("tiny/stages", settings), out=out, local=True)
+    pretraining.pretrain(load_recipe("tiny/stages", settings), out=out, local=True)
 
 
 def steps_of(run: Path) -> dict[int, dict[str, Any]]:

@@ -16,12 +16,12 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import BertForMaskedLM, BertModel, DebertaV2Config, DebertaV2Model
 
 from tests.whole_words import write_encoder
+from xalign_ray.checks import check_recipe
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.continuing.methods import holds_head
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.continued import check_start, draws_head, has_head, inherited_from_scratch
 from xalign_ray.models.encoder import build_encoder, check_opens
-from xalign_ray.pipeline import check
 from xalign_ray.planning.describe import describe
 from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer
 
@@ -98,7 +98,7 @@ def test_a_folder_that_is_no_model_is_refused_by_the_plan(
     if files == {}:
         folder.mkdir()
     with pytest.raises(ConfigError, match=said):
-        check(load_recipe("tiny/sentence-contrast", [f"model.init_from={folder}"]))
+        check_recipe(load_recipe("tiny/sentence-contrast", [f"model.init_from={folder}"]))
 
 
 def test_a_masked_lm_over_a_new_head_is_refused_with_the_way_out(encoder: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_masked_lm_over_a_new_head_is_refused_with_the_way_out(encoder: Path) 
         r"random weights: its gradients harm the encoder\. Leave it out of `objectives`, or set allow "
         r"to \[new_head\]\.$"
     )
-    for refuses in (check, lambda recipe: check_opens(recipe.config)):
+    for refuses in (check_recipe, lambda recipe: check_opens(recipe.config)):
         with pytest.raises(ConfigError, match=said):
             refuses(continued(encoder))
         refuses(continued(encoder, "allow=[new_head]"))
@@ -115,16 +115,16 @@ def test_a_masked_lm_over_a_new_head_is_refused_with_the_way_out(encoder: Path) 
 
 
 def test_masked_lm_names_a_newly_drawn_head(encoder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check(continued(encoder, CONTRAST))
+    check_recipe(continued(encoder, CONTRAST))
     assert "newly drawn" not in capsys.readouterr().err
-    check(continued(encoder, "allow=[new_head]"))
+    check_recipe(continued(encoder, "allow=[new_head]"))
     assert f"warning: {encoder} is continued with a newly drawn masked-LM head" in capsys.readouterr().err
     assert draws_head(continued(encoder, "allow=[new_head]").config)
 
 
 def test_a_head_that_is_there_is_not_new(encoder: Path) -> None:
     write_encoder(encoder, WORDS, **SIZES)
-    check(continued(encoder))
+    check_recipe(continued(encoder))
     assert not draws_head(continued(encoder, "allow=[new_head]").config)
     check_opens(continued(encoder).config)
 
@@ -168,7 +168,7 @@ def test_mdeberta_takes_contrast_and_no_masked_lm(tmp_path: Path, name: str) -> 
         r"masked-LM head that transformers gives it is a new one: objective masked_lm cannot be trained\. Take losses "
         r"that predict no words, such as sentence_contrast \(continue/contrast\)\.$"
     )
-    for refuses in (check, lambda recipe: check_opens(recipe.config)):
+    for refuses in (check_recipe, lambda recipe: check_opens(recipe.config)):
         for settings in ([], ["allow=[new_head]"]):
             with pytest.raises(ConfigError, match=said):
                 refuses(continued(folder, *settings))
@@ -199,7 +199,7 @@ def test_what_deberta_cannot_do_is_refused_by_the_plan(
     folder = write_deberta(tmp_path)
     values = json.loads((folder / "config.json").read_text()) | changes
     (folder / "config.json").write_text(json.dumps(values))
-    for refuses in (check, lambda recipe: check_opens(recipe.config)):
+    for refuses in (check_recipe, lambda recipe: check_opens(recipe.config)):
         with pytest.raises(ConfigError, match=said):
             refuses(continued(folder, CONTRAST, *settings))
 

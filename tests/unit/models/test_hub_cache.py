@@ -135,7 +135,7 @@ from pathlib import Path
 from xalign_ray.config.identity import inputs_of
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import describe_saved, write_saved
-from xalign_ray.pipeline import with_commits
+from xalign_ray.pretraining import with_commits
 settings = ["model.init_from=acme/tiny", "data.tokenizer={kind: folder, path: acme/tiny}", "output=runs", *sys.argv[2:]]
 recipe = with_commits(load_recipe("tiny/mlm", settings))
 saved = describe_saved(recipe, inputs_of(recipe.config, "data"))

@@ -38,8 +38,8 @@ LAYERS = [
     {"tasks"},
     {"finetune"},
     {"results", "planning"},
-    {"exports"},
-    {"pipeline"},
+    {"exports", "checks"},
+    {"pretraining"},
     {"evaluation"},
     {"continuing"},
     {"studies"},
@@ -108,7 +108,7 @@ WITHOUT_RAY += [
     "planning",
 ]
 WITHOUT_RAY += [f"sources/{path.name}" for path in python_files(PACKAGE / "sources") if path.name != "stage.py"]
-WITHOUT_RAY += ["exports.py", "pipeline.py", "__init__.py"]
+WITHOUT_RAY += ["exports.py", "checks.py", "pretraining.py", "__init__.py"]
 WITHOUT_RAY += [f"verbs/{path.name}" for path in python_files(PACKAGE / "verbs") if path.name != "submit.py"]
 
 

@@ -12,7 +12,7 @@ import pytest
 import tokenizers
 
 from tests.unit.conftest import make_config, prepare_here, write_inputs
-from xalign_ray import pipeline
+from xalign_ray import pretraining
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.shards.prepared import Prepared
@@ -249,7 +249,7 @@ def test_rehash_forgets_what_is_remembered_of_inputs(own: Path, monkeypatch: pyt
     (own / "en.txt").write_text((own / "en.txt").read_text().replace("en1 ", "en2 "))
     monkeypatch.setattr(stage, "facts_of", known.__getitem__)  # as a disk without times would say
     assert prepare_here(config).fingerprint == before
-    pipeline.forget_inputs(config.output)
+    pretraining.forget_inputs(config.output)
     assert prepare_here(config).fingerprint != before
 
 

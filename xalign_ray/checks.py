@@ -1,0 +1,101 @@
+"""Checks of a recipe before a cluster starts: its keys, then the files, tokenizer and encoder that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xalign_ray.config.derive import base_recipe, derive_batch, needed_recipes, settle, with_absolute_paths
+from xalign_ray.config.load import Recipe
+from xalign_ray.config.schema import DEMO, RunConfig
+from xalign_ray.config.sources import GivenTokenizer
+from xalign_ray.errors import ConfigError
+from xalign_ray.models.continued import check_head, check_start, has_weights, inherited_from_scratch
+from xalign_ray.planning.subject import at_most, subject_of
+from xalign_ray.sources.inputs import check_codes, check_inputs
+from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import is_url
+
+HIGH_RATE = 0.01  # of Adam and LAMB; published ways to continue an encoder take 1e-3 at most
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Checks the keys of a recipe and of the recipes that it continues, and the encoder's config; reads no data.
+
+    Raises:
+        ConfigError: a key has a value with which the recipe cannot run.
+    """
+    for needed in reversed(needed_recipes(recipe)):
+        config = needed.config
+        check_codes(config)
+        if warning := inherited_from_scratch(needed):
+            say(warning)
+        if has_weights(config.model.init_from):
+            check_start(config)
+        check_head(config)
+        if config.data.teacher:
+            from xalign_ray.tokens.teacher import check_teacher
+
+            check_teacher(config)
+        if config.parallel.deepspeed_overrides:
+            from xalign_ray.train.engine import check_overrides
+
+            check_overrides(config)
+        most = at_most(config)
+        if config.train.is_counted or 0 < most.train.global_batch_size < config.parallel.workers:
+            derive_batch(most)
+        rate = config.train.optimizer.learning_rate
+        if config.model.init_from and rate > HIGH_RATE:
+            say(f"train.optimizer.learning_rate is {rate:g}; above {HIGH_RATE:g} an encoder forgets what it knew.")
+        subject_of(needed)
+
+
+def check_files(recipe: Recipe) -> str:
+    """Opens the sources, tokenizer and encoder that a recipe and the recipes it continues name on this machine.
+
+    Returns:
+        A sentence on what was not looked at; empty if everything was.
+
+    Raises:
+        ConfigError, DataError: a file is missing, or is not what it should be.
+    """
+    unseen = ""
+    for needed in map(with_absolute_paths, reversed(needed_recipes(recipe))):
+        output, root = Path(needed.config.output), needed.config.data.root
+        there = next((place for place in (output, *output.parents) if place.exists()), None)
+        if not is_url(needed.config.output) and there and not there.is_dir():
+            raise ConfigError(f"output is {needed.config.output}, and {there} is a file; name a folder.")
+        if root != DEMO and not is_url(root) and not Path(root).exists():
+            unseen = f"Its data.root {root} is not there: its files were not looked for."
+        else:
+            check_inputs(needed.config, writes_demo=False)
+        if base_recipe(needed) is None:
+            check_models(settle(needed, needed.config.model.init_from).config, here_only=True)
+    return unseen
+
+
+def check_models(config: RunConfig, here_only: bool = False) -> None:
+    """Opens the tokenizer and the encoder that a recipe is given; downloads those of the hub.
+
+    Args:
+        here_only: opens only those that are folders of this machine.
+
+    Raises:
+        ConfigError, DataError: one cannot be opened, or does not fit the recipe.
+    """
+    tokenizer, start = config.data.tokenizer, config.model.init_from
+    opens_start = start is not None and (_is_here(start) or not here_only)
+    if opens_start:
+        check_start(config)  # before the imports that take seconds
+    if isinstance(tokenizer, GivenTokenizer) and (_is_here(tokenizer.path) or not here_only):
+        from xalign_ray.vocabulary.tokenizer_folder import check_mask, open_tokenizer
+
+        check_mask(open_tokenizer(tokenizer.path), config)
+    if opens_start:
+        from xalign_ray.models.encoder import check_opens
+
+        check_opens(config)
+
+
+def _is_here(name: str) -> bool:
+    """Whether a model's name is that of a folder, there or not; others may be hub ids, or made by `data derive`."""
+    return Path(name).is_dir() or name.startswith((".", "/"))
