@@ -21,7 +21,7 @@ from xalign_ray.work.artifacts import hash_file, hash_value
 if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
 
-LONGEST_ANSWER = 4  # pieces of a word that is asked for
+LONGEST_ANSWER = 4  # pieces of a masked word
 
 
 class ClozeTask(Task):

@@ -25,7 +25,7 @@ Fields = Mapping[str, Any]  # a row of a file
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """A text, a question about it, and answers of which one is right."""
+    """A text, a question about it, and answers; one is right."""
 
     key: str  # equal in a file and in its translation
     text: str
@@ -124,7 +124,7 @@ class BelebeleTask(ChoiceTask):
     )
 
     def languages_of(self, code: str, path: Path) -> Collection[str]:
-        """The language of a Flores code; its script is said only where it is not the language's usual one."""
+        """The language of a Flores code, with its script only where it is not the usual one."""
         return (plain_language(code) or name_language(code, path),)
 
     def fields(self, row: Fields, language: str, number: int) -> Choices:

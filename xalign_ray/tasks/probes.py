@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xalign_ray.tasks.hf_encoder import Encoder
 
 
-# The dictionary pairs that the alignment probe scores: those of a run, or of a dictionary in any form.
+# The dictionary pairs that the alignment probe scores: of a run, or of a dictionary in any form.
 
 DICTIONARY_PAIRS = "dictionary_pairs.json"
 TRAINED, HELD_OUT, UNTRAINED, DROPPED = "trained", "heldout", "untrained", "dropped"
@@ -79,7 +79,7 @@ def read_word_pairs(data: Path, trained: Sequence[WordPair]) -> list[WordPair]:
     Args:
         data: the folder of a run or of its export, whose held-out and trained pairs are taken as that run had them; a
             folder of MUSE files `<xx>-<yy>.txt` (not of their splits such as en-de.0-5000.txt); or a dictionary in any
-            form whose name says its languages, such as `en-de.5000-6500.txt` and `terms.en-de.tsv`.
+            form whose name has its languages, such as `en-de.5000-6500.txt` and `terms.en-de.tsv`.
         trained: the pairs that the encoder was trained on. A pair that another run held out is not held out of this
             encoder if it saw one of the words; where an encoder has no trained pairs, all are held out.
 
@@ -93,7 +93,7 @@ def read_word_pairs(data: Path, trained: Sequence[WordPair]) -> list[WordPair]:
     def part_of(pair: WordPair) -> str:
         if (pair.languages, look_up_form(pair.source, pair.source_language)) in sources:
             return TRAINED
-        # As prepare drops them: what is scored as held out was never pulled anywhere.
+        # As prepare drops them: a pair that is scored as held out was never trained.
         return DROPPED if seen.intersection(_look_up_words(pair)) else HELD_OUT
 
     if export := find_export(data):
@@ -123,12 +123,12 @@ def _dictionary_files(data: Path) -> list[Path]:
             "trained with a dictionary."
         )
     if not data.is_file() or len(codes_in_name(str(data))) != 2:
-        raise DataError(f"{data}: its name does not say its two languages. Call it en-de.txt, terms.en-de.tsv or so.")
+        raise DataError(f"{data}: its name does not have its two languages. Call it en-de.txt, terms.en-de.tsv or so.")
     return [data]
 
 
 def _is_muse(path: Path) -> bool:
-    """`en-de.txt`, and not the parts of it that MUSE has beside it."""
+    """`en-de.txt`, without the parts of it in MUSE's folder."""
     return path.suffix in (".txt", ".tsv") and "." not in path.stem and len(codes_in_name(path.name)) == 2
 
 

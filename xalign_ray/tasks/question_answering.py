@@ -51,7 +51,7 @@ def mlqa_tokens(text: str, language: str) -> list[str]:
     """The tokens of an answer as MLQA's official script makes them (Lewis et al. 2020), in its order.
 
     Lower case; no punctuation (Unicode's categories P, and ASCII's); no articles; then tokens between white space, in
-    Chinese each ideograph by itself. A language that MLQA lacks has no articles and white space.
+    Chinese each ideograph. A language that MLQA lacks has no articles and white space.
     """
     bare = text.lower().translate(_punctuation())
     articles = _ARTICLES.get(language.partition("-")[0])
@@ -116,7 +116,7 @@ Logits = NDArray[np.float32]  # [2, C]: for the first and the last piece, of eac
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A part of a context: what it says, and the place of its first character."""
+    """A part of a context: its text, and the place of its first character."""
 
     text: str
     start: int
@@ -142,7 +142,7 @@ class Question:
 class Context:
     """A context in pieces."""
 
-    text: str  # as it is written
+    text: str  # as written
     ids: tuple[int, ...]
     starts: tuple[int, ...]  # the place in the text of each piece's first character that is no white space
     ends: tuple[int, ...]  # the place behind its last one
@@ -184,7 +184,7 @@ class QuestionAnsweringTask(TunedTask[Question]):
         ]
 
     def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[str]:
-        """The answer to each question, a part of its context as it is written."""
+        """The answer to each question, a literal part of its context."""
         import torch
 
         flat = [one for part in features for one in part]
@@ -193,7 +193,7 @@ class QuestionAnsweringTask(TunedTask[Question]):
 
 
 def piece_contexts(inputs: Inputs, texts: Sequence[str]) -> dict[str, Context]:
-    """Each text in pieces, whose places are those of the text as it is, whatever the tokenizer makes of it."""
+    """Each text in pieces, with offsets in the original text."""
     if not inputs.tokenizer.is_fast:
         raise DataError(
             f"{inputs.encoder} has a tokenizer without offsets, which answers cannot be cut out with; save it with a "
@@ -470,12 +470,12 @@ def measure_answers(
 
 
 def pair_name(context: str, question: str) -> str:
-    """What a file in these two languages is called."""
+    """The name of a file in these two languages."""
     return context if context == question else f"{context}-{question}"
 
 
 def pair_languages(name: str) -> tuple[str, str]:
-    """The languages of contexts and questions that a name of `pair_name` says; ConfigError if it says none.
+    """The languages of contexts and questions in a name of `pair_name`; ConfigError if it has none.
 
     `en-de` is English with German questions, not the English of Germany, which is `en-DE`.
     """
@@ -488,7 +488,7 @@ def pair_languages(name: str) -> tuple[str, str]:
 
 
 def read_squad(path: Path, context_language: str, question_language: str) -> list[Question]:
-    """The questions of a file of SQuAD's JSON; DataError for another form, or an answer that is not where it says."""
+    """The questions of a file of SQuAD's JSON; DataError for another form, or an answer that is not at its place."""
     rows = list(_read_rows(path))
     counts, seen = Counter(str(row["id"]) for row, _, _ in rows), Counter()
     questions = []

@@ -1,4 +1,4 @@
-"""The tasks by name, those of the package `mteb` among them, and the metrics of them all.
+"""The tasks by name, with the package `mteb`'s, and all their metrics.
 
 A task of a user's own is a module with one object of `Task`; its name is the module's, with a dot in it.
 """
@@ -39,7 +39,7 @@ class MtebTask(Task):
     """The main score of a task of mteb in each language, and their mean; mteb reads the data and runs the encoder.
 
     Sentence Transformers opens the encoder, with the prompts and modules of its folder; a plain folder is pooled by the
-    mean. Data are those of mteb's own data set in the cache of Hugging Face, or of a copy in the folder that is given.
+    mean. Data are mteb's data set in the cache of Hugging Face, or a copy of it in the given folder.
     """
 
     needs_data = False
@@ -173,7 +173,7 @@ def _open(encoder: str, device: str, prompt: str | None) -> SentenceTransformer:
 
 
 def _origin(encoder: str) -> dict[str, Any]:
-    """Run, encoder, objective, seed and step, as our exports say in config.json."""
+    """Run, encoder, objective, seed and step, from the config.json of our exports."""
     values: Mapping[str, Any] = {}
     with suppress(DataError, OSError):
         values = read_config(encoder)
@@ -188,7 +188,7 @@ def _origin(encoder: str) -> dict[str, Any]:
 
 
 def names_of_parts(parts: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """What the scores of each part of a task are named by, given its languages as mteb names them.
+    """The names of the scores of a task's parts, from its languages as mteb names them.
 
     That is the language, or the pair; mteb's own name of the part where several would have one, such as `ar-ar` and
     `en-ar` of STS17.
@@ -231,7 +231,7 @@ def _supervised(metric: Metric) -> Metric:
 
 
 def _metrics_of(task: Task) -> list[Metric]:
-    """With those of a head that was fine-tuned on the tested language itself."""
+    """With the scores of a head that was fine-tuned on the tested language itself."""
     if not isinstance(task, TunedTask):
         return list(task.metrics)
     tuned = [replace(metric, of_tuned_head=True) for metric in task.metrics]

@@ -66,7 +66,7 @@ class TranslatedSentences:
 
     @property
     def duplicates(self) -> int:
-        """Sentences that stand more than once among those of their language."""
+        """Sentences that occur more than once in their language."""
         return sum(len(texts) - len(set(texts)) for texts in self.texts)
 
     def swapped(self) -> TranslatedSentences:
@@ -145,7 +145,7 @@ _NAME = re.compile(r"tatoeba\.(?P<other>.+)-(?P<english>eng|en)\.(?P<end>.+)")
 _COSINES = {
     "pair_cosine": 0,
     "pair_cosine_random": 1,
-}  # of each sentence with the translation so many places behind its own
+}  # of each sentence with the translation that many places behind its own
 _OF_PAPERS = "tatoeba_accuracy_from_english"
 _POOLING = {"tatoeba_accuracy_cls": "cls"}  # of the layers of a metric, where it is not the mean
 _TATOEBA_TITLE = "Sentence retrieval (Tatoeba)"
@@ -155,7 +155,7 @@ PairPaths = tuple[Path, Path]  # line i of the first translates line i of the se
 class TatoebaTask(SentenceTask):
     """Accuracy of retrieving translations, per language and layer, and the mean over languages.
 
-    Vectors are the encoder's own, as `sentence_rule` says; layer is "last". `tatoeba_accuracy` asks each sentence of
+    Vectors are the encoder's own, see `sentence_rule`; layer is "last". `tatoeba_accuracy` asks each sentence of
     language xx and is right if its own English side is the nearest by cosine among the English sides of the same pair
     of files, as mteb does. `tatoeba_accuracy_from_english` asks the English sentences, as XTREME's code does and so the
     tables of DICT-MLM. `tatoeba_accuracy_csls` is `tatoeba_accuracy` by CSLS. Chance is 1 / number of pairs.

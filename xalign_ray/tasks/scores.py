@@ -17,14 +17,14 @@ ALL_LANGUAGES = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One number, and everything needed to read it. What an encoder's folder does not say of its origin is None.
+    """One number, and everything needed to read it. Facts of origin that an encoder's folder lacks are None.
 
     Attributes:
         run: name of the pretraining run, as its folder is called.
-        encoder: the folder or hub id that was opened; for a fine-tuned folder, what it was tuned from.
+        encoder: the folder or hub id that was opened; for a fine-tuned folder, the encoder that it was tuned from.
         objective: the pretraining recipe's objectives, such as "mlm".
         task: name in the registry.
-        split: what was scored: a split of the data, or a file's name.
+        split: a split of the data, or a file's name.
         language: the tested language, a pair such as "en-de", or "all" for the mean over languages.
         layer: 0 is the embedding layer's output, n the last layer's; "last4", "embedding_table"; None where it has no
             meaning.
@@ -34,7 +34,7 @@ class Score:
         n: number of things scored: pairs, words, tokens.
         seed: of fine-tuning where there was one, else of pretraining.
         step: the pretraining step that was exported.
-        test_set: hash of what was scored, by which test sets of one name are told apart; None where it is not known.
+        test_set: hash of the scored data, which distinguishes test sets of one name; None where it is not known.
         vectors: how a sentence became a vector, in words; None where no sentence did, or it is not known.
     """
 
@@ -57,7 +57,7 @@ class Score:
 
     @property
     def averaged_with(self) -> tuple[object, ...]:
-        """What scores have in common of which languages are averaged."""
+        """Common key of the scores whose languages are averaged."""
         return self.metric, self.split, self.layer, self.pooling
 
     def __post_init__(self) -> None:

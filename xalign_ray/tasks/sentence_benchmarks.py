@@ -62,7 +62,7 @@ _DEV, _TEST = ("dev", "sample"), ("test", "training")  # XTREME calls BUCC's sam
 class FloresTask(SentenceTask):
     """FLORES: retrieval by ratio margin over 4 neighbours, of English and of each language; 1 less xsim's error.
 
-    A sentence is right if what it finds is, by its text, its translation. Data are files of FLORES-200 or FLORES-101
+    A sentence is right if it finds a sentence with its translation's text. Data are files of FLORES-200 or FLORES-101
     (`deu_Latn.devtest`), or tables of FLORES+ (`deu_Latn.jsonl`, column text), in the folder or below it; devtest comes
     before dev. Line i translates line i. Chance is 1 / number of sentences.
     Reference: xsim of LASER (Heffernan et al. 2022, section 4.2), margin of Artetxe and Schwenk 2019.
@@ -126,7 +126,7 @@ def right_by_margin(
 
 
 def _pair_or_code(name: str) -> str:
-    """A language, or two as `name_of_pair` names them, as it is asked for."""
+    """A language, or two as `name_of_pair` names them."""
     first, dash, second = name.partition("-")
     both = dash and is_language(second) and len(second) < len("Latn")
     return name_of_pair(check_language(first), check_language(second)) if both else check_language(name)
@@ -182,7 +182,7 @@ class BuccTask(SentenceTask):
     As XTREME does it: ratio margin over 4 neighbours, of the candidates of both sides the best in turn, sentences that
     stand twice left out, threshold halfway between two scores. Files are `de-en.dev.de` and `de-en.test.en` with an id
     and a sentence a line, and `de-en.dev.gold` with two ids; BUCC's own `sample` is dev and its `training` test, as in
-    XTREME. Without gold pairs of a test set dev itself is scored, as `split` says.
+    XTREME. Without gold pairs of a test set dev itself is scored, and is the `split`.
     """
 
     name = "bucc"
@@ -248,7 +248,7 @@ class MiningSet:
         for side in self.read():
             at = {text: place for place, text in enumerate(dict.fromkeys(side.values()))}
             counts = Counter(side.values())
-            # Each sentence that stands twice has a place of its own below 0, which nothing mined has.
+            # Each sentence that occurs twice has its own place below 0, which no mined pair has.
             places.append(
                 {
                     name: at[text] if counts[text] == 1 else -1 - number
@@ -333,7 +333,7 @@ def bucc_sets(data: Path, languages: Sequence[str] | None = None) -> dict[str, t
 
 
 class StsTask(SentenceTask):
-    """Semantic similarity: rank correlation of the cosine of two sentences with what people said of them.
+    """Semantic similarity: rank correlation of the cosine of two sentences with people's ratings.
 
     Files are STS 2017's as Sentence Transformers has them (`STS.en-de.txt`), or tables of the multilingual STS
     benchmark (`stsb-de-test.csv`, `sts.en-de.tsv`): two sentences and a score in the first three columns, or in columns

@@ -1,4 +1,4 @@
-"""What an evaluation is, and what one is that a head is fine-tuned for: files, features, predictions, metrics."""
+"""Base classes of evaluations, with and without a fine-tuned head: files, features, predictions, metrics."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Measure:
     """One metric of one file."""
 
     value: float  # in [0, 1], a cosine in [-1, 1]
-    chance: float | None  # what a majority or random baseline reaches on this very file
+    chance: float | None  # score of a majority or random baseline on this very file
     n: int  # number of things scored
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What a reader of a score must know."""
+    """Facts that a reader of a score needs."""
 
     name: str
     title: str  # for tables
@@ -68,7 +68,7 @@ def write_rows(path: Path, rows: Mapping[str, Any]) -> None:
 class Task(ABC):
     """An evaluation; one object a task, listed in the registry. Its metrics have names of their own."""
 
-    name: ClassVar[str]  # as users say it; of one in a module of theirs, the module: my_tasks.mood
+    name: ClassVar[str]  # for users; with the module where it is theirs: my_tasks.mood
     metrics: ClassVar[tuple[Metric, ...]]
     needs_data: ClassVar[bool] = True
     takes_prompt: ClassVar[bool] = False  # whether `evaluate` takes a text to put before each sentence
@@ -102,7 +102,7 @@ class Task(ABC):
         return ()
 
     def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:
-        """A score from the predictions of its language, by their key; None where they do not say it.
+        """A score from the predictions of its language, by their key; None where they lack it.
 
         Here from which of the things that it counts came out right: `right_ones` below the key of the score.
         """
@@ -131,7 +131,7 @@ class SentenceTask(Task):
         prompt: str | None = None,
         **kept: Path | None,
     ) -> list[Score]:
-        """See `Task.evaluate`; `prompt` is put before each sentence, by default what the encoder's files name.
+        """See `Task.evaluate`; `prompt` is put before each sentence, by default the one in the encoder's files.
 
         A task that keeps predictions writes them into the folder `predictions`.
         """
@@ -222,14 +222,14 @@ class TunedTask(Task, Generic[E]):
 
     @abstractmethod
     def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[Any]:
-        """What the model says of each example, whose features these are, in the form of its `gold`."""
+        """The model's prediction for each example, from its features, in the form of its `gold`."""
 
     @abstractmethod
     def measure(self, examples: Sequence[E], predicted: Sequence[Any]) -> dict[str, Measure]:
         """All metrics of these predictions."""
 
     def from_gold(self, key: str, gold: Any, language: str) -> E:  # noqa: ARG002
-        """An example of which only the gold is known, by which `measure` scores a kept prediction without its file.
+        """An example with only its gold, by which `measure` scores a kept prediction without its file.
 
         The values of its metrics are right. Their chance levels, which need the text, are not.
 
@@ -238,7 +238,7 @@ class TunedTask(Task, Generic[E]):
             gold: as a file of predictions has it.
             language: as `find` names it.
         """
-        raise DataError(f"{self.name} does not say how a kept prediction is scored: give it a method `from_gold`.")
+        raise DataError(f"{self.name} cannot score a kept prediction: give it a method `from_gold`.")
 
     def check(self, examples: Sequence[E], classes: Sequence[str], path: Path) -> None:
         """Refuses examples that cannot be scored, before anything is trained. A task that takes all has no check.
@@ -275,7 +275,7 @@ class TunedTask(Task, Generic[E]):
         return (language,)
 
     def canonical(self, language: str) -> str:
-        """A language that is asked for, as `find` names it."""
+        """A requested language, as `find` names it."""
         return check_language(language)
 
     def find(self, folders: Sequence[Path]) -> Files:
@@ -287,7 +287,7 @@ class TunedTask(Task, Generic[E]):
     def find_all(
         self, folders: Sequence[Path], languages: Sequence[str] | None, train_language: str
     ) -> tuple[Files, dict[str, str]]:
-        """What a fine-tuning reads: the files, and the split that each language is scored on; all must be there."""
+        """Files of a fine-tuning, and the split that each language is scored on; all must exist."""
         found = self.find(folders)
         for split in ("train", "dev"):
             if train_language not in found[split]:
@@ -303,7 +303,7 @@ class TunedTask(Task, Generic[E]):
     ) -> dict[str, str]:
         """The split that each language is scored on: all languages from English, else only the one tuned on itself.
 
-        A language without a test file is scored on its dev file, as `split` in the score says.
+        A language without a test file is scored on its dev file, the `split` of its score.
         """
         splits = {language: split for split in ("dev", "test") for language in found[split]}
         where = ", ".join(map(str, folders))

@@ -33,7 +33,7 @@ def read_lines(path: Path) -> list[str]:
     Only LF and CRLF end a line: U+2028 and its like belong to the text.
 
     Raises:
-        DataError: the file is missing, is no text (as `file_checks` says), or has a line that is not UTF-8, or longer
+        DataError: the file is missing, is no text (see `file_checks`), or has a line that is not UTF-8, or longer
             than 16 MB (named by its number, from 1).
     """
     if not path.is_file():
@@ -63,7 +63,7 @@ def find_split_files(
     examples: Sequence[str],
     languages_of: Callable[[str, Path], Collection[str]],
 ) -> dict[str, dict[str, Path]]:
-    """The files whose names say a split and a language, by split, then language. Names are looked at, contents are not.
+    """The files whose names have a split and a language, by split, then language. Contents are not read.
 
     Args:
         folders: count as one.
@@ -161,7 +161,7 @@ def find_tables(folder: Path) -> Iterator[tuple[str, str, Path]]:
 
 def _table(name: str, split: str, files: Sequence[str], what: str) -> Iterator[tuple[str, str, Path]]:
     language = plain_language(name)
-    if not language or not files or split.lower() not in SPLITS:  # no files: of a copy, what was not fetched
+    if not language or not files or split.lower() not in SPLITS:  # no files: this part of a copy was not fetched
         return
     if len(files) > 1:
         raise DataError(f"{what}: the split {split} lies in {len(files)} files. Save it again as one (num_shards=1).")

@@ -60,7 +60,7 @@ class Columns:
     label: str
     key: str | None = None  # equal in a translation's row; without it that is the number of the row
     language: str | None = None  # rows of other languages than the file's are left out
-    header: bool = True  # the file's first line says the names; if not, it may have exactly these columns in this order
+    header: bool = True  # the file's first line has the names; if not, it may have exactly these columns in this order
     quoted: bool = False  # fields may be quoted as in CSV, and then hold tabs and line ends
 
     @property
@@ -70,7 +70,7 @@ class Columns:
 
 
 class ClassificationTask(TunedTask[LabelledText]):
-    """A task with one label for a text or a pair. Its files are tables, or `rows` says how they are read."""
+    """A task with one label for a text or a pair. Its files are tables, or `rows` reads them."""
 
     head = "AutoModelForSequenceClassification"
     longest = LONGEST_TEXT
@@ -206,7 +206,7 @@ def csv_cells(path: Path, lines: Sequence[str], first: int, delimiter: str) -> I
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     """How many pieces of two texts are kept in this room: the longer one is cut until both are equally long.
 
-    Tokenizers of Hugging Face say `longest_first` to it. Of an odd room the longer text has one more, the second of
+    Hugging Face's tokenizers call it `longest_first`. Of an odd room the longer text has one more, the second of
     equals.
     """
     if first + second <= room:
@@ -291,7 +291,7 @@ class PawsxTask(ClassificationTask):
 
     Files are XTREME's `dev-de.tsv`, or PAWS-X's own `de/dev_2k.tsv`.
 
-    Labels of translations are not always those of the English (27 of the first 1500 German rows, as published). Rows
+    Labels of translations are not always the English ones (27 of the first 1500 German rows, as published). Rows
     without a sentence (`NS`) are kept, as XTREME keeps them, so that scores can stand beside published ones.
     """
 
@@ -333,7 +333,7 @@ class SibTask(ClassificationTask):
     layouts = (Columns(texts=("text",), label="category", key="index_id"),)
 
     def languages_of(self, code: str, path: Path) -> Sequence[str]:
-        """The language of a Flores code; its script is said only where it is not the language's usual one."""
+        """The language of a Flores code, with its script only where it is not the usual one."""
         return (plain_language(code) or name_language(code, path),)
 
 
@@ -341,7 +341,7 @@ SIB = SibTask()
 
 
 class MasakhanewsTask(ClassificationTask):
-    """MasakhaNEWS: topics of news in African languages, seven classes, told by headline and text.
+    """MasakhaNEWS: topics of news in African languages, seven classes, from headline and text.
 
     Files are `eng/train.tsv` and so on, as published: quoted fields that may hold line ends.
     """
@@ -370,7 +370,7 @@ SHARED_TASK_CODES = {"kr": "rw", "dz": "arq", "ma": "ary"}  # the shared task's 
 class AfrisentiTask(ClassificationTask):
     """AfriSenti (SemEval-2023 task 12): sentiment of tweets in African languages, three classes.
 
-    Files are `hau/train.tsv`, or those of the shared task, `ha_train.tsv`. There is no English: tune on a language.
+    Files are `hau/train.tsv`, or the shared task's `ha_train.tsv`. There is no English: tune on a language.
 
     A macro F1, by which the shared task ranked, is not computed.
     """

@@ -118,7 +118,7 @@ def _counts_up(firsts: Sequence[str]) -> bool:
 LONGEST_SENTENCE = 128  # pieces; a longer one becomes several inputs
 OUTSIDE = "O"
 BOM = "\ufeff"  # alone in a line where files were joined that begin with it
-# Columns of data sets of the hub: those of MasakhaNER and WikiANN, XTREME, Universal Dependencies and MasakhaPOS.
+# Columns of data sets of the hub: MasakhaNER and WikiANN, XTREME, Universal Dependencies and MasakhaPOS.
 WORD_COLUMNS = ("tokens", "words")
 TAG_COLUMNS = ("ner_tags", "upos", "pos_tags", "tags", "labels")
 Span = tuple[str, int, int]  # kind, first word, the word behind the last
@@ -146,14 +146,14 @@ _said: set[tuple[str, str]] = set()
 
 
 def say_form(task: str, path: Path, what: str) -> None:
-    """Says what a task takes the files of a form for, at the first of them."""
+    """Prints the columns that a task reads in files of a form, at the first of them."""
     if (task, what) not in _said:
         _said.add((task, what))
         say(f"{task}: {what} ({path}, and files like it)")
 
 
 class TaggingTask(TunedTask[Sentence]):
-    """A task whose examples are sentences with a tag for each word; how a row is read and what is scored differs."""
+    """A task whose examples are sentences with a tag for each word; tasks differ in reading a row and in the score."""
 
     head = "AutoModelForTokenClassification"
     longest = LONGEST_SENTENCE
@@ -161,10 +161,10 @@ class TaggingTask(TunedTask[Sentence]):
 
     @abstractmethod
     def read_tag(self, tag: str, where: str) -> str:
-        """The tag as it is scored; `where` is file and line. DataError if it is none of the task's."""
+        """The tag in its scored form; `where` is file and line. DataError if it is none of the task's."""
 
     def words_and_tags(self, path: Path) -> list[list[tuple[str, str]]]:
-        """The rows of each sentence of a file; says once for each form what it takes the columns for."""
+        """The rows of each sentence of a file; prints the columns once for each form."""
         if is_table(path):
             return self._rows_of_table(path)
         lines = read_lines(path)
@@ -317,7 +317,7 @@ def _joined(sentences: Sequence[Sequence[str]]) -> list[str]:
 
 
 def shuffled_tags(words: Sequence[str], tags: Sequence[str]) -> list[str]:
-    """A sentence's own tags in an order that depends on its words alone: what the chance level is measured on.
+    """A sentence's own tags in an order that depends on its words alone; the chance level is measured on it.
 
     The majority class is no baseline for spans: for names it is O, which scores 0. Tags in random order know how many
     names of which kind there are and nothing of where; by hash, so that the level is a fact of the file.
@@ -374,7 +374,7 @@ class PosTask(TaggingTask):
 
     Files are `en.train.conllu`, `en_ewt-ud-train.conllu`, XTREME's `train-en.tsv` or MasakhaPOS's `swa/train.txt`.
 
-    Those of dev and test are named alike. Columns are found by looking at them, but for CoNLL-U's.
+    Dev and test files are named alike. Columns are found by looking at them, but for CoNLL-U's.
 
     XTREME and the authors of ALIGN-MLM score tags without B- and I- by seqeval, in two versions that differ by a few
     tenths. Each has its own metric; neither is an accuracy. Both equal the library (tests/peers/test_seqeval.py).
@@ -453,10 +453,10 @@ class NerTask(TaggingTask):
 
     Files are XTREME's `dev-de.tsv`, WikiAnn's `de/val.conllu`, Universal NER's `.iob2`, MasakhaNER's `swa/dev.txt`.
 
-    Their columns are found by looking at them, as `tagged_columns` says. Tags in IOB1, such as CoNLL-2003's own, in
+    Their columns are found by looking at them, see `tagged_columns`. Tags in IOB1, such as CoNLL-2003's own, in
     BIOES or in BILOU are read as IOB2: every name then begins with B-.
 
-    The kinds of names are those of the training file: a test file that has others, such as MasakhaNER's DATE for a
+    The kinds of names come from the training file: a test file that has others, such as MasakhaNER's DATE for a
     model of PAN-X, is refused.
     """
 

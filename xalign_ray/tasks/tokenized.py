@@ -21,14 +21,14 @@ Features = dict[str, Any]  # of one input: lists of ids and labels under the nam
 
 
 def piece_count(features: Features) -> int:
-    """Pieces of an input; of one with a row for each answer, those of the longest row."""
+    """Pieces of an input; of one with a row for each answer, of the longest row."""
     ids = features["input_ids"]
     return max(map(len, ids)) if isinstance(ids[0], list) else len(ids)
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A tokenizer and what the model beside it needs to know about its inputs."""
+    """A tokenizer and the model's limits on its inputs."""
 
     tokenizer: Any  # as `AutoTokenizer` opened it
     prefix: tuple[int, ...]  # ids that the tokenizer puts before a text, such as [CLS]
@@ -38,11 +38,11 @@ class Inputs:
     languages: tuple[str, ...]  # that the model has embeddings for, in the order of their ids; empty if it has none
     segments: int  # rows of the token-type table per language; token_type_id = segment + segments * language id
     encoder: str  # name of the model, for messages
-    max_seq_length: int | None = None  # what a fine-tuned model was trained with, if not the task's own length
+    max_seq_length: int | None = None  # of a fine-tuned model, if not the task's own length
 
     @classmethod
     def of_model(cls, tokenizer: Any, model: Any, encoder: str) -> Inputs:
-        """What `config.json` and the tokenizer of an opened folder say about inputs."""
+        """Facts about inputs in `config.json` and the tokenizer of an opened folder."""
         config = model.config
         prefix, suffix = _ends(tokenizer)
         # The tokenizer of a folder that we fine-tuned cuts where its task does; the encoder takes longer inputs.
@@ -64,7 +64,7 @@ class Inputs:
         """Refuses languages that the model has no embedding for; a model without language embeddings knows all.
 
         There is no silent stand-in for a missing embedding, such as the mean of the table: a table of scores must not
-        mix languages that were said with languages that were guessed.
+        mix given languages with guessed ones.
 
         Raises:
             DataError: names the unknown languages, the known ones, and the fix.
@@ -86,7 +86,7 @@ class Inputs:
         return self.tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True)["input_ids"]
 
     def piece_words(self, words: Sequence[str]) -> list[list[int]]:
-        """Piece ids of each word as it is written inside a sentence, without prefix and suffix."""
+        """Piece ids of each word inside a sentence, without prefix and suffix."""
         return tokenize_words(self.tokenizer.backend_tokenizer, words)
 
     def limit(self, longest: int) -> int:
@@ -112,7 +112,7 @@ class Inputs:
         """A model's arguments: everything that is a list is padded to the longest.
 
         Returns:
-            `input_ids` and `attention_mask` `[B, L]`, `token_type_ids` if the model can tell types apart, and whatever
+            `input_ids` and `attention_mask` `[B, L]`, `token_type_ids` if the model has several types, and whatever
             labels the features have, `[B]` or `[B, L]`. Of inputs with a row for each of C answers `[B, C, L]`.
         """
         import torch
@@ -152,7 +152,7 @@ def check_languages(encoder: str, known: Sequence[str], languages: Iterable[str]
 
 
 def _ends(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What the tokenizer's own template puts around one text; where it has none, around a text of no pieces."""
+    """Prefix and suffix of one text by the tokenizer's template; without a template, of a text of no pieces."""
     encoding = tokenizer("a", return_special_tokens_mask=True)
     ids, special = encoding["input_ids"], encoding["special_tokens_mask"]
     leading = special.index(0) if 0 in special else (len(special) + 1) // 2
@@ -160,7 +160,7 @@ def _ends(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _middle(tokenizer: Any) -> tuple[int, ...]:
-    """What the tokenizer's own template puts between two texts; its suffix where the template knows of one only."""
+    """Pieces between two texts by the tokenizer's template; its suffix where the template is of one text only."""
     encoding = tokenizer("a", "a", return_special_tokens_mask=True)
     special = encoding["special_tokens_mask"]
     text = [place for place, is_special in enumerate(special) if not is_special]

@@ -229,7 +229,7 @@ def test_a_line_that_is_not_two_words_is_named(tmp_path: Path):
 
 def test_a_name_without_two_languages_is_no_dictionary(tmp_path: Path):
     (tmp_path / "words.txt").write_text("dog hund\n")
-    with pytest.raises(DataError, match=r"words.txt: its name does not say its two languages. Call it en-de.txt"):
+    with pytest.raises(DataError, match=r"words.txt: its name does not have its two languages. Call it en-de.txt"):
         read_word_pairs(tmp_path / "words.txt", ())
     with pytest.raises(DataError, match="holds no dictionary"):
         read_word_pairs(tmp_path, ())
