@@ -59,9 +59,10 @@ class PairChecks:
             for kind, (count, of) in self.faults.items()
             if count
         ]
-        others = {what.removeprefix(NOTED): count for what, count in self.others.items()}
-        besides = f"; bad rows: {list_reasons(self.bad)}" if self.bad else ""
-        besides += f"; left out and noted: {list_reasons(others)}" if others else ""
+        notes = {what.removeprefix(NOTED): count for what, count in self.others.items() if what.startswith(NOTED)}
+        left_out = {what: count for what, count in self.others.items() if not what.startswith(NOTED)}
+        named = (("bad rows", self.bad), ("left out", left_out), ("noted", notes))
+        besides = "".join(f"; {title}: {list_reasons(counts)}" for title, counts in named if counts)
         read = self.pairs + sum(self.bad.values()) + self.others.get(BOTH_EMPTY, 0)
         first = f" of its first {read:,} rows" if read >= MAX_CHECKED else ""
         return f"{self.title}: {self.pairs:,} pairs{first}; {'; '.join(faults) or 'nothing doubtful'}{besides}"
