@@ -127,13 +127,23 @@ def _refusal(address: str, is_auto: bool) -> str:
 
 
 def _own_token() -> tuple[str, str]:
-    """The token that Ray would send, empty where there is none, and where it looks for it."""
+    """The token that Ray would send, empty where there is none, and where it looks for it.
+
+    Raises:
+        ConfigError: its file cannot be read.
+    """
     if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
         return token, "RAY_AUTH_TOKEN"
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")
     path = Path(named) if named else home_folder() / ".ray" / "auth_token"
     where = f"{path}, which RAY_AUTH_TOKEN_PATH names" if named else str(path)
-    return path.read_text("utf-8", "replace").strip() if path.is_file() else "", where
+    try:
+        return path.read_text("utf-8", "replace").strip() if path.is_file() else "", where
+    except OSError as error:
+        raise ConfigError(
+            f"The cluster's token cannot be read from {where}: {error.strerror}. Let this user read it, or set "
+            "RAY_AUTH_TOKEN to the token."
+        ) from None
 
 
 def why_unauthenticated() -> str:

@@ -20,7 +20,7 @@ from xalign_ray.errors import ConfigError, DataError, LockError
 from xalign_ray.work.artifacts import MANIFEST, check_files, hash_file, unfinished, whole_json, write_atomic, write_json
 from xalign_ray.work.locks import BEAT_S, StoredLock, hold_stored
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
-from xalign_ray.work.status_line import say
+from xalign_ray.work.status_line import duration, say
 from xalign_ray.work.storage import (
     cache_folder,
     check_scheme,
@@ -211,7 +211,7 @@ def files_in(system: Any, root: str) -> dict[str, dict[str, Any]]:
     return {str(path)[len(root) :].lstrip("/"): info for path, info in system.find(root, detail=True).items()}
 
 
-END_TRIES = 3
+AWAY_S = 60.0  # for so long the upload at the end waits for a store that does not take it
 _KEPT = "All is in {}: the same command publishes it."
 _AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)")  # a URL, also one that a Path took a slash from
 
@@ -357,13 +357,16 @@ def published(folder: Path, verb: str, keep: int | None = None, beat_s: float = 
             if not lock.lost:
                 _say_rest(publisher, folder)
             raise
-        for tries_left in reversed(range(END_TRIES)):
+        said, until = "", time.monotonic() + AWAY_S
+        while True:
             try:
                 return publisher.publish(last=True)
             except DataError as error:
-                if not tries_left:
+                if time.monotonic() > until:
                     raise DataError(f"{error} {_KEPT.format(folder)}") from error
-                say(f"{error} All else is done; the upload is tried {tries_left} more times.")
+                if str(error) != said:
+                    say(f"{error} All else is done; the upload is tried again for {duration(AWAY_S)}.")
+                said = str(error)
                 time.sleep(PUBLISH_S)
 
 
@@ -396,7 +399,7 @@ def _behind(publisher: Publisher, url: str) -> Iterator[None]:
         over.set()
         thread.join(QUICK_S)
         if thread.is_alive():
-            say(f"All but an upload to {url} is done; it is tried {END_TRIES} more times if it fails.")
+            say(f"All but an upload to {url} is done; if it fails, it is tried again for {duration(AWAY_S)}.")
             thread.join()
 
 

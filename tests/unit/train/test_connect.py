@@ -158,6 +158,19 @@ def test_stale_file_of_the_last_cluster_is_refused(tmp_path: Path, monkeypatch: 
     assert refusal("auto")[0] == SAID.format("auto", "nothing answers there (Connection refused)")
 
 
+def test_token_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/proc/self/mem")  # root reads whatever permissions forbid, but not this
+    with listening(None) as address:
+        said, _ = refusal(address)
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))).close()  # the call that was not made
+    assert said == (
+        "The cluster's token cannot be read from /proc/self/mem, which RAY_AUTH_TOKEN_PATH names: Input/output error. "
+        "Let this user read it, or set RAY_AUTH_TOKEN to the token."
+    )
+
+
 def test_signal_while_an_address_does_not_answer(tmp_path: Path) -> None:
     with listening(None) as address:
         process = subprocess.Popen(
