@@ -7,6 +7,7 @@ cosine of a sentence's vector with the base's vector of it.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.config.language_codes import ENGLISH, name_of_pair
 from xalign_ray.config.saved import open_saved
+from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.continuing.recipe import ROOT, THE_TEST, Continuation, as_sentences, read_tests, read_text
 from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
 from xalign_ray.errors import DataError
@@ -158,7 +160,7 @@ def compare_with_base(
         say(f"Comparing masked-LM losses of {len(forgotten)} kept files or pairs of languages.")
         rows += [_loss_row(sentences, old, new, known) for sentences in forgotten]
     notes = [f"Sentence vectors: {old.rule.words}.", *notes]
-    return BaseComparison([*_judged(rows, margin / 100)], notes, of_pairs)
+    return BaseComparison([*_judged(rows, margin)], notes, of_pairs)
 
 
 def write_comparison(path: Path, found: BaseComparison, facts: Mapping[str, Any]) -> None:
@@ -294,17 +296,21 @@ def _judged(rows: Sequence[_Estimated], margin: float) -> Iterator[Row]:
         intervals = iter([drift.interval() for drift in estimates] if measure == "drift" else holm_intervals(estimates))
         for row, estimate in of_measure:
             low, high = ends = next(intervals) if estimate else (None, None)
-            verdict = None if measure == "drift" else verdict_of(*ends, margin, measure != "mlm_loss")
+            verdict = verdict_of(measure, *ends, margin)
             detectable = None if low is None or high is None else (high - low) / 2
             yield replace(row, low=low, high=high, verdict=verdict, detectable=detectable)
 
 
-def verdict_of(low: float | None, high: float | None, margin: float, higher_is_better: bool) -> Verdict:
-    """What an interval of a difference says: "kept" where a loss of `margin` or more is excluded, else "unclear"."""
+def verdict_of(measure: str, low: float | None, high: float | None, margin: float) -> Verdict | None:
+    """What an interval of a difference says: "kept" where a loss of `margin` points or more is excluded, else
+    "unclear"; None of drift.
+    """
+    if measure == "drift":
+        return None
     if low is None or high is None:
         return "unclear"
-    worst, best = (low, high) if higher_is_better else (-high, -low)
-    return "gained" if worst > 0 else "lost" if best < 0 else "kept" if worst > -margin else "unclear"
+    worst, best = (-high, -low) if measure == "mlm_loss" else (low, high)
+    return "gained" if worst > 0 else "lost" if best < 0 else "kept" if worst > -margin / 100 else "unclear"
 
 
 # The end of `xalign continue`: the comparison with the base, the report, the lines that are printed.
@@ -335,25 +341,44 @@ def next_commands(run: Path) -> Sequence[str]:
 
 
 def close(found: Continuation, run: Path) -> None:
-    """Compares a run with its base and reports it, unless that is done with what is to be kept."""
+    """Compares a run with its base and reports it, unless that is done.
+
+    Files to keep that were named once are part of the run: a later command without `keep` changes nothing of them, and
+    another margin changes verdicts alone.
+    """
     if os.environ.get("RANK", "0") != "0":
         return
     before = read_continued(run)
-    kept_anew = before and found.lines.keep and before.keep != [*found.lines.keep]
-    if before is None or kept_anew or before.margin != found.lines.margin:
+    if before is None or before.margin is None or (found.lines.keep and before.keep != [*found.lines.keep]):
         _compare(found, run)
-        publish_scores(run)
-        report([str(run)])
+    elif before.margin != found.lines.margin:
+        _judge_again(run, found.lines.model_copy(update={"keep": tuple(before.keep)}))
+    else:
+        return
+    publish_scores(run)
+    report([str(run)])
+
+
+def _judge_again(run: Path, lines: FiveLines) -> None:
+    """Reads the verdicts off the intervals of a comparison again, by another margin."""
+    path = RunFolder(run).comparison
+    found = json.loads(path.read_text(encoding="utf-8"))
+    for row in found["rows"]:
+        row["verdict"] = verdict_of(row["measure"], row["low"], row["high"], lines.margin)
+    with open_job(run, "comparison"):
+        write_json(path, found | {"margin": lines.margin, "command": lines.command})
 
 
 def _compare(found: Continuation, run: Path) -> None:
-    say(f"Comparing {shown_path(run)} with {found.encoder.name} on the test.")
+    base = open_saved(run)[0].config.model.init_from
+    assert base is not None, "a continued run begins from an encoder"
+    say(f"Comparing {shown_path(run)} with {base} on the test.")
     root, tests, data = Path(ROOT), read_tests(run), found.recipe.config.data
     if not tests and (data.tests or (data.parallel and data.test_fraction)):
         again = f"xalign prepare {quoted(RunFolder(run).config)}"
         raise DataError(f"The data that {shown_path(run)} was trained on are gone, and its test. {again} makes both.")
     comparison = compare_with_base(
-        found.encoder.name,
+        base,
         str(RunFolder(run).export),
         tests,
         as_sentences(found.kept, root),
@@ -363,8 +388,8 @@ def _compare(found: Continuation, run: Path) -> None:
         margin=found.lines.margin,
     )
     with open_job(run, "comparison"):
-        write_evaluations(run, comparison.of_pairs, found.encoder.name)
-        write_comparison(RunFolder(run).comparison, comparison, _facts(found, run))
+        write_evaluations(run, comparison.of_pairs, base)
+        write_comparison(RunFolder(run).comparison, comparison, {"base": base, **_facts(found, run)})
 
 
 def write_evaluations(run: Path, of_pairs: Sequence[PairScores], base: str) -> None:
@@ -406,7 +431,6 @@ def _facts(found: Continuation, run: Path) -> Mapping[str, Any]:
     scored = log.points.loc[(log.points.series == RETRIEVAL) & (log.points.language != "")].sort_values("step")
     prices = list(read_prices(found.lines.price).values())
     return {
-        "base": found.encoder.name,
         "run": run.name,
         "steps": (finished_run(run) or {}).get("steps", config.train.max_steps),
         "seconds": log.seconds,

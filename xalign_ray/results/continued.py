@@ -44,7 +44,7 @@ class Continued:
     """The comparison of a continued run with its base.
 
     Attributes:
-        base: folder or hub id of the encoder that it began from.
+        base: absolute folder or NAME@COMMIT of the encoder that it began from.
         rows: one a measure and language, see `continuing/comparison.py`.
         price: of an hour of a device, where the user gave one.
         during: retrieval in each language while it trained, in order of steps.
@@ -70,7 +70,7 @@ class Continued:
     @property
     def name(self) -> str:
         """The base's name: a hub id, or its folder's last part."""
-        return Path(self.base).name if Path(self.base).is_absolute() else self.base
+        return Path(self.base).name if Path(self.base).is_absolute() else self.base.partition("@")[0]
 
     def of(self, measure: str, trained: bool) -> list[Row]:
         """The rows of a measure in languages that were trained, or not."""
@@ -165,7 +165,6 @@ def _table(
     title: str, measure: str, rows: Sequence[Row], during: Mapping[str, Sequence[float]], margin: float | None
 ) -> Table:
     shows = bool(during) and measure == "retrieval"
-    training = " during: in the precision of training." if shows else ""
     header = ["language", "n", "base", "yours", "difference", "verdict", *(["during"] if shows else [])]
     body = [_entries(row, measure, during if shows else None) for row in rows]
     if len(rows) > 1:
@@ -176,13 +175,13 @@ def _table(
     files = ", ".join(dict.fromkeys(row["split"] for row in rows))
     note = f"{unit} n: {'pairs' if measure.startswith('retrieval') else 'sentences'} of {files}. 95 % interval"
     if measure == "drift":
-        return Table(title, tuple(header), tuple(body), note=f"{note}.{training}")
+        return Table(title, tuple(header), tuple(body), note=f"{note}.")
     if margin is not None:
         loss = f"{margin:g} point{'s' * (margin != 1)}" if measure in _SHARES else f"{margin / 100:g}"
         note += f"s, corrected for the number of languages (Holm); kept: a loss of {loss} is excluded"
     if measure == "retrieval_csls":
         note += ". CSLS corrects for sentences that are near to all others; the page's first sentence is by cosine"
-    return Table(title, tuple(header), tuple(body), note=f"{note}.{training}")
+    return Table(title, tuple(header), tuple(body), note=f"{note}.")
 
 
 def with_bases(runs: Sequence[Run]) -> list[Run]:

@@ -212,11 +212,10 @@ def test_numbers_of_a_base_with_another_file_are_not_those_of_the_cache(
         ({"keep": ["fr.txt"]}, {"keep": ["fr.txt"]}, False),
         ({"keep": ["fr.txt"]}, {"keep": ["es.txt"]}, True),
         ({"keep": ["fr.txt"]}, {}, False),
-        ({}, {"margin": 2}, True),
         ({"margin": None}, {}, True),
     ],
 )
-def test_finished_run_is_compared_again_with_other_kept_files_or_margin(
+def test_finished_run_is_compared_again_with_other_kept_files(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     before: dict[str, Any] | None,
@@ -236,6 +235,25 @@ def test_finished_run_is_compared_again_with_other_kept_files_or_margin(
     assert done == [tmp_path] * compared
 
 
+def test_another_margin_reads_the_verdicts_again_and_loses_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_comparison_file(tmp_path)
+    file = tmp_path / COMPARISON
+    before = json.loads(file.read_text()) | {"keep": ["fr.txt"], "command": "xalign continue e5 --keep fr.txt"}
+    file.write_text(json.dumps(before))
+    for other in ("publish_scores", "report"):
+        monkeypatch.setattr(comparison, other, lambda _: None)
+    comparison.close(SimpleNamespace(lines=read_five_lines("e5", {"margin": 0.5})), tmp_path)  # type: ignore[arg-type]
+    after = json.loads(file.read_text())
+    assert (after["keep"], after["margin"]) == (["fr.txt"], 0.5)
+    assert after["command"] == "xalign continue e5 --keep fr.txt --margin 0.5"
+    verdicts = [row.pop("verdict") for row in after["rows"]]
+    assert verdicts == ["gained", "unclear", "kept", "lost", None]
+    assert [row.pop("verdict") for row in before["rows"]] == ["gained", "kept", "kept", "lost", None]
+    assert after["rows"] == before["rows"]
+
+
 def test_a_damaged_cache_is_computed_again(encoders: tuple[Path, Path], tmp_path: Path) -> None:
     texts = [("eins zwei", "de")]
     expected = SentenceScores(str(encoders[0]), cache=tmp_path / "cache", device="cpu").vectors(texts)
@@ -246,22 +264,23 @@ def test_a_damaged_cache_is_computed_again(encoders: tuple[Path, Path], tmp_path
 
 
 @pytest.mark.parametrize(
-    ("ends", "higher_is_better", "verdict"),
+    ("measure", "ends", "verdict"),
     [
-        ((0.01, 0.03), True, "gained"),
-        ((-0.03, -0.01), True, "lost"),
-        ((-0.009, 0.02), True, "kept"),
-        ((-0.01, 0.02), True, "unclear"),
-        ((-0.02, 0.009), True, "unclear"),
-        ((0.01, 0.03), False, "lost"),
-        ((-0.03, -0.01), False, "gained"),
-        ((-0.02, 0.009), False, "kept"),
-        ((-0.009, 0.02), False, "unclear"),
-        ((None, None), True, "unclear"),
+        ("retrieval", (0.01, 0.03), "gained"),
+        ("retrieval", (-0.03, -0.01), "lost"),
+        ("retrieval", (-0.009, 0.02), "kept"),
+        ("retrieval", (-0.01, 0.02), "unclear"),
+        ("retrieval", (-0.02, 0.009), "unclear"),
+        ("mlm_loss", (0.01, 0.03), "lost"),
+        ("mlm_loss", (-0.03, -0.01), "gained"),
+        ("mlm_loss", (-0.02, 0.009), "kept"),
+        ("mlm_loss", (-0.009, 0.02), "unclear"),
+        ("retrieval", (None, None), "unclear"),
+        ("drift", (0.01, 0.03), None),
     ],
 )
-def test_a_verdict_is_read_off_the_interval(ends: Any, higher_is_better: bool, verdict: str) -> None:
-    assert verdict_of(*ends, 0.01, higher_is_better) == verdict
+def test_a_verdict_is_read_off_the_interval(measure: str, ends: Any, verdict: str | None) -> None:
+    assert verdict_of(measure, *ends, 1.0) == verdict
 
 
 def test_a_comparison_is_written_with_the_facts_of_its_run(encoders: tuple[Path, Path], tmp_path: Path) -> None:
