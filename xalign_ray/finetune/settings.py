@@ -61,7 +61,8 @@ class FineTuning(Frozen):
     ] = None
     max_grad_norm: Annotated[Float, Field(ge=0, description="L2 norm that gradients are clipped to; 0: not")] = 1.0
     bf16: Annotated[
-        bool | None, Field(description="forward passes in bfloat16; null: where the device is a GPU that has it")
+        bool | None,
+        Field(description="bfloat16 in training; null: where the device is a GPU that has it. Scores are fp32"),
     ] = None
     torch_compile: Annotated[
         bool, Field(description="run the encoder through torch.compile, in training and scoring; a minute at the start")

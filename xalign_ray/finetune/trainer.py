@@ -72,16 +72,15 @@ def train(
         device: "cpu" or "cuda".
         on_epoch: as for `tune_task`; called with the mean of the scores.
     """
-    epochs = _Epochs(development, settings, on_epoch)
+    epochs, on_gpu = _Epochs(development, settings, on_epoch), device.type != "cpu"
     with _alone(), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
             **{name: getattr(settings, name) for name in _AS_GIVEN},
             gradient_accumulation_steps=batches.passes,
             optim="adamw_torch_fused",
-            use_cpu=device.type == "cpu",
-            bf16=(device.type == "cuda" and torch.cuda.is_bf16_supported()) if settings.bf16 is None else settings.bf16,
-            dataloader_pin_memory=device.type == "cuda",
+            use_cpu=not on_gpu,
+            dataloader_pin_memory=on_gpu,
             save_strategy="no",
             logging_strategy="no",
             logging_nan_inf_filter=False,
@@ -92,6 +91,7 @@ def train(
         keep_to_one_gpu(arguments)
         trainer = _Trainer(model, arguments, collate, rows, callbacks=[epochs])
         trainer.batches = batches
+        trainer.in_bf16 = torch.cuda.is_bf16_supported() if settings.bf16 is None and on_gpu else bool(settings.bf16)
         trainer.remove_callback(PrinterCallback)
         process.collect_as_usual()
         trainer.train()
@@ -124,6 +124,7 @@ class _Trainer(Trainer):
 
     loss_is_scaled_for_ga = True
     batches: LengthPools
+    in_bf16: bool  # not an argument of the Trainer, which would leave the model so when it is scored
 
     def get_train_dataloader(self) -> DataLoader:
         return DataLoader(
@@ -140,7 +141,8 @@ class _Trainer(Trainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        outputs = model(**inputs)
+        with torch.autocast(self.args.device.type, torch.bfloat16, enabled=self.in_bf16):
+            outputs = model(**inputs)
         if not torch.isfinite(outputs.loss):
             raise TrainingError(f"The fine-tuning loss became {outputs.loss.item()}; lower the learning rate.")
         loss = outputs.loss * (_count_labels(inputs) / num_items_in_batch)

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 MODULE_STATE = "mp_rank_00_model_states.pt"  # of a saved state: at stages 0-2 the whole module
@@ -109,6 +110,23 @@ class FlatGroup:
     flat: Tensor
     part: Tensor
     master: Tensor
+
+
+def whole_weights(module: nn.Module) -> dict[str, Tensor]:
+    """The fp32 weights of a module by name, which DeepSpeed may have cast to bf16 or split; called by all ranks.
+
+    If it changes: a training in bf16 has other scores than its export (tests/parity/train/test_train_precision.py).
+    """
+    from deepspeed.utils import safe_get_full_fp32_param
+
+    def whole(weight: nn.Parameter) -> Tensor:
+        if weight.dtype == torch.float32 and not hasattr(weight, "ds_id"):
+            return weight
+        found = safe_get_full_fp32_param(weight)
+        assert found is not None, "all weights are trained"
+        return found
+
+    return {name: whole(weight) for name, weight in module.named_parameters()}
 
 
 def take_gradients(engine: Any, step: Callable[[], None]) -> list[FlatGroup]:

@@ -16,6 +16,7 @@ from transformers import AutoModel
 from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.errors import DataError
 from xalign_ray.models.open_folder import open_model
+from xalign_ray.models.precision import in_fp32
 from xalign_ray.models.sentence_encoder import steps_behind_pooling
 from xalign_ray.models.sentence_modules import own_max_length, sentence_rule
 from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs, piece_count
@@ -86,14 +87,9 @@ class Encoder:
             "step": known.get("xalign_step"),
         }
 
-    @property
-    def _in_bf16(self) -> bool:
-        """On a GPU, forward passes are in bfloat16, as fine-tuning's are; weights stay fp32, and so do vectors."""
-        return self.model.device.type == "cuda" and torch.cuda.is_bf16_supported()
-
     @torch.inference_mode()
     def run(self, features: Sequence[Features], **options: Any) -> Iterator[tuple[list[int], Any, Tensor]]:
-        """The model's outputs, a batch at a time; inputs of like length go together.
+        """The model's outputs in fp32, a batch at a time; inputs of like length go together.
 
         Yields:
             The places of B inputs in `features`, the output `[B, L, ...]`, and the mask `[B, L]` of real tokens.
@@ -103,7 +99,7 @@ class Encoder:
             places = order[start : start + BATCH_SIZE]
             batch = self.inputs.collate([features[place] for place in places])
             given = {name: batch[name].to(self.model.device) for name in ("attention_mask", *ENCODED) if name in batch}
-            with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._in_bf16):
+            with in_fp32():
                 output = self.model(**given, **options)
             yield places, output, given["attention_mask"]
 

@@ -26,7 +26,7 @@ EVENTS: dict[str, str] = {
     "step": "an optimizer step has finished; carries batch_hash and the train/ metrics",
     "held_out": "held-out rows were scored; carries held_out/ metrics and the loss per language",
     "retrieval": "retrieval was scored on dev pairs, or on data.tests without them (`part`); carries retrieval/ "
-    "metrics, the accuracy per language and the precision; step 0 is the model before training",
+    "metrics and the accuracy per language; step 0 is the model before training",
     "profile": "some steps were looked at closely; carries their number and the summary of where their time went",
     "data": "counters of the feed since the start of this attempt, the tokens of each language, and each rank's wait "
     "for its rows and for the other ranks; twice a minute",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.func import functional_call
 
 from xalign_ray.config.derive import choose_attention, deepspeed_config, has_flat_gradients, has_split_sums
 from xalign_ray.config.schema import RunConfig
@@ -17,6 +20,7 @@ from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import AlignedEncoder
+from xalign_ray.models.precision import in_fp32
 from xalign_ray.private.deepspeed import (
     MODULE_STATE,
     flat_weights,
@@ -27,6 +31,7 @@ from xalign_ray.private.deepspeed import (
     skip_allreduce,
     take_device,
     take_gradients,
+    whole_weights,
 )
 from xalign_ray.private.transformers import layer_class
 from xalign_ray.train.checkpoint_files import Part, copy_to_host, only_data, plain_path
@@ -37,7 +42,7 @@ from xalign_ray.train.optimizers import Lamb, Parts, build_optimizer
 
 def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
     """Sets attention, gradient checkpointing and compilation; results stay the same up to rounding."""
-    encoder.attend(attention.implementation(choose_attention(train, device.type != "cpu", encoder.family.dense_only)))
+    apply_attention(encoder, train, device)
     if train.gradient_checkpointing:
         # Not reentrant: ZeRO sees the gradient of each weight once.
         encoder.hf.gradient_checkpointing_enable({"use_reentrant": False})
@@ -47,6 +52,11 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
         for module in encoder.hf.base_model.modules():
             if isinstance(module, layer_class()):
                 encoder.family.compile(module)
+
+
+def apply_attention(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
+    """Sets the attention that a recipe's `train` asks for on a device."""
+    encoder.attend(attention.implementation(choose_attention(train, device.type != "cpu", encoder.family.dense_only)))
 
 
 def describe(train: TrainConfig, device: torch.device, dense_only: bool = False) -> str:
@@ -91,6 +101,12 @@ class Engine:
         take_device(workers.on_gpu)
         restore_linear()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.train.tf32
+        # For scores: a module of the same tensors, which DeepSpeed neither casts nor hooks.
+        module.to(workers.device)
+        self._plain: Any = deepcopy(module, {id(one): one for one in chain(module.parameters(), module.buffers())})
+        in_scores = config.train.model_copy(update={"bf16": False, "attention": "auto"})
+        apply_attention(self._plain.encoder, in_scores, workers.device)
+        self._plain.eval()
         self._workers = workers
         self._stage = config.parallel.zero_stage
         self._sent_as = torch.bfloat16 if config.in_bf16 else torch.float32
@@ -172,14 +188,14 @@ class Engine:
         return norm
 
     @contextmanager
-    def scoring(self) -> Iterator[None]:
-        """Inside, `forward` has no dropout and keeps no gradients."""
-        self._engine.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            self._engine.train()
+    def scoring(self) -> Iterator[Callable[..., dict[str, Any]]]:
+        """Gives a `forward` in fp32 with the weights that an export would have, without dropout; called by all ranks.
+
+        It computes what a score of the export is computed from, whatever precision the training has.
+        """
+        with torch.no_grad(), in_fp32():
+            weights = whole_weights(self._engine.module)
+            yield lambda *arguments, **options: functional_call(self._plain, weights, arguments, options)
 
     def snapshot(self, folder: Path) -> list[Part]:
         """Copies this rank's part of the state to the host's memory, to be written under `folder`; called by all."""

@@ -98,8 +98,7 @@ class Progress:
     def _scored(self, event: Mapping[str, Any], title: str, metric: str) -> None:
         score = _number(event["metrics"][metric])
         by_language = _by_language(event["languages"])
-        precision = " in bf16" if event.get("precision") == "bf16" else ""  # an export is scored in fp32 on CPUs
-        self._line.keep(f"step {event['step']}/{self._steps}  {title}{precision} {score} ({by_language})")
+        self._line.keep(f"step {event['step']}/{self._steps}  {title} {score} ({by_language})")
 
 
 def _by_language(losses: Mapping[str, float | None]) -> str:

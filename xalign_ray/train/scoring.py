@@ -41,9 +41,9 @@ def held_out_losses(
     """
     sums, labels = np.zeros(len(languages)), np.zeros(len(languages))
     part = (workers.rank, workers.size)
-    with engine.scoring():
+    with engine.scoring() as forward:
         for language, batch in batches:
-            of_label = engine.forward(tensors(batch, workers.device), part, 0, KIND)[KIND]
+            of_label = forward(tensors(batch, workers.device), part, 0, KIND)[KIND]
             asked = language[np.nonzero(batch["labels"] != IGNORED)[0]]
             sums += np.bincount(asked, of_label.double().cpu().numpy(), len(languages))
             labels += np.bincount(asked, minlength=len(languages))
@@ -78,21 +78,21 @@ def retrieval_accuracies(
         The accuracy by the names that `name_of_pair` gives.
     """
     found = {}
-    with engine.scoring():
+    with engine.scoring() as forward:
         for test in tests:
             chosen = thin(len(test.first), MAX_PAIRS)
             texts = [[ids[index] for index in chosen] for ids in (test.first, test.second)]
             codes = [languages.index(code) if code in languages else 0 for code in (test.language, test.other_language)]
             of_sentence = np.repeat(np.array(codes), len(chosen))
-            vectors = _vectors(engine, [*texts[0], *texts[1]], of_sentence, workers, pooling, max_tokens)
-            first, second = vectors.double().chunk(2)  # a product in fp32 may be in TF32, as the recipe says
+            vectors = _vectors(forward, [*texts[0], *texts[1]], of_sentence, workers, pooling, max_tokens)
+            first, second = vectors.double().chunk(2)
             right = find_translations(first, second, (_numbers(texts[0]), _numbers(texts[1])), device=str(first.device))
             found[name_of_pair(test.language, test.other_language)] = float(right.mean())
     return found
 
 
 def _vectors(
-    engine: Engine,
+    forward: Callable[..., Any],
     sentences: Sequence[Ids],
     languages: NDArray[np.integer],
     workers: Workers,
@@ -108,7 +108,7 @@ def _vectors(
         mine = of_ranks[workers.rank]
         rows = _rows([sentences[place] for place in mine], languages[mine], width)
         batch = tensors(rows, workers.device)
-        own.append(engine.forward(batch, (workers.rank, workers.size), 0, pooling=pooling)["vectors"])
+        own.append(forward(batch, (workers.rank, workers.size), 0, pooling=pooling)["vectors"])
     gathered = workers.concatenate(torch.cat(own).float())
     places = np.concatenate([of_ranks[rank] for rank in range(workers.size) for of_ranks in shares])
     vectors = torch.empty_like(gathered)
@@ -146,6 +146,7 @@ def _numbers(sentences: Sequence[Ids]) -> NDArray[np.int64]:
 
 TENTHS = 10  # of a run, after each of which the model is scored unless the recipe says otherwise
 SHARE = 0.1  # of the cost of training, at most, that this scoring takes
+IN_FP32 = 5  # what a forward pass in fp32, as of all scores, costs in those of a training in bf16: about that on GPUs
 OF_TRAINING = 3  # what a token costs in training, in forward passes: one, and a backward pass of two
 
 
@@ -159,7 +160,7 @@ class Scoring:
         self._engine, self._prepared, self._workers = engine, prepared, workers
         self._steps, self._rows = train.max_steps, train.per_device_batch_size
         self._tokens = self._rows * config.data.max_seq_length
-        self._precision = "bf16" if train.in_bf16(workers.device.type != "cpu") else "fp32"
+        self._of_pass = IN_FP32 if train.in_bf16(workers.device.type != "cpu") else 1
         self._has_loss = KIND in objectives.losses
         self._has_text = bool(config.data.corpora)
         self.part = prepared.retrieval_part if train.retrieval_steps != 0 else None
@@ -188,7 +189,8 @@ class Scoring:
         """Of all that is scored at one step, in the same unit."""
         chosen = (side[index] for test in self._tests for side in test[2:] for index in thin(len(side), MAX_PAIRS))
         languages = len(self._prepared.manifest["held_out"]) if self._has_loss else 0
-        return max(1, sum(map(len, chosen)) + languages * HELD_OUT_ROWS * self._prepared.manifest["max_seq_length"])
+        tokens = sum(map(len, chosen)) + languages * HELD_OUT_ROWS * self._prepared.manifest["max_seq_length"]
+        return max(1, self._of_pass * tokens)
 
     def is_due(self, step: int) -> bool:
         """Whether something is scored after so many steps."""
@@ -215,7 +217,7 @@ class Scoring:
             self._engine, self._tests, self._prepared.languages, self._workers, self._pooling, self._tokens
         )
         mean = sum(found.values()) / len(found)
-        log("retrieval", step, {"retrieval/accuracy": mean}, languages=found, part=self.part, precision=self._precision)
+        log("retrieval", step, {"retrieval/accuracy": mean}, languages=found, part=self.part)
         return mean
 
     def notes(self) -> list[str]:

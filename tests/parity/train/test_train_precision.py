@@ -12,8 +12,10 @@ from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_losses import TOGETHER
 from tests.parity.train.test_train_steps import TIGHT, run, train_until
+from xalign_ray.track.events import read_events
 from xalign_ray.train.engine import Engine
 from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.scoring import held_out_losses, retrieval_accuracies
 from xalign_ray.train.step import tensors
 
 LAMB = {"train__optimizer": {"kind": "lamb", "learning_rate": 0.02, "weight_decay": 0.3}}
@@ -35,6 +37,27 @@ def test_bf16_keeps_to_fp32_and_to_whole_weights(two: Pool, tmp_path: Path, stag
             # Twelve steps of at most 1e-3 or so each: one too many, or decay twice, would show.
             torch.testing.assert_close(trained[name], given, rtol=0, atol=4e-3)
     assert not rounded
+
+
+def scores_of(workers, folder: Path) -> list[dict[str, float]]:
+    """Held-out losses and retrieval of a run's weights in a training in fp32."""
+    config, rows = synthetic.config(parallel__zero_stage=0, parallel__workers=workers.size), synthetic.SyntheticRows()
+    module = build_objectives(config, rows)
+    module.load_state_dict(synthetic.weights(folder))
+    engine, batches = Engine(module, config, workers), rows.held_out(workers.rank, workers.size, 8)
+    losses = held_out_losses(engine, batches, rows.languages, workers)
+    return [losses, retrieval_accuracies(engine, rows.read_tests("tests", ""), rows.languages, workers, "mean", 64)]
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_training_in_bf16_is_scored_in_fp32(two: Pool, tmp_path: Path, stage: int):
+    scored = {"train__eval_steps": 3, "train__retrieval_steps": 3}
+    run(two, tmp_path, parallel__zero_stage=stage, train__bf16=True, **scored)
+    of_kind = {event["event"]: event["languages"] for event in read_events(tmp_path / "events.jsonl")[-10:]
+               if "languages" in event}  # fmt: skip
+    losses, found = two.call(scores_of, tmp_path)[0]
+    assert of_kind["held_out"] == pytest.approx(losses, abs=1e-5)
+    assert of_kind["retrieval"] == found
 
 
 def types_of_products(workers, stage: int, autocast_of_gpus: bool) -> set[torch.dtype]:
