@@ -1,4 +1,4 @@
-"""Which encoder a recipe means, as the values of its config.json, without torch or a download."""
+"""The encoder of a recipe as the values of its config.json, without torch or a download."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _euro(width: int, layers: int, heads: int, shared: int, inside: int) -> Valu
 
 
 _BARE = {"architectures": ["Model"]}  # without a masked-LM head
-# Their config.json, where it differs from what the family means by keys that are left out.
+# Their config.json, where it differs from the family's defaults.
 ENCODERS: Mapping[str, Values] = {
     "bert-base-multilingual-cased": {"model_type": "bert", "vocab_size": 119_547},
     "bert-base-multilingual-uncased": {"model_type": "bert", "vocab_size": 105_879},
@@ -94,7 +94,7 @@ DERIVED: Mapping[str, int] = {
 
 
 def encoder_values(init_from: str) -> Values | None:
-    """The values of the config.json of a folder, or of a hub model that is known; None where only opening it tells.
+    """The values of the config.json of a folder, or of a known hub model; None where it must be opened.
 
     Raises:
         ConfigError: there is no such folder, it holds no model, or it is of a family that cannot be continued.
@@ -119,7 +119,7 @@ def read_folder(init_from: str) -> dict[str, Any]:
 
 
 def vocabulary_size(tokenizer: str) -> int | None:
-    """Ids of the tokenizer of a folder or of a hub model that is known; None where only opening it tells."""
+    """Ids of the tokenizer of a folder or of a known hub model; None where it must be opened."""
     file = Path(tokenizer) / "tokenizer.json"
     if file.is_file():
         return _count_ids(file, stamp_of(file))
@@ -145,7 +145,7 @@ def _count_ids(file: Path, _: tuple[int, ...]) -> int:
 
 
 def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> tuple[Family, dict[str, Any]]:
-    """The encoder's family and the values of its config: the recipe's, or those of the folder that it continues.
+    """The encoder's family and the values of its config: the recipe's, or the continued folder's.
 
     Args:
         model: the recipe's `model` block; dropout, if it is given, holds for a continued folder too, family and sizes

@@ -1,4 +1,4 @@
-"""Whether a run can begin from the encoder that its recipe names, by its files, and what it would change; no torch."""
+"""Checks of the encoder that a run continues, by its files and without torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEW_HEAD = "with a newly drawn masked-LM head"
 
 
 def check_head(config: RunConfig) -> None:
-    """Refuses a masked LM over a head that would be new, as far as the names of the folder's weights say it.
+    """Refuses a masked LM over a head that would be new, by the names of the folder's weights.
 
     Raises:
         ConfigError: see `check_family` and `refuse_new_head`.
@@ -48,7 +48,7 @@ def check_head(config: RunConfig) -> None:
 
 
 def draws_head(config: RunConfig) -> bool:
-    """Whether masked LM would train a head that the encoder's files lack, as far as the names of its weights say it."""
+    """Whether masked LM would train a head that the encoder's files lack, by the names of its weights."""
     init_from = config.model.init_from
     values = encoder_values(init_from) if init_from and not init_from.startswith(RUN_OF) else None
     predicts = any(loss.predicts_pieces for loss in config.all_objectives)
@@ -56,7 +56,7 @@ def draws_head(config: RunConfig) -> bool:
 
 
 def check_family(config: RunConfig, family: Family) -> None:
-    """Refuses what the family of the encoder that a recipe continues cannot do, whatever its weights.
+    """Refuses losses and settings that the continued encoder's family cannot do, whatever its weights.
 
     Raises:
         ConfigError: a masked LM, or an attention that it has not.
@@ -69,11 +69,11 @@ def check_family(config: RunConfig, family: Family) -> None:
             "no words, such as sentence_contrast (continue/contrast)."
         )
     if family.dense_only and config.train.attention == "varlen":
-        raise ConfigError(f"{start} has an attention of its own: set train.attention to auto or dense.")
+        raise ConfigError(f"{start} has its own attention: set train.attention to auto or dense.")
 
 
 def has_head(init_from: str, values: Mapping[str, Any]) -> bool | None:
-    """Whether the weights of a folder include a masked-LM head, by their names; None where only opening them tells.
+    """Whether the weights of a folder include a masked-LM head, by their names; None where they must be opened.
 
     Args:
         values: of its config.json.
@@ -159,7 +159,7 @@ def has_weights(start: str | None) -> bool:
 
 
 def check_start(config: RunConfig) -> None:
-    """Refuses the encoder that a recipe names for what its files, or the lack of a network, say of it.
+    """Refuses an encoder that cannot be opened or continued, by its files or for lack of a network.
 
     Raises:
         ConfigError: it is not there, not whole, of another kind, or does not fit its tokenizer; what to do.
@@ -184,7 +184,7 @@ def check_encoder_files(start: str) -> None:
     """Refuses a folder that holds no whole encoder, or more than one; a hub id that cannot be fetched.
 
     Raises:
-        DataError: what is wrong, and what to do.
+        DataError: with the fault and its cure.
     """
     if not Path(start).is_dir():
         check_reachable(start)

@@ -171,7 +171,7 @@ def open_start(init_from: str, family: Family, values: Mapping[str, Any]) -> tup
     """The masked language model that a run continues, and the weights of its head that were drawn: all or none.
 
     Raises:
-        ConfigError: it cannot be opened, see `open_weights`, or its head has a table of its own.
+        ConfigError: it cannot be opened, see `open_weights`, or its head has an untied table.
     """
     classes = family.classes()
     try:

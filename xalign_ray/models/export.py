@@ -41,7 +41,7 @@ PAIRS_FILE = "dictionary_pairs.json"
 
 
 class Facts(TypedDict):
-    """What the folder says about the run that it came from."""
+    """Facts in the folder about the run that it came from."""
 
     recipe: str
     fingerprint: str
@@ -113,7 +113,7 @@ def export(
         share(temporary, "*.safetensors")
         write_manifest(temporary, {**facts, "files": hash_files(temporary)})
         _replace(temporary, folder)
-    except SafetensorError as error:  # what the system said, as its library passes it on
+    except SafetensorError as error:  # with the system's own message
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
             f"The export cannot be written to {folder}: {error}. Make room and give the same command again."
@@ -135,7 +135,7 @@ def load_conditioned_head(folder: Path, model: Any) -> ConditionedHead:
 
 
 def name_accelerator() -> None:
-    """Tells DeepSpeed the device that it would guess with a warning: transformers unwraps models by accelerate, which
+    """Names DeepSpeed's device, which it would guess with a warning: transformers unwraps models by accelerate, which
     imports it."""
     os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
 
@@ -204,7 +204,7 @@ def _save_model(
 
 
 def _vocabulary(values: Mapping[str, Any], prepared: Prepared, is_exchanged: bool) -> dict[str, int]:
-    """What config.json says of the vocabulary: its size, and of one that was exchanged the ids that it names."""
+    """The vocabulary's values in config.json: its size, and of an exchanged one the ids of special tokens."""
     if not is_exchanged:
         return {"vocab_size": max(values["vocab_size"], prepared.vocab_size)}  # pieces may have been added
     special = prepared.special
@@ -221,9 +221,9 @@ def _left_as_they_were(
     exchanged: StartRows | None,
     pad_id: int,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Weights of the encoder that a run continued without holding them: those of its masked-LM head, and its pooler's.
+    """Weights of the continued encoder that the run did not hold: of its masked-LM head, and its pooler.
 
-    Named as in the masked language model, and as in the encoder alone. What is tied to the encoder is left out.
+    Named as in the masked language model, and as in the encoder alone. Tied weights are left out.
     """
     if start is None:
         return {}, {}
@@ -269,7 +269,7 @@ def _fill(model: Any, weights: Mapping[str, Tensor]) -> Any:
     missing = [name for name in report.missing_keys if name not in model.all_tied_weights_keys]
     if missing or report.unexpected_keys:
         raise CheckpointError(
-            f"The weights are not those of this recipe's encoder: missing {', '.join(missing) or 'none'}; "
+            f"The weights do not fit this recipe's encoder: missing {', '.join(missing) or 'none'}; "
             f"not known {', '.join(report.unexpected_keys) or 'none'}."
         )
     model.tie_weights()
@@ -278,7 +278,7 @@ def _fill(model: Any, weights: Mapping[str, Tensor]) -> Any:
 
 def _take(weights: Mapping[str, Tensor], name: str) -> Tensor:
     if name not in weights:
-        raise CheckpointError(f"The weights are not those of this recipe's encoder: missing {name}; not known none.")
+        raise CheckpointError(f"The weights do not fit this recipe's encoder: missing {name}; not known none.")
     return weights[name]
 
 

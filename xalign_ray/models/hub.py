@@ -25,7 +25,7 @@ FILES = ["*.json", "*.safetensors", "*.bin", "*.model", "*.txt", "*/config.json"
 
 
 def revision_of(name: str) -> tuple[str, dict[str, Any]]:
-    """A model's folder or hub id, and what the hub's client is given beside it: the revision, if one is named.
+    """A model's folder or hub id, and further arguments of the hub's client: the revision, if one is named.
 
     Example: `intfloat/multilingual-e5-small@fd1525a` is `("intfloat/multilingual-e5-small", {"revision": "fd1525a"})`.
     """
@@ -38,8 +38,8 @@ def revision_of(name: str) -> tuple[str, dict[str, Any]]:
 def check_reachable(name: str) -> None:
     """Refuses a hub model that this machine's cache lacks, if the hub does not know it or there is no network.
 
-    What can only be a folder is refused without a question. Asks once: the hub's own client repeats for most of a
-    minute what a missing network answers at once. A hub that is slow or busy is left to that client.
+    A name that can only be a folder is refused without a request. One request: the hub's own client repeats it for
+    most of a minute where there is no network. A hub that is slow or busy is left to that client.
 
     Raises:
         DataError: it cannot be fetched; what to do.
@@ -129,7 +129,7 @@ def snapshot(hub_id: str, revision: str) -> str:
         if any(Path(folder).glob("*.safetensors")):
             return folder
         return snapshot_download(hub_id, revision=revision, allow_patterns=FILES)
-    except Exception as error:  # the hub's errors and those of its transport have no class in common
+    except Exception as error:  # the hub and its transport have no common class of errors
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"{hub_id}@{revision} cannot be fetched from the hub: {reason}") from None
 
@@ -140,7 +140,7 @@ TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.j
 
 
 def in_cache(name: str) -> str:
-    """The folder in the cache of a hub model that is whole there, with its tokenizer; else the name as it is.
+    """The folder in the cache of a hub model that is whole there, with its tokenizer; else the name.
 
     A revision, `organisation/model@revision`, is fetched into the cache first unless it is a commit that is there.
 
@@ -183,7 +183,7 @@ def hub_file(name: str, file: str) -> Path | None:
 
     if isinstance(found := try_to_load_from_cache(name, file), str):
         return Path(found)
-    if found is not None:  # the hub said once that there is none
+    if found is not None:  # the hub has answered before that there is none
         return None
     if hub_status(name) in (None, HTTPStatus.REQUEST_TIMEOUT):
         say(f"{name}: {file} is not in the cache, and the hub does not answer. The model is taken to have none.")

@@ -240,7 +240,7 @@ def mine_pairs(first: Neighbours, second: Neighbours) -> list[Mined]:
     return mined
 
 
-NEGATIVES_AMONG = 16  # neighbours of a sentence, the nearest of which it may translate
+NEGATIVES_AMONG = 16  # nearest neighbours of a sentence; the first may be its translation
 
 
 def mined_negatives(
@@ -249,7 +249,7 @@ def mined_negatives(
     """The pair whose other sentence is the hardest for each sentence of a pair, of the first and second, [N] each.
 
     That is the one of the highest ratio margin among its nearest that is in no pair with it, and whose margin is below
-    that of the pair itself: what is nearer than the translation may be another translation. -1 where there is none.
+    the pair's own: a sentence that is nearer than the translation may be another translation. -1 where there is none.
 
     Args:
         first, second: of length 1, a vector of each distinct text, [A, D] and [B, D].

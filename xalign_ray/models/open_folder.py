@@ -121,7 +121,7 @@ def open_weights(name: str, model_class: Any, config: Any, **options: Any) -> tu
 
 
 def _check_loaded(name: str, model: Any, found: dict[str, Any], drawn: list[str]) -> None:
-    """Judges what transformers says of a load that it calls done."""
+    """Refuses a load from which transformers reports that weights of the encoder were missing or of another shape."""
     missing, unexpected = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
     lacking = [key for key in missing if _is_of_encoder(model, key) and POOLER not in key.split(".")]
     if type(model).__name__.endswith("ForMaskedLM"):  # other heads are tuned anew, whatever is there of them
@@ -182,7 +182,7 @@ def _size(size: Collection[int]) -> str:
 
 @contextmanager
 def _as_one_sentence(what: str) -> Iterator[None]:
-    """Raises what a loader says of a foreign file as a DataError: its errors have no class in common."""
+    """Raises a loader's error on a foreign file as a DataError: these errors have no common class."""
     try:
         yield
     except DataError:
@@ -201,7 +201,7 @@ def _as_one_sentence(what: str) -> Iterator[None]:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keeps transformers from reporting what is checked here, and from drawing progress bars."""
+    """Silences the reports of transformers that are checked here, and its progress bars."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -18,21 +18,21 @@ from xalign_ray.work.artifacts import hash_value, write_atomic, write_json
 
 TOKENIZER_KEY = "xalign_tokenizer"  # in config.json: `identify` of the folder, as it was exported
 FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")  # one of them holds a vocabulary
-_OF_BATCHES = ("truncation", "padding")  # parts of tokenizer.json that say nothing of text
+_OF_BATCHES = ("truncation", "padding")  # parts of tokenizer.json without effect on pieces
 _CONFIG = "tokenizer_config.json"
 _DIRECTIONS = ("padding_side", "truncation_side")
 _PROBE = "Berlin CAFÉ 1914-18 don't 北京 हिन्दी"  # tokenizers that differ read it otherwise
 
 
 def make_portable(folder: Path, max_length: int, segments: int) -> None:
-    """Rewrites the tokenizer of a saved folder so that transformers 4 and 5 give the model what it was trained on.
+    """Rewrites the tokenizer of a saved folder so that transformers 4 and 5 make the inputs that it was trained on.
 
     transformers 5 names a class that 4 does not have, leaves out `token_type_ids`, and calls every length possible.
-    `PreTrainedTokenizerFast` reads tokenizer.json as it is in both. A slow tokenizer, without that file, stays.
+    `PreTrainedTokenizerFast` reads the same tokenizer.json in both. A slow tokenizer, without that file, stays.
 
     Args:
         max_length: of an input in pieces, special ones included: where `truncation=True` cuts.
-        segments: token types of a text that the model tells apart; the second text of a pair has the second of them.
+        segments: number of token types of the model; the second text of a pair has the second.
     """
     path = folder / "tokenizer.json"
     if not path.is_file():
@@ -63,7 +63,7 @@ def stated_length(encoder: str | None) -> int:
 
 
 def _set_types(processor: Any, second: int) -> None:
-    """Gives the second text of a pair, and what the template puts behind it, this token type; all before it have 0."""
+    """Gives the second text of a pair, and all that follows it, this token type; all before it have 0."""
     if not isinstance(processor, dict):
         return
     for inner in processor.get("processors", ()):
@@ -81,7 +81,7 @@ def _read_settings(folder: Path) -> dict[str, Any]:
 
 
 def identify_tokenizer(backend: str, special: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """SHA-256 of what a tokenizer.json says of text, and of the special tokens; the same however it was saved."""
+    """SHA-256 of the parts of a tokenizer.json that decide pieces, and of the special tokens, however it was saved."""
     content = {key: value for key, value in json.loads(backend).items() if key not in _OF_BATCHES}
     return hash_value([content, dict(special)])
 
@@ -163,13 +163,13 @@ def _pieces(tokenizer: Any) -> list[str]:
     """Of the probe; none where the tokenizer cannot read it, as one without an unknown piece."""
     try:
         found = tokenizer.encode(_PROBE, add_special_tokens=False)
-    except Exception:  # what tokenizers raises has no class of its own
+    except Exception:  # the errors of tokenizers have no class
         return []
     return [piece for piece, counts in zip(found.tokens, found.attention_mask, strict=True) if counts]  # no padding
 
 
 def check_vocabulary(name: str) -> None:
-    """Of a local folder: refuses a vocabulary that transformers cannot read here, with what is needed to read it.
+    """Of a local folder: refuses a vocabulary that transformers cannot read here, and names the missing package.
 
     Raises:
         DataError: a file of it is a Git LFS pointer, or a SentencePiece model alone that no package here reads.

@@ -36,7 +36,7 @@ Vectors = NDArray[np.float32]
 
 
 def folder_of(name: str) -> Path:
-    """Where the files of an encoder are; those of a hub model are fetched first.
+    """The folder of an encoder's files; a hub model is fetched first.
 
     Raises:
         DataError: there is no such folder, or the hub cannot be reached.
@@ -152,7 +152,7 @@ class SentenceEncoder:
 
 
 def steps_behind_pooling(name: str, device: str | torch.device) -> list[Callable[[Tensor], Tensor]]:
-    """What the modules of a folder or hub model do to pooled vectors `[N, D]`, in their order; none without modules.
+    """The modules of a folder or hub model behind the pooling, in order: functions of vectors `[N, D]`.
 
     Raises:
         DataError: a module is unknown here, or its files are damaged.
@@ -165,7 +165,7 @@ def steps_behind_pooling(name: str, device: str | torch.device) -> list[Callable
 
 
 def _step(kind: str, name: str, below: str, device: str | torch.device) -> Callable[[Tensor], Tensor]:
-    """What a module behind the pooling does to vectors."""
+    """The function of a module behind the pooling."""
     import torch
     import torch.nn.functional as F
     from safetensors.torch import load_file

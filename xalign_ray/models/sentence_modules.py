@@ -20,7 +20,7 @@ KEPT = ("Transformer", "Pooling", "Normalize")  # without weights of their own, 
 CUT = 512  # tokens of the longest input, if the encoder has room for it: where `evaluate` cuts
 _TYPES = "sentence_transformers.models."  # a name that its versions from 2 on know
 _OWN_CODE = "custom_st."  # how the type of a module begins whose code comes with the encoder
-_POOLED = re.compile(r"pooling_mode_(\w+?)(_tokens?)?")  # keys of Pooling's config.json, one of which is true
+_POOLED = re.compile(r"pooling_mode_(\w+?)(_tokens?)?")  # keys of Pooling's config.json; one is true
 _ALONE = ("mean", "cls")  # kinds of pooling that are trained, each alone
 _KNOWN = {*KEPT, "Dense"}
 _PROMPTS = "config_sentence_transformers.json"
@@ -40,8 +40,8 @@ class SentenceRule:
     Attributes:
         pooling: of the last layer, "mean" or "cls".
         prompt: what stands before each sentence; may be empty.
-        is_own: whether the encoder's files say so.
-        source: what says so, in words.
+        is_own: whether it comes from the encoder's files.
+        source: its origin in words.
     """
 
     pooling: str
@@ -75,7 +75,7 @@ def sentence_rule(encoder: str) -> SentenceRule:
 
 
 def own_pooling(encoder: str) -> str | None:
-    """How the encoder's last layer becomes a sentence vector: "mean" or "cls"; None where no files say so.
+    """How the encoder's last layer becomes a sentence vector: "mean" or "cls"; None where the files lack it.
 
     `modules.json` names the folder of the pooling module, whose config.json names the kind. Another kind is reported on
     stderr, and counts as none. So are modules that change the vectors further in a way that is unknown here.
@@ -103,7 +103,7 @@ def _pooled_by(encoder: str) -> tuple[list[str], list[str], bool] | None:
     """The kinds of an encoder's pooling, its modules that are unknown here, and whether a prompt's tokens are left out.
 
     Returns:
-        None where no files say how it pools.
+        None where the files name no pooling.
     """
     modules = _read(encoder, MODULES)
     if modules is None:
@@ -124,12 +124,12 @@ def _pooled_by(encoder: str) -> tuple[list[str], list[str], bool] | None:
 
 
 def _kind(type_name: str) -> str:
-    """The kind of a module by its type; of one with code of its own the whole name."""
+    """The kind of a module by its type; with its own code the whole name."""
     return type_name if type_name.startswith(_OWN_CODE) else type_name.rpartition(".")[2]
 
 
 def own_prompt(encoder: str) -> str:
-    """What the encoder's files put before a sentence: the default prompt, else the one named "query", else nothing.
+    """The prompt in the encoder's files that goes before a sentence: the default one, else "query", else none.
 
     Both sentences of a pair get it: retrieval of translations is a symmetric task.
 
@@ -169,7 +169,7 @@ def own_prompts(encoder: str) -> tuple[dict[str, str], str | None]:
 
 
 def own_max_length(encoder: str) -> int | None:
-    """Tokens of an input, special ones included, after which the encoder's files cut it; None where they say nothing.
+    """The longest input in tokens, special ones included, from the encoder's files; None where they lack it.
 
     Raises:
         DataError: the file is damaged.
@@ -223,7 +223,7 @@ class SentenceForm:
         pooling: "mean" or "cls".
         prompts: what may be put before a sentence, by name.
         default_prompt: the name of the prompt that is put there unasked; None is no prompt.
-        max_length: tokens of an input, special ones included; None is what the encoder has room for, at most `CUT`.
+        max_length: tokens of an input, special ones included; None is the encoder's longest input, at most `CUT`.
     """
 
     pooling: str = "mean"
@@ -258,10 +258,10 @@ def write_modules(form: SentenceForm, folder: Path, width: int, room: int) -> No
 
 
 def check_modules(name: str) -> None:
-    """Refuses a folder or hub model of which training would leave something behind that its sentence vectors need.
+    """Refuses a folder or hub model with parts of its sentence vectors that training would not move.
 
     Raises:
-        DataError: its encoder lies in a folder below, a module has weights of its own, or its pooling is not trained.
+        DataError: its encoder lies in a folder below, another module has weights, or its pooling is not trained.
     """
     path = hub_file(name, MODULES)
     if path is None:
@@ -309,7 +309,7 @@ def copy_modules(name: str, folder: Path) -> None:
 
 
 def _length_file(name: str) -> Path | None:
-    """The file that says how long an input may be, under its name of today or an older one."""
+    """The file with the longest length of an input, under its present name or an older one."""
     older = (cached_file(in_cache(name), file) for file in _OLDER_LENGTHS)
     return hub_file(name, _LENGTH) or next(filter(None, older), None)
 

@@ -56,10 +56,9 @@ TRAINED = 3  # forward passes: a backward pass takes twice what its forward pass
 class Operations:
     """Of an encoder: 2 a weight and token, attention by the lengths of examples, the head by labels.
 
-    Weights are those of the layers, without embeddings. What is done over padding or again for memory's sake is not
-    counted, but for the first of the two passes of a loss over the whole step. What reads an earlier layer counts as if
-    it read the last. Nor are the words that
-    dictionary_alignment encodes one by one, word_exchange's use of the head, and denoising_alignment's matrices.
+    Weights of the layers count, embeddings do not. Not counted: padding; recomputation, but for the first of the two
+    passes of a loss over the whole step; the words that dictionary_alignment encodes one by one, word_exchange's use
+    of the head, and denoising_alignment's matrices. A loss on an earlier layer counts as one on the last.
     Source: Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B.
     """
 
@@ -77,12 +76,12 @@ class Operations:
         return float(self._a_token * lengths.sum() + self._a_pair * pairs)
 
     def of_labels(self, labels: float) -> float:
-        """What predicting so many labels takes, with its backward pass."""
+        """Operations of predicting labels, with the backward pass."""
         return TRAINED * self._a_label * labels
 
 
 def encoded_by(objectives: Iterable[ObjectiveChoice], micro_steps: int) -> dict[str, int]:
-    """Forward passes of a micro-step by what they read: the losses' `encoded`, and the first of two passes.
+    """Forward passes of a micro-step by their input: the losses' `encoded`, and the first of two passes.
 
     Of what several read, the most that one of them takes.
     """

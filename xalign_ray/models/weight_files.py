@@ -30,7 +30,7 @@ _LIKE_WEIGHTS = (
 
 
 def check_weight_files(name: str) -> None:
-    """Refuses a local folder whose weights cannot be what its config.json says; a hub id passes.
+    """Refuses a local folder whose weights cannot fit its config.json; a hub id passes.
 
     Raises:
         DataError: config.json or weights are missing, Git LFS pointers, cut short, or of numbers that are no weights.
@@ -97,8 +97,8 @@ def _pickle_steps(path: Path) -> list[tuple[str, object]]:
 
 
 def weight_names(name: str) -> set[str] | None:
-    """The names of a local folder's weights, by headers, an index, or the texts in a pickle; None where only opening
-    tells.
+    """The names of a local folder's weights, by headers, an index, or the texts in a pickle; None where they
+    must be opened.
 
     Raises:
         DataError: a file of them is not whole.
@@ -125,7 +125,7 @@ def read_config(name: str) -> dict[str, Any]:
 
 
 def _instead_of_config(folder: Path) -> str:
-    """What a folder without a config.json is, and what to name in its place."""
+    """The kind of a folder without a config.json, and the folder to name in its place."""
     if (folder / ADAPTER).is_file():
         base = read_json(folder / ADAPTER, "It is the adapter's own.").get("base_model_name_or_path") or "a model"
         return f"an adapter of {base}, no model; merge it (`merge_and_unload` of peft), save that and name its folder"

@@ -188,7 +188,7 @@ def test_mdeberta_takes_contrast_and_no_masked_lm(tmp_path: Path, name: str) -> 
             [],
             r"has word embeddings of width 8 and states of 16; only an encoder whose",
         ),
-        ({}, ["train.attention=varlen"], r"has an attention of its own: set train\.attention to auto or dense\.$"),
+        ({}, ["train.attention=varlen"], r"has its own attention: set train\.attention to auto or dense\.$"),
         ({}, ["model.language_embeddings=true"], r"the family deberta-v2 has no token types to carry model\.language_"),
     ],
     ids=["convolution", "narrow table", "varlen", "language embeddings"],

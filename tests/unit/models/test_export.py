@@ -149,9 +149,7 @@ def test_weights_of_another_encoder_are_refused_by_name(config, prepared, state,
     state[f"encoder.hf.{bias}x"] = state.pop(f"encoder.hf.{bias}")
     with pytest.raises(CheckpointError) as error:
         export(state, config, prepared, tmp_path / "export", FACTS)
-    assert str(error.value) == (
-        f"The weights are not those of this recipe's encoder: missing {bias}; not known {bias}x."
-    )
+    assert str(error.value) == (f"The weights do not fit this recipe's encoder: missing {bias}; not known {bias}x.")
     assert files(tmp_path) == ["tokenizer"]
 
 
