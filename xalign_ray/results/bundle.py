@@ -28,11 +28,10 @@ import yaml
 from xalign_ray.config.language_codes import languages_of
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
-from xalign_ray.results.against_papers import CELLS, CLAIMS, against_papers, cell_frame, claim_frame
 from xalign_ray.results.aggregate import over_seeds
+from xalign_ray.results.claims import CELLS, CLAIMS, against_papers, measured
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
 from xalign_ray.results.run import Log, Run, as_published, columns_of, declared_seeds, is_of, keys_as_declared, left_out
-from xalign_ray.results.verdicts import measured
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
 from xalign_ray.tasks.task import Measure, Metric
@@ -242,9 +241,8 @@ def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
     """The frames of a report that a bundle holds and that are computed again, by file."""
     scores = score_frame(runs)
     comparison = compare_runs(runs, scores, options.by, options.sizes, options.baseline)
-    papers = against_papers(runs, measured(runs, scores))
     frames = {"scores.csv": scores.reindex(columns=SCORE_COLUMNS), "comparison.csv": comparison.shown}
-    return frames | ({CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {})
+    return frames | against_papers(measured(runs, scores)).files
 
 
 def _describe(number: int, run: Run) -> dict[str, Any]:

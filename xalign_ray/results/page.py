@@ -14,21 +14,20 @@ from rich.console import Console
 from xalign_ray.config.explain import flatten
 from xalign_ray.errors import ConfigError, LockError
 from xalign_ray.results import charts, tables
-from xalign_ray.results.against_papers import (
-    CELLS,
-    CLAIMS,
-    AgainstPapers,
-    against_papers,
-    cell_frame,
-    cell_tables,
-    claim_frame,
-    sources,
-    terminal_tables,
-    verdict_table,
-)
 from xalign_ray.results.benchmark_average import average_table, check_benchmark
 from xalign_ray.results.bundle import Options, is_bundle, write_bundle
 from xalign_ray.results.charts import Chart
+from xalign_ray.results.claims import (
+    CELLS,
+    CLAIMS,
+    AgainstPapers,
+    Measured,
+    against_papers,
+    citations,
+    claim_table,
+    measured,
+    paper_tables,
+)
 from xalign_ray.results.compare import (
     SCORE_COLUMNS,
     Comparison,
@@ -62,7 +61,6 @@ from xalign_ray.results.sentences import (
 from xalign_ray.results.sources import MLFLOW, check_names, find_runs, is_foreign
 from xalign_ray.results.tables import Table
 from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
-from xalign_ray.results.verdicts import Measured, measured
 from xalign_ray.track.follower import resolve_uri
 from xalign_ray.work.artifacts import hash_value, write_atomic
 from xalign_ray.work.job import open_job
@@ -154,8 +152,8 @@ def report(
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
     if paired := paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
         Console(stderr=True).print(tables.plain_grid(paired))
-    for table in (tables.terminal_table(comparison, comparison.by[0]), *terminal_tables(papers)):
-        if table.row_count:
+    for table in (tables.terminal_table(comparison, comparison.by[0]), claim_table(papers)):
+        if table and table.row_count:
             Console(stderr=True).print(table)
     if average:
         shown = average_table(score_frame(runs), list(columns_of(runs)), average)
@@ -184,10 +182,10 @@ def write_report(
     averaged = [average_table(scores, list(columns), average)] if average else []
     comparison = compare_runs(runs, scores, by, sizes, baseline)
     known, found = measured(runs, scores), find(comparison, declared_metric(runs))
-    papers, transferred = against_papers(runs, known), transfer_frame(known)
+    papers, transferred = against_papers(known), transfer_frame(known)
     headline = charts.score_chart(comparison, found.key) if found.key else None
     transfer = _transfer_section(comparison, known, transferred, known_groupings(runs, sizes or {}))
-    compared = Section("papers", "Against the papers", _paper_tables(papers), notes=sources(papers))
+    compared = Section("papers", "Against the papers", paper_tables(papers), notes=citations(papers.papers))
     continued = {run.label: base for run in runs if run.on_disk and (base := read_continued(run.folder))}
     paired = paired_table(runs, comparison.baseline)
     every = [
@@ -200,8 +198,7 @@ def write_report(
     only = next(iter(continued.values())) if len(continued) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
     recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
-    files = {CELLS: cell_frame(papers), CLAIMS: claim_frame(papers)} if papers.papers else {}
-    files |= {POINTS: transferred} if len(transferred) else {}
+    files = papers.files | ({POINTS: transferred} if len(transferred) else {})
     page = ENVIRONMENT.get_template("page.html").render(
         title=_title(runs),
         notes=[
@@ -245,7 +242,7 @@ def write_tables(comparison: Comparison, out: Path, papers: AgainstPapers | None
     """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
     _write_csv(out / "comparison.csv", comparison.shown)
     shown = _filled(tables.decided_table(comparison), *(tables.score_table(comparison, by) for by in comparison.by))
-    shown += _paper_tables(papers) if papers else []
+    shown += paper_tables(papers) if papers else []
     write_atomic(out / "comparison.md", "\n".join(map(tables.as_markdown, shown)))
 
 
@@ -296,10 +293,6 @@ def _transfer_section(comparison: Comparison, known: Measured, points: pd.DataFr
     first, *others = (transfer_table(known, by, groupings[by]) for by in dict.fromkeys(["task", *comparison.by]))
     chart = transfer_chart(points, comparison.labels)
     return Section("transfer", "Transfer", _filled(first), [chart] if chart else [], folded=_filled(*others))
-
-
-def _paper_tables(papers: AgainstPapers) -> list[Table]:
-    return _filled(verdict_table(papers), *cell_tables(papers))
 
 
 def _filled(*every: Table | None) -> list[Table]:

@@ -1,276 +1,188 @@
-"""What the four papers print, as data: their tables, and their claims with the arms and numbers that they are about."""
+"""What the four papers print, as data: their tables, and their claims with the arms and numbers that they are about"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, TypeAdapter, model_validator
+import pandas as pd
 
-from xalign_ray.config.explain import suggest
-from xalign_ray.config.fields import Frozen
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.errors import ConfigError
 
-ZERO_SHOT = "zero-shot"
 PAPERS = ("dict-mlm", "align-mlm", "weam", "ppa")
-_HALF = 0.05  # numbers are printed to one decimal: each is off by so much at most
+CELL_COLUMNS = ["paper", "table", "section", "row", "quoted", "column", "printed", "printed_deviation", "recomputed"]
+_ROUNDING = {"mean": 0.1, "minus": 0.15, "same": 0.0}  # what rounding to one decimal can do to a number that follows
 _NOISE = 1e-9
-
-Number = float | None
-
-
-class Quantity(Frozen):
-    """One number of ours, as tables and claims of the papers name it.
-
-    Labels are those of the package's studies, the same at every scale, so that what is printed finds its counterpart.
-    """
-
-    label: Annotated[str, Field(description="of the arm, as the study labels its column")] = ""
-    metric: Annotated[str, Field(description="from the list of metrics")] = ""
-    language: Annotated[str, Field(description="one; `zero-shot` is the mean of all but English; of all if empty")] = ""
-    languages: Annotated[tuple[str, ...], Field(description="of a mean, only over these; over all if empty")] = ()
-    dictionary: Annotated[
-        bool | None, Field(description="only languages with a dictionary, or only those without; all if null")
-    ] = None
-    less: Annotated[Mapping[str, Any], Field(description="what the number that is taken away has otherwise")] = {}
-
-    @model_validator(mode="after")
-    def _less_is_a_quantity(self) -> Quantity:
-        if self.less:
-            _ = self.taken_away
-        return self
-
-    @property
-    def taken_away(self) -> Quantity | None:
-        """The number that is subtracted, None where there is none."""
-        other = self.model_dump() | {"less": {}} | dict(self.less)
-        return Quantity.model_validate(other) if self.less else None
-
-    @property
-    def added(self) -> Quantity:
-        """The number that the other is taken away from."""
-        return self.model_copy(update={"less": {}})
-
-
-class Check(Frozen):
-    """What a column follows from: the mean of columns, one less another, or the same column of another table."""
-
-    mean: tuple[str, ...] = ()
-    minus: tuple[str, str] | None = None
-    same: str = ""
-
-
-class PrintedRow(Frozen):
-    """A row as it stands, a value a column."""
-
-    name: str
-    section: str = ""
-    quoted: Annotated[str, Field(description="whose number the paper repeats; empty where it is its own")] = ""
-    ours: Annotated[Mapping[str, Any], Field(description="of the quantity of each of its cells")] = {}
-    values: tuple[Number, ...]
-    deviations: tuple[Number, ...] = ()
-
-    @property
-    def shown(self) -> str:
-        """Its name with what it stands under."""
-        return ": ".join(filter(None, (self.section, self.name)))
-
-
-class PrintedTable(Frozen):
-    """A table; `columns` has, by name, what its cells' quantities have in common."""
-
-    caption: str
-    unit: str
-    columns: Mapping[str, Mapping[str, Any]]
-    checks: Mapping[str, Check] = {}
-    notes: tuple[str, ...] = ()
-    rows: tuple[PrintedRow, ...]
-
-    @model_validator(mode="after")
-    def _is_rectangular(self) -> PrintedTable:
-        for row in self.rows:
-            if len(row.values) != len(self.columns) or len(row.deviations) not in (0, len(self.columns)):
-                raise ValueError(f"row {row.shown} has {len(row.values)} values for {len(self.columns)} columns")
-        return self
-
-    def column(self, name: str) -> list[Number]:
-        """The values of a column, a row each."""
-        place = list(self.columns).index(name)
-        return [row.values[place] for row in self.rows]
-
-
-class Paper(Frozen):
-    """What a paper prints; its tables by name, such as "Table 3"."""
-
-    title: str
-    citation: str
-    tables: Mapping[str, PrintedTable]
 
 
 @dataclass(frozen=True)
-class PrintedCell:
-    """One number.
+class Quantity:
+    """One number of ours, as the papers' tables and claims name it.
 
     Attributes:
-        value, deviation: as they are printed, None where they are not.
-        computed: what follows from the other numbers, where that is not what is printed; else None.
-        quantity: ours that it is to be compared with, None where there is none.
+        label: of the arm, as the package's studies label its column; the same at every scale.
+        language: one; `zero-shot` is the mean of all but English, "" that of all.
+        languages: of a mean, only over these; over all if empty.
+        dictionary: only languages with a dictionary, or only those without; all if None.
+        less: fields of the number that is taken away, as far as they differ.
     """
 
-    row: PrintedRow
-    column: str
-    value: Number
-    deviation: Number
-    computed: Number
-    quantity: Quantity | None
+    label: str = ""
+    metric: str = ""
+    language: str = ""
+    languages: tuple[str, ...] = ()
+    dictionary: bool | None = None
+    less: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def parts(self) -> list[Quantity]:
+        """The number, and the one that is taken away from it where there is one."""
+        whole = replace(self, less=())
+        return [whole, replace(whole, **dict(self.less))] if self.less else [whole]
+
+
+_NO_QUANTITY = Quantity()
+
+
+def _quantity(fields: Mapping[str, Any]) -> Quantity:
+    lists = {"languages": tuple(fields.get("languages", ())), "less": tuple(fields.get("less", {}).items())}
+    return Quantity(**{**fields, **lists})
 
 
 @cache
-def read_paper(name: str) -> Paper:
-    """A paper by its name in PAPERS; ConfigError if it is none of them."""
-    if name not in PAPERS:
-        raise ConfigError(
-            f"There are no printed tables of '{name}'.{suggest(name, PAPERS)} Known: {', '.join(PAPERS)}."
-        )
-    return Paper.model_validate(
-        parse_yaml((Path(__file__).parent / "papers" / f"{name}.yaml").read_text(encoding="utf-8"))
-    )
+def read_paper(name: str) -> Mapping[str, Any]:
+    """Title, citation and printed tables of a paper in PAPERS."""
+    return parse_yaml((Path(__file__).parent / "papers" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def cells(paper: Paper, table: PrintedTable) -> Iterator[PrintedCell]:
-    """The cells of a table, row by row."""
-    for number, row in enumerate(table.rows):
-        values = dict(zip(table.columns, row.values, strict=True))
-        deviations = row.deviations or (None,) * len(row.values)
-        for (column, value), deviation in zip(values.items(), deviations, strict=True):
-            computed = _compute(paper, table.checks.get(column), number, column, values)
-            yield PrintedCell(row, column, value, deviation, computed, _quantity(table.columns[column], row.ours))
+@cache
+def printed_cells() -> pd.DataFrame:
+    """A row a printed number of all papers, in their order.
+
+    The columns are CELL_COLUMNS, `line` (of its table) and `quantity` (ours that it is compared with, None
+    where there is none). `recomputed` is what follows from other printed numbers where that is not what is printed.
+    """
+    rows = []
+    for paper in PAPERS:
+        tables = read_paper(paper)["tables"]
+        for name, table in tables.items():
+            for line, row in enumerate(table["rows"]):
+                values = dict(zip(table["columns"], row["values"], strict=True))
+                deviations = row.get("deviations") or [None] * len(values)
+                for (column, value), deviation in zip(values.items(), deviations, strict=True):
+                    check = table.get("checks", {}).get(column, {})
+                    recomputed = _recompute(check, values, value, tables, line, column)
+                    asked = {**row.get("ours", {}), **table["columns"][column]}
+                    # A label may have a place for what the row says of it: `align-mlm{suffix}`.
+                    asked["label"] = str(asked.get("label", "")).format(suffix=asked.pop("suffix", ""))
+                    quantity = _quantity(asked) if asked["label"] and asked.get("metric") else None
+                    of_row = (paper, name, row.get("section", ""), row["name"], row.get("quoted", ""))
+                    rows.append((*of_row, column, value, deviation, recomputed, line, quantity))
+    return pd.DataFrame(rows, columns=[*CELL_COLUMNS, "line", "quantity"])
 
 
-def _compute(paper: Paper, check: Check | None, number: int, column: str, values: Mapping[str, Number]) -> Number:
-    """What a cell should be, None where it is that within what rounding can do, or where there is nothing to say."""
-    if check is None or values[column] is None:
-        return None
-    if check.same:
-        return _unless_close(values[column], [paper.tables[check.same].column(column)[number]], 0)
-    if check.minus:
-        first, second = (values[name] for name in check.minus)
-        return _unless_close(values[column], [None if None in (first, second) else first - second], 3 * _HALF)  # type: ignore[operator]
-    return _unless_close(values[column], [values[name] for name in check.mean], 2 * _HALF)
+def _recompute(
+    check: Mapping[str, Any],
+    values: Mapping[str, float | None],
+    printed: float | None,
+    tables: Mapping[str, Any],
+    line: int,
+    column: str,
+) -> float | None:
+    """What a cell should be by the mean or difference of others, None where it is that but for rounding."""
+    numbers: list[Any]
+    for kind, names in check.items():
+        if kind == "same":
+            other = tables[names]
+            numbers = [other["rows"][line]["values"][list(other["columns"]).index(column)]]
+        else:
+            numbers = [values[name] for name in names]
+        if printed is None or None in numbers:
+            return None
+        follows = numbers[0] - numbers[1] if kind == "minus" else fmean(numbers)
+        return follows if abs(follows - printed) > _ROUNDING[kind] + _NOISE else None
+    return None
 
 
-def _unless_close(printed: Number, numbers: Sequence[Number], within: float) -> Number:
-    known = [number for number in numbers if number is not None]
-    if printed is None or len(known) < len(numbers):
-        return None
-    return None if abs(fmean(known) - printed) <= within + _NOISE else fmean(known)
+def printed_numbers(paper: str, table: str = "") -> dict[Quantity, float]:
+    """Printed numbers of a paper, or of one of its tables, by quantity; the first of those that stand in several."""
+    cells = printed_cells()
+    cells = cells.loc[(cells.paper == paper) & cells.printed.notna() & cells.quantity.notna()]
+    cells = cells.loc[cells.table == table] if table else cells
+    found: dict[Quantity, float] = {}
+    for quantity, value in zip(cells.quantity, cells.recomputed.fillna(cells.printed), strict=True):
+        found.setdefault(quantity, value)
+    return found
 
 
-def _quantity(column: Mapping[str, Any], row: Mapping[str, Any]) -> Quantity | None:
-    """A label may stand with a place for what the row says of it: `align-mlm{suffix}`."""
-    merged = {**row, **column}
-    merged["label"] = str(merged.get("label", "")).format(suffix=merged.pop("suffix", ""))
-    return Quantity(**merged) if merged["label"] and merged.get("metric") else None
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says of its arms, of which `kind` is one of four.
 
+    order: each arm is above the next on the measure, by more than `by` points. near: the measure of each arm lies
+    `within` points of zero. coverage: the first arm's gain over the second is larger in languages with a dictionary.
+    correlation: over arms and languages `x` and `y` rise together, or with a negative `sign` against each other.
+    """
 
-class _Claim(Frozen):
-    """What all kinds have; `arms` are labels of the package's studies."""
-
+    name: str
+    kind: str
     paper: str
-    table: Annotated[str, Field(description="where the numbers behind it are printed")]
+    table: str
     says: str
-    note: str = ""
     arms: tuple[str, ...]
-
-
-class OrderClaim(_Claim):
-    """Each arm is above the next on the measure, by more than some points."""
-
-    kind: Literal["order"] = "order"
-    by: Annotated[float, Field(ge=0, description="points, hundredths of a share")] = 0.0
-    measure: Quantity
-
-    @property
-    def quantities(self) -> list[Quantity]:
-        """One an arm."""
-        return [self.measure.model_copy(update={"label": arm}) for arm in self.arms]
-
-
-class Coverage(OrderClaim):
-    """The first arm's gain over the second is larger in languages with a dictionary than in those without."""
-
-    kind: Literal["coverage"] = "coverage"  # type: ignore[assignment]
+    note: str = ""
+    measure: Quantity = _NO_QUANTITY
+    x: Quantity = _NO_QUANTITY
+    y: Quantity = _NO_QUANTITY
+    by: float = 0.0
+    within: float = 0.0
+    sign: str = "positive"
 
     @property
     def quantities(self) -> list[Quantity]:
-        """The gain with a dictionary, then that without."""
-        gain = {"label": self.arms[0], "less": {"label": self.arms[1]}}
-        return [self.measure.model_copy(update={**gain, "dictionary": has}) for has in (True, False)]
-
-
-class Near(OrderClaim):
-    """The measure of each arm, mostly a difference, lies within some points of zero."""
-
-    kind: Literal["near"] = "near"  # type: ignore[assignment]
-    within: Annotated[float, Field(gt=0, description="points, hundredths of a share")]
-
-
-class Correlation(_Claim):
-    """Over arms and languages, two measures rise together (positive) or against each other (negative)."""
-
-    kind: Literal["correlation"] = "correlation"
-    sign: Literal["positive", "negative"]
-    x: Quantity
-    y: Quantity
-
-
-Claim = OrderClaim | Coverage | Near | Correlation
-_CLAIMS: TypeAdapter[Mapping[str, Claim]] = TypeAdapter(Mapping[str, Annotated[Claim, Field(discriminator="kind")]])
+        """What is compared: one an arm, the gains with and without a dictionary, or x of each arm and then y."""
+        if self.kind == "coverage":
+            gain = replace(self.measure, label=self.arms[0], less=(("label", self.arms[1]),))
+            return [replace(gain, dictionary=has) for has in (True, False)]
+        measures = (self.x, self.y) if self.kind == "correlation" else (self.measure,)
+        return [replace(measure, label=arm) for measure in measures for arm in self.arms]
 
 
 @cache
 def read_claims() -> Mapping[str, Claim]:
     """All claims by name, those of a paper after each other."""
-    return _CLAIMS.validate_python(
-        parse_yaml((Path(__file__).parent / "papers" / "claims.yaml").read_text(encoding="utf-8"))
-    )
+    read = parse_yaml((Path(__file__).parent / "papers" / "claims.yaml").read_text(encoding="utf-8"))
+    makers: Mapping[str, Any] = {"measure": _quantity, "x": _quantity, "y": _quantity, "arms": tuple}
+    return {
+        name: Claim(name, **{key: makers[key](value) if key in makers else value for key, value in fields.items()})
+        for name, fields in read.items()
+    }
 
 
-def printed_values(claim: OrderClaim) -> list[float]:
-    """What the claim's table prints of its arms, in their order; what follows from it where that does not add up."""
-    found = _printed(claim.paper, [claim.table])
+def printed_values(claim: Claim) -> list[float]:
+    """What the claim's table prints of its quantities; a difference without a column follows from its two numbers."""
+    found = printed_numbers(claim.paper, claim.table)
 
     def value(quantity: Quantity) -> float:
-        """A difference that the table has no column for follows from its two numbers."""
-        key, other = quantity.model_dump_json(), quantity.taken_away
-        return found[key] if key in found or not other else value(quantity.added) - value(other)
+        if quantity in found:
+            return found[quantity]
+        first, *taken = quantity.parts
+        return found[first] - sum(value(one) for one in taken)
 
     return [value(quantity) for quantity in claim.quantities]
 
 
-def printed_points(claim: Correlation) -> list[tuple[str, str, float, float]]:
-    """Arm, language, x and y of each point that the paper's tables print both numbers of, in percent."""
-    found = _printed(claim.paper, read_paper(claim.paper).tables)
-    languages = sorted({Quantity.model_validate_json(key).language for key in found})
+def printed_points(claim: Claim) -> list[tuple[str, str, float, float]]:
+    """Arm, language, x and y of each point of a correlation of which the paper prints both numbers, in percent."""
+    found = printed_numbers(claim.paper)
+    languages = sorted({quantity.language for quantity in found})
     places = [(arm, language) for arm in claim.arms for language in languages]
-    keys = [
-        [measure.model_copy(update={"label": arm, "language": language}).model_dump_json() for arm, language in places]
-        for measure in (claim.x, claim.y)
+    pairs = [
+        (arm, language, *(replace(measure, label=arm, language=language) for measure in (claim.x, claim.y)))
+        for arm, language in places
     ]
-    points = zip(places, *keys, strict=True)
-    return [(*place, found[x], found[y]) for place, x, y in points if x in found and y in found]
-
-
-def _printed(paper: str, tables: Iterable[str]) -> dict[str, float]:
-    """Numbers of tables by quantity; of one that stands in several, what the first has."""
-    found: dict[str, float] = {}
-    for cell in (cell for name in tables for cell in cells(read_paper(paper), read_paper(paper).tables[name])):
-        if cell.quantity and cell.value is not None:
-            value = cell.value if cell.computed is None else cell.computed
-            found.setdefault(cell.quantity.model_dump_json(), value)
-    return found
+    return [(arm, language, found[x], found[y]) for arm, language, x, y in pairs if x in found and y in found]

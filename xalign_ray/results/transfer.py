@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -12,11 +13,11 @@ from matplotlib.axes import Axes
 
 from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.charts import PAPER, Chart, Styles, dot_styles
+from xalign_ray.results.claims import Measured
 from xalign_ray.results.compare import Place
 from xalign_ray.results.difference import FEWEST, spearman
-from xalign_ray.results.printed import Correlation, Quantity, printed_points, read_claims
+from xalign_ray.results.printed import Quantity, printed_points, read_claims
 from xalign_ray.results.tables import PLUS_MINUS, Entry, Row, Table, show_average
-from xalign_ray.results.verdicts import Measured
 from xalign_ray.tasks.registry import METRICS
 
 POINTS = "transfer.csv"
@@ -75,7 +76,7 @@ def transfer_chart(points: pd.DataFrame, labels: Sequence[str]) -> Chart | None:
 
 
 def _lost(metric: str, label: str = "") -> Quantity:
-    return Quantity(label=label, metric=f"{metric}{_SUPERVISED}", less={"metric": metric})
+    return Quantity(label=label, metric=f"{metric}{_SUPERVISED}", less=(("metric", metric),))
 
 
 def _scores_of(known: Measured, metric: str) -> tuple[dict[str, list[ScoreTable]], bool]:
@@ -139,7 +140,7 @@ def _printed(points: pd.DataFrame) -> pd.DataFrame:
     rows = [
         (first.metric, arm, language, claim.paper, first.alignment_metric, x, y, first.is_lost)
         for claim in read_claims().values()
-        if isinstance(claim, Correlation) and (claim.x, claim.y) == asked
+        if claim.kind == "correlation" and (claim.x, claim.y) == asked
         for arm, language, x, y in printed_points(claim)
         if arm in set(points.label)
     ]
@@ -148,7 +149,7 @@ def _printed(points: pd.DataFrame) -> pd.DataFrame:
 
 def _of_several(known: Measured, quantity: Quantity) -> dict[str, ScoreTable]:
     """The values of each arm that has some, on one test set; none where there is none, or one arm alone."""
-    named = {label: quantity.model_copy(update={"label": label}) for label in known.labels}
+    named = {label: replace(quantity, label=label) for label in known.labels}
     named = {label: own for label, own in named.items() if len(known.values(own))}
     found = zip(named, known.values_of(list(named.values())), strict=True) if len(named) > 1 else ()
     return {label: values for label, values in found if len(values)}

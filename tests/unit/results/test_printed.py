@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from pydantic import ValidationError
 
-from xalign_ray.errors import ConfigError
 from xalign_ray.results.difference import spearman
-from xalign_ray.results.printed import PAPERS, PrintedCell, PrintedTable, cells, read_paper
+from xalign_ray.results.printed import printed_cells, printed_points, read_claims
 from xalign_ray.tasks.registry import METRICS
 
 
-def every_cell() -> list[tuple[str, str, PrintedCell]]:
-    read = ((paper, read_paper(paper)) for paper in PAPERS)
-    return [(name, table, cell) for name, one in read for table in one.tables for cell in cells(one, one.tables[table])]
-
-
 def test_printed_cells_whose_own_arithmetic_fails_are_found_and_no_others() -> None:
+    wrong = printed_cells().dropna(subset="recomputed")
     found = {
-        (paper, table, cell.row.shown, cell.column): (cell.value, round(cell.computed, 1))
-        for paper, table, cell in every_cell()
-        if cell.computed is not None
+        (one.paper, one.table, f"{one.section}: {one.row}", one.column): (one.printed, round(one.recomputed, 1))
+        for one in wrong.itertuples()
     }
     weam = {
         "translate-train: mBERT (Lewis et al.)": {"EM": (43.0, 41.5), "F1": (60.3, 59.1)},
@@ -40,52 +32,32 @@ def test_printed_cells_whose_own_arithmetic_fails_are_found_and_no_others() -> N
     assert found == expected
 
 
-def test_the_averages_that_are_right_were_looked_at() -> None:
-    table = read_paper("ppa").tables["Table 5"]
-    wrong = table.model_copy(update={"rows": (table.rows[0].model_copy(update={"values": (*[80.0] * 8, 80.2)}),)})
-    assert [cell.computed for cell in cells(read_paper("ppa"), wrong)] == [*[None] * 8, 80.0]
-
-
-@pytest.mark.parametrize(("task", "printed"), [("XNLI", 0.727), ("NER", 0.781), ("POS", 0.734)])
-def test_alignment_and_delta_correlate_as_align_mlm_prints(task: str, printed: float) -> None:
-    tables = read_paper("align-mlm").tables
-    rows = [tuple((row.section, row.name) for row in tables[name].rows) for name in ("Table 8", "Table 3")]
-    assert rows[0] == rows[1]
-    assert len(rows[0]) == 12
-    found = spearman(tables["Table 8"].column("alignment"), tables["Table 3"].column(f"{task}_delta"))
-    assert float(found) == pytest.approx(-printed, abs=0.0005)
-    in_text = tables["In the text"]
-    assert in_text.column(task) == [printed]
+def test_alignment_and_what_is_lost_correlate_as_align_mlm_prints() -> None:
+    points = {name: printed_points(one) for name, one in read_claims().items() if one.kind == "correlation"}
+    assert {len(own) for own in points.values()} == {12}
+    found = [round(float(spearman([x for *_, x, _ in own], [y for *_, y in own])), 3) for own in points.values()]
+    assert found == [-0.727, -0.781, -0.734]
+    in_text = printed_cells().loc[printed_cells().table == "In the text"].set_index("column").printed
+    assert in_text[["XNLI", "NER", "POS"]].tolist() == [-one for one in found]
 
 
 def test_numbers_stand_where_they_are_printed() -> None:
-    ppa = read_paper("ppa").tables
-    (row,) = [row for row in ppa["Table 2"].rows if row.shown == "zero-shot: PPA 2M"]
-    assert dict(zip(ppa["Table 2"].columns, row.values, strict=True))["bg"] == 73.8
-    (row,) = [row for row in read_paper("dict-mlm").tables["Table 1"].rows if row.name == "DICT-MLM-90"]
-    assert (row.values[1], row.deviations[1]) == (69.4, 2.3)
-    assert sum(len(one.tables) for one in map(read_paper, PAPERS)) == 4 + 9 + 2 + 5
-    quoted = {cell.row.name for paper, _, cell in every_cell() if paper == "ppa" and cell.row.quoted}
+    cells = printed_cells()
+    assert len(cells.groupby(["paper", "table"])) == 4 + 9 + 2 + 5
+    places = cells.set_index(["paper", "table", "row", "column"]).sort_index()
+    assert places.loc["ppa", "Table 2", "PPA 2M", "bg"].printed.iloc[0] == 73.8
+    own = places.loc["dict-mlm", "Table 1", "DICT-MLM-90", "POS_acc"]
+    assert (own.printed, own.printed_deviation) == (69.4, 2.3)
+    quoted = {*cells.row[(cells.paper == "ppa") & (cells.quoted != "")]}
     assert {"XLM-R base", "Artetxe and Schwenk (2019)", "XLM (MLM+TLM)"} <= quoted
     assert not {"PPA 2M", "full"} & quoted
 
 
 def test_every_number_that_is_ours_names_a_metric_of_the_list() -> None:
-    quantities = [cell.quantity for _, _, cell in every_cell() if cell.quantity]
+    quantities = printed_cells().quantity.dropna()
     assert len(quantities) > 500
-    parts = [one for quantity in quantities for one in (quantity, quantity.taken_away) if one]
-    assert {one.metric for one in parts} <= set(METRICS)
-    suffixed = {cell.quantity.label for _, table, cell in every_cell() if table == "Table 4" and cell.quantity}
-    assert {"align-mlm-50", "align-mlm-dict"} <= suffixed
-
-
-def test_an_unknown_paper_and_a_row_of_another_length_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no printed tables of 'ppaa'\. Did you mean 'ppa'\?"):
-        read_paper("ppaa")
-    with pytest.raises(ValidationError, match="row a has 1 values for 2 columns"):
-        PrintedTable.model_validate(
-            {"caption": "", "unit": "", "columns": {"x": {}, "y": {}}, "rows": [{"name": "a", "values": [1]}]}
-        )
+    assert {part.metric for quantity in quantities for part in quantity.parts} <= set(METRICS)
+    assert {"align-mlm-50", "align-mlm-dict"} <= {quantity.label for quantity in quantities}
 
 
 def slow_rank(values: list[float]) -> list[float]:

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.unit.results.run_folders import entries
-from tests.unit.results.test_verdicts import scored
+from tests.unit.results.test_claims import scored
 from xalign_ray.results.tables import Entry
 from xalign_ray.results.transfer import transfer_chart, transfer_frame, transfer_table
 

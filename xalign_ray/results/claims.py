@@ -1,0 +1,519 @@
+"""Judges the papers' claims by a report's scores, and shows their printed tables beside what its arms reached"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import rich.table
+
+from xalign_ray.results.aggregate import ALL_LANGUAGES, EMPTY, ScoreTable, aggregate, seed_values, without_layers
+from xalign_ray.results.compare import WITH, WITHOUT, known_groupings, other_languages, related_languages
+from xalign_ray.results.difference import (
+    ONE_RUN,
+    TOO_FEW,
+    TOO_FEW_GROUPS,
+    TOO_FEW_LANGUAGES,
+    TOO_FEW_SEEDS,
+    Difference,
+    Grouping,
+    Interval,
+    correlation_interval,
+    difference,
+    reason,
+    spearman,
+)
+from xalign_ray.results.printed import (
+    CELL_COLUMNS,
+    PAPERS,
+    Claim,
+    Quantity,
+    printed_cells,
+    printed_points,
+    printed_values,
+    read_claims,
+    read_paper,
+)
+from xalign_ray.results.run import Run, columns_of
+from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, plain_grid, show_average
+
+CELLS, CLAIMS = "papers.csv", "claims.csv"
+OURS_COLUMNS = ["label", "metric", "ours", "standard_deviation", "difference", "seeds", "languages", "scale"]
+CLAIM_COLUMNS = [
+    *("claim", "paper", "table", "says", "verdict", "why", "step", "printed", "size", "estimate", "low_95", "high_95"),
+    *("ours", "languages", "seeds", "scale"),
+]
+HOLDS, DOES_NOT, UNDECIDED = "holds", "does not hold", "undecided"
+COMPATIBLE, EXCLUDED = "compatible", "excluded at this size"
+ZERO_SHOT = "zero-shot"
+FEWEST_ARMS = 10  # of a correlation that is judged: arms are the sample, languages and seeds are repetitions
+STAND_INS = {"weam-tlm": "xlm", "ppa-2m": "ppa"}  # where a report lacks an arm: the same method in `study align`
+_ENGLISH = "en"
+_JUDGED = (
+    "A claim holds where the 95 % interval of each of its differences is above zero, and does not where one is below; "
+    "the intervals of a claim are all right in 95 % of the cases. One seed is undecided. A printed size is compatible "
+    "where the interval includes it, else excluded. A correlation of fewer than ten arms is described, not judged. All "
+    "arms of a claim are scored on the same test set. Percent and points; what is printed is compared with what it is "
+    "about here, at our scale and on our languages: a verdict is on the claim at that scale, not on the paper."
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All scores of a report, one a label, metric, test set, language and seed.
+
+    Attributes:
+        frame: label, metric, test_set (a split with its layer and pooling), language, seed, value, n, chance and place,
+            of which lower ones are preferred. A pair with English is called by its other language.
+        has_dictionary: whether a language has one in every run that has any; None of English, or where runs differ.
+        group: of the languages that vary together, as `related_languages` has it.
+        scales: of each label's runs, such as tiny.
+    """
+
+    frame: pd.DataFrame
+    has_dictionary: Callable[[str], bool | None]
+    group: Grouping | None = None
+    scales: Mapping[str, str] | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """Of the arms that have a score, in the order of the report."""
+        return list(self.frame.label.unique())
+
+    def scale(self, labels: Collection[str]) -> str:
+        """The scales of these arms, as far as they were run."""
+        return ", ".join(dict.fromkeys(filter(None, ((self.scales or {}).get(label, "") for label in labels))))
+
+    def values(self, quantity: Quantity) -> ScoreTable:
+        """What is known of one quantity, as `values_of` has it."""
+        return self.values_of([quantity])[0]
+
+    def values_of(self, quantities: Sequence[Quantity]) -> list[ScoreTable]:
+        """What is known of quantities that are compared with each other, all on one test set.
+
+        Each has the languages that it is about and all its seeds have. All are empty where no test set is in common.
+        """
+        first, *others = (self._of(part) for quantity in quantities for part in quantity.parts)
+        shared = next((name for name in first if all(name in other for other in others)), None)
+        return [EMPTY if shared is None else self._values(shared, quantity) for quantity in quantities]
+
+    def why_apart(self, quantities: Sequence[Quantity]) -> str:
+        """The test sets of quantities that all have scores and share no test set; empty where they can be compared."""
+        parts = [part for quantity in quantities for part in quantity.parts]
+        sets = [self._of(part) for part in parts]
+        if not all(sets) or set.intersection(*map(set, sets)):
+            return ""
+        named = (f"{part.label} on {', '.join(own)}" for part, own in zip(parts, sets, strict=True))
+        return f"not scored alike: {'; '.join(dict.fromkeys(named))}"
+
+    @cached_property
+    def _scored(self) -> dict[Any, dict[Any, pd.DataFrame]]:
+        cells = self.frame.sort_values("place", kind="stable").groupby(["label", "metric"])
+        return {key: dict(iter(own.groupby("test_set", sort=False))) for key, own in cells}
+
+    def _of(self, part: Quantity) -> Mapping[Any, pd.DataFrame]:
+        """The scores of a label and metric by test set, the preferred one first."""
+        return self._scored.get((part.label, part.metric), {})
+
+    def _values(self, test_set: str, quantity: Quantity) -> ScoreTable:
+        tables = []
+        for part in quantity.parts:
+            own = self._of(part)[test_set]
+            own = own.loc[[self._is_meant(part, language) for language in own.language]]
+            tables.append(next(iter(aggregate(own, ["label"]).values()), EMPTY))
+        return tables[0].less(tables[1]) if len(tables) > 1 else tables[0]
+
+    def _is_meant(self, quantity: Quantity, language: str) -> bool:
+        if quantity.dictionary is not None and self.has_dictionary(language) is not quantity.dictionary:
+            return False
+        if quantity.languages and language not in quantity.languages:
+            return False
+        if quantity.language == ZERO_SHOT:
+            return language not in (_ENGLISH, ALL_LANGUAGES)
+        return language != ALL_LANGUAGES if not quantity.language else language == quantity.language
+
+
+def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
+    """The headline scores of labelled runs, `scores` as `compare.score_frame` makes them."""
+    coverage = known_groupings(runs, {}).get("dictionary")
+    columns = columns_of(runs)
+
+    def has_dictionary(language: str) -> bool | None:
+        return {WITH: True, WITHOUT: False}.get(coverage(language)[1]) if coverage else None
+
+    def name(language: str) -> str:
+        return language if language in (_ENGLISH, ALL_LANGUAGES) else "-".join(other_languages(language))
+
+    frame = pd.DataFrame(columns=["label", "metric", "test_set", "language", "seed", "value", "n", "chance", "place"])
+    if len(scores):
+        every = seed_values(without_layers(scores))
+        parts = zip(every.split, every.layer, every.pooling, strict=True)
+        every = every.assign(
+            language=every.language.map(name), test_set=[", ".join(filter(None, one)) for one in parts]
+        )
+        # Both directions of a pair are one language, and count as their mean.
+        of_pair = {"value": "mean", "n": "first", "chance": "first", "place": "min"}
+        every = every.groupby(["label", "metric", "test_set", "language", "seed"], sort=False).agg(of_pair)
+        places = {label: place for place, label in enumerate(columns)}
+        frame = every.reset_index().sort_values("label", key=lambda column: column.map(places), kind="stable")
+    scales = {label: ", ".join(dict.fromkeys(run.scale for run in own if run.scale)) for label, own in columns.items()}
+    return Measured(frame, has_dictionary, related_languages(runs), scales)
+
+
+class Step(NamedTuple):
+    """A number of a claim: a difference of shares, or a correlation.
+
+    Attributes:
+        name: what is taken less what.
+        estimate, interval: of it, and its 95 % interval; None where there is none.
+        why: it is undecided; empty where the interval lies on one side of what is claimed.
+        is_against: whether the interval lies on the other side.
+        ours: the averages that it is the difference of.
+    """
+
+    name: str
+    estimate: float | None = None
+    interval: Interval | None = None
+    why: str = ""
+    is_against: bool = False
+    ours: str = ""
+
+
+class Verdict(NamedTuple):
+    """HOLDS, DOES_NOT or UNDECIDED and why; the languages and seeds that all arms have; nothing known without steps."""
+
+    verdict: str
+    why: str
+    steps: Sequence[Step] = ()
+    languages: int = 0
+    seeds: int = 0
+
+
+def judge(claim: Claim, known: Measured) -> Verdict:
+    """Judges a claim, whose arms are labels of `known`.
+
+    It holds where the 95 % interval of each of its steps lies on its side of zero, or of `by` or `within` points, and
+    does not where one lies on the other side. The intervals of several steps are all right in 95 % of the cases.
+    One seed is undecided: nothing is known of another.
+    """
+    if missing := [arm for arm in claim.arms if arm not in known.labels]:
+        return Verdict(UNDECIDED, f"no {', '.join(missing)}")
+    judges = {"order": _judge_order, "near": _judge_near, "coverage": _judge_coverage, "correlation": _correlate}
+    return judges[claim.kind](claim, known)
+
+
+def _judge_order(claim: Claim, known: Measured) -> Verdict:
+    arms = known.values_of(claim.quantities)
+    languages = set.intersection(*(set(arm.languages) for arm in arms))
+    arms = [arm.within(languages) for arm in arms]
+    least, steps, gaps = claim.by / 100, list[Step](), list[Difference]()
+    for names, both in zip(pairwise(claim.arms), pairwise(arms), strict=True):
+        if gap := difference(*both, len(arms) - 1, known.group):
+            gaps.append(gap)
+            is_below = gap.interval is not None and gap.interval[1] < least
+            ours = " less ".join(show_average(arm.average) for arm in both)
+            steps.append(_step(" less ".join(names), gap, gap.undecided(least), is_below, ours))
+    return _decide(claim, known, steps, gaps, len(languages))
+
+
+def _judge_near(claim: Claim, known: Measured) -> Verdict:
+    arms, limit, steps, gaps = known.values_of(claim.quantities), claim.within / 100, list[Step](), list[Difference]()
+    for name, arm in zip(claim.arms, arms, strict=True):
+        gap = difference(arm, replace(arm, values=np.zeros_like(arm.values)), len(arms), known.group)
+        if gap is None:
+            return _decide(claim, known, (), (), 0)
+        low, high = gap.interval or (-np.inf, np.inf)
+        is_outside, why = low > limit or high < -limit, gap.undecided()
+        if why not in (TOO_FEW, ONE_RUN, TOO_FEW_GROUPS):
+            more = TOO_FEW_SEEDS if gap.by_seeds or gap.languages == 1 else TOO_FEW_LANGUAGES
+            why = "" if is_outside or -limit < low <= high < limit else more
+        gaps.append(gap)
+        steps.append(_step(name, gap, why, is_outside))
+    return _decide(claim, known, steps, gaps, min(gap.languages for gap in gaps))
+
+
+def _judge_coverage(claim: Claim, known: Measured) -> Verdict:
+    having, lacking = known.values_of(claim.quantities)
+    # Both groups have the same seeds, and languages of their own: the roles of the two are exchanged.
+    gap = difference(having.transposed, lacking.transposed) if len(having) and len(lacking) else None
+    if gap is None:
+        missing = f"no language {'without' if len(having) else 'with'} a dictionary has {claim.measure.metric}"
+        return Verdict(UNDECIDED, known.why_apart(claim.quantities) or missing)
+    why = reason(gap.interval, gap.fewest_seeds, gap.languages, not gap.by_seeds)
+    ours = " less ".join(show_average(one.average) for one in (having, lacking))
+    name = f"{' less '.join(claim.arms)}, with less without a dictionary"
+    step = _step(name, gap, why, gap.interval is not None and gap.interval[1] < 0, ours)
+    return _conclude([step], len(having) + len(lacking), gap.languages)
+
+
+def _correlate(claim: Claim, known: Measured) -> Verdict:
+    number, of_y = len(claim.arms), claim.quantities[len(claim.arms) :]
+    every = [*known.values_of(claim.quantities[:number]), *known.values_of(of_y)]
+    languages = [name for name in every[0].languages if all(name in table.languages for table in every)]
+    seeds = [name for name in every[0].seeds if all(name in table.seeds for table in every)]
+    if not languages or not seeds:
+        apart = known.why_apart(claim.quantities[:number]) or known.why_apart(of_y)
+        return Verdict(UNDECIDED, apart or f"no {claim.x.metric} with {claim.y.metric} of all arms")
+    every = [table.within(languages, seeds) for table in every]
+    over_arms = float(spearman(*np.split(np.array([table.average.mean for table in every]), 2)))
+    if number < FEWEST_ARMS or np.isnan(over_arms):
+        over_points = float(spearman(*np.split(np.concatenate([table.of_languages for table in every]), 2)))
+        few = f"described, not judged: {number} arms, fewer than {FEWEST_ARMS}"
+        step = Step("Spearman's correlation", over_points)
+        return Verdict(
+            UNDECIDED, few if number < FEWEST_ARMS else "all arms are equal", [step], len(languages), len(seeds)
+        )
+    low, high = map(float, correlation_interval(np.array(over_arms), number))
+    above, below = (low > 0, high < 0) if claim.sign == "positive" else (high < 0, low > 0)
+    step = Step("Spearman's correlation", over_arms, (low, high), "" if above or below else "too few arms", below)
+    return _conclude([step], len(languages), len(seeds))
+
+
+def _step(name: str, gap: Difference, why: str, is_against: bool, ours: str = "") -> Step:
+    return Step(name, gap.estimate.value, gap.interval, why, is_against, ours)
+
+
+def _decide(
+    claim: Claim, known: Measured, steps: Sequence[Step], gaps: Sequence[Difference], languages: int
+) -> Verdict:
+    if not languages:
+        nothing = f"no {claim.measure.metric} of all arms in one language"
+        return Verdict(UNDECIDED, known.why_apart(claim.quantities) or nothing)
+    return _conclude(steps, languages, min(gap.fewest_seeds for gap in gaps))
+
+
+def _conclude(steps: Sequence[Step], languages: int, seeds: int) -> Verdict:
+    why = f"{TOO_FEW_SEEDS} (one)" if seeds < 2 else next((step.why for step in steps if step.why), "")
+    verdict = UNDECIDED if why else HOLDS
+    if seeds >= 2 and any(step.is_against and not step.why for step in steps):
+        verdict, why = DOES_NOT, ""
+    return Verdict(verdict, why, steps, languages, seeds)
+
+
+class AgainstPapers(NamedTuple):
+    """What a report says of the papers whose arms it has.
+
+    Attributes:
+        cells: as `printed_cells` and OURS_COLUMNS; a row a cell of the printed tables that the report has a cell of.
+        claims: CLAIM_COLUMNS; a row a step of each claim.
+    """
+
+    cells: pd.DataFrame
+    claims: pd.DataFrame
+
+    @property
+    def papers(self) -> list[str]:
+        """In the order of PAPERS."""
+        return [name for name in PAPERS if name in {*self.cells.paper, *self.claims.paper}]
+
+    @property
+    def files(self) -> dict[str, pd.DataFrame]:
+        """The frames by the names of their files, in percent but for correlations; none where no paper is meant."""
+        return (
+            {CELLS: self.cells.reindex(columns=[*CELL_COLUMNS, *OURS_COLUMNS]), CLAIMS: self.claims}
+            if self.papers
+            else {}
+        )
+
+
+def against_papers(known: Measured) -> AgainstPapers:
+    """The cells that these scores share with the papers' tables, and the verdicts on the papers' claims.
+
+    A paper is one that they are about if they have a label that no other paper has (so not `mlm`), and a cell of
+    its tables or scores of all arms of a claim.
+    """
+    named = _papers_of(known.scales or {})
+    cells = _join_cells(known, named)
+    claims = pd.DataFrame(
+        [row for claim in read_claims().values() if claim.paper in named for row in _claim_rows(claim, known)],
+        columns=CLAIM_COLUMNS,
+    )
+    judged = {*claims.loc[claims.seeds > 0].paper, *cells.paper}
+    claims = claims.loc[claims.paper.isin(judged)]
+    # Those first that could be judged at all.
+    order = claims.assign(place=claims.paper.map(PAPERS.index), last=(claims.seeds == 0) & (claims.why != ""))
+    return AgainstPapers(cells, claims.loc[order.sort_values(["place", "last"], kind="stable").index])
+
+
+def with_stand_ins(labels: Collection[str]) -> dict[str, str]:
+    """The arms of the papers that these labels have, by the label that each has here."""
+    return {arm: own for arm, own in STAND_INS.items() if own in labels} | {label: label for label in labels}
+
+
+def _papers_of(labels: Collection[str]) -> list[str]:
+    """The papers of which the labels have one that is no other paper's, or that stands for one and is no paper's."""
+    cells = printed_cells().dropna(subset="quantity")
+    own = {name: {part.label for one in cells.quantity[cells.paper == name] for part in one.parts} for name in PAPERS}
+    count = Counter(label for named in own.values() for label in named)
+    arms = {
+        arm for arm, label in with_stand_ins(labels).items() if count[arm] == 1 and (label == arm or label not in count)
+    }
+    return [name for name in PAPERS if own[name] & arms]
+
+
+def _join_cells(known: Measured, papers: Sequence[str]) -> pd.DataFrame:
+    cells = printed_cells()
+    cells = cells.loc[cells.paper.isin(papers)]
+    rows = []
+    for quantity, printed, recomputed in zip(cells.quantity, cells.printed, cells.recomputed, strict=True):
+        table = known.values(quantity) if quantity and not np.isnan(printed) else EMPTY
+        if not len(table):
+            rows.append([None] * 8)
+            continue
+        mean, deviation = table.average.mean, table.average.deviation
+        rows.append(
+            [
+                *(quantity.label, quantity.metric, 100 * mean, None if deviation is None else 100 * deviation),
+                100 * mean - (printed if np.isnan(recomputed) else recomputed),
+                *(len(table.seeds), " ".join(table.languages), known.scale([quantity.label])),
+            ]
+        )
+    joined = cells.join(pd.DataFrame(rows, columns=OURS_COLUMNS, index=cells.index).astype({"seeds": "Int64"}))
+    return joined.loc[joined.groupby(["paper", "table"]).ours.transform("count") > 0]
+
+
+def _claim_rows(claim: Claim, known: Measured) -> Iterator[tuple[Any, ...]]:
+    """A row a step; those of a claim of which nothing is known have no numbers of ours."""
+    arms = tuple(with_stand_ins(known.labels).get(arm, arm) for arm in claim.arms)
+    found = judge(replace(claim, arms=arms), known)
+    if claim.kind == "correlation":
+        points = printed_points(claim)
+        printed, factor = [float(spearman([x for *_, x, _ in points], [y for *_, y in points]))], 1
+    else:
+        printed, factor = printed_values(claim), 100
+        printed = printed if claim.kind == "near" else [one - other for one, other in pairwise(printed)]
+    names = {
+        "order": [" less ".join(both) for both in pairwise(arms)],
+        "near": arms,
+        "coverage": [f"{' less '.join(arms)}, with less without a dictionary"],
+        "correlation": ["Spearman's correlation"],
+    }[claim.kind]
+    for step, value in zip(found.steps or map(Step, names), printed, strict=True):
+        low, high = (factor * end for end in step.interval or (np.nan, np.nan))
+        size = COMPATIBLE if low <= value <= high else EXCLUDED
+        size = UNDECIDED if np.isnan(low) or found.seeds < 2 else size
+        estimate = None if step.estimate is None else factor * step.estimate
+        yield (
+            *(claim.name, claim.paper, claim.table, claim.says, found.verdict, found.why),
+            *(step.name, value, size, estimate, low, high),
+            *(step.ours, found.languages, found.seeds, known.scale(arms)),
+        )
+
+
+def citations(papers: Sequence[str]) -> list[str]:
+    """What to cite, a line a paper."""
+    return [f"{name.upper()}: {read_paper(name)['title']}. {read_paper(name)['citation']}." for name in papers]
+
+
+def paper_tables(found: AgainstPapers) -> list[Table]:
+    """The claims with their steps, then the papers' tables in their own shape, as far as both have them."""
+    tables = [_cell_table(own) for _, own in found.cells.groupby(["paper", "table"], sort=False)]
+    rows = list[Row]()
+    for _, steps in found.claims.groupby("claim", sort=False):
+        first, claim = steps.iloc[0], read_claims()[steps.iloc[0].claim]
+        notes = (first.why, f"{first.paper.upper()}, {first.table}", claim.note)
+        rows.append((Entry(f"{first.verdict}: {_sentence(first.says)}", "; ".join(filter(None, notes))),))
+        for step in _rows(steps) if first.seeds else ():
+            printed = Entry(_number(step, step.printed), step.size)
+            ours = Entry(_estimate(step), step.ours)
+            rows.append((step.step, printed, ours, str(step.languages), str(step.seeds), step.scale or "-"))
+    header = ("verdict: claim", "printed", "ours", "languages", "seeds", "scale")
+    return [Table("Claims judged", header, rows, _JUDGED, link=CLAIMS), *tables] if rows else tables
+
+
+def claim_table(found: AgainstPapers) -> rich.table.Table | None:
+    """The verdicts, a row a step; None without a claim."""
+    rows = list[list[str]]()
+    for _, steps in found.claims.groupby("claim", sort=False):
+        first = steps.iloc[0]
+        said = f"  {first.verdict}{f': {first.why}' if first.why else ''}"
+        rows.append([_sentence(first.says), *[""] * 3])
+        for step in _rows(steps) if first.seeds else ():
+            printed = str(Entry(_number(step, step.printed), step.size))
+            rows.append([said, printed, _estimate(step), str(step.seeds)])
+            said = ""
+        rows += [] if first.seeds else [[said, *[""] * 3]]
+    title = f"Claims of the papers, with 95 % intervals; printed cells beside ours are in {CELLS}"
+    return plain_grid(Table(title, ("", "printed", "ours", "seeds"), rows)) if rows else None
+
+
+def _cell_table(cells: pd.DataFrame) -> Table:
+    """A printed table: columns that both have, and rows that both have or that the paper quotes."""
+    paper, name = cells.paper.iloc[0], cells.table.iloc[0]
+    printed, both = read_paper(paper)["tables"][name], cells.dropna(subset="ours")
+    columns = [column for column in printed["columns"] if column in {*both.column}]
+    shown = cells.loc[cells.column.isin(columns)]
+    lines = shown.groupby("line")
+    is_kept = lines.ours.transform("count").gt(0) | (shown.quoted.ne("") & lines.printed.transform("count").gt(0))
+    kept, rows, last = shown.loc[is_kept], list[Row](), ""
+    for _, line in kept.groupby("line"):
+        first, ours = line.iloc[0], line.dropna(subset="ours")
+        rows += [(Entry(first.section),)] if first.section and first.section != last else []
+        last = first.section
+        note = f"quoted from {first.quoted}" if first.quoted else ""
+        scales = ", ".join(dict.fromkeys(filter(None, ours.scale)))
+        seeds = " to ".join(map(str, sorted({ours.seeds.min(), ours.seeds.max()}))) if len(ours) else ""
+        entries = [
+            NONE if pd.isna(cell.printed)
+            else Entry(_printed(cell), mark="quiet") if pd.isna(cell.ours)
+            else Entry(_printed(cell), _reached(cell))
+            for cell in _rows(line)
+        ]  # fmt: skip
+        name_of_row = Entry(first.row, note, "" if len(ours) else "quiet")
+        rows.append((name_of_row, *entries, seeds or "-", scales or "-"))
+    header = ("", *(column.replace("_", " ") for column in columns), "seeds", "scale")
+    note = " ".join(_explain(printed, kept))
+    return Table(f"{paper.upper()}, {name}: {printed['caption']}", header, rows, note, link=CELLS)
+
+
+def _explain(printed: Mapping[str, Any], kept: pd.DataFrame) -> Iterator[str]:
+    """How to read a table, as far as it applies."""
+    yield f"In each cell what is printed and, below it, ours {PLUS_MINUS} deviation over seeds with the difference."
+    if kept.recomputed.notna().any():
+        yield "a / b: printed, and what follows from the other printed numbers; the difference is from b."
+    if kept.quoted.ne("").any():
+        yield "Quoted: the paper repeats these numbers of others."
+    ours = zip(kept.languages, kept.quantity, kept.ours.notna(), strict=True)
+    if means := {names for names, quantity, known in ours if known and quantity.language in ("", ZERO_SHOT)}:
+        named = ", ".join(means.pop().split()) if len(means) == 1 else f"named in {CELLS}"
+        yield f"Means of ours are over our languages: {named}."
+    if left := len(printed["rows"]) - kept.line.nunique():
+        yield f"{left} row{'s' * (left > 1)} of print whose arms have no score here: only in {CELLS}."
+    if printed.get("notes"):
+        yield f"Of the print: {'; '.join(printed['notes'])}."
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[Any]:
+    return iter(frame.itertuples())
+
+
+def _sentence(says: str) -> str:
+    return says[0].upper() + says[1:]
+
+
+def _printed(cell: Any) -> str:
+    spread = "" if pd.isna(cell.printed_deviation) else f" {PLUS_MINUS} {cell.printed_deviation:.1f}"
+    return f"{cell.printed:.1f}{spread}" + ("" if pd.isna(cell.recomputed) else f" / {cell.recomputed:.1f}")
+
+
+def _reached(cell: Any) -> str:
+    spread = "" if pd.isna(cell.standard_deviation) else f" {PLUS_MINUS} {cell.standard_deviation:.1f}"
+    return f"{cell.ours + 0.0:.1f}{spread} ({round(cell.difference, 1) + 0.0:+.1f})"
+
+
+def _estimate(step: Any) -> str:
+    if pd.isna(step.estimate):
+        return "-"
+    ends = [_number(step, end).lstrip("+") for end in (step.low_95, step.high_95) if not pd.isna(end)]
+    return _number(step, step.estimate) + (f" [{', '.join(ends)}]" if ends else "")
+
+
+def _number(step: Any, value: float) -> str:
+    is_correlation = read_claims()[step.claim].kind == "correlation"
+    return f"{value:+.2f}" if is_correlation else f"{round(value, 1) + 0.0:+.1f}"
