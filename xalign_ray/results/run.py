@@ -14,7 +14,7 @@ import pandas as pd
 
 from xalign_ray.config.explain import flatten
 from xalign_ray.config.identity import INPUTS
-from xalign_ray.config.load import list_recipes, load_recipe
+from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.scores import Score, read_scores
@@ -147,15 +147,6 @@ def _points(event: Event) -> Iterator[tuple]:
 
 # Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
 _ASIDE = ("recipe", "fingerprint", INPUTS, "notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
-# Of a recipe, settled by the machine and by what it begins from.
-_SETTLED = (
-    "model.init_from",
-    "data.root",
-    "data.tokenizer",
-    "train.per_device_batch_size",
-    "train.schedule.warmup_steps",
-)
-_COUNTED = ("train.max_steps", "train.global_batch_size", "train.schedule")  # and where it counts passes, by its data
 PATHS = ("/", "./", "~/", "encoder:/", "encoder:./", "encoder:~/", "file:")  # of folders, which machines have elsewhere
 _MAX_IN_LABEL = 3
 _RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is named
@@ -313,26 +304,6 @@ def is_of(shown: str, label: str, study: Mapping[str, Any]) -> bool:
     """Whether a column is of an encoder: its label, which another study or a kind of training lengthens."""
     own = shown.removesuffix(f" ({study['name']})")
     return own == label or (label not in study["labels"] and own.startswith(f"{label} "))
-
-
-def keys_as_declared(run: Run, study: Mapping[str, Any]) -> Mapping[str, bool]:
-    """Whether a key of a recipe has the value that the study declares; of several encoders of a label the nearest."""
-    label, found = run.label.removesuffix(f" ({study['name']})"), list[Mapping[str, bool]]()
-    for one in study.get("study", {}).get("encoders", ()):
-        settings = [*one["settings"], *study["study"].get("settings", ())]
-        is_own = one["recipe"] not in list_recipes() or any(text.startswith("plugins") for text in settings)
-        if label != (one["label"] or one["recipe"]) or is_own:  # neither somebody's own file nor modules are here
-            continue
-        try:
-            config = load_recipe(one["recipe"], settings).config
-        except ConfigError:  # of another version
-            continue
-        settled = _SETTLED if config.train.is_counted else (*_SETTLED, *_COUNTED)
-        declared = flatten(config.model_dump(mode="json", exclude={*_ASIDE}))
-        said = {key: value for key, value in flatten(run.config).items() if not str(value).startswith(PATHS)}
-        keys = [key for key in declared if key in said and not key.startswith(settled)]
-        found.append({key: said[key] == declared[key] for key in keys})
-    return max(found, key=lambda own: sum(own.values()), default={})
 
 
 def columns_of(runs: Sequence[Run]) -> dict[str, list[Run]]:
