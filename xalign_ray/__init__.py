@@ -55,10 +55,10 @@ def load_recipe(name: str | PathLike[str], *settings: str) -> Recipe:
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from xalign_ray.verbs.command import python_call
+    from xalign_ray.work.process import stoppable
 
     module = name if name == "continue_encoder" else "recipes" if name in _OF_RECIPES else "scores"
-    verb = python_call(getattr(import_module(f"xalign_ray.verbs.{module}"), name))
+    verb = stoppable()(getattr(import_module(f"xalign_ray.verbs.{module}"), name))
     return globals().setdefault(name, verb)
 
 

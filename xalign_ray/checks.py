@@ -49,7 +49,7 @@ def check_recipe(recipe: Recipe) -> None:
         subject_of(needed)
 
 
-def check_files(recipe: Recipe) -> str:
+def check_named_files(recipe: Recipe) -> str:
     """Opens the sources, tokenizer and encoder that a recipe and the recipes it continues name on this machine.
 
     Returns:

@@ -87,12 +87,13 @@ def pretrain(
     if local:
         recipe = with_workers(recipe, size)
     check_recipe(recipe)
+    check_lasting("output", recipe.config.output)
+    check_lasting("--out", out)
     if not title:
         say(f"Pretraining {recipe.name}: looking for its run, shards and inputs; output is {recipe.config.output}.")
         say_unread(recipe.config.track.mlflow)
     if not local:
         check_named_cluster()
-    check_lasting("--out", out)
     out = local_folder(out) if out else None
     recipe = _resolve(recipe, out, rehash)
     tracks = tracks_of(recipe.config.track.model_dump(), recipe.config.output)
@@ -162,6 +163,7 @@ def prepare(recipe: Recipe, rehash: bool = False) -> Prepared:
         rehash: read all input files again instead of trusting cached hashes.
     """
     check_recipe(recipe)
+    check_lasting("output", recipe.config.output)
     say(f"Preparing {recipe.name}: looking for its shards and inputs; output is {recipe.config.output}.")
     check_named_cluster()
     recipe = _resolve(recipe, None, rehash)
@@ -244,7 +246,6 @@ def describe_run(recipe: Recipe, prepared: Prepared) -> tuple[dict[str, Any], di
 
 def _resolve(recipe: Recipe, out: Path | None, rehash: bool) -> Recipe:
     """The recipe with absolute paths and the commits of hub models; its inputs are there."""
-    check_lasting("output", recipe.config.output)
     recipe = with_commits(with_absolute_paths(recipe), out)
     if rehash:
         forget_inputs(local_folder(recipe.config.output))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from xalign_ray import cli
+from tests.exits import exit_code
 from xalign_ray.work.run_folder import PREDICTIONS
 
 NOISE = random.Random(7).randbytes(300)
@@ -71,7 +71,7 @@ class Walk:
         """A verb on a damaged file: its right result, or a sentence that names the file (or the folder it is of)."""
         result: list[Any] = []
         try:
-            code = cli._run(lambda: result.append(do()))
+            code = exit_code(lambda: result.append(do()))
         except Exception as error:  # what a user would see as a traceback
             self.wrong.append(f"{verb}, {file.name} {damage}: {type(error).__name__}: {error}")
             return

@@ -18,9 +18,10 @@ import pytest
 import ray
 import yaml
 
+from tests.exits import exit_code
 from tests.parity.cells_here import run_cells_here
 from tests.parity.damage import DAMAGES, Walk, damaged, each_damaged, files_of
-from xalign_ray import cli, exports, pretraining
+from xalign_ray import exports, pretraining
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.demo.writer import write_demo
 from xalign_ray.results.page import report
@@ -226,7 +227,7 @@ def test_a_full_disk_at_export_is_a_sentence_and_leaves_the_older_export(
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # bytes of a file; the kernel refuses more, as when full
     try:
-        code = cli._run(lambda: exports.export(world.run))
+        code = exit_code(lambda: exports.export(world.run))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert code == 1

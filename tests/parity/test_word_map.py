@@ -12,12 +12,11 @@ from matplotlib.image import imread
 
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.align.corpus import write_words
-from xalign_ray.cli import main
+from xalign_ray.cli import main, word_map
 from xalign_ray.config.schema import ParallelCorpus
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import Entry
-from xalign_ray.verbs.scores import word_map
 
 WORDS = {
     "dog": [1, 0], "hund": [2, 0.1],

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from tests.whole_words import write_encoder
-from xalign_ray.checks import check_files, check_recipe
+from xalign_ray.checks import check_named_files, check_recipe
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import ConfigError, XalignError
-from xalign_ray.verbs.recipes import config_check
+from xalign_ray.verbs.config import config_check
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -40,7 +40,7 @@ def recipe(tmp_path: Path) -> Callable[..., Recipe]:
 
 def opened(recipe: Recipe) -> None:
     check_recipe(recipe)
-    check_files(recipe)
+    check_named_files(recipe)
 
 
 def test_what_is_there_is_opened_and_nothing_is_written(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_an_output_that_is_a_file_is_refused(recipe: Callable[..., Recipe], tmp_
 
 
 def test_a_root_that_is_not_there_is_said(recipe: Callable[..., Recipe]) -> None:
-    assert check_files(recipe()) == ""
-    assert check_files(recipe("data.root=/no/such/folder")) == (
+    assert check_named_files(recipe()) == ""
+    assert check_named_files(recipe("data.root=/no/such/folder")) == (
         "Its data.root /no/such/folder is not there: its files were not looked for."
     )
 

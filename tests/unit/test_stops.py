@@ -68,8 +68,9 @@ with process.listened():
 RANK = """
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.train.distributed import setup_workers
-from xalign_ray import cli
-sys.exit(cli._run(lambda: setup_workers(ParallelConfig(workers=2))))
+from xalign_ray.cli import exit_codes
+with exit_codes():
+    setup_workers(ParallelConfig(workers=2))
 """
 # A study of three cells, one at a time: the second is told to stop.
 STUDY = """

@@ -1,27 +1,26 @@
-"""A verb is one function: the command line and the Python API have its parameters; each shows its result its way."""
+"""The commands and the Python API have the same parameters; a command shows its result, and then what to do next."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 import typer
 
 import xalign_ray as xa
+from xalign_ray import pretraining
 from xalign_ray.align import corpus
 from xalign_ray.cli import app
 from xalign_ray.derive import corpus as derived_corpus
 from xalign_ray.errors import ConfigError
 from xalign_ray.sources import fetch
 from xalign_ray.train import distributed, driver
-from xalign_ray.verbs.arguments import Local, PathLike, Settings
-from xalign_ray.verbs.command import add_command, keep_memory, python_call
 from xalign_ray.verbs.data import data_align, data_derive, data_fetch
 from xalign_ray.work.artifacts import LOCK
-from xalign_ray.work.status_line import say_next
+from xalign_ray.work.status_line import forget_next, say_next, show
 
 COMMANDS: Any = typer.main.get_command(app)
 VERBS = ["continue_encoder", "evaluate", "export", "plan", "prepare", "pretrain", "report", "study", "tune", "verify"]
@@ -31,7 +30,6 @@ VERBS = ["continue_encoder", "evaluate", "export", "plan", "prepare", "pretrain"
 def test_command_and_python_call_have_the_same_parameters(name: str) -> None:
     command = COMMANDS.commands["continue" if name == "continue_encoder" else name]
     assert [one.name for one in command.params] == list(inspect.signature(getattr(xa, name)).parameters)
-    assert "Annotated" not in str(inspect.signature(getattr(xa, name)))
 
 
 def test_recipe_is_loaded_or_named_with_settings() -> None:
@@ -47,21 +45,18 @@ def test_prices_are_a_mapping_or_as_on_the_command_line() -> None:
 
 
 def test_result_is_on_stdout_and_what_to_do_next_is_said_last(capsys: pytest.CaptureFixture[str]) -> None:
-    def verb(
-        folder: Annotated[PathLike, Path, typer.Argument()],
-        *settings: Settings,
-        sizes: Annotated[tuple[int, ...], list[int], typer.Option()] = (1,),
-    ) -> list[Any]:
-        say_next("this")
-        return [folder, f"{settings} {[*sizes]}"]
+    own = typer.Typer(callback=forget_next, result_callback=show)
 
-    own = typer.Typer()
-    add_command(own, "verb", verb)
-    add_command(own, "quiet", lambda: None)
+    @own.command("verb")
+    def verb(folder: Path) -> list[Any]:
+        say_next("this")
+        return [folder, "text"]
+
+    own.command("quiet")(lambda: None)
     with pytest.raises(SystemExit):
-        own(["verb", "x", "--set", "a=1", "--set", "b=2", "--sizes", "3"])
-    assert tuple(capsys.readouterr()) == ("x\n('a=1', 'b=2') [3]\n", "Next: this\n")
-    assert python_call(verb)("x", "a=1") == ["x", "('a=1',) [1]"]
+        own(["verb", "x"])
+    assert tuple(capsys.readouterr()) == ("x\ntext\n", "Next: this\n")
+    say_next("that")
     with pytest.raises(SystemExit):
         own(["quiet"])
     assert tuple(capsys.readouterr()) == ("", ""), "what a program was not told, no later command says"
@@ -70,18 +65,11 @@ def test_result_is_on_stdout_and_what_to_do_next_is_said_last(capsys: pytest.Cap
 def test_only_a_command_keeps_the_memory_that_a_step_frees(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[str] = []
     monkeypatch.setattr(distributed, "keep_freed_memory", lambda: kept.append("memory"))
-
-    def verb(local: Local = False) -> None:
-        if local:
-            keep_memory()
-
-    own = typer.Typer()
-    add_command(own, "verb", verb)
-    python_call(verb)(True)
+    monkeypatch.setattr(pretraining, "pretrain", lambda *_: Path("run"))
+    xa.pretrain("tiny/mlm", local=True)
     assert kept == []
     with pytest.raises(SystemExit):
-        own(["--no-ray"])
-    python_call(verb)(True)
+        app(["pretrain", "tiny/mlm", "--no-ray"])
     assert kept == ["memory"]
 
 

@@ -1,9 +1,9 @@
-"""Arguments and options that verbs share: what a program gives, what the command line reads, help, completion."""
+"""Arguments that verbs share: the options of the command line, their completion, and how Python values are read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from textwrap import shorten
@@ -43,6 +43,11 @@ def filled(path: PathLike) -> str:
 def filled_path(path: PathLike) -> Path:
     """What the command line reads as a path."""
     return Path(filled(path))
+
+
+def path_option(metavar: str, help_text: str, *flags: str) -> Any:
+    """An option that is a path; the empty one is refused."""
+    return typer.Option(*flags, metavar=metavar, help=help_text, parser=filled_path)
 
 
 def output_folder(path: PathLike) -> Path:
@@ -157,45 +162,35 @@ def set_keys(help_text: str, complete: Callable[..., Any] = _keys) -> Any:
     return typer.Option("--set", metavar="KEY=VALUE", help=help_text, autocompletion=complete)
 
 
-RecipeName = Annotated[Recipe | PathLike, str, _recipe("RECIPE", "a name (`xalign config list`) or a YAML file")]
-RecipeOrFolder = Annotated[PathLike, str, _recipe("RECIPE|FOLDER", "a recipe, a run, or prepared data")]
+RecipeName = Annotated[str, _recipe("RECIPE", "a name (`xalign config list`) or a YAML file")]
+RecipeOrFolder = Annotated[str, _recipe("RECIPE|FOLDER", "a recipe, a run, or prepared data")]
 StudyName = Annotated[
-    PathLike,
-    str,
-    typer.Argument(metavar="STUDY", help="a name (`xalign config list`) or a YAML file", autocompletion=_studies),
+    str, typer.Argument(metavar="STUDY", help="a name (`xalign config list`) or a YAML file", autocompletion=_studies)
 ]
 Fetched = Annotated[
     str, typer.Argument(metavar="NAME", help="of a corpus or a recipe (--list)", autocompletion=_fetched)
 ]
-Model = Annotated[PathLike, str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")]
-RunFolder = Annotated[PathLike, Path, typer.Argument(metavar="RUN", help="the folder of a run")]
-Paths = Annotated[
-    Sequence[str], list[str], typer.Argument(metavar="PATH", help="files of the format, or what globs name")
-]
-Settings = Annotated[str, set_keys("override a key of the recipe")]
-StudySettings = Annotated[str, set_keys("a key of the study, or of each recipe in it")]
-TuneSettings = Annotated[
-    Mapping[str, Any] | Sequence[str] | None,
-    list[str],
-    set_keys(
-        f"a value or a list to search: {', '.join(TUNE_SETTINGS)}", one_of([f"{name}=" for name in TUNE_SETTINGS])
-    ),
-]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="a run, an exported folder or a hub id")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run", parser=filled_path)]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="files of the format, or what globs name")]
+Settings = Annotated[list[str], set_keys("override a key of the recipe")]
 Task = Annotated[str, _listed((*TASK_NAMES, "mteb:NAME"), "TASK", prefix="one of ")]
 TunedTask = Annotated[str, _listed(TUNED_TASK_NAMES, "TASK", prefix="one of ")]
-Languages = Annotated[Sequence[str] | str | None, str, _codes("languages to score, separated by commas")]
+Languages = Annotated[str, _codes("languages to score, separated by commas")]
 TrainLanguage = Annotated[str, _codes("another than English is scored on itself: supervised", "CODE")]
-SourceLanguages = Annotated[Sequence[str] | str, str, _codes("separated by commas")]
+SourceLanguages = Annotated[str, _codes("separated by commas")]
 Format = Annotated[str, _listed(FORMATS, "NAME", "--format")]
 ParallelFormat = Annotated[str, _listed(PAIR_FORMATS, "NAME", "--format")]
-Local = Annotated[bool, typer.Option("--no-ray", help="in this process, or torchrun's, without Ray")]
+Local = Annotated[bool, typer.Option("--no-ray", help="train without Ray, in this process or under torchrun")]
 Trust = Annotated[
     bool, typer.Option("--trust", help="load checkpoint files that can run code: only those of people you trust")
 ]
-Rehash = Annotated[bool, typer.Option("--rehash", help="read all inputs again, whatever is remembered of them")]
+Rehash = Annotated[bool, typer.Option("--rehash", help="read all inputs again instead of trusting cached hashes")]
+Prices = Annotated[
+    list[str], typer.Option("--price", metavar="DEVICE=NUMBER", help="of an hour of a device, such as H100=2.5")
+]
 Out = Annotated[
-    PathLike | None,
-    Path,
+    Path | None,
     typer.Option("--out", metavar="DIR", help="where to write instead of the default", parser=output_folder),
 ]
-OutDir = Annotated[PathLike, Path, typer.Option("--out", metavar="DIR", help="where to write", parser=output_folder)]
+OutDir = Annotated[Path, typer.Option("--out", metavar="DIR", help="where to write", parser=output_folder)]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from xalign_ray.config.explain import check_folder
-from xalign_ray.continuing.five_lines import METHODS, FiveLines, options_named, read_five_lines
+from xalign_ray.continuing.five_lines import FiveLines, options_named, read_five_lines
 from xalign_ray.errors import ConfigError
-from xalign_ray.verbs.arguments import Out, PathLike, Rehash, Trust, as_model, as_path, codes, filled, one_of, set_keys
-from xalign_ray.verbs.command import keep_memory
+from xalign_ray.verbs.arguments import PathLike, as_model, as_path, codes, filled
 from xalign_ray.verbs.opened_run import Run
 from xalign_ray.work.mirror import check_lasting
 from xalign_ray.work.run_folder import RUNS
@@ -24,68 +21,70 @@ FILES = ("pairs", "test", "dev", "dictionary", "text", "keep")
 Files = PathLike | Sequence[PathLike]
 
 
-def _files(help_text: str, metavar: str = "FILE") -> Any:
-    return typer.Option(metavar=metavar, help=help_text)
-
-
 def continue_encoder(
-    model: Annotated[
-        PathLike,
-        str,
-        typer.Argument(metavar="MODEL|FILE.yaml", help="folder or hub id (ID@REVISION), or these options as YAML"),
-    ],
-    pairs: Annotated[
-        Files, list[str], _files("sentence pairs: CSV, TSV, JSON lines, Parquet, TMX, two plain files")
-    ] = (),
-    test: Annotated[Files, list[str], _files("pairs to score; a tenth of the pairs by default")] = (),
-    dev: Annotated[Files, list[str], _files("pairs that choose the checkpoint; 5 % of the pairs by default")] = (),
-    keep_best: Annotated[
-        bool | None,
-        typer.Option("--keep-best/--no-keep-best", help="export the checkpoint that is best on dev, not the last"),
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}; auto by default", autocompletion=one_of(METHODS)),
-    ] = "",
-    teacher: Annotated[
-        PathLike | None, str, typer.Option(metavar="MODEL", help="folder or hub id, for distill: learns its vectors")
-    ] = None,
-    dictionary: Annotated[Files, list[str], _files("a word and its translation a line, for align")] = (),
-    text: Annotated[Files, list[str], _files("text for masked LM, such as de.txt or de=FILE")] = (),
-    keep: Annotated[Files, list[str], _files("pairs or text in languages that must not get worse")] = (),
-    margin: Annotated[
-        float | None, typer.Option(metavar="POINTS", help="a loss that is surely smaller is `kept`; 1 by default")
-    ] = None,
-    replay: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="of rows that are text; 0.1 with --text and a head")
-    ] = None,
-    languages: Annotated[Sequence[str] | str | None, str, _files("of the two sides of the pairs: en,de", "CODES")] = "",
-    columns: Annotated[Sequence[str] | str | None, str, _files("of the two columns of the pairs", "NAMES")] = "",
-    where: Annotated[str, typer.Option(metavar="CONDITION", help="rows of tables: label=1, 'score>=0.8', or all")] = "",
-    allow_unknown: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="of a language's pieces that may be unknown; 0.05")
-    ] = None,
-    out: Out = None,
-    steps: Annotated[int | None, typer.Option(metavar="N", help="optimizer steps; by default one pass")] = None,
-    hours: Annotated[float | None, typer.Option(metavar="H", help="train so long, by the plan's estimate")] = None,
-    budget: Annotated[float | None, typer.Option(metavar="MONEY", help="train for so much, with --price")] = None,
-    price: Annotated[
-        Sequence[str],
-        list[str],
-        typer.Option(metavar="DEVICE=NUMBER", help="of an hour of a device, such as H100=2.5"),
-    ] = (),
-    workers: Annotated[int | None, typer.Option(metavar="N", help="training processes; 1 by default")] = None,
-    settings: Annotated[Sequence[str], list[str], set_keys("override a key of the recipe")] = (),
-    plan: Annotated[bool, typer.Option("--plan", help="say what it will need, and exit")] = False,
-    show_recipe: Annotated[bool, typer.Option("--show-recipe", help="print the full recipe's file, and exit")] = False,
-    local: Annotated[bool, typer.Option("--no-ray", help="train in this process")] = False,
-    trust: Trust = False,
-    rehash: Rehash = False,
+    model: PathLike,
+    pairs: Files = (),
+    test: Files = (),
+    dev: Files = (),
+    keep_best: bool | None = None,
+    method: str = "",
+    teacher: PathLike | None = None,
+    dictionary: Files = (),
+    text: Files = (),
+    keep: Files = (),
+    margin: float | None = None,
+    replay: float | None = None,
+    languages: Sequence[str] | str | None = "",
+    columns: Sequence[str] | str | None = "",
+    where: str = "",
+    allow_unknown: float | None = None,
+    out: PathLike | None = None,
+    steps: int | None = None,
+    hours: float | None = None,
+    budget: float | None = None,
+    price: Sequence[str] = (),
+    workers: int | None = None,
+    settings: Sequence[str] = (),
+    plan: bool = False,
+    show_recipe: bool = False,
+    local: bool = False,
+    trust: bool = False,
+    rehash: bool = False,
 ) -> Run | str:
-    """Continue an encoder on your pairs, dictionary or text, and show what it gained.
+    """Continues an encoder on your pairs, dictionary or text, and shows what it gained.
 
     Trains, exports, compares with the encoder that it began from, and reports. A finished run is only opened. Data are
     prepared on Ray, also with `local`.
+
+    Args:
+        model: folder or hub id (ID@REVISION), or a YAML file of these options.
+        pairs: sentence pairs: CSV, TSV, JSON lines, Parquet, TMX, two plain files.
+        test: pairs to score; a tenth of the pairs by default.
+        dev: pairs that choose the checkpoint; 5 % of the pairs by default.
+        keep_best: export the checkpoint that is best on dev, not the last.
+        method: a name of `xalign_ray.continuing.five_lines.METHODS`; chosen by data and encoder if empty.
+        teacher: folder or hub id, for distill: the encoder learns its vectors.
+        dictionary: files with a word and its translation a line, for align.
+        text: text for masked LM, such as "de.txt" or "de=FILE".
+        keep: pairs or text in languages that must not get worse.
+        margin: a loss that is surely smaller than these points is `kept`; 1 by default.
+        replay: share of rows that are text; 0.1 with `text` and a head.
+        languages: codes of the two sides of the pairs: "en,de".
+        columns: names of the two columns of the pairs.
+        where: condition on rows of tables: "label=1", "score>=0.8", or "all".
+        allow_unknown: share of a language's pieces that may be unknown; 0.05 by default.
+        out: the run folder; below `runs` if not given.
+        steps: optimizer steps; by default one pass.
+        hours: train so long, by the plan's estimate.
+        budget: train for so much money, with `price`.
+        price: `DEVICE=NUMBER` each, of an hour of a device, such as "H100=2.5".
+        workers: training processes; 1 by default.
+        settings: `key=value` each, overrides of keys of the recipe.
+        plan: say what it will need, and train nothing.
+        show_recipe: give the full recipe's file, and train nothing.
+        local: train in this process without Ray.
+        trust: load checkpoint files that can run code: only those of people you trust.
+        rehash: read all inputs again instead of trusting cached hashes.
 
     Returns:
         The run, whose folder holds export/, report/index.html and comparison.json; with `plan` what it will need, with
@@ -101,8 +100,6 @@ def continue_encoder(
     lines = five_lines_of(locals())
     if lines.teacher and is_folder_name(lines.teacher):
         check_folder(Path(lines.teacher))
-    if local:
-        keep_memory()
     with options_named():
         if not show_recipe and not plan:
             return Run(continue_lines(lines, local, trust, rehash))
@@ -115,16 +112,12 @@ def continue_encoder(
         return "\n".join([*found.notes, "", plan_recipe(found.recipe)])
 
 
-def show_end(result: Run | str) -> str | None:
-    """What the command line shows: the comparison and where things are; of the ranks without Ray only the first."""
-    if isinstance(result, str):
-        return result
-    if os.environ.get("RANK", "0") != "0":
-        return None
+def show_end(run: Run) -> str:
+    """What the command line shows: the comparison and where things are."""
     from xalign_ray.continuing.comparison import closing_lines, next_commands
 
-    say_next(*next_commands(result.path))
-    return closing_lines(result.path)
+    say_next(*next_commands(run.path))
+    return closing_lines(run.path)
 
 
 def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, rehash: bool = False) -> Path:

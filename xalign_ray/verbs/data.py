@@ -1,11 +1,11 @@
-"""The verbs of the group `data`: data is fetched, made, read, aligned and measured."""
+"""The commands of the group `data`: data is fetched, made, read, aligned, mined and measured."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,6 @@ from xalign_ray.verbs.arguments import (
     Out,
     OutDir,
     ParallelFormat,
-    PathLike,
     Paths,
     RecipeOrFolder,
     Settings,
@@ -28,25 +27,25 @@ from xalign_ray.verbs.arguments import (
     as_path,
     as_paths,
     codes,
+    filled_path,
+    path_option,
 )
+from xalign_ray.verbs.command import group
 from xalign_ray.work.status_line import say, say_next
 from xalign_ray.work.storage import absolute_path, quoted, shown_path
 
+app = group("Data: fetch, make, read, align, measure.")
+
 
 def _files(help_text: str) -> Any:
-    return typer.Option(metavar="PATH", help=help_text)
+    return path_option("PATH", help_text)
 
 
-def _shares(help_text: str) -> Any:
-    return typer.Option(help=help_text)
-
-
+@app.command("demo")
 def data_demo(
     out: OutDir,
     derived: Annotated[
-        PathLike | None,
-        Path,
-        typer.Option(metavar="DIR", help="also three languages derived from its English, a folder each"),
+        Path | None, path_option("DIR", "also three languages derived from its English, a folder each")
     ] = None,
 ) -> list[Path]:
     """Write the embedded world's files."""
@@ -64,22 +63,21 @@ def data_demo(
     return folders
 
 
+@app.command("derive")
 def data_derive(
-    sources: Annotated[
-        Sequence[str], list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")
-    ],
+    sources: Annotated[list[str], typer.Option("--from", metavar="[FORMAT:]PATH", help="English; text if no format")],
     out: OutDir,
     changes: Annotated[str, typer.Option(help="of inv, syn and trans, in the order of application")] = "inv,trans",
-    treebank: Annotated[Sequence[PathLike], list[Path], _files("CoNLL-U whose word order syn takes")] = (),
-    pos: Annotated[Sequence[PathLike], list[Path], _files("tagged English to derive too")] = (),
-    ner: Annotated[Sequence[PathLike], list[Path], _files("the same with names")] = (),
-    xnli: Annotated[Sequence[PathLike], list[Path], _files("the same with inferences")] = (),
+    treebank: Annotated[list[Path], _files("CoNLL-U whose word order syn takes")] = [],
+    pos: Annotated[list[Path], _files("tagged English to derive too")] = [],
+    ner: Annotated[list[Path], _files("the same with names")] = [],
+    xnli: Annotated[list[Path], _files("the same with inferences")] = [],
     vocab_size: Annotated[int, typer.Option(min=64, help="English pieces; trans copies them")] = 40_000,
     overlap: Annotated[float, typer.Option(help="share of the pieces that stay as they are")] = 0.0,
     dictionary_share: Annotated[
-        Sequence[float], list[float], _shares("of the types; the others are held out; may be given again")
-    ] = (0.25,),
-    parallel_share: Annotated[Sequence[float], list[float], _shares("of the sentences; may be given again")] = (0.25,),
+        list[float], typer.Option(help="of the types; the others are held out; may be given again")
+    ] = [0.25],
+    parallel_share: Annotated[list[float], typer.Option(help="of the sentences; may be given again")] = [0.25],
     seed: Annotated[int, typer.Option(help="of what is drawn")] = 0,
 ) -> Path:
     """Make a language out of English (words turned round, in another order or script), in the formats of real ones."""
@@ -96,6 +94,7 @@ def data_derive(
     return folder
 
 
+@app.command("read")
 def data_read(
     paths: Paths,
     format_: Format,
@@ -124,9 +123,10 @@ def data_read(
         say(describe_counts(format_, good, bad, skipped))
 
 
+@app.command("fetch")
 def data_fetch(
     name: Fetched = "",
-    out: Annotated[PathLike, Path, typer.Option("--out", metavar="DIR", help="what data.root names")] = Path("data"),
+    out: Annotated[Path, path_option("DIR", "what data.root names", "--out")] = Path("data"),
     languages: SourceLanguages = "",
     listed: Annotated[bool, typer.Option("--list", help="what there is, licences, what recipes need")] = False,
 ) -> list[Path] | str:
@@ -144,6 +144,7 @@ def data_fetch(
     return found
 
 
+@app.command("align")
 def data_align(
     paths: Paths,
     languages: SourceLanguages,
@@ -158,11 +159,9 @@ def data_align(
         float, typer.Option(min=0, max=1, metavar="SHARE", help="their share of the links of either word")
     ] = 0.1,
 ) -> Path:
-    """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus.
-
-    Beside it, of languages en and de, `DIR/en-de.dictionary.tsv`: a dictionary of the words that are aligned, with how
-    often; and `DIR/en-de.frequent.txt`: those that are aligned most often, for `word-map`.
-    """
+    """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
+    # Beside it, of languages en and de, `DIR/en-de.dictionary.tsv`: a dictionary of the words that are aligned, with
+    # how often; and `DIR/en-de.frequent.txt`: those that are aligned most often, for `word-map`.
     from pydantic import ValidationError
 
     from xalign_ray.config.derive import absolute_aligner
@@ -203,30 +202,18 @@ def data_align(
     return aligned
 
 
+@app.command("mine")
 def data_mine(
-    first: Annotated[PathLike, Path, typer.Argument(metavar="FIRST", help="text, a sentence a line")],
-    second: Annotated[PathLike, Path, typer.Argument(metavar="SECOND", help="the same in another language")],
+    first: Annotated[Path, typer.Argument(metavar="FIRST", help="text, a sentence a line", parser=filled_path)],
+    second: Annotated[Path, typer.Argument(metavar="SECOND", help="the same in another language", parser=filled_path)],
     languages: SourceLanguages,
-    model: Annotated[
-        PathLike, str, typer.Option(metavar="MODEL", help="encoder: a Sentence Transformers folder, or any other")
-    ],
+    model: Annotated[str, typer.Option(metavar="MODEL", help="encoder: a Sentence Transformers folder, or any other")],
     out: OutDir,
-    dev: Annotated[PathLike | None, Path, _files("known pairs, by which the threshold is chosen")] = None,
+    dev: Annotated[Path | None, _files("known pairs, by which the threshold is chosen")] = None,
     threshold: Annotated[float | None, typer.Option(metavar="X", help="least score, such as 1.06")] = None,
     neighbours: Annotated[int, typer.Option(min=1, metavar="K", help="of a sentence, for its margin")] = 4,
 ) -> Path:
-    """Mine sentence pairs out of two monolingual files, by the ratio margin of an encoder's vectors.
-
-    Writes `mined.<first>-<second>.tsv`, the best pair first, which `continue --pairs` reads, and `mining.json`.
-
-    Returns:
-        The file of pairs.
-
-    Raises:
-        ConfigError: an option cannot mean anything.
-        DataError: a file has no sentence, or no dev pair is found.
-        LockError: another process writes the folder.
-    """
+    """Mine sentence pairs out of two monolingual files, by the ratio margin of an encoder's vectors."""
     from xalign_ray.sources.formats import check_languages
 
     named = codes(languages)
@@ -252,7 +239,8 @@ def data_mine(
     return mined
 
 
-def data_stats(what: RecipeOrFolder, *settings: Settings, out: Out = None) -> list[Path]:
+@app.command("stats")
+def data_stats(what: RecipeOrFolder, settings: Settings = [], out: Out = None) -> list[Path]:
     """Say what prepared data holds, what dictionaries cover, and how often a run sees it."""
     from rich.console import Console
 

@@ -1,110 +1,43 @@
-"""The verbs of recipes and runs: `config`, `plan`, `prepare`, `pretrain`, `export`"""
+"""The Python API of recipes and runs: `plan`, `prepare`, `pretrain`, `export`"""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-import shutil
-import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-import yaml
-
-from xalign_ray.config.explain import differences
-from xalign_ray.config.load import Recipe, described
-from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.load import Recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.verbs.arguments import (
-    Local,
-    Out,
     PathLike,
-    RecipeName,
-    Rehash,
-    RunFolder,
-    Settings,
-    Trust,
     as_model,
     as_path,
     as_recipe,
 )
-from xalign_ray.verbs.command import keep_memory
 from xalign_ray.verbs.opened_run import Run
 from xalign_ray.work.status_line import say_next
 from xalign_ray.work.storage import quoted
 
 
-def config_list() -> list[str]:
-    """The recipes and studies of the package, each with its description."""
-    # A terminal's lines are wrapped; what is piped has a line for each, to be searched.
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
-    shown = []
-    for kind, descriptions in described().items():
-        shown += [f"\n{kind}:" if shown else f"{kind}:"]
-        column = max(map(len, descriptions)) + 4
-        for name, description in descriptions.items():
-            lines = textwrap.wrap(description, max(width - column, 20))
-            shown += [f"  {name}".ljust(column) + f"\n{' ' * column}".join(lines)]
-    return shown
-
-
-def config_show(recipe: RecipeName, *settings: Settings) -> str:
-    """A recipe, resolved."""
-    return yaml.safe_dump(_tree(as_recipe(recipe, settings)), sort_keys=False, allow_unicode=True).rstrip("\n")
-
-
-def config_check(recipe: RecipeName, *settings: Settings) -> list[str]:
-    """Whether a recipe can be run here: its keys, and the files that it names; starts nothing."""
-    from xalign_ray.checks import check_files, check_recipe
-
-    loaded = as_recipe(recipe, settings)
-    check_recipe(loaded)
-    unseen = check_files(loaded)
-    return [f"{recipe} is valid.", *filter(None, [unseen])]
-
-
-def config_diff(left: RecipeName, right: RecipeName) -> list[str]:
-    """The keys in which two recipes differ."""
-    two = (_tree(as_recipe(recipe, ())) for recipe in (left, right))
-    return [f"{key}: {a!r} -> {b!r}" for key, a, b in differences(*two)]
-
-
-def config_schema() -> str:
-    """JSON Schema of a recipe, for editors."""
-    return json.dumps(RunConfig.model_json_schema(), indent=1)
-
-
-def _tree(recipe: Recipe) -> dict[str, Any]:
-    return recipe.config.model_dump(mode="json")
-
-
 def plan(
-    recipe: RecipeName,
-    *settings: Settings,
-    on: Annotated[str, typer.Option(metavar="SHAPE", help="a cluster such as 8xH100: time, cores and price too")] = "",
-    rate: Annotated[
-        float | PathLike,
-        str,
-        typer.Option(metavar="TFLOPS|RUN", help="train/tflops of a worker as measured, or a run that has measured it"),
-    ] = "",
-    prices: Annotated[
-        Mapping[str, float] | Sequence[str] | None,
-        list[str],
-        typer.Option(
-            "--price",
-            metavar="DEVICE=NUMBER",
-            help="of an hour of a device, such as H100=2.5",
-        ),
-    ] = (),
+    recipe: Recipe | PathLike,
+    *settings: str,
+    on: str = "",
+    rate: float | PathLike = "",
+    prices: Mapping[str, float] | Sequence[str] | None = (),
 ) -> str:
-    """Say what a run will need, before anything is reserved: of its own workers, or of a cluster.
+    """Says what a run will need of its own workers, or of a cluster. Starts and writes nothing.
 
-    Steps are counted from prepared data where they are there. Starts and writes nothing.
+    Steps are counted from prepared data where they are there.
+
+    Args:
+        recipe: a loaded recipe, a name (`xalign config list`) or a YAML file.
+        settings: `key=value` each, overrides of keys of the recipe.
+        on: a cluster such as "8xH100"; the plan then has time, cores and price too.
+        rate: TFLOP/s of a worker as measured (`train/tflops`), or a run that has measured it.
+        prices: of an hour of a device, such as {"H100": 2.5} or ["H100=2.5"].
 
     Returns:
         The plan as text: parameters, operations, disk, memory, of a cluster also time and price.
@@ -133,8 +66,13 @@ def plan(
     return describe_on(loaded, on, measured, of_an_hour, counted)
 
 
-def prepare(recipe: RecipeName, *settings: Settings, rehash: Rehash = False) -> Path:
-    """Make the token shards of a recipe, or check and repair those that exist.
+def prepare(recipe: Recipe | PathLike, *settings: str, rehash: bool = False) -> Path:
+    """Makes the token shards of a recipe, or checks and repairs those that exist.
+
+    Args:
+        recipe: a loaded recipe, a name (`xalign config list`) or a YAML file.
+        settings: `key=value` each, overrides of keys of the recipe.
+        rehash: read all inputs again instead of trusting cached hashes.
 
     Returns:
         The folder of shards.
@@ -158,23 +96,29 @@ def prepare(recipe: RecipeName, *settings: Settings, rehash: Rehash = False) -> 
 
 
 def pretrain(
-    recipe: RecipeName,
-    *settings: Settings,
-    out: Out = None,
-    local: Local = False,
-    profile: Annotated[
-        int,
-        typer.Option(min=0, metavar="STEPS", help="of so many steps write a trace and a summary: profile/ in the run"),
-    ] = 0,
-    trust: Trust = False,
-    rehash: Rehash = False,
+    recipe: Recipe | PathLike,
+    *settings: str,
+    out: PathLike | None = None,
+    local: bool = False,
+    profile: int = 0,
+    trust: bool = False,
+    rehash: bool = False,
 ) -> Run:
-    """Train a recipe, or go on with it, and export it as a Hugging Face folder.
+    """Trains a recipe, resuming an interrupted run, and exports the encoder as a Hugging Face folder.
 
     Makes the shards if they are not there, but for `local`. A finished run is only opened.
 
+    Args:
+        recipe: a loaded recipe, a name (`xalign config list`) or a YAML file.
+        settings: `key=value` each, overrides of keys of the recipe.
+        out: the run folder; `<output>/<recipe>-<fingerprint>` if not given.
+        local: train without Ray, in this process or under torchrun.
+        profile: profile this many steps; trace and summary go to profile/ in the run.
+        trust: load checkpoint files that can run code: only those of people you trust.
+        rehash: read all inputs again instead of trusting cached hashes.
+
     Returns:
-        The run; its folder is `<output>/<recipe>-<fingerprint>` if none is named.
+        The run.
 
     Raises:
         ConfigError: the recipe cannot be run, or `out` holds another run.
@@ -186,40 +130,37 @@ def pretrain(
     loaded = as_recipe(recipe, [*settings, *([f"track.profile_steps={profile}"] if profile else [])])
     from xalign_ray import pretraining
 
-    if local and not loaded.config.parallel.gpus_per_worker:
-        keep_memory()
     run = pretraining.pretrain(loaded, as_path(out), local, trust, rehash)
-    if os.environ.get("RANK", "0") == "0":
-        say_next(f"xalign evaluate {quoted(run)} --task tatoeba --data FOLDER", f"xalign report {quoted(run)}")
+    say_next(f"xalign evaluate {quoted(run)} --task tatoeba --data FOLDER", f"xalign report {quoted(run)}")
     return Run(run)
 
 
 def export(
-    run: RunFolder,
-    step: Annotated[int | None, typer.Option(help="of a kept checkpoint; 0 is the run's untrained control")] = None,
-    out: Out = None,
-    trust: Trust = False,
-    as_: Annotated[
-        str, typer.Option("--as", metavar="FORM", help="sentence-transformers: opened by SentenceTransformer(DIR)")
-    ] = "",
-    pooling: Annotated[
-        str, typer.Option(metavar="NAME", help="of sentence vectors: mean or cls; default: as the run's loss pools")
-    ] = "",
-    prompt: Annotated[
-        Sequence[str],
-        list[str],
-        typer.Option(metavar="NAME=TEXT", help="may be put before a sentence; the first is put there unasked"),
-    ] = (),
-    push_to: Annotated[
-        str, typer.Option(metavar="ORG/NAME", help="upload the folder to this model of the Hugging Face hub")
-    ] = "",
+    run: PathLike,
+    step: int | None = None,
+    out: PathLike | None = None,
+    trust: bool = False,
+    as_: str = "",
+    pooling: str = "",
+    prompt: Sequence[str] = (),
+    push_to: str = "",
 ) -> Path:
-    """Export a run's best checkpoint again (without dev pairs the newest), or the weights of another step.
+    """Exports a run's best checkpoint again (without dev pairs the newest), or the weights of another step.
 
-    As `sentence-transformers` the folder is opened by transformers and by that package too; its vectors have length 1.
+    As "sentence-transformers" the folder is opened by transformers and by that package too; its vectors have length 1.
+
+    Args:
+        run: the folder of a run.
+        step: of a kept checkpoint; 0 is the run's untrained control.
+        out: `<run>/export` if not given, for a step `<run>/export_step_<step>`.
+        trust: load checkpoint files that can run code: only those of people you trust.
+        as_: "sentence-transformers" for a folder that `SentenceTransformer(DIR)` opens.
+        pooling: of sentence vectors: "mean" or "cls"; by default as the run's loss pools.
+        prompt: `NAME=TEXT` each, texts that may be put before a sentence; the first is put there unasked.
+        push_to: `ORG/NAME`: uploads the folder to this model of the Hugging Face hub.
 
     Returns:
-        The folder: `<run>/export` if none is named, for a step `<run>/export_step_<step>`.
+        The folder.
 
     Raises:
         ConfigError: there is no such run, or an option cannot mean anything.

@@ -1,38 +1,22 @@
-"""The verbs of scores: `evaluate`, `tune`, `study`, `report`, `verify`, `quickstart`, `word-map`, and of trackers"""
+"""The Python API of scores: `evaluate`, `tune`, `study`, `report`, `verify`"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 import yaml
 
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.verbs.arguments import (
-    AVERAGES,
-    SCALES,
-    Languages,
-    Model,
-    Out,
-    OutDir,
     PathLike,
-    Rehash,
-    RunFolder,
-    StudyName,
-    StudySettings,
-    Task,
-    TrainLanguage,
-    TunedTask,
-    TuneSettings,
     as_data,
     as_model,
     as_path,
     codes,
-    one_of,
 )
 from xalign_ray.verbs.opened_run import Frame, as_frame
 from xalign_ray.work.run_folder import SCORES
@@ -41,20 +25,24 @@ from xalign_ray.work.storage import quoted, shown_path
 
 
 def evaluate(
-    model: Model,
-    task: Task,
-    data: Annotated[PathLike | None, Path, typer.Option(metavar="PATH", help="the task's files")] = None,
-    out: Out = None,
-    languages: Languages = "",
-    prompt: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="put before each sentence of retrieval; default: the model's own prompt"),
-    ] = None,
+    model: PathLike,
+    task: str,
+    data: PathLike | None = None,
+    out: PathLike | None = None,
+    languages: Sequence[str] | str | None = "",
+    prompt: str | None = None,
 ) -> Frame:
-    """Score a model on a task in every language found. Never trains.
+    """Scores a model on a task in every language found. Never trains.
 
-    Writes `scores.json` with a log and a manifest, into `<run>/evaluation/<task>` if no folder is named. MLflow shows
-    it below the encoder's run.
+    Writes `scores.json` with a log and a manifest. MLflow shows it below the encoder's run.
+
+    Args:
+        model: a run, an exported folder or a hub id.
+        task: a name of `xalign_ray.tasks.TASK_NAMES`, or "mteb:NAME".
+        data: the task's files.
+        out: where to write; `<run>/evaluation/<task>` if not given.
+        languages: to score; all if empty.
+        prompt: text put before each sentence of retrieval; the model's own prompt if None.
 
     Returns:
         A row a score, with the columns of `Run.scores`.
@@ -102,24 +90,28 @@ def evaluate(
 
 
 def tune(
-    model: Model,
-    task: TunedTask,
-    data: Annotated[
-        PathLike | Sequence[PathLike],
-        list[Path],
-        typer.Option(metavar="PATH", help="the task's files; may be given more than once"),
-    ],
-    out: Out = None,
-    options: TuneSettings = (),
-    languages: Languages = "",
-    train_language: TrainLanguage = "en",
+    model: PathLike,
+    task: str,
+    data: PathLike | Sequence[PathLike],
+    out: PathLike | None = None,
+    options: Mapping[str, Any] | Sequence[str] | None = (),
+    languages: Sequence[str] | str | None = "",
+    train_language: str = "en",
 ) -> Frame:
-    """Fine-tune a model on English, then score every language: a study of one cell. A list of values is searched.
+    """Fine-tunes a model on English, then scores every language: a study of one cell.
 
-    Options are those after `--set`, such as `{"learning_rate": [2e-5, 5e-5], "num_train_epochs": 3}`. Another
-    `train_language` is fine-tuned on and scored itself: the supervised score beside the zero-shot one. The fine-tuned
-    model that development scores choose stays in the cell's folder. Writes `scores.json`, into
-    `<run>/evaluation/<task>` if no folder is named.
+    The fine-tuned model that development scores choose stays in the cell's folder. Writes `scores.json`.
+
+    Args:
+        model: a run, an exported folder or a hub id.
+        task: a name of `xalign_ray.tasks.TUNED_TASK_NAMES`.
+        data: the task's files, in one folder or several.
+        out: where to write; `<run>/evaluation/<task>` if not given.
+        options: settings of the fine-tuning, such as `{"learning_rate": [2e-5, 5e-5], "num_train_epochs": 3}`; a list
+            of values is searched.
+        languages: to score; all if empty.
+        train_language: another than English is fine-tuned on and scored itself: the supervised score beside the
+            zero-shot one.
 
     Returns:
         A row a score, with the columns of `Run.scores`.
@@ -198,32 +190,30 @@ def _read_option(option: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {option}: the value is not YAML; quote it.") from None
 
 
-QUICKSTART = "quickstart"
 MOST_SHOWN = 20  # differences that `verify` prints
 
 
 def study(
-    name: StudyName,
-    *settings: StudySettings,
-    out: Out = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="show the cells, what is done, what each needs; run none")
-    ] = False,
-    rehash: Rehash = False,
-    scale: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help=f"{', '.join(SCALES)}: one that the study has", autocompletion=one_of(SCALES)
-        ),
-    ] = "",
-    encoder: Annotated[
-        PathLike | None, str, typer.Option(metavar="MODEL", help="folder or hub id that the study begins from")
-    ] = None,
+    name: PathLike,
+    *settings: str,
+    out: PathLike | None = None,
+    plan: bool = False,
+    rehash: bool = False,
+    scale: str = "",
+    encoder: PathLike | None = None,
 ) -> Path | str:
-    """Run the cells of a study that have not ended, side by side, and report on all.
+    """Runs the cells of a study that have not ended, side by side, and reports on all.
 
-    Runs, data and report go below `runs` if no folder is named. A study that was interrupted goes on when it is called
-    again.
+    A study that was interrupted goes on when it is called again.
+
+    Args:
+        name: a name (`xalign config list`) or a YAML file.
+        settings: `key=value` each, overrides of keys of the study, or of each recipe in it.
+        out: where runs, data and report go; `runs` if not given.
+        plan: list cells with status and resources instead of running them.
+        rehash: read all inputs again instead of trusting cached hashes.
+        scale: one that the study has.
+        encoder: folder or hub id that the study begins from.
 
     Returns:
         The report's page; with `plan` the cells as text.
@@ -243,47 +233,27 @@ def study(
     return run_study(full, as_path(out), settings, rehash, start)
 
 
-def quickstart(out: Out = None) -> None:
-    """The whole way on the embedded world: MLM against ALIGN-MLM, in a few minutes on two cores."""
-    from xalign_ray.studies.study import run_study
-
-    run_study(QUICKSTART, as_path(out))
-    say_next("open the report in a browser", "xalign study demo-pos --plan", "docs/tutorials/your_languages.md")
-
-
 def report(
-    *runs: Annotated[
-        PathLike,
-        str,
-        typer.Argument(metavar="RUN", help="runs, studies, mlflow:EXPERIMENT or RUN_ID, CSV of scores, mteb's results"),
-    ],
-    out: Out = None,
-    by: Annotated[
-        Sequence[str] | str,
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="task,language,family,size,dictionary,training,vocabulary: the first in the terminal",
-        ),
-    ] = "",
-    sizes: Annotated[
-        PathLike | None, Path, typer.Option(metavar="FILE", help="CSV of each Wikipedia's size: language,megabytes")
-    ] = None,
-    baseline: Annotated[str | None, typer.Option(metavar="LABEL", help="compared with, instead of the first")] = None,
-    tracking: Annotated[str, typer.Option(metavar="URI", help="where MLflow is; sqlite: runs/mlflow.db")] = "sqlite",
-    average: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help=f"one number of {', '.join(AVERAGES)}, by its rule", autocompletion=one_of(AVERAGES)
-        ),
-    ] = "",
-    bundle: Annotated[
-        PathLike | None, Path, typer.Option(metavar="FILE", help="a zip file that `xalign verify` computes again")
-    ] = None,
+    *runs: PathLike,
+    out: PathLike | None = None,
+    by: Sequence[str] | str = "",
+    sizes: PathLike | None = None,
+    baseline: str | None = None,
+    tracking: str = "sqlite",
+    average: str = "",
+    bundle: PathLike | None = None,
 ) -> Path:
-    """One page on a run, or on several compared.
+    """Writes one page on a run, or on several compared, and the numbers beside it as CSV.
 
-    Writes the numbers beside it as CSV, into `<run>/report` of one run, `report` of several if no folder is named.
+    Args:
+        runs: runs, studies, "mlflow:EXPERIMENT" or "mlflow:RUN_ID", CSV of scores, results of mteb.
+        out: where to write; `<run>/report` of one run, `report` of several if not given.
+        by: groupings of the scores: task, language, family, size, dictionary, training, vocabulary.
+        sizes: a CSV of each Wikipedia's size: language,megabytes.
+        baseline: label of the run that others are compared with, instead of the first.
+        tracking: where MLflow is; "sqlite" is runs/mlflow.db.
+        average: "xtreme", "xtreme-r" or "mmbert-8": one number of that benchmark, by its rule.
+        bundle: a zip file to write, that `verify` computes again.
 
     Returns:
         The page.
@@ -302,13 +272,14 @@ def report(
     return path
 
 
-def verify(
-    bundle: Annotated[PathLike, Path, typer.Argument(metavar="BUNDLE", help="a file of `xalign report --bundle`")],
-) -> str:
-    """Compute again every score, mean, interval and verdict of a bundle, and name what differs.
+def verify(bundle: PathLike) -> str:
+    """Computes again every score, mean, interval and verdict of a bundle, and names what differs.
 
     Needs neither the runs nor a GPU. Scores are computed again from the predictions of fine-tuned models, and from
     what sentences and words found in retrieval and word translation. Others, such as cosines, are held to their hashes.
+
+    Args:
+        bundle: a file of `report(bundle=...)`.
 
     Returns:
         What was computed again, as text.
@@ -327,43 +298,3 @@ def verify(
         counted = f"{len(found.problems):,} difference{'s' * (len(found.problems) > 1)}"
         raise DataError("\n".join([f"{shown_path(path)} does not hold: {counted}.", *shown]))
     return "\n".join([f"{shown_path(path)} holds.", *found.facts])
-
-
-def word_map(
-    models: Annotated[
-        Sequence[PathLike],
-        list[str],
-        typer.Argument(metavar="MODEL", help="runs, exports or hub ids: a panel each"),
-    ],
-    data: Annotated[PathLike, Path, typer.Option(metavar="PATH", help="a dictionary; its first 20 pairs are drawn")],
-    out: OutDir,
-) -> Path:
-    """Draw how near words lie to their translations (t-SNE), with mean cosine and reciprocal rank."""
-    from xalign_ray.verbs.word_figure import FIGURE, draw_words
-
-    words = draw_words([as_model(model) for model in models], as_path(data), as_path(out))
-    means = words.groupby("model", sort=False)[["cosine", "reciprocal_rank"]].mean()
-    for model, cosine, rank in means.itertuples():
-        say(f"{model}: cosine {cosine:.3f}, reciprocal rank {rank:.3f}")
-    return as_path(out) / FIGURE
-
-
-def track_replay(
-    run: RunFolder,
-    to: Annotated[str, typer.Option(metavar="URI", help="a tracking URI, tensorboard, wandb or trackio")],
-    experiment: Annotated[str, typer.Option(metavar="NAME", help="of MLflow; by default the run's own")] = "",
-) -> list[str]:
-    """Bring MLflow or another tracker up to date with a run folder. Doing it again adds nothing."""
-    from xalign_ray.config.explain import check_folder
-    from xalign_ray.config.saved import read_saved
-    from xalign_ray.track.follower import open_command, replay, resolve_uri, runs_page, tracker_name
-    from xalign_ray.work.mirror import opened
-
-    folder = opened(as_path(run))
-    check_folder(folder)
-    uri = resolve_uri(to, folder.parent)
-    experiment = experiment or read_saved(folder).get("track", {}).get("experiment", "xalign")
-    say(f"Bringing {shown_path(folder)} to {tracker_name(uri)}.")
-    ids = replay(folder, uri, experiment)
-    say_next(open_command(uri, runs_page(uri, experiment)))
-    return ids

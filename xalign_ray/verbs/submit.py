@@ -13,16 +13,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import typer
 from yaml import YAMLError
 
 from xalign_ray.config.explain import suggest
@@ -31,7 +30,6 @@ from xalign_ray.config.plugins import look_here
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ClusterError, ConfigError, first_sentence
 from xalign_ray.train.cluster_address import why_unauthenticated
-from xalign_ray.verbs.arguments import one_of
 from xalign_ray.verbs.continue_encoder import check_submitted
 from xalign_ray.work import process
 from xalign_ray.work.credentials import has_credentials, hint_for, strip_credentials
@@ -249,49 +247,37 @@ LAST_WORDS_S = 10.0  # for the log to come to its end when the job has
 STOPPED = process.exit_code("SIGTERM")  # the signal that Ray stops a job with; it keeps no exit code of such a job
 
 
-def submit_for(app: typer.Typer) -> Callable[..., int]:
-    """The verb of a command line whose verbs run as jobs."""
+def check_arguments(verb: str, given: Mapping[str, Any]) -> None:
+    """Refuses what cannot run in a job: a mistake in a recipe, or a path that only this machine sees.
 
-    def submit(
-        verb: Annotated[
-            str,
-            typer.Argument(
-                metavar="VERB",
-                help=f"{', '.join(VERBS)}; or follow, stop",
-                autocompletion=one_of((*VERBS, *OF_JOBS)),
-            ),
-        ],
-        words: Annotated[
-            Sequence[str],
-            list[str],
-            typer.Argument(metavar="ARGUMENTS", help="as for the verb; the job's name for follow and stop"),
-        ] = (),
-        address: Annotated[
-            str, typer.Option(metavar="URL", envvar="RAY_API_SERVER_ADDRESS", help="of the cluster's dashboard")
-        ] = "http://127.0.0.1:8265",
-        name: Annotated[str, typer.Option(metavar="NAME", help="of the job; by default verb, recipe and time")] = "",
-        no_wait: Annotated[bool, typer.Option("--no-wait", help="do not follow the log")] = False,
-    ) -> int:
-        """Run a verb on a Ray cluster: `xalign submit pretrain mine.yaml --set output=/shared/runs`; options come
-        first."""
-        if verb in OF_JOBS:
-            if len(words) != 1:
-                raise ConfigError(f"xalign submit {verb} takes the name of one job, as `ray job list` says it.")
-            return OF_JOBS[verb](address, words[0])
-        if verb not in VERBS:
-            raise ConfigError(
-                f"xalign submit {verb}: no verb that runs on a cluster.{suggest(verb, VERBS)} Those are "
-                f"{', '.join(VERBS)}; {' and '.join(OF_JOBS)} take the name of a job."
-            )
-        own: Any = typer.main.get_command(app)
-        given = own.commands[verb].make_context(f"xalign submit {verb}", [*words]).params
-        if "recipe" in given:  # what is wrong with it is said here, before a machine has been asked
-            check_lasting("output", load_recipe(given["recipe"], given["settings"]).config.output, in_job=True)
-        if verb == "continue":
-            check_submitted(given)
-        return run_job(address, verb, words, name, not no_wait)
+    Args:
+        given: the arguments of the verb's command by name.
 
-    return submit
+    Raises:
+        ConfigError: as the verb would in the job.
+    """
+    if "recipe" in given:
+        check_lasting("output", load_recipe(given["recipe"], given["settings"]).config.output, in_job=True)
+    if verb == "continue":
+        check_submitted(given)
+
+
+def submit_verb(address: str, verb: str, words: Sequence[str], name: str = "", wait: bool = True) -> int:
+    """Runs a verb on a cluster, or follows or stops the job that `words` names; the exit code.
+
+    Raises:
+        ConfigError: no such verb runs on a cluster, or see `run_job`.
+    """
+    if verb in OF_JOBS:
+        if len(words) != 1:
+            raise ConfigError(f"xalign submit {verb} takes the name of one job, as `ray job list` says it.")
+        return OF_JOBS[verb](address, words[0])
+    if verb not in VERBS:
+        raise ConfigError(
+            f"xalign submit {verb}: no verb that runs on a cluster.{suggest(verb, VERBS)} Those are "
+            f"{', '.join(VERBS)}; {' and '.join(OF_JOBS)} take the name of a job."
+        )
+    return run_job(address, verb, words, name, wait)
 
 
 def run_job(address: str, verb: str, words: Sequence[str], name: str, wait: bool) -> int:

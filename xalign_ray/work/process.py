@@ -11,13 +11,14 @@ import atexit
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from xalign_ray.errors import ConfigError
+from xalign_ray.errors import ConfigError, StoppedError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SAME_STOP_S = 1.0  # one stop often comes twice: a terminal signals torchrun and its workers, then torchrun the workers
@@ -125,6 +126,26 @@ def kept() -> Iterator[None]:
         if ours and threading.current_thread() is threading.main_thread():
             _install(ignored)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Inside, or in a function that it decorates, stop signals act as in the command line, for programs.
+
+    Ctrl-C is KeyboardInterrupt, with what is saved if a step was. SIGTERM and SIGHUP leave by SystemExit with the
+    command line's exit codes, so that the interpreter ends in order. A lost lock interrupts where Ctrl-C is ignored.
+    Only the main thread can hear signals.
+    """
+    with listened():
+        try:
+            yield
+        except (KeyboardInterrupt, StoppedError) as stopped:
+            name = asked() or "SIGINT"
+            sentence = str(stopped) or f"Interrupted ({name}). The same call goes on."
+            if name == "SIGINT":
+                raise KeyboardInterrupt(sentence) from None
+            sys.stderr.write(f"{sentence}\n")
+            raise SystemExit(exit_code(name)) from None
 
 
 def interrupt() -> None:

@@ -7,8 +7,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -145,27 +144,28 @@ def say(text: str) -> None:
         sys.stderr.flush()
 
 
-_next: list[str] | None = None  # while a verb of the command line runs: what a user may do after it
+_next: list[str] = []  # what a user may do after the verb of a command line
 
 
 def say_next(*commands: str) -> None:
-    """What a user may do next: the command line says it last, after the verb's result. Programs are not told."""
-    global _next
-    if _next is not None:
-        _next = [*commands]
+    """Keeps what a user may do next, which the command line says after the verb's result. Programs are not told."""
+    _next[:] = commands
 
 
-@contextmanager
-def next_said_last() -> Iterator[None]:
-    """The verb of a command line, its result included: what `say_next` was told inside is its last line."""
-    global _next
-    _next = []
-    try:
-        yield
-        if _next:
-            say(f"Next: {', or '.join(_next)}")
-    finally:
-        _next = None
+def forget_next() -> None:
+    """A command begins."""
+    _next.clear()
+
+
+def show(result: Any, **_: Any) -> None:
+    """A command ends: its result, text or paths, goes to stdout, and what may be done next to stderr."""
+    if os.environ.get("RANK", "0") == "0":
+        for line in result if isinstance(result, list) else [result]:
+            if isinstance(line, str | os.PathLike):
+                sys.stdout.write(f"{os.fspath(line)}\n")
+        sys.stdout.flush()
+    if _next:
+        say(f"Next: {', or '.join(_next)}")
 
 
 def duration(seconds: float) -> str:

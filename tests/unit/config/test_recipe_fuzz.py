@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.exits import exit_code
 from xalign_ray import cli
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
@@ -137,7 +138,7 @@ def generate(number: int, start: dict[str, Any]) -> str:
 
 def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """The exit code and what was said, of the verb in this process; whatever is no sentence is raised."""
-    code = cli._run(lambda: cli.app(list(words), prog_name="xalign"))
+    code = exit_code(lambda: cli.app(list(words), prog_name="xalign"))
     return code, *capsys.readouterr()
 
 

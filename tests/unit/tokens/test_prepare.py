@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from tests.exits import exit_code
 from tests.unit.conftest import WORDS, make_config, prepare_here, write_inputs
-from xalign_ray import cli
 from xalign_ray.clean import duplicates
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer
@@ -447,7 +447,7 @@ def test_a_disk_that_fills_up_in_a_task_is_a_sentence_that_names_the_folder(
     write_inputs(tmp_path)
     config = make_config(tmp_path)
     monkeypatch.setattr(stage, "_run_tasks", run)
-    code = cli._run(lambda: preparation.prepare(config))
+    code = exit_code(lambda: preparation.prepare(config))
     assert code == 1
     (said,) = capsys.readouterr().err.splitlines()
     assert str(tmp_path / "out" / ("text" if size < 20_000 else "data")) in said

@@ -17,7 +17,7 @@ import pytest
 import ray
 from ray._private import services
 
-from xalign_ray import cli
+from tests.exits import exit_code
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, explain
 from xalign_ray.train import driver
@@ -35,7 +35,7 @@ def test_long_temporary_folder_is_named(
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
     folder = str(tmp_path / ("long" * 25))
     monkeypatch.setenv(name, folder)
-    assert cli._run(lambda: driver.connect(ParallelConfig())) == 2
+    assert exit_code(lambda: driver.connect(ParallelConfig())) == 2
     assert not ray.is_initialized()
     assert capsys.readouterr().err.splitlines() == [
         "Starting Ray on this machine.",
@@ -56,7 +56,7 @@ def test_an_address_that_ray_cannot_read_is_a_sentence(
 ) -> None:
     address = "http://127.0.0.1:8265"
     monkeypatch.setenv("RAY_ADDRESS", address)
-    assert cli._run(lambda: driver.connect(ParallelConfig())) == 2
+    assert exit_code(lambda: driver.connect(ParallelConfig())) == 2
     first, said = capsys.readouterr().err.splitlines()
     assert first == f"Joining the Ray cluster at {address}."
     assert said.startswith(f"xalign: The cluster at {address}, which RAY_ADDRESS names, cannot be joined: Invalid ")
@@ -201,7 +201,7 @@ def test_a_process_of_ray_that_died_is_a_sentence(capsys: pytest.CaptureFixture[
     def work() -> None:
         raise ray.exceptions.LocalRayletDiedError
 
-    assert cli._run(work) == 1
+    assert exit_code(work) == 1
     assert capsys.readouterr().err == (
         "xalign: The Ray cluster lost a process or a node under this command (LocalRayletDiedError: The task's local "
         "raylet died.) Give the same command again: it goes on from what is on disk.\n"
@@ -241,4 +241,4 @@ def test_what_a_task_of_ours_raised_stays_a_traceback() -> None:
         raise ray.exceptions.RayTaskError("task", "traceback", ValueError("a mistake")).as_instanceof_cause()
 
     with pytest.raises(ValueError, match="traceback"):
-        cli._run(work)
+        exit_code(work)
