@@ -76,6 +76,8 @@ def memory_of(config: RunConfig, subject: Subject, on_gpu: bool) -> dict[str, fl
         "head and loss": head,
         "contrast": holds,
     }
+    if _unit(config) != FP32 or config.parallel.zero_stage == 3:
+        moments["scored"] = {"fp32 weights of scores": FP32 * subject.trained}
     most = max(moments, key=lambda name: sum(moments[name].values()))
     return {name: size for name, size in (fixed | moments[most]).items() if size}
 

@@ -42,7 +42,7 @@ from xalign_ray.train.optimizers import Lamb, Parts, build_optimizer
 
 def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
     """Sets attention, gradient checkpointing and compilation; results stay the same up to rounding."""
-    apply_attention(encoder, train, device)
+    encoder.attend(attention.implementation(choose_attention(train, device.type != "cpu", encoder.family.dense_only)))
     if train.gradient_checkpointing:
         # Not reentrant: ZeRO sees the gradient of each weight once.
         encoder.hf.gradient_checkpointing_enable({"use_reentrant": False})
@@ -52,11 +52,6 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
         for module in encoder.hf.base_model.modules():
             if isinstance(module, layer_class()):
                 encoder.family.compile(module)
-
-
-def apply_attention(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
-    """Sets the attention that a recipe's `train` asks for on a device."""
-    encoder.attend(attention.implementation(choose_attention(train, device.type != "cpu", encoder.family.dense_only)))
 
 
 def describe(train: TrainConfig, device: torch.device, dense_only: bool = False) -> str:
@@ -104,8 +99,8 @@ class Engine:
         # For scores: a module of the same tensors, which DeepSpeed neither casts nor hooks.
         module.to(workers.device)
         self._plain: Any = deepcopy(module, {id(one): one for one in chain(module.parameters(), module.buffers())})
-        in_scores = config.train.model_copy(update={"bf16": False, "attention": "auto"})
-        apply_attention(self._plain.encoder, in_scores, workers.device)
+        plain = {"bf16": False, "attention": "auto", "gradient_checkpointing": False, "torch_compile": False}
+        set_up(self._plain.encoder, config.train.model_copy(update=plain), workers.device)
         self._plain.eval()
         self._workers = workers
         self._stage = config.parallel.zero_stage
