@@ -246,7 +246,7 @@ def study(
 def report(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN", help="runs, studies, mlflow:EXPERIMENT or RUN_ID, CSV of scores, mteb's results"),
+        typer.Argument(metavar="RUN", help="runs, studies, bundles, CSV of scores, mteb's results"),
     ],
     out: Out = None,
     by: Annotated[
@@ -258,7 +258,6 @@ def report(
     ] = "",
     sizes: Annotated[Path | None, path_option("FILE", "CSV of each Wikipedia's size: language,megabytes")] = None,
     baseline: Annotated[str | None, typer.Option(metavar="LABEL", help="compared with, instead of the first")] = None,
-    tracking: Annotated[str, typer.Option(metavar="URI", help="where MLflow is; sqlite: runs/mlflow.db")] = "sqlite",
     average: Annotated[
         str,
         typer.Option(
@@ -268,9 +267,7 @@ def report(
     bundle: Annotated[Path | None, path_option("FILE", "a zip file that `xalign verify` computes again")] = None,
 ) -> Path:
     """One page on a run, or on several compared."""
-    return scores.report(
-        *runs, out=out, by=by, sizes=sizes, baseline=baseline, tracking=tracking, average=average, bundle=bundle
-    )
+    return scores.report(*runs, out=out, by=by, sizes=sizes, baseline=baseline, average=average, bundle=bundle)
 
 
 @app.command("verify")

@@ -52,7 +52,7 @@ def mlflow_runs() -> dict[str, Run]:
 
 def shown_by_report(folder: Path) -> dict[str, float]:
     """The means of its comparison.csv under MLflow's keys; of a metric with several measurements the first counts."""
-    runs = label_runs(find_runs([str(folder)], ""))
+    runs = label_runs(find_runs([str(folder)]))
     table = compare_runs(runs, score_frame(runs)).frame
     first = table.loc[table.by == "task"].drop_duplicates("metric")
     of_languages = table.loc[table.by == "language"].merge(first[KEY])

@@ -128,7 +128,6 @@ NOT_RUN = {
     "xalign pretrain tiny/mlm --set data.root=s3://BUCKET/corpora --set output=s3://BUCKET/runs": "server",
     "xalign evaluate s3://BUCKET/runs/tiny-mlm-1a2b3c4d --task tatoeba --data s3://BUCKET/corpora/tatoeba": "server",
     "xalign report s3://BUCKET/runs/tiny-mlm-1a2b3c4d s3://BUCKET/runs/tiny-align-mlm-5e6f7a8b": "server",
-    "xalign report mlflow:demo-pos --tracking http://MLFLOW:5000": "server",
 }
 
 Prepare = Callable[[Path], None]

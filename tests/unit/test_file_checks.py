@@ -245,6 +245,6 @@ def test_pipe_in_a_run_folder_keeps_no_report_waiting(tmp_path: Path, name: str)
     write_scores(tmp_path / "run/evaluation/tatoeba/scores.json", [score()])
     (tmp_path / "run" / name).unlink()
     os.mkfifo(tmp_path / "run" / name)
-    code = f"from xalign_ray.results.sources import find_runs; find_runs([{str(tmp_path / 'run')!r}], '')"
+    code = f"from xalign_ray.results.sources import find_runs; find_runs([{str(tmp_path / 'run')!r}])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert (done.returncode, b"DataError" in done.stderr) in ((0, False), (1, True))

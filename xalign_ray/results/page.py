@@ -1,4 +1,4 @@
-"""The verb `report`: one page on runs, studies and MLflow experiments, its figures and the numbers beside it."""
+"""The verb `report`: one page on runs and studies, its figures and the numbers beside it."""
 
 from __future__ import annotations
 
@@ -58,10 +58,9 @@ from xalign_ray.results.sentences import (
     origins,
     repetitions,
 )
-from xalign_ray.results.sources import MLFLOW, check_names, find_runs, is_foreign
+from xalign_ray.results.sources import check_names, find_runs, is_foreign
 from xalign_ray.results.tables import Table
 from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
-from xalign_ray.track.follower import resolve_uri
 from xalign_ray.work.artifacts import hash_value, write_atomic
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
@@ -104,19 +103,17 @@ def report(
     by: Sequence[str] = (),
     sizes: Path | None = None,
     baseline: str | None = None,
-    tracking: str = "sqlite",
     average: str = "",
     bundle: Path | None = None,
 ) -> Path:
     """One page on a run or study (inside its folder) or on several compared.
 
     Args:
-        names: folders of runs or studies, bundles, CSV files, `mlflow:EXPERIMENT`, `mlflow:RUN_ID`.
+        names: folders of runs or studies, bundles, CSV files of scores.
         out: folder of the report.
         by: groupings, the first one for the terminal; all that are possible if none are given.
         sizes: a CSV file with the size of each language's Wikipedia.
         baseline: label of the column that the others are compared with; the study's, or the first one's if None.
-        tracking: where MLflow is, as `track.mlflow` in a recipe; `sqlite` is runs/mlflow.db.
         average: a benchmark, whose one number is shown with its rule.
         bundle: a file for everything that the numbers rest on, which `verify_bundle` computes again.
 
@@ -127,18 +124,17 @@ def report(
         ConfigError: there is no such folder, the baseline is none of the labels, a grouping cannot be made, or a task
             of the benchmark has no score.
         DataError: a folder is no run, or a file is damaged.
-        TrackingError: MLflow does not answer, or has no such runs.
     """
-    alone = len(names) == 1 and not names[0].startswith(MLFLOW) and not is_foreign(local_folder(names[0]))
+    alone = len(names) == 1 and not is_foreign(local_folder(names[0]))
     target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
     check_names(names)
     if average:
         check_benchmark(average)
     if bundle:
-        _check_bundled(names, bundle)
+        _check_bundled(bundle)
     _check_kept([*names, *([str(sizes)] if sizes else [])], target)
     say(f"Reading {', '.join(names)}.")
-    runs = label_runs(with_bases(find_runs(names, resolve_uri(tracking, Path("runs")))))
+    runs = label_runs(with_bases(find_runs(names)))
     try:
         with open_job(target, "report", waits=False, with_run=True):
             known_sizes = read_sizes(sizes) if sizes else {}
@@ -325,10 +321,8 @@ def _check_kept(names: Sequence[str], out: Path) -> None:
         )
 
 
-def _check_bundled(names: Sequence[str], path: Path) -> None:
-    """Raises ConfigError where a report of these names cannot be bundled, or the bundle would replace another file."""
-    if online := [name for name in names if name.startswith("mlflow:")]:
-        raise ConfigError(f"--bundle: {online[0]} is in MLflow, which holds no predictions; give folders of runs.")
+def _check_bundled(path: Path) -> None:
+    """Raises ConfigError where the bundle would replace another file."""
     if path.is_dir():
         raise ConfigError(f"--bundle {shown_path(path)} is a folder; name a file, such as results.zip.")
     if path.is_file() and not is_bundle(path):

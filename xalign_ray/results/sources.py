@@ -1,147 +1,54 @@
-"""Finds the runs that a report is asked for: folders of runs and studies, or what MLflow holds of them."""
+"""Finds the runs that a report is asked for: folders of runs and studies, bundles, scores of other programs."""
 
 from __future__ import annotations
 
-import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from xalign_ray.config.explain import check_folder
 from xalign_ray.config.saved import read_saved
-from xalign_ray.errors import DataError, TrackingError, XalignError
+from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
 from xalign_ray.results.bundle import is_bundle, read_bundle
 from xalign_ray.results.foreign import is_foreign, read_foreign
 from xalign_ray.results.run import PATHS, Log, Run, columns_of, left_out, read_run
 from xalign_ray.tasks.scores import Score
-from xalign_ray.track.follower import quiet_mlflow, reason_of
-from xalign_ray.work.artifacts import MANIFEST, check_files, read_json, read_manifest
-from xalign_ray.work.credentials import with_credentials
+from xalign_ray.work.artifacts import check_files, read_json, read_manifest
 from xalign_ray.work.mirror import local_folder, opened
-from xalign_ray.work.run_folder import CHOICES, CONFIG, DATA, EVALUATION, EVENT_LOG, EXPORT, RATES, SCORES, STUDY
+from xalign_ray.work.run_folder import CHOICES, EXPORT, RATES, STUDY
 from xalign_ray.work.storage import quoted
 
-_FOLDERS = (EVALUATION, DATA)
-_FILES = frozenset({CONFIG, MANIFEST, f"{DATA}/{MANIFEST}", CHOICES, EVENT_LOG})
 _ANOTHER_MACHINE = 0.005  # of a score
-_PAGE = 1000  # runs a search: MLflow's own limit
 
-
-def search_runs(client: Any, name: str) -> list[Any]:
-    """A run by its id, else all runs of an experiment, oldest first.
-
-    Raises:
-        TrackingError: there is neither; names the experiments that there are.
-    """
-    from mlflow.exceptions import MlflowException
-
-    experiment = client.get_experiment_by_name(name)
-    if experiment is None:
-        try:
-            return [client.get_run(name)]
-        except MlflowException:
-            known = sorted(found.name for found in client.search_experiments())
-            raise TrackingError(
-                f"MLflow has neither a run nor an experiment '{name}'. Experiments: {', '.join(known)}."
-            ) from None
-    return list(_search(client, experiment.experiment_id))
-
-
-def restore(client: Any, run: Any, folder: Path) -> bool:
-    """Downloads a run into a folder; False if it has neither scores nor a study's choices.
-
-    Raises:
-        TrackingError: it has no event log, since an earlier version brought it there.
-    """
-    run_id = run.info.run_id
-    files = _artifacts(client, run_id)
-    if not any(_is_scores(path) or path == CHOICES for path in files):
-        return False
-    if EVENT_LOG not in files:
-        raise TrackingError(
-            f"The run {folder_name_of(run)} ({run_id}) in MLflow lacks {EVENT_LOG}: an earlier version logged it. "
-            "Log it again: xalign track replay RUN_FOLDER."
-        )
-    folder.mkdir(parents=True)
-    for path in files:
-        if _is_scores(path) or path in _FILES:
-            _download(client, run_id, path, folder / path)
-    return True
-
-
-def folder_name_of(run: Any) -> str:
-    """The name of the run folder that the run mirrors."""
-    return run.data.tags.get("xalign.run") or run.info.run_name or run.info.run_id
-
-
-def _search(client: Any, experiment_id: str) -> Iterator[Any]:
-    token = None
-    while True:
-        found = client.search_runs(
-            [experiment_id], max_results=_PAGE, order_by=["attributes.start_time"], page_token=token
-        )
-        yield from found
-        if not (token := found.token):
-            return
-
-
-def _artifacts(client: Any, run_id: str) -> list[str]:
-    """Paths of the files of a run, as deep as scores lie: `evaluation/<task>/scores.json`."""
-    files: list[str] = []
-    folders = [None, *_FOLDERS]
-    for folder in folders:
-        for item in client.list_artifacts(run_id, folder):
-            (folders if folder == EVALUATION and item.is_dir else files).append(item.path)
-    return files
-
-
-def _download(client: Any, run_id: str, path: str, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # MLflow keeps the name of a file; whether it keeps its folders depends on where artifacts lie.
-    Path(client.download_artifacts(run_id, path, str(target.parent))).rename(target)
-
-
-def _is_scores(path: str) -> bool:
-    return path.split("/")[-1] == SCORES
-
-
-MLFLOW = "mlflow:"
 _HINT = "Give the `xalign study` or `xalign tune` that made it again: it writes it anew and repeats no finished cell."
 _CELL = frozenset({"name", "kind", "label", "folder", "state"})
 _GOING = ("waiting", "running")  # states of cells of which choices.json may not tell yet
 _ENGLISH = "english"
-_PLAIN = (None, _ENGLISH)
 
 Choices = Sequence[Mapping[str, Any]]
 Source = tuple[str, str, int | None]  # label, a run's name or an encoder's path, and the pretraining step
 
 
-def find_runs(names: Sequence[str], tracking_uri: str) -> list[Run]:
-    """The runs in the order of their names, those of an experiment from the oldest; one that is named twice once.
+def find_runs(names: Sequence[str]) -> list[Run]:
+    """The runs in the order of their names; one that is named twice once.
 
     Of a study these are its pretraining runs with the scores of its own cells, labelled as the study labels them.
-    Runs of an experiment that hold no scores are passed over, and so are fine-tunings of settings that were not chosen.
     The scores of trials are joined to the runs that they began from. A score that two sources have counts once.
 
     Args:
-        names: folders of runs and of studies, `mlflow:EXPERIMENT` and `mlflow:RUN_ID`, bundles, CSV files and mteb's
-            results.
-        tracking_uri: as `follower.resolve_uri` returns it.
+        names: folders of runs and of studies, bundles, CSV files and mteb's results.
 
     Raises:
         ConfigError: there is no such folder.
         DataError: a folder is no run, a file of it is damaged, or two sources differ in a score.
-        TrackingError: MLflow cannot be reached, has no such run or experiment, or no scores of it.
     """
     check_names(names)
     runs, foreign = dict[str, list[Run]](), dict[str, list[Run]]()
     for name in names:
-        if name.startswith(MLFLOW):
-            runs[name] = _from_mlflow(name.removeprefix(MLFLOW), tracking_uri)
-        elif is_bundle(folder := local_folder(name)):
+        if is_bundle(folder := local_folder(name)):
             runs[name] = _from_bundle(folder)
         elif is_foreign(folder):
             foreign[name] = read_foreign(folder)
@@ -195,7 +102,7 @@ def _check_contradictions(sources: Mapping[str, Sequence[Run]]) -> None:
 def check_names(names: Sequence[str]) -> None:
     """Raises ConfigError if one of the folders is not there."""
     for name in names:
-        if not name.startswith(MLFLOW) and not (path := opened(name)).is_file():
+        if not (path := opened(name)).is_file():
             check_folder(path)
 
 
@@ -417,55 +324,3 @@ def _read_choices(folder: Path) -> Choices:
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise DataError(f"{folder / CHOICES} is damaged: it holds no choices ({error!r}). {_HINT}") from None
     return choices
-
-
-def _kept(choices: Choices) -> dict[str, str | None]:
-    """The kind of training of each cell that was chosen, by its name."""
-    return {
-        name: choice["training"]
-        for choice in choices
-        if choice["chosen"] is not None
-        for name in choice["candidates"][choice["chosen"]]["development"]
-    }
-
-
-def _from_mlflow(name: str, tracking_uri: str) -> list[Run]:
-    database = Path(tracking_uri.removeprefix("sqlite:///"))
-    if tracking_uri.startswith("sqlite:///") and not database.is_file():
-        raise TrackingError(f"{database} is missing: give --tracking, where MLflow keeps the runs.")
-    quiet_mlflow()
-    try:
-        runs = list(_restore(name, tracking_uri))
-    except XalignError:
-        raise
-    except Exception as error:  # whatever MLflow and the way to its files raise
-        raise TrackingError(f"MLflow at {tracking_uri} does not answer: {reason_of(error)}") from error
-    if not runs:
-        raise TrackingError(
-            f"'{name}' at {tracking_uri} holds no scores; evaluate the runs, or bring them there with "
-            "`xalign track replay`."
-        )
-    return runs
-
-
-def _restore(name: str, tracking_uri: str) -> Iterator[Run]:
-    # MLflow takes 2-3 s to import: only where it is asked for.
-    from mlflow import MlflowClient
-
-    client = MlflowClient(with_credentials(tracking_uri))
-    with tempfile.TemporaryDirectory(prefix="xalign-report-") as scratch:
-        every = [(run, Path(scratch) / run.info.run_id / folder_name_of(run)) for run in search_runs(client, name)]
-        folders = [folder for run, folder in every if restore(client, run, folder)]
-        choices = [one for folder in folders if (folder / CHOICES).is_file() for one in _read_choices(folder)]
-        trainings, competed = _kept(choices), left_out(choices)
-        for run in map(read_run, folders):
-            if run.scores and run.name not in competed:
-                yield _of_training(run, trainings.get(run.name))
-
-
-def _of_training(run: Run, training: str | None) -> Run:
-    """An encoder that was tuned on more than plain English is another column's."""
-    if training in _PLAIN:
-        return run
-    named = (replace(score, run=f"{score.run or Path(score.encoder).name}, {training}") for score in run.scores)
-    return replace(run, scores=tuple(named))

@@ -385,7 +385,7 @@ def _tried(study: StudyConfig, folder: Path) -> Iterable[Tried]:
     from xalign_ray.results.sources import find_runs
 
     assert study.rates, f"{study.name} chooses no rates"
-    runs = label_runs(find_runs([str(folder)], "sqlite"))
+    runs = label_runs(find_runs([str(folder)]))
     means: dict[str, float] = {}
     for record in compare_runs(runs, score_frame(runs), by=["task"]).records("task"):
         if record["metric"] == study.rates.metric:

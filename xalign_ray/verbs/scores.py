@@ -239,19 +239,17 @@ def report(
     by: Sequence[str] | str = "",
     sizes: PathLike | None = None,
     baseline: str | None = None,
-    tracking: str = "sqlite",
     average: str = "",
     bundle: PathLike | None = None,
 ) -> Path:
     """Writes one page on a run, or on several compared, and the numbers beside it as CSV.
 
     Args:
-        runs: runs, studies, "mlflow:EXPERIMENT" or "mlflow:RUN_ID", CSV of scores, results of mteb.
+        runs: runs, studies, bundles, CSV of scores, results of mteb.
         out: where to write; `<run>/report` of one run, `report` of several if not given.
         by: groupings of the scores: task, language, family, size, dictionary, training, vocabulary.
         sizes: a CSV of each Wikipedia's size: language,megabytes.
         baseline: label of the run that others are compared with, instead of the first.
-        tracking: where MLflow is; "sqlite" is runs/mlflow.db.
         average: "xtreme", "xtreme-r" or "mmbert-8": one number of that benchmark, by its rule.
         bundle: a zip file to write, that `verify` computes again.
 
@@ -261,13 +259,12 @@ def report(
     Raises:
         ConfigError: an argument cannot mean anything.
         DataError: a folder is not a run, or is damaged.
-        TrackingError: MLflow does not answer, or has no such runs.
     """
     from xalign_ray.results import page
 
     names = [as_model(run) for run in runs]
     file = as_path(bundle)
-    path = page.report(names, as_path(out), codes(by), as_path(sizes), baseline, tracking, average, file)
+    path = page.report(names, as_path(out), codes(by), as_path(sizes), baseline, average, file)
     say_next("open the page in a browser", *([f"xalign verify {quoted(file)}"] if file else []))
     return path
 

@@ -113,7 +113,7 @@ def entries(*cells: Entry | str) -> tuple[Entry, ...]:
 
 def open_folders(folders: Sequence[Path]) -> list[Run]:
     """The labelled runs of run and study folders."""
-    return label_runs(find_runs([str(folder) for folder in folders], "sqlite"))
+    return label_runs(find_runs([str(folder) for folder in folders]))
 
 
 def compare_folders(folders: Sequence[Path], **chosen: Any) -> Comparison:

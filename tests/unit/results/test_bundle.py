@@ -358,7 +358,6 @@ def test_a_pipe_in_the_place_of_a_bundle_keeps_nobody_waiting(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "out", "bundle", "said"),
     [
-        ("mlflow:x", "page", "x.zip", r"--bundle: mlflow:x is in MLflow, which holds no predictions"),
         (
             "scores.csv",
             ".",
