@@ -117,7 +117,6 @@ def test_its_bundle_is_verified_elsewhere(page: Path, tmp_path: Path) -> None:
     report([str(page.parents[1])], bundle=tmp_path / "align.zip")
     found = verify_bundle(tmp_path / "align.zip")
     assert found.problems == []
-    assert "10 learning rates follow from the development scores of those that were tried." in found.facts
     assert "Learning rates tried by align-tiny-small-bert" in page.read_text()
     assert re.findall("chosen, the (lowest|highest) tried", page.read_text())  # of two rates each is an end
 

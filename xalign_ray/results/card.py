@@ -10,9 +10,9 @@ from shlex import quote
 from typing import Any
 
 import yaml
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from xalign_ray.config.choices import OBJECTIVES, ContrastedPairs
-from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
 from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.hub import revision_of
@@ -61,21 +61,30 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
     # A head that no loss reads is as it was drawn, or as its encoder's file had it.
     has_head = reads_head and any("ForMaskedLM" in name for name in model.get("architectures") or [])
     recipe = yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True)
+    method, languages = model.get("xalign_objective"), _languages(run)
+    head = ModelCardData(
+        language=languages,
+        library_name="transformers",
+        pipeline_tag="sentence-similarity" if contrasts else "fill-mask" if has_head else "feature-extraction",
+        license=_licence(base),
+        tags=["xalign-ray", "multilingual", "cross-lingual", model["model_type"], *([method] if method else [])],
+        base_model=None if Path(base).is_absolute() or base.startswith(RUN_OF) else base or None,
+        model_name=run.name,
+        eval_results=_eval_results(scores) or None,
+    )
     shown = [*(of_comparison(continued) if continued else []), *(table for table in tables if table.rows)]
     return ENVIRONMENT.get_template("card.md").render(
         plain=escape_markdown,
         code=_code,
-        base="" if Path(base).is_absolute() or base.startswith(RUN_OF) else base,
+        head=head.to_yaml(),
         start=_start(base),
         run=run,
         model=model,
-        languages=_languages(run),
+        languages=languages,
         steps=f"{model.get('xalign_step', run.log.last_step):,}",
         fingerprint=str(run.config.get("fingerprint", ""))[:12],
         has_head=has_head,
-        pipeline="sentence-similarity" if contrasts else "fill-mask" if has_head else "feature-extraction",
         pooling=next((loss["pooling"] for loss in run.config.get("objectives") or [] if "pooling" in loss), ""),
-        licence=_licence(base),
         finding=sentence(continued) if continued else "",
         stock=model.get("model_type") in BY_MODEL_TYPE,
         told=model.get("xalign_languages") or [],
@@ -83,23 +92,24 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         tables="\n".join(map(as_markdown, shown)),
         recipe=recipe,
         fence=_fence(recipe, 3),
-        index=_model_index(run, scores),
     )
 
 
-def _model_index(run: Run, scores: Comparison) -> str:
-    """The means of shares as the hub's `model-index`, shown beside the model there; empty where nothing is scored."""
-    results = [
-        {
-            "task": {"type": METRICS[one["metric"]].title, "name": METRICS[one["metric"]].title},
-            "dataset": {"type": one["split"], "name": f"{one['split']}: {one['languages']}"},
-            "metrics": [{"type": one["metric"], "value": round(one["mean"], 4), "name": one["metric"]}],
-        }
+def _eval_results(scores: Comparison) -> list[EvalResult]:
+    """The means of shares, which the hub shows beside the model."""
+    return [
+        EvalResult(
+            task_type=METRICS[one["metric"]].title,
+            task_name=METRICS[one["metric"]].title,
+            dataset_type=one["split"],
+            dataset_name=f"{one['split']}: {one['languages']}",
+            metric_type=one["metric"],
+            metric_value=round(one["mean"], 4),
+            metric_name=one["metric"],
+        )
         for one in scores.records("task")
         if is_share(one["metric"])
     ]
-    found = {"model-index": [{"name": run.name, "results": results}]}
-    return yaml.safe_dump(found, sort_keys=False, allow_unicode=True) if results else ""
 
 
 def _fence(text: str, least: int) -> str:
@@ -120,18 +130,13 @@ def _start(init_from: str) -> str:
     return path.parent.name if path.name == "export" else path.name
 
 
-def _licence(init_from: str) -> str:
-    """What the front matter of the base's own card says; empty where there is none."""
+def _licence(init_from: str) -> str | None:
+    """What the front matter of the base's own card says; None where there is none."""
     card = Path(init_from) / CARD
-    if not card.is_file():
-        return ""
-    parts = card.read_text(encoding="utf-8", errors="replace").split("---\n", 2)
-    if len(parts) < 3 or parts[0].strip():
-        return ""
-    with suppress(yaml.YAMLError):
-        front = parse_yaml(parts[1])
-        return str(front.get("license") or "") if isinstance(front, dict) else ""
-    return ""
+    with suppress(OSError, ValueError, yaml.YAMLError):
+        text = card.read_text(encoding="utf-8", errors="replace") if init_from else ""
+        return ModelCard(text).data.get("license") if text.startswith("---\n") else None
+    return None
 
 
 def _languages(run: Run) -> list[str]:
