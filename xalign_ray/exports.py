@@ -104,10 +104,10 @@ def _weights(
 ) -> tuple[dict[str, Tensor], int]:
     """The weights and the step they are of; at step 0 those that the seed gives, as every run of it began."""
     from xalign_ray.train.checkpoint import consolidate, newest
-    from xalign_ray.train.loop import build_objectives
+    from xalign_ray.train.loop import build_model
 
     if step == 0:
-        return build_objectives(recipe.config, prepared).state_dict(), 0
+        return build_model(recipe.config, prepared).state_dict(), 0
     checkpoint, damage = newest(folder, fingerprint, step, trust, best=step is None)
     steps = (finished_run(folder) or {}).get("steps", 0)
     if checkpoint is None:

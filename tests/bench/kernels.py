@@ -54,7 +54,7 @@ from xalign_ray.objectives import dictionary_alignment
 from xalign_ray.train import step as steps
 from xalign_ray.train.distributed import Workers, setup_workers
 from xalign_ray.train.engine import Engine
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 from xalign_ray.train.optimizers import Lamb
 
 LAYER = {"kind": "dictionary_alignment", "layer": 6, "pairs_per_step": 64}
@@ -175,7 +175,7 @@ def _started(case: Case) -> Iterator[tuple[Engine, int, Callable[[int], None]]]:
     rows |= columns("ppa" if case.method == "contrast" else case.method, rows)
     with _as_on_a_gpu(), patch.object(derive, "SUMMED_WEIGHTS", 0 if case.split_sums else derive.SUMMED_WEIGHTS):
         workers = setup_workers(config.parallel)
-        objectives = build_objectives(config, MadeRows(arm.vocab), workers.device)  # type: ignore[arg-type]
+        objectives = build_model(config, MadeRows(arm.vocab), workers.device)  # type: ignore[arg-type]
         parameters = sum(one.numel() for one in objectives.parameters())
         engine = Engine(objectives, config, workers)
         stepper = steps.Stepper(engine, objectives, config, workers)
@@ -372,7 +372,7 @@ def count_bytes(method: str, vocab: int, row: int, tokens: int = TOKENS) -> dict
         torch.set_default_dtype(torch.bfloat16)
         with patch.dict(METHODS, {"weam": OF_ALL_LABELS}):
             config = recipe(arm, arm.rows)
-        objectives = build_objectives(config, MadeRows(vocab), device)  # type: ignore[arg-type]
+        objectives = build_model(config, MadeRows(vocab), device)  # type: ignore[arg-type]
         torch.set_default_dtype(torch.float32)
         objectives.train()
         batch = {name: shapes.from_tensor(one) if isinstance(one, Tensor) else one for name, one in batch.items()}
@@ -396,7 +396,7 @@ def count_graphs(model: Mapping[str, Any], layer: int | None) -> dict[str, int]:
     config = recipe(arm, 1)
     config = config.model_copy(update={"model": config.model.model_copy(update=dict(model))})
     with _as_on_a_gpu(), patch.object(torch, "compile", partial(torch.compile, backend="eager")):
-        objectives = build_objectives(config, MadeRows(arm.vocab), torch.device("cpu"))  # type: ignore[arg-type]
+        objectives = build_model(config, MadeRows(arm.vocab), torch.device("cpu"))  # type: ignore[arg-type]
         encoder = objectives.to(torch.bfloat16).train().encoder
         for rows in (3, 4, 6, 7, 9):
             batch = steps.tensors(packed(examples(replace(arm, rows=rows)), arm.row), torch.device("cpu"))

@@ -37,7 +37,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.objectives.objective import summed_cross_entropy
 from xalign_ray.track.events import EVENT_LOG, read_events
 from xalign_ray.train.distributed import keep_freed_memory, setup_workers
-from xalign_ray.train.loop import Loop, build_objectives, train
+from xalign_ray.train.loop import Loop, build_model, train
 from xalign_ray.train.optimizers import build_optimizer
 from xalign_ray.train.step import tensors
 from xalign_ray.work.job import Job
@@ -221,7 +221,7 @@ def plain(arm: Arm) -> list[float]:
     rows = packed(examples(arm), arm.row)
     config, device = recipe(arm, len(rows["input_ids"])), torch.device(arm.device)
     torch.set_num_threads(1)
-    objectives = build_objectives(config, MadeRows(arm.vocab), device).to(device)  # type: ignore[arg-type]
+    objectives = build_model(config, MadeRows(arm.vocab), device).to(device)  # type: ignore[arg-type]
     optimizer = build_optimizer(objectives, config.train.optimizer)
     labels = int((rows["labels"] != NOT_A_LABEL).sum())
     seconds = []
@@ -309,7 +309,7 @@ def _finish(device: torch.device) -> None:
 def head_memory(arm: Arm) -> list[float]:
     """MB that the head, the loss and their gradients need on top of what is there before: logits of all, and ours."""
     rows = packed(examples(arm), arm.row)
-    objectives = build_objectives(recipe(arm, len(rows["input_ids"])), MadeRows(arm.vocab))  # type: ignore[arg-type]
+    objectives = build_model(recipe(arm, len(rows["input_ids"])), MadeRows(arm.vocab))  # type: ignore[arg-type]
     encoder, batch = objectives.encoder, tensors(rows, torch.device("cpu"))
     labels = batch["labels"].flatten()
     asked, hidden = labels != NOT_A_LABEL, torch.randn(labels.numel(), arm.width)

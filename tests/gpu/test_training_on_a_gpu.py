@@ -21,7 +21,7 @@ from xalign_ray.models.attention import attention_by_example, flash_attention, i
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import backend_of
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 from xalign_ray.train.scoring import KIND
 from xalign_ray.train.step import compare_over_ranks, tensors
 from xalign_ray.work.run_folder import RunFolder
@@ -49,7 +49,7 @@ def losses(pool: Pool, folder: Path, **settings: Any) -> list[float]:
 
 def forward_without_a_wait(workers, objectives: list[dict[str, Any]]) -> None:
     """A forward pass in which torch raises where it would wait for the GPU."""
-    module = build_objectives(synthetic.config(objectives=objectives), synthetic.SyntheticRows()).to(workers.device)
+    module = build_model(synthetic.config(objectives=objectives), synthetic.SyntheticRows()).to(workers.device)
     module.encoder.attend(implementation("varlen"))
     batch = tensors(synthetic.rows(np.arange(8)), workers.device, module.extra_columns)
     with torch.autocast(workers.device.type, torch.bfloat16):
@@ -113,9 +113,7 @@ def test_both_passes_of_a_contrast_draw_the_same_dropout(gpu: Pool, way: dict[st
 
 def compare_without_a_wait(workers) -> None:
     """A comparison over the workers, in which torch raises where it would wait for the GPU."""
-    objectives = build_objectives(
-        synthetic.config(objectives=[{"kind": "sentence_contrast"}]), synthetic.SyntheticRows()
-    )
+    objectives = build_model(synthetic.config(objectives=[{"kind": "sentence_contrast"}]), synthetic.SyntheticRows())
     vectors, marks = torch.randn(9, 32, device=workers.device), torch.arange(18, device=workers.device).view(9, 2)
     totals: Any = SimpleNamespace(by_rank={"sentence_contrast": [9]})
     loss: Any = objectives.losses["sentence_contrast"]
@@ -241,7 +239,7 @@ def test_a_checkpoint_written_behind_training_is_the_one_that_standing_still_wri
 def test_the_weights_that_are_exported_are_those_that_were_scored(gpu: Pool, tmp_path: Path):
     gpu.call(train, tmp_path, EXACT | {"train__eval_steps": 6})
     (event,) = (event for event in read_events(tmp_path / "events.jsonl") if event["event"] == "held_out")
-    module = build_objectives(synthetic.config(**EXACT), synthetic.SyntheticRows()).eval()
+    module = build_model(synthetic.config(**EXACT), synthetic.SyntheticRows()).eval()
     module.load_state_dict(synthetic.weights(tmp_path))
     ((language, rows),) = synthetic.SyntheticRows().held_out(0, 1, 10)
     with torch.no_grad():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.models.export import export
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 
 SMALL = [
     "model.num_hidden_layers=1",
@@ -31,4 +31,4 @@ def write_english_base(folder: Path) -> None:
     english = make_config(folder, "data.corpora=[{format: text, language: en, paths: [en.txt]}]", "data.parallel=[]",
                           "data.dictionaries=[]", *SMALL)  # fmt: skip
     prepared = prepare_here(english)
-    export(build_objectives(english, prepared).state_dict(), english, prepared, folder / "base", FACTS | {"step": 0})
+    export(build_model(english, prepared).state_dict(), english, prepared, folder / "base", FACTS | {"step": 0})

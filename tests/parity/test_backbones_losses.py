@@ -12,7 +12,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.feed.batches import open_local
 from xalign_ray.models.families import FAMILIES
 from xalign_ray.shards.prepared import Prepared
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 from xalign_ray.train.step import tensors
 
 LOSSES = "{kind: masked_lm, labels_at_once: 16}, {kind: dictionary_alignment, layer: 1}, {kind: word_exchange}, "
@@ -56,7 +56,7 @@ def configured(folder: Path, family: str) -> RunConfig:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_losses_reach_the_whole_encoder(folder: Path, prepared: Prepared, family: str) -> None:
     config = configured(folder, family)
-    objectives = build_objectives(config, prepared)
+    objectives = build_model(config, prepared)
     batch = tensors(next(open_local(prepared, config, 0, 0)), torch.device("cpu"), objectives.extra_columns)
     sums = objectives(batch, (0, 1), 0)
     assert {kind: bool(torch.isfinite(value)) and value.item() != 0 for kind, value in sums.items()} == dict.fromkeys(

@@ -19,7 +19,7 @@ from xalign_ray.models.export import export
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.tokens.stats import measure
 from xalign_ray.train.distributed import setup_workers
-from xalign_ray.train.loop import build_objectives, train
+from xalign_ray.train.loop import build_model, train
 from xalign_ray.vocabulary.tokenizer import train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
 from xalign_ray.work.job import Job
@@ -47,7 +47,7 @@ def test_rows_of_shared_pieces_are_copied_and_others_made_as_asked(folder: Path,
     old = AutoModelForMaskedLM.from_pretrained(folder / "base")
     rows, biases = old.get_input_embeddings().weight.detach(), old.get_output_embeddings().bias.detach()
     before, after = (AutoTokenizer.from_pretrained(folder / name) for name in ("base", "both"))
-    hf = build_objectives(config, prepared).encoder.hf
+    hf = build_model(config, prepared).encoder.hf
     table, bias = hf.get_input_embeddings().weight.detach(), hf.get_output_embeddings().bias.detach()
     assert table.shape[0] == len(after) == hf.config.vocab_size
     known = before.get_vocab()
@@ -81,7 +81,7 @@ def test_rows_of_shared_pieces_are_copied_and_others_made_as_asked(folder: Path,
     if init == "random":
         drawn = table[[n for p, n in after.get_vocab().items() if p not in known]]
         torch.testing.assert_close(drawn.std(dim=0), rows.std(dim=0), rtol=0.3, atol=0.0)
-        again = build_objectives(config, prepared).encoder.hf.get_input_embeddings().weight
+        again = build_model(config, prepared).encoder.hf.get_input_embeddings().weight
         assert torch.equal(table, again), "every rank draws the same"
 
 
@@ -91,7 +91,7 @@ def test_exchanged_encoder_trains_and_its_export_opens_in_transformers(folder: P
     assert np.asarray(share["input_ids"]).max() > len(AutoTokenizer.from_pretrained(folder / "base")) // 2
     job, workers = Job(tmp_path / "run", FACTS), setup_workers(config.parallel)
     train(job, config, prepared, lambda first, rank, _: open_local(prepared, config, first, rank), workers)
-    state = build_objectives(config, prepared).state_dict()
+    state = build_model(config, prepared).state_dict()
     export(state, config, prepared, tmp_path / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
     model, tokenizer = (kind.from_pretrained(tmp_path / "export") for kind in (AutoModelForMaskedLM, AutoTokenizer))
     assert model.config.vocab_size == len(tokenizer) == model.get_output_embeddings().weight.shape[0]
@@ -101,11 +101,11 @@ def test_exchanged_encoder_trains_and_its_export_opens_in_transformers(folder: P
 
 def test_recipe_that_continues_the_export_keeps_its_rows(folder: Path) -> None:
     config, prepared = exchanged(folder, "random")
-    state = build_objectives(config, prepared).state_dict()
+    state = build_model(config, prepared).state_dict()
     export(state, config, prepared, folder / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
     start = f"{folder / 'export'}"
     after = make_config(folder, f"data.tokenizer={{kind: folder, path: {start}}}", f"model.init_from={start}", *SMALL)
-    table = build_objectives(after, prepare_here(after)).encoder.hf.get_input_embeddings().weight
+    table = build_model(after, prepare_here(after)).encoder.hf.get_input_embeddings().weight
     assert torch.equal(table, state["encoder.hf.bert.embeddings.word_embeddings.weight"])
 
 
@@ -125,7 +125,7 @@ def test_trimmed_encoder_gives_text_of_kept_pieces_the_same_vectors(folder: Path
         *SMALL,
     )
     prepared = prepare_here(config)
-    state = build_objectives(config, prepared).state_dict()
+    state = build_model(config, prepared).state_dict()
     export(state, config, prepared, tmp_path / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
     said = prepared.exchange["pieces"]
     model, tokenizer = (kind.from_pretrained(tmp_path / "export") for kind in (AutoModelForMaskedLM, AutoTokenizer))
@@ -153,7 +153,7 @@ def test_focus_rows_are_sums_of_shared_rows(folder: Path) -> None:
     config, prepared = exchanged(folder, "focus")
     assert prepared.exchange["pieces"]["from_similar"] > 10
     old = AutoModelForMaskedLM.from_pretrained(folder / "base").get_input_embeddings().weight.detach()
-    table = build_objectives(config, prepared).encoder.hf.get_input_embeddings().weight.detach()
+    table = build_model(config, prepared).encoder.hf.get_input_embeddings().weight.detach()
     rows = prepared.start_rows
     assert rows is not None
     begin = 0

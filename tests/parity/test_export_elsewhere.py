@@ -25,7 +25,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, load_conditioned_head
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.vocabulary.tokenizer import train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
 
@@ -151,7 +151,7 @@ def train_and_export(name, prepared, root):
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
-    objectives = Objectives(encoder.eval(), [MaskedLm()], None, seed=0)
+    objectives = EncoderWithLosses(encoder.eval(), [MaskedLm()], None, seed=0)
     export(objectives.state_dict(), config, prepared, root / name / "export", FACTS)
     batch = dict(np.load(root / "given.npz"))
     real = batch["example_ids"] > 0

@@ -16,7 +16,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import DataError
 from xalign_ray.studies.queue import export_step
 from xalign_ray.tokens.prepare import find_prepared
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 from xalign_ray.work.run_folder import RunFolder
 
 WORDS = "bert.embeddings.word_embeddings.weight"
@@ -45,7 +45,7 @@ def test_step_0_is_the_encoder_as_the_seed_made_it(finished: tuple[Recipe, Path]
     folder = exports.export(run, step=0, out=tmp_path / "untrained")
     prepared = find_prepared(recipe.config)
     assert prepared is not None
-    first = build_objectives(recipe.config, prepared).state_dict()[f"encoder.hf.{WORDS}"]
+    first = build_model(recipe.config, prepared).state_dict()[f"encoder.hf.{WORDS}"]
     assert folder == tmp_path / "untrained"
     assert torch.equal(words(folder), first)
     assert step_of(folder) == 0

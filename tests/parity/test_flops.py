@@ -13,7 +13,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.sizes import seen_pairs
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.train.devices import peak_tflops
 from xalign_ray.train.step import Flops, example_lengths
 
@@ -47,7 +47,7 @@ def batch(*prefixes: str) -> dict[str, torch.Tensor]:
 )
 def test_counted_operations_are_those_that_are_done(family: str, choices: list, prefixes: tuple[str, ...]) -> None:
     model = ModelConfig(family=family, hidden_dropout_prob=0.0, **SHAPE)
-    objectives = Objectives(build_encoder(model, VOCABULARY, ["en"], LENGTH, pad_id=0), choices, None, 0)
+    objectives = EncoderWithLosses(build_encoder(model, VOCABULARY, ["en"], LENGTH, pad_id=0), choices, None, 0)
     rows = batch(*prefixes)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         torch.stack([*objectives(rows, (0, 1), 0).values()]).sum().backward()

@@ -13,7 +13,7 @@ from tests.parity import numpy_bert
 from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.encoder import build_encoder
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 HEADS = 2
@@ -102,7 +102,7 @@ def test_masked_lm_of_two_labels_worked_by_hand():
         "labels": torch.tensor([[1, -100, 0]], dtype=torch.int32),
         "language_ids": torch.zeros(1, 3, dtype=torch.int32),
     }
-    objectives = Objectives(encoder, [MaskedLm()], None, seed=0)
+    objectives = EncoderWithLosses(encoder, [MaskedLm()], None, seed=0)
     assert objectives(batch, (0, 1), 0)["masked_lm"].item() == pytest.approx(2.0794415, abs=1e-6)
 
 
@@ -112,14 +112,14 @@ ROWS = [[3.0, 4.0], [4.0, 3.0], [1.0, 0.0], [0.0, 1.0], [5.0, 5.0], [0.0, -2.0]]
 def test_alignment_of_three_pairs_worked_by_hand():
     # (3,4)(4,3): 24/25.   mean of (1,0) and (0,1), against (5,5): 1.   (1,0)(0,-2): 0.   Sum of -cos: -1.96.
     pairs = dictionary(left=[[0, -1], [2, 3], [2, -1]], right=[[1], [4], [5]])
-    objectives = Objectives(TableEncoder(ROWS), [DictionaryAlignment()], pairs, seed=0)
+    objectives = EncoderWithLosses(TableEncoder(ROWS), [DictionaryAlignment()], pairs, seed=0)
     assert objectives({}, (0, 1), 0)["dictionary_alignment"].item() == pytest.approx(-1.96, abs=1e-6)
 
 
 def test_alignment_gradient_of_one_pair_worked_by_hand():
     # u = (3,4), v = (4,3), cos = 24/25: -(v/25 - 24/25 u/25) = -((4,3)/25 - (2.88,3.84)/25) = (-0.0448, 0.0336).
     encoder = TableEncoder(ROWS)
-    objectives = Objectives(encoder, [DictionaryAlignment()], dictionary([[0]], [[1]]), seed=0)
+    objectives = EncoderWithLosses(encoder, [DictionaryAlignment()], dictionary([[0]], [[1]]), seed=0)
     objectives({}, (0, 1), 0)["dictionary_alignment"].backward()
     np.testing.assert_allclose(encoder.words.weight.grad[0], [-0.0448, 0.0336], atol=1e-7)
     np.testing.assert_allclose(encoder.words.weight.grad[1], [0.0336, -0.0448], atol=1e-7)
@@ -128,7 +128,7 @@ def test_alignment_gradient_of_one_pair_worked_by_hand():
 
 def test_alignment_with_a_zero_vector_is_zero_and_finite():
     encoder = TableEncoder([[0.0, 0.0], [1.0, 2.0]])
-    objectives = Objectives(encoder, [DictionaryAlignment()], dictionary([[0]], [[1]]), seed=0)
+    objectives = EncoderWithLosses(encoder, [DictionaryAlignment()], dictionary([[0]], [[1]]), seed=0)
     loss = objectives({}, (0, 1), 0)["dictionary_alignment"]
     loss.backward()
     assert loss.item() == 0.0
@@ -143,7 +143,7 @@ def test_alignment_with_a_zero_vector_is_zero_and_finite():
 )
 def test_masked_lm_equals_the_numpy_reference(options):
     encoder, batch = random_encoder(**options), random_batch(np.random.default_rng(1))
-    objectives = Objectives(encoder, [MaskedLm()], None, seed=0)
+    objectives = EncoderWithLosses(encoder, [MaskedLm()], None, seed=0)
     ours = objectives(as_tensors(batch), (0, 1), 0)["masked_lm"].item()
     theirs = numpy_bert.masked_lm_sum(weights_of(encoder), batch, HEADS, options.get("conditioned_head", False))
     assert ours == pytest.approx(theirs, rel=1e-5)
@@ -181,7 +181,7 @@ def random_dictionary(random, n=9, vocab=40):
 def test_alignment_equals_the_numpy_reference():
     random = np.random.default_rng(3)
     encoder, (left, right) = random_encoder(), random_dictionary(random)
-    objectives = Objectives(encoder, [DictionaryAlignment()], dictionary(left, right), seed=0)
+    objectives = EncoderWithLosses(encoder, [DictionaryAlignment()], dictionary(left, right), seed=0)
     ours = objectives({}, (0, 1), 0)["dictionary_alignment"].item()
     table = weights_of(encoder)["hf.bert.embeddings.word_embeddings.weight"]
     assert ours == pytest.approx(reference_alignment(table, left, right), abs=1e-5)
@@ -190,7 +190,7 @@ def test_alignment_equals_the_numpy_reference():
 # --- gradients ------------------------------------------------------------------------------------------------------
 def alignment_gradient(table, left, right):
     encoder = TableEncoder(table.astype(np.float32))
-    objectives = Objectives(encoder, [DictionaryAlignment()], dictionary(left, right), seed=0)
+    objectives = EncoderWithLosses(encoder, [DictionaryAlignment()], dictionary(left, right), seed=0)
     objectives({}, (0, 1), 0)["dictionary_alignment"].backward()
     return encoder.words.weight.grad.numpy()
 
@@ -221,7 +221,7 @@ def test_alignment_gradient_equals_the_closed_form():
 def test_masked_lm_gradient_equals_finite_differences_of_the_reference():
     encoder = random_encoder(language_embeddings=True, conditioned_head=True)
     batch = random_batch(np.random.default_rng(6), rows=1)
-    Objectives(encoder, [MaskedLm()], None, seed=0)(as_tensors(batch), (0, 1), 0)["masked_lm"].backward()
+    EncoderWithLosses(encoder, [MaskedLm()], None, seed=0)(as_tensors(batch), (0, 1), 0)["masked_lm"].backward()
     w, h = weights_of(encoder), 1e-5
     places = {
         "languages.weight": (int(batch["language_ids"][0, 0]), 3),

@@ -11,7 +11,7 @@ from tests.parity import numpy_bert
 from tests.parity.test_losses import HEADS, random_encoder, weights_of
 from xalign_ray.config.choices import MomentumContrast, SentenceContrast
 from xalign_ray.errors import ConfigError
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.objectives.sentences import sentence_rows, text_hashes
 
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
@@ -71,7 +71,7 @@ STATES = [[0.0, 0.0], [3.0, 4.0], [4.0, 3.0], [1.0, 0.0]]
 
 def momentum_by_hand(**options):
     settings = {"queue_size": 2, "projection": 2, "temperature": 1.0, "normalize": "z", "momentum": 0.75}
-    loss = Objectives(GivenStates(STATES), [MomentumContrast(**settings | options)], None, seed=0)
+    loss = EncoderWithLosses(GivenStates(STATES), [MomentumContrast(**settings | options)], None, seed=0)
     inner = loss.losses["momentum_contrast"]
     with torch.no_grad():
         for tower in (inner.project, inner.average.tower["project"]):
@@ -154,7 +154,9 @@ def test_sentence_contrast_of_two_pairs_worked_by_hand(margin, expected):
     # cosines [[.96, 1], [.8, .6]]. Rows: ln(1 + e^.04) = .713347, ln(1 + e^.2) = .798139;
     # columns: ln(1 + e^-.16) = .616347, ln(1 + e^.4) = .913015. Half the sum: 1.5204225.
     states = [*STATES, STATES[1]]  # id 4 is another sentence in the same place
-    objectives = Objectives(GivenStates(states), [SentenceContrast(temperature=1.0, margin=margin)], None, seed=0)
+    objectives = EncoderWithLosses(
+        GivenStates(states), [SentenceContrast(temperature=1.0, margin=margin)], None, seed=0
+    )
     same_row = pairs_batch([[[1], [3]]], [[[2], [4]]], [[1, 2]])
     apart = pairs_batch([[[1]], [[3]]], [[[2]], [[4]]], [[1], [2]])
     for batch in (same_row, apart):
@@ -170,9 +172,9 @@ def test_widths_beyond_the_encoders_are_refused(widths, fault):
     asked = [SentenceContrast(matryoshka_dims=widths)]
     if fault:
         with pytest.raises(ConfigError, match=fault):
-            Objectives(GivenStates(STATES), asked, None, seed=0)
+            EncoderWithLosses(GivenStates(STATES), asked, None, seed=0)
     else:
-        Objectives(GivenStates(STATES), asked, None, seed=0)
+        EncoderWithLosses(GivenStates(STATES), asked, None, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_widths_beyond_the_encoders_are_refused(widths, fault):
 )
 def test_pairs_with_a_sentence_in_common_are_no_negatives(shared):
     first, second, first_key, second_key = shared
-    objectives = Objectives(GivenStates([*STATES, STATES[1]]), [SentenceContrast()], None, seed=0)
+    objectives = EncoderWithLosses(GivenStates([*STATES, STATES[1]]), [SentenceContrast()], None, seed=0)
     batch = as_tensors(pairs_batch([[first], [second]], [[first_key], [second_key]], [[1], [2]]))
     assert objectives(batch, (0, 1), 0)["sentence_contrast"].item() == 0.0
     assert objectives.metrics["train/sentence_accuracy"][0] == 2.0
@@ -229,7 +231,7 @@ def momentum_reference(towers, queue, hashes, pairs, settings):
 
 def random_momentum(settings):
     """The loss with a key tower and a queue of their own, two of its hashes being those of pairs."""
-    objectives = Objectives(random_encoder(language_embeddings=True), [settings], None, seed=0)
+    objectives = EncoderWithLosses(random_encoder(language_embeddings=True), [settings], None, seed=0)
     inner = objectives.losses["momentum_contrast"]
     with torch.no_grad():
         for weight in [*inner.project.parameters(), *filter(torch.is_floating_point, inner.average.buffers())]:
@@ -288,7 +290,7 @@ def sentence_reference(w, pairs, temperature, pooling, margin=0.0):
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize(("layer", "margin"), [(None, 0.0), (1, 0.2), (2, 0.0)])
 def test_sentence_contrast_equals_the_numpy_reference(pooling, layer, margin):
-    objectives = Objectives(
+    objectives = EncoderWithLosses(
         random_encoder(language_embeddings=True),
         [SentenceContrast(pooling=pooling, layer=layer, temperature=0.2, margin=margin)],
         None,
@@ -344,7 +346,9 @@ def test_momentum_gradient_equals_finite_differences_and_leaves_the_key_encoder_
 
 
 def test_sentence_gradient_equals_finite_differences_of_the_reference():
-    objectives = Objectives(random_encoder(language_embeddings=True), [SentenceContrast(temperature=0.2)], None, 0)
+    objectives = EncoderWithLosses(
+        random_encoder(language_embeddings=True), [SentenceContrast(temperature=0.2)], None, 0
+    )
     pairs, h = pairs_that_share_sentences(4), 1e-5
     objectives(as_tensors(pairs_batch(*pairs)), (0, 1), 0)["sentence_contrast"].backward()
     w, parameters = weights_of(objectives.encoder), dict(objectives.encoder.named_parameters())
@@ -360,7 +364,7 @@ def test_sentence_gradient_equals_finite_differences_of_the_reference():
 def test_a_micro_step_without_pairs_gives_zero_and_a_gradient(settings):
     empty = as_tensors(pairs_batch([[], []], [[], []], [[], []]) | {"example_ids": np.ones((2, 4), np.int64)})
     shares = ({key: value.new_zeros(2, 4) for key, value in empty.items()}, {"example_ids": empty["example_ids"]})
-    objectives = Objectives(random_encoder(), [settings], None, seed=0).train()
+    objectives = EncoderWithLosses(random_encoder(), [settings], None, seed=0).train()
     for batch in shares:  # zero-filled columns, and none at all
         objectives.zero_grad()
         loss = objectives(batch, (0, 1), 0)[settings.kind]
@@ -374,14 +378,16 @@ def test_a_micro_step_without_pairs_gives_zero_and_a_gradient(settings):
 
 def test_key_dropout_is_a_choice():
     for wanted in (True, False):
-        objectives = Objectives(random_encoder(), [MomentumContrast(key_dropout=wanted, **SMALL)], None, seed=0)
+        objectives = EncoderWithLosses(random_encoder(), [MomentumContrast(key_dropout=wanted, **SMALL)], None, seed=0)
         assert objectives.train().losses["momentum_contrast"].average.tower.training is wanted
         assert objectives.eval().losses["momentum_contrast"].average.tower.training is False
 
 
 def test_the_random_queue_is_of_unit_length_and_the_same_for_a_seed():
     queues = [
-        Objectives(GivenStates(STATES), [MomentumContrast(**SMALL)], None, seed).losses["momentum_contrast"].queue.keys
+        EncoderWithLosses(GivenStates(STATES), [MomentumContrast(**SMALL)], None, seed)
+        .losses["momentum_contrast"]
+        .queue.keys
         for seed in (0, 0, 1)
     ]
     torch.testing.assert_close(queues[0].norm(dim=1), torch.ones(6))
@@ -391,4 +397,4 @@ def test_the_random_queue_is_of_unit_length_and_the_same_for_a_seed():
 
 def test_a_layer_that_the_encoder_lacks_is_refused():
     with pytest.raises(ConfigError, match=r"^objective sentence_contrast reads layer 3, but the encoder has 2\.$"):
-        Objectives(random_encoder(), [SentenceContrast(layer=3)], None, seed=0)
+        EncoderWithLosses(random_encoder(), [SentenceContrast(layer=3)], None, seed=0)

@@ -23,7 +23,7 @@ from tests.parity.test_losses import (
 )
 from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
 from xalign_ray.errors import ConfigError
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.objectives.objective import MicroStep
 
 KIND = "dictionary_alignment"
@@ -37,7 +37,7 @@ def test_labels_at_once_gives_the_same_sum_and_gradient(at_once):
     found = []
     for settings in (MaskedLm(), MaskedLm(labels_at_once=at_once)):
         encoder = random_encoder(language_embeddings=True, conditioned_head=True)
-        loss = Objectives(encoder, [settings], None, seed=0)(batch, (0, 1), 0)["masked_lm"]
+        loss = EncoderWithLosses(encoder, [settings], None, seed=0)(batch, (0, 1), 0)["masked_lm"]
         loss.backward()
         found.append((loss.item(), {name: p.grad for name, p in encoder.named_parameters()}))
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-6)
@@ -54,7 +54,7 @@ def test_labels_at_once_bounds_the_logits_that_exist_at_a_time():
             return super().predict(hidden, language) + self.words.weight.sum()
 
     batch = {"input_ids": torch.zeros(2, 5), "labels": torch.ones(2, 5), "language_ids": torch.zeros(2, 5)}
-    Objectives(Watched([[0.0]], logits=[[0.0, 1.0]]), [MaskedLm(labels_at_once=4)], None, 0)(batch, (0, 1), 0)[
+    EncoderWithLosses(Watched([[0.0]], logits=[[0.0, 1.0]]), [MaskedLm(labels_at_once=4)], None, 0)(batch, (0, 1), 0)[
         "masked_lm"
     ].backward()
     assert asked == [4, 4, 2, 2, 4, 4]  # forward, then again going backward
@@ -72,7 +72,7 @@ def test_labels_at_once_bounds_the_logits_of_held_out_rows_too():
     encoder = Watched([[0.0]], logits=[[0.0, 1.0]])
     for at_once, expected in ((4, [4, 4, 2]), (None, [10])):
         asked.clear()
-        loss = Objectives(encoder, [MaskedLm(labels_at_once=at_once)], None, 0).losses["masked_lm"]
+        loss = EncoderWithLosses(encoder, [MaskedLm(labels_at_once=at_once)], None, 0).losses["masked_lm"]
         assert loss.of_labels(MicroStep(encoder, batch, (0, 1), 0)).tolist() == pytest.approx([0.3132617] * 10)
         assert asked == expected
 
@@ -88,7 +88,7 @@ def test_labels_at_once_bounds_the_logits_of_held_out_rows_too():
     ],
 )
 def test_words_of_several_pieces_worked_by_hand(pool, expected, pairs):
-    objectives = Objectives(
+    objectives = EncoderWithLosses(
         TableEncoder(ROWS), [DictionaryAlignment(pool=pool)], dictionary([[0, -1], [2, 3]], [[1], [4]]), seed=0
     )
     assert objectives({}, (0, 1), 0)[KIND].item() == pytest.approx(expected, abs=1e-6)
@@ -114,7 +114,7 @@ def contextual(layer, pool="mean", seed=5):
     left, right = random_dictionary(np.random.default_rng(seed))
     encoder = random_encoder(language_embeddings=True)
     settings = DictionaryAlignment(layer=layer, pool=pool)
-    objectives = Objectives(encoder, [settings], dictionary(left, right), 0, SPECIAL)
+    objectives = EncoderWithLosses(encoder, [settings], dictionary(left, right), 0, SPECIAL)
     w = weights_of(encoder)
     if layer == 1:  # the reference goes through the layers that it finds
         w = {name: value for name, value in w.items() if ".layer.1." not in name}
@@ -160,7 +160,9 @@ def test_a_slice_without_a_pair_is_zero_and_calls_the_encoder_all_the_same():
 def test_raw_rows_are_those_of_the_table_whatever_the_layers():
     left, right = random_dictionary(np.random.default_rng(3))
     encoder = random_encoder()
-    pieces = Objectives(encoder, [DictionaryAlignment(pool="first")], dictionary(left, right), 0)({}, (0, 1), 0)[KIND]
+    pieces = EncoderWithLosses(encoder, [DictionaryAlignment(pool="first")], dictionary(left, right), 0)({}, (0, 1), 0)[
+        KIND
+    ]
     table = weights_of(encoder)["hf.bert.embeddings.word_embeddings.weight"]
     assert pieces.item() == pytest.approx(reference_alignment(table, left[:, :1], right[:, :1]), abs=1e-5)
 
@@ -178,5 +180,5 @@ def test_raw_rows_are_those_of_the_table_whatever_the_layers():
 )
 def test_what_cannot_be_aligned_is_refused(settings, said):
     with pytest.raises(ConfigError) as error:
-        Objectives(random_encoder(), [settings], dictionary([[1, 2]], [[3]]), 0, SPECIAL)
+        EncoderWithLosses(random_encoder(), [settings], dictionary([[1, 2]], [[3]]), 0, SPECIAL)
     assert str(error.value) == said

@@ -12,7 +12,7 @@ from torch import nn
 from tests.parity import numpy_bert
 from tests.parity.test_losses import HEADS, as_tensors, random_batch, random_encoder, weights_of
 from xalign_ray.config.choices import MaskedLm, WordExchange
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 
 KIND = "word_exchange"
 
@@ -61,7 +61,7 @@ def test_two_partners_and_none_worked_by_hand(options, expected):
         "language_ids": torch.zeros(1, 4, dtype=torch.int64),
         "aligned": packed([[[0, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]]),
     }
-    objectives = Objectives(encoder, [WordExchange(**options)], None, seed=0)
+    objectives = EncoderWithLosses(encoder, [WordExchange(**options)], None, seed=0)
     assert objectives(batch, (0, 1), 0)[KIND].item() == pytest.approx(expected, abs=1e-6)
     told, over = objectives.metrics["train/aligned_label_share"]
     assert (told.item(), over.item()) == (1.0, 2.0)
@@ -106,7 +106,7 @@ def reference(w, own, batch, bits, normalize, unaligned, conditioned):
 
 def random_loss(settings, **options):
     """The loss around a random encoder, its own parameters away from where they start."""
-    objectives = Objectives(random_encoder(**options), [settings], None, seed=0)
+    objectives = EncoderWithLosses(random_encoder(**options), [settings], None, seed=0)
     with torch.no_grad():
         for parameter in objectives.losses.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
@@ -137,7 +137,7 @@ def test_word_exchange_equals_the_numpy_reference(normalize, unaligned, conditio
 def test_it_starts_as_the_encoders_own_head_and_shares_only_decoder_and_words():
     batch, bits = aligned_batch(2)
     bits[:] = np.eye(bits.shape[1], dtype=bool)  # each position its own partner: the exchange changes nothing
-    objectives = Objectives(random_encoder(), [MaskedLm(), WordExchange()], None, seed=0)
+    objectives = EncoderWithLosses(random_encoder(), [MaskedLm(), WordExchange()], None, seed=0)
     sums = objectives(as_tensors(batch) | {"aligned": packed(bits)}, (0, 1), 0)
     assert sums[KIND].item() == pytest.approx(sums["masked_lm"].item(), rel=1e-6)
     names = sorted(name for name, _ in objectives.named_parameters() if not name.startswith("encoder."))
@@ -148,7 +148,7 @@ def test_it_starts_as_the_encoders_own_head_and_shares_only_decoder_and_words():
 @pytest.mark.parametrize("has_column", [False, True])
 def test_rows_of_other_streams_ask_nothing_but_call_the_same_modules(has_column):
     batch, bits = aligned_batch(3)
-    objectives = Objectives(random_encoder(), [WordExchange()], None, seed=0)
+    objectives = EncoderWithLosses(random_encoder(), [WordExchange()], None, seed=0)
     given = as_tensors(batch) | ({"aligned": packed(np.zeros_like(bits))} if has_column else {})
     for rows in (slice(None), slice(0, 0)):
         objectives.zero_grad()

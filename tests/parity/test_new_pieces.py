@@ -17,7 +17,7 @@ from xalign_ray.feed.batches import open_local
 from xalign_ray.models.export import export
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.distributed import setup_workers
-from xalign_ray.train.loop import build_objectives, train
+from xalign_ray.train.loop import build_model, train
 from xalign_ray.work.job import Job
 
 NEW = 12
@@ -37,7 +37,7 @@ def test_rows_of_new_pieces_are_the_means_of_their_parts(continued: tuple[RunCon
     config, prepared, base = continued
     old = AutoModelForMaskedLM.from_pretrained(base).get_input_embeddings().weight.detach()
     tokenizer, before = (AutoTokenizer.from_pretrained(folder) for folder in (prepared.tokenizer_folder, base))
-    table = build_objectives(config, prepared).encoder.embed(torch.arange(len(tokenizer)))  # type: ignore[union-attr]
+    table = build_model(config, prepared).encoder.embed(torch.arange(len(tokenizer)))  # type: ignore[union-attr]
     assert len(prepared.new_rows) == NEW
     assert torch.equal(table[: len(before)], old[: len(before)])
     for number, olds in prepared.new_rows.items():
@@ -56,7 +56,7 @@ def test_the_grown_encoder_trains_on_its_new_pieces_and_is_exported_whole(
     assert np.isin(share["input_ids"], list(prepared.new_rows)).any()
     job, workers = Job(tmp_path / "run", FACTS), setup_workers(config.parallel)
     train(job, config, prepared, lambda first, rank, _: open_local(prepared, config, first, rank), workers)
-    export(build_objectives(config, prepared).state_dict(), config, prepared, tmp_path / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
+    export(build_model(config, prepared).state_dict(), config, prepared, tmp_path / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "export")
     assert model.get_input_embeddings().weight.shape[0] > max(prepared.new_rows)
     assert model.config.vocab_size == model.get_output_embeddings().weight.shape[0]
@@ -71,12 +71,12 @@ def test_recipe_that_continues_the_grown_export_keeps_its_trained_rows(
     continued: tuple[RunConfig, Prepared, Path], tmp_path: Path
 ) -> None:
     config, prepared, base = continued
-    state = build_objectives(config, prepared).state_dict()
+    state = build_model(config, prepared).state_dict()
     state["encoder.hf.bert.embeddings.word_embeddings.weight"].add_(1.0)  # as if it had been trained
     export(state, config, prepared, tmp_path / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
     start = tmp_path / "export"
     after = make_config(
         base.parent, f"data.tokenizer={{kind: folder, path: {start}}}", f"model.init_from={start}", *SMALL
     )
-    table = build_objectives(after, prepare_here(after)).encoder.hf.get_input_embeddings().weight
+    table = build_model(after, prepare_here(after)).encoder.hf.get_input_embeddings().weight
     assert torch.equal(table, state["encoder.hf.bert.embeddings.word_embeddings.weight"])

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from tests.unit.conftest import make_config, prepare_here, write_inputs
 from xalign_ray.models.export import export
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 
 pytestmark = pytest.mark.models
 
@@ -37,7 +37,7 @@ def folders(
     given = [f"model.init_from={base}", f"data.tokenizer={{kind: folder, path: {base}}}"]
     config = make_config(root, *CONTRAST, *given)
     prepared = prepare_here(config)
-    export(build_objectives(config, prepared).state_dict(), config, prepared, root / "export", FACTS)
+    export(build_model(config, prepared).state_dict(), config, prepared, root / "export", FACTS)
     return base, root / "export"
 
 

@@ -24,7 +24,7 @@ from xalign_ray.config.choices import (
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import build_encoder
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.streams.prediction import stream_columns
 from xalign_ray.train.step import tensors
 
@@ -48,7 +48,7 @@ def around(settings):
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
-    objectives = Objectives(encoder, [settings], None, seed=0).eval()
+    objectives = EncoderWithLosses(encoder, [settings], None, seed=0).eval()
     return objectives, weights_of(encoder)
 
 

@@ -19,7 +19,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.models.backbone import backbone
 from xalign_ray.models.export import export
 from xalign_ray.models.sizes import count_in
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 
 FACTS = {"recipe": "continue/contrast", "fingerprint": "ab" * 32, "step": 0}
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
@@ -102,7 +102,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         given = [f"model.init_from={folder}", f"data.tokenizer={{kind: folder, path: {folder}}}"]
         config = make_config(root, *settings, *given)
         prepared = prepare_here(config)
-        export(build_objectives(config, prepared).state_dict(), config, prepared, root / name / "export", FACTS)
+        export(build_model(config, prepared).state_dict(), config, prepared, root / name / "export", FACTS)
     return root
 
 
@@ -159,7 +159,7 @@ def test_sentence_transformers_gives_equal_vectors(exported: Path) -> None:
 def test_no_head_is_held_where_no_loss_asks_one(exported: Path) -> None:
     config = make_config(exported, *CONTRAST, "model={num_hidden_layers: 1, num_attention_heads: 2, hidden_size: 16}")
     prepared = prepare_here(config)
-    objectives = build_objectives(config, prepared)
+    objectives = build_model(config, prepared)
     names = [name for name, _ in objectives.encoder.named_parameters()]
     assert not [name for name in names if "cls." in name or "predictions" in name]
     assert sum(p.numel() for p in objectives.encoder.parameters()) == (

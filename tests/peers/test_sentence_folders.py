@@ -23,7 +23,7 @@ from xalign_ray.models.sentence_encoder import SentenceEncoder, vector_width
 from xalign_ray.models.sentence_modules import is_normalized, own_max_length, own_pooling, own_prompt
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.tasks.hf_encoder import Encoder
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 
 FACTS = {"recipe": "continue/contrast", "fingerprint": "ab" * 32, "step": 0}
 CONTRAST = ["streams=[{kind: contrasted_pairs, text: none}]"]
@@ -52,7 +52,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Prepared]
 def written(base: tuple[RunConfig, Prepared], folder: Path, **asked: Any) -> Path:
     config, prepared = base
     form = exports.sentence_form(config, **asked)
-    export(build_objectives(config, prepared).state_dict(), config, prepared, folder, FACTS, form)
+    export(build_model(config, prepared).state_dict(), config, prepared, folder, FACTS, form)
     return folder
 
 

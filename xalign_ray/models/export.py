@@ -33,7 +33,7 @@ from xalign_ray.vocabulary.exchange import StartRows
 from xalign_ray.vocabulary.tokenizer import put_frame
 from xalign_ray.work.artifacts import MANIFEST, hash_files, share, unfinished, write_json, write_manifest
 
-ENCODER = "encoder."  # how `Objectives` names its encoder; what else is in the state belongs to losses
+ENCODER = "encoder."  # how `EncoderWithLosses` names its encoder; what else is in the state belongs to losses
 STOCK = f"{ENCODER}hf."
 LANGUAGES = f"{ENCODER}languages.weight"
 HEAD_FILE = "conditioned_head.safetensors"
@@ -91,7 +91,7 @@ def export(
     Only the encoder is written: of what losses keep, such as the key encoder of momentum_contrast, nothing.
 
     Args:
-        state: all parameters of `Objectives` in fp32 and whole, by their names there.
+        state: all parameters of `EncoderWithLosses` in fp32 and whole, by their names there.
         config: the resolved recipe.
         prepared: the run's data: languages, tokenizer, dictionary.
         folder: where to write.

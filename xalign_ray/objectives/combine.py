@@ -1,4 +1,4 @@
-"""Puts a recipe's losses around one encoder: the module that is given to DeepSpeed."""
+"""The encoder with its losses as one module, which DeepSpeed trains"""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def loss_class(choice: type[ObjectiveChoice]) -> type[Objective]:
     return resolve_name(choice.computed_by or f"{module}:{choice.__name__}Loss")
 
 
-class Objectives(nn.Module):
-    """An encoder and its losses. The forward pass gives sums by kind; the loop weighs, scales and adds them.
+class EncoderWithLosses(nn.Module):
+    """The module that DeepSpeed trains: `encoder`, and `losses` by kind. The forward pass gives sums by kind.
+
+    The loop weighs, scales and adds the sums.
 
     With G the global step's count, W ranks and A micro-steps, a micro-step backpropagates
     sum_k weights[k] * sums[k] * W * A / G[k]; DeepSpeed then averages over ranks and micro-steps.

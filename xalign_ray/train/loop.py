@@ -23,7 +23,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
 from xalign_ray.models.extension import rows_to_make
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.track.events import last_step
 from xalign_ray.train.checkpoint import Checkpoint, Checkpoints, load_resharded, needs_resharding
@@ -81,11 +81,11 @@ def train(job: Job, config: RunConfig, prepared: Prepared, open_batches: OpenBat
         # Opened first: batches are made while the model is set up.
         opened = closing(open_batches(first, workers.rank, workers.size)) if first < config.train.max_steps else None
         with opened or nullcontext(()) as batches:
-            objectives = build_objectives(config, prepared, workers.device)
-            Loop(job, config, objectives, prepared, workers, checkpoints, found, notes).run(iter(batches))
+            model = build_model(config, prepared, workers.device)
+            Loop(job, config, model, prepared, workers, checkpoints, found, notes).run(iter(batches))
 
 
-def build_objectives(config: RunConfig, prepared: Prepared, device: torch.device | None = None) -> Objectives:
+def build_model(config: RunConfig, prepared: Prepared, device: torch.device | None = None) -> EncoderWithLosses:
     """The recipe's encoder with its losses, to be run by a device if one is given; equal weights on every rank."""
     torch.manual_seed(config.seed % 2**63)
     new_rows, start_rows = rows_to_make(config.data.tokenizer, prepared)
@@ -101,7 +101,7 @@ def build_objectives(config: RunConfig, prepared: Prepared, device: torch.device
     )
     if device is not None:
         set_up(encoder, config.train, device)
-    return Objectives(encoder, config.all_objectives, prepared.pairs("trained"), config.seed, prepared.special)
+    return EncoderWithLosses(encoder, config.all_objectives, prepared.pairs("trained"), config.seed, prepared.special)
 
 
 class Loop:
@@ -111,7 +111,7 @@ class Loop:
         self,
         job: Job,
         config: RunConfig,
-        objectives: Objectives,
+        model: EncoderWithLosses,
         prepared: Prepared,
         workers: Workers,
         checkpoints: Checkpoints,
@@ -122,16 +122,16 @@ class Loop:
         self._config = config
         self._prepared = prepared
         self._workers = workers
-        encoder = cast(AlignedEncoder, objectives.encoder)
+        encoder = cast(AlignedEncoder, model.encoder)
         self._execution = describe(config.train, workers.device, encoder.family.dense_only)
         self._checkpoints, self._found, self._notes = checkpoints, found, notes
-        self._engine = Engine(objectives, config, workers, universal=needs_resharding(self._found, workers))
+        self._engine = Engine(model, config, workers, universal=needs_resharding(self._found, workers))
         if self._found and needs_resharding(self._found, workers):
             load_resharded(self._engine, self._found, job.folder, workers)
         elif self._found:
             self._engine.load(self._found.folder, self._found.trusted)
-        self._stepper = Stepper(self._engine, objectives, config, workers)
-        self._scoring = Scoring(self._engine, objectives, config, prepared, workers)
+        self._stepper = Stepper(self._engine, model, config, workers)
+        self._scoring = Scoring(self._engine, model, config, prepared, workers)
         if workers.rank == 0:
             self._notes = [*self._notes, *self._what_is_missing(job.events)]
         self._log = job.open_log() if workers.rank == 0 else None

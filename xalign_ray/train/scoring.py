@@ -15,7 +15,7 @@ from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.nearest import find_translations, thin
 from xalign_ray.models.sentence_modules import sentence_rule
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.shards.prepared import HELD_OUT_ROWS, Prepared, RetrievalPairs
 from xalign_ray.sources.stage import DEV
 from xalign_ray.streams.collate import IGNORED
@@ -154,14 +154,14 @@ class Scoring:
     """Scores the model when it is due; every method is called by all ranks. Training goes on as if it had not been."""
 
     def __init__(
-        self, engine: Engine, objectives: Objectives, config: RunConfig, prepared: Prepared, workers: Workers
+        self, engine: Engine, model: EncoderWithLosses, config: RunConfig, prepared: Prepared, workers: Workers
     ) -> None:
         train = config.train
         self._engine, self._prepared, self._workers = engine, prepared, workers
         self._steps, self._rows = train.max_steps, train.per_device_batch_size
         self._tokens = self._rows * config.data.max_seq_length
         self._of_pass = IN_FP32 if train.in_bf16(workers.device.type != "cpu") else 1
-        self._has_loss = KIND in objectives.losses
+        self._has_loss = KIND in model.losses
         self._has_text = bool(config.data.corpora)
         self.part = prepared.retrieval_part if train.retrieval_steps != 0 else None
         start = config.model.init_from if self.part else None

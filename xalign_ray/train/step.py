@@ -22,7 +22,7 @@ from xalign_ray.errors import LossError, TrainingError
 from xalign_ray.models.attention import labelled_at, layout
 from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.models.sizes import Operations, encoded_by
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.objectives.objective import Compare, Compared, StepObjective, compare_terms
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
@@ -71,12 +71,12 @@ def _copy_stream(device: torch.device) -> torch.cuda.Stream:
 class Flops:
     """Operations of an encoder and its losses; `models/sizes.py` lists the counted ones."""
 
-    def __init__(self, objectives: Objectives, micro_steps: int = 1) -> None:
-        encoder = cast(AlignedEncoder, objectives.encoder)
+    def __init__(self, model: EncoderWithLosses, micro_steps: int = 1) -> None:
+        encoder = cast(AlignedEncoder, model.encoder)
         self._operations = Operations(encoder.family, encoder.hf.config.to_dict(), encoder.conditioned)
-        choices = [loss.settings for loss in objectives.used.values()]
+        choices = [loss.settings for loss in model.used.values()]
         self._encoded = encoded_by(choices, micro_steps)
-        self._predicting = [kind for kind, loss in objectives.used.items() if loss.predicts]
+        self._predicting = [kind for kind, loss in model.used.items() if loss.predicts]
 
     def of_rows(self, batch: Mapping[str, np.ndarray]) -> float:
         """What encoding a batch takes."""
@@ -191,9 +191,9 @@ def raise_on_all_ranks(workers: Workers, problem: str | None) -> None:
 class Stepper:
     """Takes optimizer steps; every method is called by all ranks for the same step."""
 
-    def __init__(self, engine: Engine, objectives: Objectives, config: RunConfig, workers: Workers) -> None:
+    def __init__(self, engine: Engine, model: EncoderWithLosses, config: RunConfig, workers: Workers) -> None:
         self._engine = engine
-        self._objectives = objectives
+        self._model = model
         self._config = config
         self._workers = workers
         self._stages = stages_of(config)
@@ -205,8 +205,8 @@ class Stepper:
         """Sets everything that is constant over the steps of a stage."""
         self._stage = stage
         self._sizes = derive_batch(stage.config)
-        self._objectives.use(stage.config.objectives)
-        self._flops = Flops(self._objectives, self._sizes.accumulation)
+        self._model.use(stage.config.objectives)
+        self._flops = Flops(self._model, self._sizes.accumulation)
 
     def take(
         self,
@@ -236,9 +236,9 @@ class Stepper:
         rate = rate_of(self._stage, step)
         with record_function("step/optimizer"):
             norm = self._engine.step(rate)
-        self._objectives.after_step(self._workers.concatenate, totals.by_rank)
+        self._model.after_step(self._workers.concatenate, totals.by_rank)
         numbers = torch.cat([summed, norm.to(summed).reshape(1)])
-        self._taken.append(_Taken(step, totals, rate, self._objectives.weights, logged, numbers))
+        self._taken.append(_Taken(step, totals, rate, self._model.weights, logged, numbers))
         return totals
 
     def fetch(self) -> Outcome:
@@ -270,7 +270,7 @@ class Stepper:
         self, step: int, batch: RankBatch, stop_asked: bool, written: bool, problem: str | None, waited: float
     ) -> Totals:
         """One all-reduce: the counts that losses are divided by must be known before the first backward."""
-        counts = self._objectives.counts(batch, [self._part(micro) for micro in range(self._sizes.accumulation)], step)
+        counts = self._model.counts(batch, [self._part(micro) for micro in range(self._sizes.accumulation)], step)
         low, high = split_hash(int(batch["row_hash"].sum(dtype=np.uint64)))
         shown, languages = batch["example_ids"] > 0, len(self._config.languages)
         own = {
@@ -324,7 +324,7 @@ class Stepper:
         logged: dict[str, torch.Tensor] = {}
         batches: Iterable[dict[str, torch.Tensor]] = self._on_device(batch)
         compare = partial(compare_over_ranks, totals=totals, workers=self._workers)
-        if self._objectives.over_step and last:
+        if self._model.over_step and last:
             batches = list(batches)
             compare = self._first_pass(step, batches, compare)
         for micro, moved in enumerate(batches):
@@ -334,7 +334,7 @@ class Stepper:
                 self._engine.backward(self._scaled(step, given, totals))
             for kind, value in given.items():
                 sums[kind] = sums[kind] + value.detach()
-            for name, both in self._objectives.metrics.items():
+            for name, both in self._model.metrics.items():
                 logged[name] = logged.get(name, nothing) + torch.stack(both)
             if micro < last:
                 self._engine.next_micro_step()
@@ -345,7 +345,7 @@ class Stepper:
         for rows in np.array_split(np.arange(len(batch["position"])), self._sizes.accumulation):
             mine = {key: values[rows] for key, values in batch.items()}
             with record_function("step/copy to the device"):
-                moved = tensors(mine, self._workers.device, self._objectives.extra_columns)
+                moved = tensors(mine, self._workers.device, self._model.extra_columns)
             yield moved
 
     def _first_pass(self, step: int, batches: Sequence[dict[str, torch.Tensor]], compare: Compare) -> Compare:
@@ -356,7 +356,7 @@ class Stepper:
             with torch.no_grad(), record_function("step/first pass"):
                 embedded.append(self._engine.forward(moved, self._part(micro), step, compare=None))
         learned = {}
-        for kind, loss in self._objectives.over_step.items():
+        for kind, loss in self._model.over_step.items():
             vectors, marks = zip(*(of_micro[kind] for of_micro in embedded), strict=True)
             whole = compare(loss, torch.cat(vectors), torch.cat(marks))
             first, *others = whole.gradient.split([len(one) for one in vectors])
@@ -369,7 +369,7 @@ class Stepper:
     def _scaled(self, step: int, sums: Mapping[str, torch.Tensor], totals: Totals) -> torch.Tensor:
         """The loss to backpropagate: DeepSpeed averages over ranks and micro-steps, counts are the global step's."""
         parts = self._workers.size * self._sizes.accumulation
-        weights = {kind: value_at(weight, step) for kind, weight in self._objectives.weights.items()}
+        weights = {kind: value_at(weight, step) for kind, weight in self._model.weights.items()}
         terms = [value * (weights[kind] * parts / max(totals.counts[kind], 1.0)) for kind, value in sums.items()]
         return torch.stack(terms).sum()
 

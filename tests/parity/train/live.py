@@ -15,14 +15,14 @@ from xalign_ray.objectives.objective import TrainableEncoder
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.loop import Loop, build_objectives
+from xalign_ray.train.loop import Loop, build_model
 from xalign_ray.train.step import tensors
 from xalign_ray.work.job import Job
 
 
 def train_here(workers: Workers, config: RunConfig, prepared: Prepared, folder: Path, facts: Any) -> TrainableEncoder:
     """Trains to the last step; the encoder in evaluation mode."""
-    objectives = build_objectives(config, prepared, workers.device)
+    objectives = build_model(config, prepared, workers.device)
     with closing(Checkpoints(folder, facts["fingerprint"], config, workers, trust=False)) as saved:
         loop = Loop(Job(folder, facts, stop_asked=str), config, objectives, prepared, workers, saved, None, [])
         loop.run(open_local(prepared, config, 0, workers.rank))

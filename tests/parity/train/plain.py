@@ -12,8 +12,8 @@ from torch import Tensor
 
 from tests.parity.train import synthetic
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.objectives.combine import Objectives
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
+from xalign_ray.train.loop import build_model
 
 Weights = Mapping[str, Tensor]
 
@@ -30,9 +30,9 @@ class Step:
     after: Weights
 
 
-def build(config: RunConfig) -> Objectives:
+def build(config: RunConfig) -> EncoderWithLosses:
     """The recipe's module with every weight away from its first value: biases that are 0 would hide what decays."""
-    objectives = build_objectives(config, synthetic.SyntheticRows())
+    objectives = build_model(config, synthetic.SyntheticRows())
     noise = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for parameter in objectives.parameters():
@@ -46,7 +46,7 @@ def batch_of(rows: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(rows[name].astype(np.int64)) for name in names}
 
 
-def masked_lm(objectives: Objectives, rows: Mapping[str, np.ndarray]) -> Tensor:
+def masked_lm(objectives: EncoderWithLosses, rows: Mapping[str, np.ndarray]) -> Tensor:
     """-log p of each label of the rows."""
     batch = batch_of(rows)
     logits = objectives.encoder.predict(objectives.encoder.encode(batch).flatten(0, 1), batch["language_ids"].flatten())
@@ -54,7 +54,7 @@ def masked_lm(objectives: Objectives, rows: Mapping[str, np.ndarray]) -> Tensor:
     return torch.stack([-chances[at, label] for at, label in enumerate(labels.tolist()) if label != -100])
 
 
-def dictionary_alignment(objectives: Objectives) -> Tensor:
+def dictionary_alignment(objectives: EncoderWithLosses) -> Tensor:
     """-cos of each pair of the dictionary, whose words are one piece each."""
     pairs = synthetic.SyntheticRows().pairs("trained")
     table = objectives.get_parameter("encoder.hf.bert.embeddings.word_embeddings.weight")

@@ -20,7 +20,7 @@ from xalign_ray.track.events import read_events
 from xalign_ray.train import checkpoint, loop
 from xalign_ray.train.checkpoint import newest
 from xalign_ray.train.checkpoint_files import copy_to_host, write_parts
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 from xalign_ray.work.artifacts import read_manifest
 
 STEPS = {"train__max_steps": 4, "checkpoint__save_steps": 1, "checkpoint__save_total_limit": 1}
@@ -175,7 +175,7 @@ def train_to_no_loss(workers, folder: Path, settings: dict[str, object]) -> None
     built: list[torch.nn.Module] = []
 
     def build(*given: object) -> torch.nn.Module:
-        built.append(build_objectives(*given))
+        built.append(build_model(*given))
         return built[0]
 
     def open_batches(*at: int):
@@ -185,11 +185,11 @@ def train_to_no_loss(workers, folder: Path, settings: dict[str, object]) -> None
                     parameter.data.fill_(float("nan"))
             yield batch
 
-    loop.build_objectives = build
+    loop.build_model = build
     try:
         synthetic.run(config, folder, workers, open_batches=open_batches)
     finally:
-        loop.build_objectives = build_objectives
+        loop.build_model = build_model
 
 
 def test_a_run_that_ends_early_still_names_what_is_on_its_way(two: Pool, tmp_path: Path):

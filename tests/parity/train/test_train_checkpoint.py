@@ -17,7 +17,7 @@ from xalign_ray.track.events import read_events
 from xalign_ray.train.checkpoint import Checkpoints, newest, put_in_place
 from xalign_ray.train.checkpoint_files import write_parts
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 from xalign_ray.work.artifacts import write_manifest
 
 SETTINGS = {"checkpoint__save_steps": 2, "checkpoint__save_total_limit": 2}
@@ -185,7 +185,7 @@ def test_consolidated_weights_are_whole_and_equal_at_every_stage(two: Pool, tmp_
     two.call(train, tmp_path / "whole", {"parallel__zero_stage": 0, "train__max_steps": 2})
     two.call(train, tmp_path / "parts", {"parallel__zero_stage": stage, "train__max_steps": 2})
     config = synthetic.config()
-    module = build_objectives(config, synthetic.SyntheticRows())
+    module = build_model(config, synthetic.SyntheticRows())
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     state = synthetic.weights(tmp_path / "parts")
     assert not module.load_state_dict(state).missing_keys

@@ -19,7 +19,7 @@ from tests.parity.train.test_train_steps import TIGHT, run, train_until
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.encoder import AlignedEncoder
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.objectives.objective import MicroStep, compare_alone
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import set_up
@@ -49,7 +49,7 @@ def rows_of(positions: np.ndarray) -> dict[str, np.ndarray]:
     return rows
 
 
-def build_as_asked(config: RunConfig, workers: Workers) -> Objectives:
+def build_as_asked(config: RunConfig, workers: Workers) -> EncoderWithLosses:
     """The module, with the encoder run as the recipe asks."""
     objectives = build(config)
     set_up(cast(AlignedEncoder, objectives.encoder), config.train, workers.device)
@@ -77,7 +77,7 @@ def sentences_of(rows: dict[str, np.ndarray], side: str) -> list[list[int]]:
     return found
 
 
-def alone(objectives: Objectives, ids: list[int], language: int, asked: Any) -> Tensor:
+def alone(objectives: EncoderWithLosses, ids: list[int], language: int, asked: Any) -> Tensor:
     """The vector of one sentence, encoded by itself, as a loss's settings ask for it."""
     row = torch.tensor([ids])
     batch = {"input_ids": row, "position_ids": torch.arange(len(ids))[None], "segment_ids": row * 0}

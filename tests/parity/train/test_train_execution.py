@@ -24,7 +24,7 @@ from xalign_ray.models.attention import DENSE, VARLEN
 from xalign_ray.models.encoder import READ, AlignedEncoder
 from xalign_ray.track.events import read_events
 from xalign_ray.train import engine
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 from xalign_ray.train.step import tensors
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -117,7 +117,7 @@ def test_modernbert_compiled_without_a_norm_and_its_copy_compute_as_it_does(monk
 def test_queries_are_encoded_with_the_rows_that_another_loss_predicts(attention: str, other: list[dict[str, Any]]):
     asked = [*other, {"kind": "momentum_contrast", **QUEUE}]
     config = synthetic.config(train__attention=attention, model__hidden_dropout_prob=0.0, objectives=asked)
-    objectives = build_objectives(config, synthetic.SyntheticRows(), CPU)
+    objectives = build_model(config, synthetic.SyntheticRows(), CPU)
     live, calls = cast(AlignedEncoder, objectives.encoder), []
     live.hf.base_model.register_forward_hook(lambda *_: calls.append(1))
     batch = tensors(synthetic.rows(np.arange(8)), CPU, objectives.extra_columns)
@@ -142,7 +142,7 @@ def test_queries_are_encoded_with_the_rows_that_another_loss_predicts(attention:
 
 def test_where_labels_are_scored_no_query_is_encoded():
     config = synthetic.config(train__attention="dense", objectives=[MASKED, {"kind": "momentum_contrast", **QUEUE}])
-    objectives, rows = build_objectives(config, synthetic.SyntheticRows(), CPU), []
+    objectives, rows = build_model(config, synthetic.SyntheticRows(), CPU), []
     encoder = cast(AlignedEncoder, objectives.encoder)
     encoder.hf.get_input_embeddings().register_forward_hook(lambda _, given, __: rows.append(len(given[0])))
     batch = tensors(synthetic.rows(np.arange(8)), CPU, objectives.extra_columns)
@@ -226,4 +226,4 @@ def saved_bytes(encoder: AlignedEncoder, batch: dict[str, torch.Tensor]) -> int:
 
 
 def encoder_of(config: RunConfig) -> AlignedEncoder:
-    return cast(AlignedEncoder, build_objectives(config, synthetic.SyntheticRows(), CPU).encoder)
+    return cast(AlignedEncoder, build_model(config, synthetic.SyntheticRows(), CPU).encoder)

@@ -337,13 +337,13 @@ def open_and_fail(workers, folder):
         happened.append("model made")
         raise TrainingError
 
-    made, loop.build_objectives = loop.build_objectives, build
+    made, loop.build_model = loop.build_model, build
     try:
         synthetic.run(synthetic.config(parallel__workers=workers.size), folder, workers, open_batches=open_batches)
     except TrainingError:
         return happened
     finally:
-        loop.build_objectives = made
+        loop.build_model = made
 
 
 def test_batches_are_on_their_way_while_the_model_is_made_and_end_with_it(two: Pool, tmp_path: Path):

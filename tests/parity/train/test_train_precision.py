@@ -14,7 +14,7 @@ from tests.parity.train.test_train_losses import TOGETHER
 from tests.parity.train.test_train_steps import TIGHT, run, train_until
 from xalign_ray.track.events import read_events
 from xalign_ray.train.engine import Engine
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 from xalign_ray.train.scoring import held_out_losses, retrieval_accuracies
 from xalign_ray.train.step import tensors
 
@@ -42,7 +42,7 @@ def test_bf16_keeps_to_fp32_and_to_whole_weights(two: Pool, tmp_path: Path, stag
 def scores_of(workers, folder: Path) -> list[dict[str, float]]:
     """Held-out losses and retrieval of a run's weights in a training in fp32."""
     config, rows = synthetic.config(parallel__zero_stage=0, parallel__workers=workers.size), synthetic.SyntheticRows()
-    module = build_objectives(config, rows)
+    module = build_model(config, rows)
     module.load_state_dict(synthetic.weights(folder))
     engine, batches = Engine(module, config, workers), rows.held_out(workers.rank, workers.size, 8)
     losses = held_out_losses(engine, batches, rows.languages, workers)
@@ -63,7 +63,7 @@ def test_a_training_in_bf16_is_scored_in_fp32(two: Pool, tmp_path: Path, stage: 
 def types_of_products(workers, stage: int, autocast_of_gpus: bool) -> set[torch.dtype]:
     """In what the encoder's linear layers compute, and DeepSpeed believing what it reads of a GPU's autocast."""
     config = synthetic.config(parallel__zero_stage=stage, train__bf16=True, parallel__workers=workers.size)
-    module = build_objectives(config, synthetic.SyntheticRows())
+    module = build_model(config, synthetic.SyntheticRows())
     engine, seen = Engine(module, config, workers), set()
     for layer in module.modules():
         if isinstance(layer, torch.nn.Linear):

@@ -16,7 +16,7 @@ from tests.parity.train.test_train_steps import TIGHT, run, train_until
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.engine import Engine
-from xalign_ray.train.loop import build_objectives
+from xalign_ray.train.loop import build_model
 from xalign_ray.train.scoring import MAX_PAIRS, Scoring, retrieval_accuracies
 
 SETTINGS = {"model__hidden_dropout_prob": 0.1, "train__eval_steps": 4, "parallel__zero_stage": 0}
@@ -34,7 +34,7 @@ def scored(folder: Path) -> dict[int, dict[str, float]]:
 @torch.no_grad()
 def slow_accuracies(config: Any) -> dict[str, float]:
     """Of the untrained model, a sentence at a time."""
-    encoder = build_objectives(config, synthetic.SyntheticRows()).eval().encoder
+    encoder = build_model(config, synthetic.SyntheticRows()).eval().encoder
     found = {}
     for name, test in zip(("de", "qaa"), synthetic.SyntheticRows().read_tests("tests", ""), strict=True):
         vectors = []
@@ -116,7 +116,7 @@ def test_a_tenth_of_the_run_is_the_default_or_of_its_cost(max_steps: int, of_row
 
 def accuracies(workers: Workers, tests: list[Any]) -> dict[str, float]:
     config = synthetic.config(parallel__zero_stage=0, parallel__workers=workers.size)
-    engine = Engine(build_objectives(config, synthetic.SyntheticRows(), workers.device), config, workers)
+    engine = Engine(build_model(config, synthetic.SyntheticRows(), workers.device), config, workers)
     return retrieval_accuracies(engine, tests, ["en", "de"], workers, "cls", 64)
 
 

@@ -20,7 +20,7 @@ from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, fold
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
 from xalign_ray.models.sentence_modules import own_max_length
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.work.artifacts import LOCK
 from xalign_ray.work.locks import hold
 
@@ -252,7 +252,7 @@ def test_an_export_of_ppa_is_the_query_encoder(prepared, tmp_path):
     config = load_recipe("tiny/mlm", [PAIRS, *small, "streams=[{kind: contrasted_pairs}]", losses]).config
     prepared.pair_words = lambda _: []
     encoder = build_encoder(config.model, 20, prepared.languages, 48, pad_id=0)
-    objectives = Objectives(encoder, config.objectives, None, seed=0, special=SimpleNamespace(cls=2, sep=3))
+    objectives = EncoderWithLosses(encoder, config.objectives, None, seed=0, special=SimpleNamespace(cls=2, sep=3))
     with torch.no_grad():
         for parameter in encoder.parameters():  # the key encoder stays behind
             parameter += 0.5

@@ -13,7 +13,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.objectives import objective
-from xalign_ray.objectives.combine import Objectives, loss_class
+from xalign_ray.objectives.combine import EncoderWithLosses, loss_class
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 PAIRS = 13
@@ -36,7 +36,7 @@ def encoder():
 
 
 def build(*settings, pairs=None, seed=0):
-    return Objectives(encoder(), settings, pairs, seed)
+    return EncoderWithLosses(encoder(), settings, pairs, seed)
 
 
 def share(rows=5, seed=1):

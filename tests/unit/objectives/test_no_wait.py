@@ -30,7 +30,7 @@ from xalign_ray.config.choices import (
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import build_encoder
-from xalign_ray.objectives.combine import Objectives
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.train.step import tensors
 
 
@@ -60,7 +60,7 @@ def step(monkeypatch: pytest.MonkeyPatch, settings: Sequence[Any]) -> None:
     model = ModelConfig(num_hidden_layers=2, hidden_size=16, num_attention_heads=2, intermediate_size=16)
     encoder = build_encoder(model, 100, ["en", "de", "hi"], 8, pad_id=0)
     encoder.attend(attention.implementation("varlen"))
-    objectives = Objectives(encoder, settings, dictionary(), seed=0, special=SimpleNamespace(cls=2, sep=3))
+    objectives = EncoderWithLosses(encoder, settings, dictionary(), seed=0, special=SimpleNamespace(cls=2, sep=3))
     given = tensors(rows(), torch.device("cpu"), objectives.extra_columns)
     objectives.to("meta")
     batch = {key: value.to("meta") for key, value in given.items()}
