@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ from xalign_ray.config.saved import (
     run_folders,
     write_saved,
 )
-from xalign_ray.config.schema import ParallelConfig
+from xalign_ray.config.schema import ParallelConfig, RunConfig
 from xalign_ray.config.sources import REPLACING
 from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run, libraries_ahead
@@ -42,8 +43,7 @@ from xalign_ray.shards.planned import check_method, count_steps, facts_of
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources.inputs import check_inputs
 from xalign_ray.sources.stage import InputHashes
-from xalign_ray.tokens.prepare import find_prepared
-from xalign_ray.tokens.prepare import prepare as prepare_data
+from xalign_ray.tokens.find import find_prepared
 from xalign_ray.track.follower import check_uri, say_unread, tracks_of
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.train.cluster_address import check_named_cluster
@@ -106,7 +106,7 @@ def pretrain(
     check_models(recipe.config)
 
     # Prepare: its token shards, from which the number of steps follows.
-    prepared = _find_data(recipe) if local else prepare_data(recipe.config, connect=lambda: _open_cluster(recipe, out))
+    prepared = _find_data(recipe) if local else _make_data(recipe.config, lambda: _open_cluster(recipe, out))
     recipe = _counted(recipe, prepared)
     check_method(recipe.config, prepared)
 
@@ -172,7 +172,7 @@ def prepare(recipe: Recipe, rehash: bool = False) -> Prepared:
     config = settle(recipe, tokenizer).config
     if base is None:
         check_models(config)
-    prepared = prepare_data(config, verify=True, connect=lambda: _connect(config.parallel))
+    prepared = _make_data(config, lambda: _connect(config.parallel), verify=True)
     check_method(config, prepared)
     return prepared
 
@@ -260,6 +260,13 @@ def _find_data(recipe: Recipe) -> Prepared:
             "The shards of this recipe are not there yet, and --no-ray does not make them: run `xalign prepare`."
         )
     return prepared
+
+
+def _make_data(config: RunConfig, connect: Callable[[], None], verify: bool = False) -> Prepared:
+    """The shards of a recipe, made where they are missing on the cluster that `connect` joins or starts."""
+    from xalign_ray.tokens.prepare import prepare as prepare_data  # parsers, aligners and filters of raw text
+
+    return prepare_data(config, verify, connect)
 
 
 def _counted(recipe: Recipe, prepared: Prepared) -> Recipe:

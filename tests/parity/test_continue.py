@@ -22,7 +22,7 @@ from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import resolve
 from xalign_ray.tasks.retrieval import RETRIEVAL
 from xalign_ray.tasks.scores import read_scores
-from xalign_ray.tokens.prepare import find_prepared
+from xalign_ray.tokens.find import find_prepared
 from xalign_ray.track.events import read_events
 from xalign_ray.train.scoring import Scoring
 from xalign_ray.verbs.continue_encoder import continue_lines

@@ -15,7 +15,7 @@ from xalign_ray import exports, pretraining
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import DataError
 from xalign_ray.studies.queue import export_step
-from xalign_ray.tokens.prepare import find_prepared
+from xalign_ray.tokens.find import find_prepared
 from xalign_ray.train.loop import build_model
 from xalign_ray.work.run_folder import RunFolder
 

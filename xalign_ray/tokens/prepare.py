@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import tokenizers
-
 from xalign_ray.align.corpus import align_once
-from xalign_ray.align.kinds import alignment_identity, named_aligner
+from xalign_ray.align.kinds import named_aligner
 from xalign_ray.align.links import TokenizerSplitter
 from xalign_ray.clean.duplicates import Sift, mark_duplicates
 from xalign_ray.clean.kept_out import RetrievalTexts, keep_out, write_tests
 from xalign_ray.clean.text_stage import make_text
 from xalign_ray.config.choices import PAIRS
-from xalign_ray.config.code import SHARDS_CODE, package_code
 from xalign_ray.config.derive import row_lengths
 from xalign_ray.config.identity import data_settings
-from xalign_ray.config.schema import DataConfig, RunConfig
-from xalign_ray.config.sources import (
-    REPLACING,
-    BpeTokenizer,
-    ExchangeTokenizer,
-    FolderTokenizer,
-    TrimTokenizer,
-)
+from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.training import pool_at
-from xalign_ray.models.own_tokenizer import identify_tokenizer
 from xalign_ray.shards.files import shard_hashes, write_shard_table
 from xalign_ray.shards.prepared import Prepared, whole_folder
 from xalign_ray.sources import language_id
 from xalign_ray.sources.inputs import Input, Source, data_root, find_sources, number_parts, split_source
-from xalign_ray.sources.markup import PARSERS, parser_version
 from xalign_ray.sources.stage import (
     DEV,
     TESTS,
@@ -67,8 +53,9 @@ from xalign_ray.sources.summary import (
     summarize,
 )
 from xalign_ray.tokens.examples import longest_word
+from xalign_ray.tokens.find import data_folder, fingerprint_by_content, fingerprint_of, link_by_content
 from xalign_ray.tokens.part import DROPPED_OF_PART, Task, prepare_step, read_left
-from xalign_ray.tokens.teacher import facts_of_teacher, teacher_identity
+from xalign_ray.tokens.teacher import facts_of_teacher
 from xalign_ray.tokens.vocabulary import (
     MEASURED,
     first_lines,
@@ -79,10 +66,10 @@ from xalign_ray.tokens.vocabulary import (
 )
 from xalign_ray.vocabulary.dictionary import Translations
 from xalign_ray.vocabulary.exchange import fertility
-from xalign_ray.vocabulary.tokenizer_folder import SPECIAL, given_folder, open_tokenizer, vocabulary
-from xalign_ray.work.artifacts import MANIFEST, hash_value, seal, stamp_of, write_atomic
+from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer, vocabulary
+from xalign_ray.work.artifacts import seal, write_atomic
 from xalign_ray.work.job import open_job
-from xalign_ray.work.mirror import fetch_listed, local_folder, refresh, url_of
+from xalign_ray.work.mirror import fetch_listed, local_folder, refresh
 
 SPLIT_AT_ONCE = 16  # sources; most of that is waiting for a disk or a store
 
@@ -172,14 +159,6 @@ def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, A
             records[task.name] = record
             used[task.row_pool] += record["trained"]["examples"] if record["trained"] else 0
     return [records[task.name] for task in tasks]
-
-
-def find_prepared(config: RunConfig) -> Prepared | None:
-    """The shards of a recipe if they are finished, else None; makes nothing."""
-    sources = [*chain(*find_sources(config.data, data_root(config)))]
-    folder = data_folder(config, fingerprint_of(config, sources, InputHashes.of_output(local_folder(config.output))))
-    fetch_listed(folder)
-    return Prepared.open(folder) if (folder / MANIFEST).is_file() else None
 
 
 def _split(sources: Sequence[Source], hashes: InputHashes, cuts: KeptCuts) -> list[Input]:
@@ -339,89 +318,3 @@ def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: l
 
 
 # What prepared data depends on (settings, content of files, tokenizer, programs), and its fingerprint.
-
-
-def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHashes) -> str:
-    """Hash of all that the shards depend on; files are known by content, whatever they are called.
-
-    A given tokenizer counts by its content alone, one that `prepare` makes by its settings (`fingerprint_by_content`).
-    """
-    settings = data_settings(config)
-    tokenizer = config.data.tokenizer
-    if isinstance(tokenizer, FolderTokenizer) and not tokenizer.new_pieces:
-        del settings["tokenizer"]
-    files = hashes.of([file for source in sources for file in source.files])
-    left = iter(files)
-    return hash_value(
-        {
-            "settings": settings,
-            "inputs": [[next(left) for _ in source.files] for source in sources],
-            "tokenizer": tokenizer_identity(config.data),
-            "exchanged": _content_of(str(config.model.init_from)) if isinstance(tokenizer, REPLACING) else None,
-            "teacher": config.data.teacher and teacher_identity(config.data.teacher, hashes),
-            "aligners": _aligners(config.data),
-            "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
-            "parsers": [parser_version(name) for name in sorted({one.format for one in sources} & PARSERS.keys())],
-            "code": package_code(*SHARDS_CODE),
-            "tokenizers": tokenizers.__version__,
-            "unicode": unicodedata.unidata_version,  # of Python: letters, case and scripts
-        }
-    )
-
-
-def fingerprint_by_content(
-    config: RunConfig, sources: Sequence[Source], hashes: InputHashes, tokenizer_folder: Path
-) -> str:
-    """The fingerprint of finished data, in which the tokenizer that was made counts by its content.
-
-    A recipe that continues a run is given the tokenizer of that run, so it has the same fingerprint.
-    """
-    given = config.data.model_copy(update={"tokenizer": FolderTokenizer(path=str(tokenizer_folder))})
-    return fingerprint_of(config.model_copy(update={"data": given}), sources, hashes)
-
-
-def link_by_content(config: RunConfig, folder: Path, fingerprint: str) -> None:
-    """Lets recipes that are given the tokenizer of finished data find the data too: a link with their fingerprint.
-
-    Not below a URL, since stores have no links.
-    """
-    link = data_folder(config, fingerprint)
-    if link != folder and not link.exists() and url_of(folder) is None:
-        link.unlink(missing_ok=True)  # it led to data that was removed
-        with suppress(OSError):  # another process has just made it, or the disk has no links
-            link.symlink_to(folder.name)
-
-
-def data_folder(config: RunConfig, fingerprint: str) -> Path:
-    """Where data of this fingerprint lies."""
-    return local_folder(config.output).absolute() / "data" / fingerprint[:12]
-
-
-def tokenizer_identity(data: DataConfig) -> Any:
-    """A given tokenizer by content and special tokens; one that is made of text follows from settings and inputs."""
-    if isinstance(data.tokenizer, BpeTokenizer | TrimTokenizer):
-        return "trained"
-    if isinstance(data.tokenizer, ExchangeTokenizer):
-        return _content_of(data.tokenizer.path)
-    return _content_of(given_folder(data.tokenizer).path)
-
-
-def _content_of(path: str) -> list[Any]:
-    files = sorted(Path(path).iterdir()) if Path(path).is_dir() else []
-    return _read_content(path, tuple((file.name, *stamp_of(file)) for file in files))
-
-
-@lru_cache(maxsize=16)  # a study asks for each of its recipes, and a large tokenizer takes two seconds
-def _read_content(path: str, _: tuple[Any, ...]) -> list[Any]:
-    given = open_tokenizer(path)
-    special = {name: getattr(given, f"{name}_token") for name in SPECIAL}
-    return [identify_tokenizer(given.backend_tokenizer.to_str(), special)]
-
-
-def _aligners(data: DataConfig) -> list[Any]:
-    """For each aligned corpus the aligner's settings and sample, or the hashes of an encoder's files."""
-    settings = data.word_alignment
-    return [
-        corpus.align and alignment_identity(named_aligner(corpus.align, corpus.languages, settings), settings)
-        for corpus in data.parallel
-    ]

@@ -224,7 +224,7 @@ def _open(name: str, settings: Sequence[str]) -> _Subject:
 
 def find_settled(recipe: Recipe) -> tuple[Recipe, Prepared] | None:
     """The recipe as it would be run, its steps counted, and its shards; None if these are not there yet."""
-    from xalign_ray.tokens.prepare import find_prepared
+    from xalign_ray.tokens.find import find_prepared
 
     settled = _settled(recipe)
     prepared = find_prepared(settled.config) if settled else None
@@ -235,7 +235,7 @@ def find_settled(recipe: Recipe) -> tuple[Recipe, Prepared] | None:
 
 def _settled(recipe: Recipe) -> Recipe | None:
     """The recipe with the tokenizer it starts from, or None where that is another recipe's and not there yet."""
-    from xalign_ray.tokens.prepare import find_prepared
+    from xalign_ray.tokens.find import find_prepared
 
     base = base_recipe(recipe)
     if base is None:

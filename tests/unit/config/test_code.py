@@ -21,7 +21,7 @@ from xalign_ray.clean.text_stage import _folder
 from xalign_ray.config.identity import inputs_of
 from xalign_ray.sources.inputs import data_root, find_sources, split_source
 from xalign_ray.sources.stage import InputHashes, KeptCuts
-from xalign_ray.tokens.prepare import fingerprint_of
+from xalign_ray.tokens.find import fingerprint_of
 config = make_config(Path(sys.argv[1]))
 texts, *others = find_sources(config.data, data_root(config))
 hashes = InputHashes(None)

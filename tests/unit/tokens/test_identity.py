@@ -20,8 +20,8 @@ from xalign_ray.sources import language_id, markup, records, stage
 from xalign_ray.sources import open as opening
 from xalign_ray.sources.inputs import Source, data_root, find_sources
 from xalign_ray.sources.stage import InputHashes
-from xalign_ray.tokens import prepare
-from xalign_ray.tokens.prepare import fingerprint_of
+from xalign_ray.tokens import find
+from xalign_ray.tokens.find import fingerprint_of
 
 ALIGNED = "data.parallel=[{{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: '{}'}}]"
 
@@ -45,8 +45,8 @@ def own(tmp_path: Path, prepared: Prepared) -> Path:
 
 def test_a_tokenizer_is_read_once_until_its_folder_changes(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A study asks for the shards of each of its recipes; reading 75,000 pieces takes more than a second."""
-    opened, open_tokenizer = [], prepare.open_tokenizer
-    monkeypatch.setattr(prepare, "open_tokenizer", lambda path: opened.append(path) or open_tokenizer(path))
+    opened, open_tokenizer = [], find.open_tokenizer
+    monkeypatch.setattr(find, "open_tokenizer", lambda path: opened.append(path) or open_tokenizer(path))
     config = given(own, own / "tokenizer")
     before = fingerprint(config)
     assert fingerprint(config) == before
@@ -63,7 +63,7 @@ IDENTIFIED = ("data.filters={language_threshold: 0.5}",)
 DUMP = "data.corpora=[{format: wikipedia, language: en, paths: [en.txt]}]"
 OTHER_PROGRAMS = {  # name in a module, its other value, and settings of a recipe that it matters to
     "tokenizers library": (tokenizers, "__version__", "0.0", ()),
-    "Unicode tables": (prepare.unicodedata, "unidata_version", "0.0", ()),
+    "Unicode tables": (find.unicodedata, "unidata_version", "0.0", ()),
     "parser of wiki text": (markup, "version", lambda _: "0.0", (DUMP,)),
     "language identifier": (language_id, "version", lambda _: "0.0", IDENTIFIED),
 }
@@ -217,7 +217,7 @@ def test_finding_prepared_data_again_reads_no_input(own: Path, monkeypatch: pyte
 
     for module in (stage, records, opening):
         monkeypatch.setattr(module, "open_bytes", refuse)
-    assert prepare.find_prepared(config) == wanted
+    assert find.find_prepared(config) == wanted
     assert prepare_here(config) == wanted
     assert prepare_here(config, verify=True) == wanted
 
@@ -257,15 +257,15 @@ def test_a_recipe_given_the_tokenizer_of_prepared_data_finds_that_data(own: Path
     """As one that continues a run: nothing is prepared twice, and both name the same data."""
     before = prepare_here(make_config(own))
     continued = given(own, before.tokenizer_folder)
-    found = prepare.find_prepared(continued)
+    found = find.find_prepared(continued)
     assert found is not None
     assert found.fingerprint == before.fingerprint
     assert found.folder.resolve() == before.folder.resolve()
     assert prepare_here(continued, verify=True).folder.resolve() == before.folder.resolve()
     exported = shutil.copytree(before.tokenizer_folder, own / "export")
-    assert prepare.find_prepared(given(own, exported)) == found
+    assert find.find_prepared(given(own, exported)) == found
     other = make_config(own, f"data.tokenizer={{kind: folder, path: {exported}}}", "data.max_seq_length=32")
-    assert prepare.find_prepared(other) is None
+    assert find.find_prepared(other) is None
 
 
 def test_a_disk_without_links_ends_no_prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,8 +276,8 @@ def test_a_disk_without_links_ends_no_prepare(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Path, "symlink_to", refuse)
     config = make_config(tmp_path)
-    (folder := prepare.data_folder(config, "a" * 64)).mkdir(parents=True)
-    prepare.link_by_content(config, folder, "b" * 64)
+    (folder := find.data_folder(config, "a" * 64)).mkdir(parents=True)
+    find.link_by_content(config, folder, "b" * 64)
     assert [*folder.parent.iterdir()] == [folder]
 
 
@@ -285,7 +285,7 @@ def test_data_whose_link_leads_nowhere_is_prepared(own: Path) -> None:
     before = prepare_here(make_config(own))
     exported = shutil.copytree(before.tokenizer_folder, own / "export")
     shutil.rmtree(before.folder)
-    assert prepare.find_prepared(given(own, exported)) is None
+    assert find.find_prepared(given(own, exported)) is None
     again = prepare_here(given(own, exported))
     assert not again.folder.is_symlink()
     assert again.fingerprint == before.fingerprint

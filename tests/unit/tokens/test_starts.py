@@ -15,7 +15,7 @@ from xalign_ray.sources import records as splitting
 from xalign_ray.sources.formats import parts
 from xalign_ray.sources.stage import KeptCuts
 from xalign_ray.tokens import prepare as preparation
-from xalign_ray.tokens.prepare import find_prepared
+from xalign_ray.tokens.find import find_prepared
 from xalign_ray.tokens.stats import measure
 
 OLD = 1_600_000_000  # seconds: a file that was written long ago is remembered
