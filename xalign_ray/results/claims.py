@@ -481,7 +481,9 @@ def _explain(printed: Mapping[str, Any], kept: pd.DataFrame) -> Iterator[str]:
         yield "Quoted: the paper repeats these numbers of others."
     ours = zip(kept.languages, kept.quantity, kept.ours.notna(), strict=True)
     if means := {names for names, quantity, known in ours if known and quantity.language in ("", ZERO_SHOT)}:
-        named = ", ".join(means.pop().split()) if len(means) == 1 else f"named in {CELLS}"
+        counts = sorted(len(names.split()) for names in means)
+        number = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        named = ", ".join(means.pop().split()) if len(means) == 1 else f"{number} (named in {CELLS})"
         yield f"Means of ours are over our languages: {named}."
     if left := len(printed["rows"]) - kept.line.nunique():
         yield f"{left} row{'s' * (left > 1)} of print whose arms have no score here: only in {CELLS}."
