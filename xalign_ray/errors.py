@@ -66,21 +66,6 @@ class LossError(TrainingError):
     """The loss of a step, or its gradient, is not finite."""
 
 
-class WorkersDiedError(TrainingError):
-    """Training processes died, or did not start; `why` is what was said of it."""
-
-    def __init__(self, why: str, said: str) -> None:
-        super().__init__(why, said)
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"{self.args[1]}{self.why}"
-
-
-class NotPlacedError(WorkersDiedError):
-    """Nothing died: what the cluster has is held by other work."""
-
-
 class StoppedError(TrainingError):
     """The process was asked to stop by a signal and did so in order.
 

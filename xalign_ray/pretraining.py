@@ -140,7 +140,7 @@ def pretrain(
                 workers = setup_workers(config.parallel)
                 train(job, config, prepared, lambda first, rank, _: open_local(prepared, config, first, rank), workers)
         elif is_new:
-            from xalign_ray.train.driver import run_on_ray
+            from xalign_ray.train.on_ray import run_on_ray
 
             with libraries_ahead(job.events):
                 run_on_ray(job, recipe.config, prepared.folder, title)
@@ -274,19 +274,19 @@ def _counted(recipe: Recipe, prepared: Prepared) -> Recipe:
 
 
 def _connect(parallel: ParallelConfig) -> None:
-    from xalign_ray.train.driver import connect  # Ray, which takes seconds to import
+    from xalign_ray.train.cluster import connect  # Ray, which takes seconds to import
 
     connect(parallel)
 
 
 def _open_cluster(recipe: Recipe, out: Path | None) -> None:
     """Joins or starts a cluster that can hold the run, after what can be found out without one."""
-    from xalign_ray.train import driver
+    from xalign_ray.train import capacity, cluster
 
     check_writable(out or local_folder(recipe.config.output))
-    driver.check_machine(recipe.config.parallel)
-    driver.connect(recipe.config.parallel)
-    driver.wait_for_room(recipe.config.parallel)
+    cluster.check_machine(recipe.config.parallel)
+    cluster.connect(recipe.config.parallel)
+    capacity.wait_for_room(recipe.config.parallel)
 
 
 def _is_over(folder: Path, rank: int) -> bool:

@@ -25,7 +25,7 @@ from xalign_ray.results.page import report
 from xalign_ray.studies.cells import Pretraining
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.study import STUDIES, choose_rates, make_plan, run_planned, trial_study, with_rates
-from xalign_ray.train.driver import connect
+from xalign_ray.train.cluster import connect
 from xalign_ray.work.artifacts import finished_run
 
 BEGAN = time.monotonic()

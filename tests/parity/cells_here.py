@@ -16,7 +16,7 @@ from xalign_ray.studies import queue, workers
 from xalign_ray.studies.cells import Job, Pretraining
 from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.workers import run_cell
-from xalign_ray.train import driver
+from xalign_ray.train import cluster
 
 
 class WorkersHere(workers.CellRunner):
@@ -51,7 +51,7 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
 
     patch.setattr(queue, "CellRunner", Named)
     patch.setattr(queue.ray, "cluster_resources", lambda: {"CPU": 4.0})
-    patch.setattr(driver, "connect", lambda *_: connected.append("connected"))
+    patch.setattr(cluster, "connect", lambda *_: connected.append("connected"))
 
 
 def pretrain_here(patch: pytest.MonkeyPatch) -> None:

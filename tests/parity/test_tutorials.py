@@ -63,10 +63,10 @@ from tests.ray.small import batches, write_world
 from xalign_ray import cli, pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.sources import stage
-from xalign_ray.train import driver
+from xalign_ray.train import cluster
 from pathlib import Path
 stage._run_tasks = lambda tasks, work, *_: [work(task) for task in tasks]
-driver.connect = lambda *_: None
+cluster.connect = lambda *_: None
 world = [one for one in write_world(Path("runs"), sentences=200, parallel=40) if one.startswith(("data.root", "track"))]
 settings = [*world, *batches(8, 8, 2, 2), "parallel.workers=1", "output=runs"]
 pretraining.prepare(load_recipe("sentence-pull.yaml", settings))

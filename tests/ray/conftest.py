@@ -12,7 +12,7 @@ import ray
 from tests.ray.small import CUSTOM, recipe, write_world
 from tests.unit.conftest import prepare_here
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.train.driver import connect
+from xalign_ray.train.cluster import connect
 
 # The tests' clusters and their clients have a token of their own: the user's file is neither read nor written.
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)

@@ -22,8 +22,8 @@ from xalign_ray.feed.batches import open_local
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.tokens.prepare import prepare
 from xalign_ray.track.events import EVENT_LOG, Event, EventReader, read_events
-from xalign_ray.train.driver import run_on_ray
 from xalign_ray.train.loop import train
+from xalign_ray.train.on_ray import run_on_ray
 from xalign_ray.work.job import Job
 
 Curve = list[tuple[int, float]]

@@ -33,8 +33,7 @@ from tests.ray.runs import (
 )
 from tests.ray.small import batches, recipe
 from xalign_ray.config.schema import ParallelConfig
-from xalign_ray.train import capacity
-from xalign_ray.train.driver import connect
+from xalign_ray.train.cluster import connect
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 STEPS, SAVED_EVERY, DEATH_AT = 60, 10, 25
@@ -179,10 +178,8 @@ def test_a_run_leaves_a_drained_node_before_it_dies_and_loses_no_step(
     expected: Curve,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A worker a node; what is left is one worker, and a node that is drained does not count as room."""
-    monkeypatch.setattr(capacity, "LOOK_S", 0.1)  # these steps are short
     config = recipe(
         [*world, *SIZES], "parallel.cpus_per_worker=1.6", "parallel.data_cpus=0.2", "parallel.min_workers=1"
     )

@@ -14,7 +14,7 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.sources import stage
 from xalign_ray.tokens.prepare import prepare
-from xalign_ray.train.capacity import check_cluster, fit_free, has_free
+from xalign_ray.train.capacity import check_cluster, free_places
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
@@ -26,18 +26,17 @@ class Held:
         return True
 
 
-def test_only_what_nothing_else_holds_is_free() -> None:
+def test_places_are_what_nothing_else_holds_and_what_the_run_holds_itself() -> None:
     cpus = int(ray.cluster_resources()["CPU"])
     parallel = ParallelConfig(workers=cpus, cpus_per_worker=1, min_workers=1)
-    assert has_free(parallel, cpus)
-    assert not has_free(parallel, cpus + 1)
     held = ray.remote(Held).options(num_cpus=cpus - 1).remote()
     try:
         assert ray.get(held.is_there.remote())
-        assert has_free(parallel, 1)
-        assert not has_free(parallel, 2)
-        assert fit_free(parallel).workers == 1
-        assert fit_free(parallel.model_copy(update={"min_workers": 2})).workers == 2
+        ((node, free),) = free_places(parallel, [], has_feed=False).items()
+        assert free["CPU"] == pytest.approx(1)
+        assert free_places(parallel, [node], has_feed=False)[node]["CPU"] == pytest.approx(2)
+        assert free_places(parallel, [node], has_feed=True)[node]["CPU"] == pytest.approx(1)
+        assert free_places(parallel.model_copy(update={"node_labels": {"role": "trains"}}), [], has_feed=False) == {}
     finally:
         ray.kill(held)
 

@@ -1,4 +1,4 @@
-"""The word to stop between the driver and rank 0: whether a rank that takes steps has heard it."""
+"""Requests to stop from the driver to rank 0: whether a rank that takes steps has heard them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import ray
 
 from xalign_ray.train import worker
-from xalign_ray.train.worker import StopRequest, hear_stop
+from xalign_ray.train.worker import ask_to_stop, hear_stop
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
@@ -42,27 +42,23 @@ def rank() -> Iterator[Any]:
 
 
 def test_a_rank_that_takes_steps_hears_the_first_signal_and_says_so(rank: Any) -> None:
-    request = StopRequest()
-    assert not request.ask("SIGTERM"), "there are no workers yet"
-    request.rank_zero = rank.call.remote
-    assert not request.ask("SIGTERM"), "it does not take steps yet"
+    assert not ask_to_stop(lambda *_: None, "SIGTERM"), "there are no workers yet"
+    assert not ask_to_stop(rank.call.remote, "SIGTERM"), "it does not take steps yet"
     ray.get(rank.train.remote())
     assert ray.get(rank.said.remote()) == "", "what was said before is another attempt's"
-    assert request.ask("SIGTERM")
-    assert request.ask("SIGHUP"), "it listens until it ends"
+    assert ask_to_stop(rank.call.remote, "SIGTERM")
+    assert ask_to_stop(rank.call.remote, "SIGHUP"), "it listens until it ends"
     assert ray.get(rank.said.remote()) == "SIGTERM"
 
 
 def test_a_rank_that_hangs_or_has_died_does_not_listen(rank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "ANSWER_S", 1.0)
-    request = StopRequest()
-    request.rank_zero = rank.call.remote
     ray.get(rank.train.remote())
     pid: Any = ray.get(rank.pid.remote())
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(5, os.kill, (pid, signal.SIGCONT)).start()
     began = time.monotonic()
-    assert not request.ask("SIGTERM")
+    assert not ask_to_stop(rank.call.remote, "SIGTERM")
     assert time.monotonic() - began < 4
     ray.kill(rank)
-    assert not request.ask("SIGTERM")
+    assert not ask_to_stop(rank.call.remote, "SIGTERM")

@@ -18,7 +18,7 @@ from xalign_ray.checks import check_recipe
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.studies.study import run_study
-from xalign_ray.train.driver import check_mirror
+from xalign_ray.train.on_ray import check_mirror
 from xalign_ray.work import mirror
 from xalign_ray.work.artifacts import hash_files, write_manifest
 from xalign_ray.work.mirror import (

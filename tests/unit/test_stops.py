@@ -80,7 +80,7 @@ from xalign_ray import cli, pretraining
 from xalign_ray.work import process
 from xalign_ray.errors import StoppedError
 from xalign_ray.studies import queue
-from xalign_ray.train import driver
+from xalign_ray.train import cluster
 begun = []
 def pretrain(recipe, title):
     begun.append(title)
@@ -92,7 +92,7 @@ def pretrain(recipe, title):
         raise StoppedError("Told to stop (SIGTERM): step 3 of 6 is saved.", 143)
     return Path(recipe.config.output)
 pretraining.pretrain, pretraining.prepare, pretraining.find_run = pretrain, lambda recipe: None, lambda recipe: None
-driver.connect = lambda *_: None
+cluster.connect = lambda *_: None
 queue.ray.cluster_resources = lambda: {"CPU": 2.0}
 sys.argv = ["xalign", "study", FILE, "--out", OUT]
 cli.main()

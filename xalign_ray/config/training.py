@@ -207,8 +207,8 @@ class ParallelConfig(Frozen):
     min_workers: Annotated[
         Positive | None,
         Field(
-            description="fewest training processes: the run goes on smaller when a node is lost, and grows again after "
-            "a checkpoint when there is room; always `workers` if null"
+            description="fewest training processes: the run goes on smaller when a node is lost, and grows again when "
+            "there is room; always `workers` if null"
         ),
     ] = None
     zero_stage: Annotated[

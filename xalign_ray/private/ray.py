@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partialmethod
 from typing import Any
 
 import ray
+
+Places = Callable[[Sequence[str]], Mapping[str, Mapping[str, float]]]
 
 
 def disable_sigterm_handler() -> None:
@@ -107,7 +110,7 @@ def dead_processes(node: Any) -> list[str]:
 def free_resources() -> Mapping[str, Mapping[str, float]]:
     """What is free of each node's resources, by its id; the public `ray.available_resources` has the sum only.
 
-    If it changes: an elastic run cannot tell whether it may grow (tests/ray/test_free_room.py).
+    If it changes: an AttributeError when a run with `min_workers` starts (tests/ray/test_free_room.py).
     """
     return ray._private.state.available_resources_per_node()
 
@@ -120,16 +123,6 @@ def draining_nodes() -> set[str]:
     return set(ray._private.state.state.get_draining_nodes())
 
 
-def nodes_of_workers() -> list[str]:
-    """Id of the node of each training worker of this job.
-
-    If it changes: a run stays on a node that is drained until the node dies (tests/ray/test_faults_node.py).
-    """
-    job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
-    workers = (one for one in ray._private.state.actors(job_id=job).values() if one["State"] == "ALIVE")
-    return [one["Address"]["NodeID"] for one in workers if one["ActorClassName"] == "RayTrainWorker"]
-
-
 def address_of_auto() -> str:
     """HOST:PORT that RAY_ADDRESS=auto stands for, empty where no cluster was started here.
 
@@ -140,7 +133,7 @@ def address_of_auto() -> str:
     return canonicalize_bootstrap_address("auto") or ""
 
 
-def new_trainer(*arguments: Any, shares_cpus: bool, **options: Any) -> Any:
+def new_trainer(*arguments: Any, shares_cpus: bool, free_places: Places, **options: Any) -> Any:
     """Ray Train's trainer of any framework; the public `ray.train.data_parallel_trainer` is still that of version 1.
 
     Its controller works in the thread that calls `fit`, not in an actor, for which workers would wait three seconds.
@@ -148,8 +141,18 @@ def new_trainer(*arguments: Any, shares_cpus: bool, **options: Any) -> Any:
     from `feed/on_ray.py`; the one that frees the room of a dead controller, which dies with its driver, as its workers
     do; and, unless the job shares CPUs with data tasks, the one that keeps them from taking the workers'.
 
-    Beside `fit` it has, for other threads, `rank_zero(function, *arguments)`: the reference of what a function returns
-    in that worker, None while there is none; and `end()`, after which `fit` raises CancelledError and no worker lives.
+    Beside `fit` it has, for other threads:
+
+    - `rank_zero(function, *arguments)`: the reference of what a function returns in that worker, None while there is
+      none.
+    - `must_move`: why the workers are to save and end, empty while they need not. A node that holds one is drained, of
+      which Ray Train would only tell them; or Ray Train would make the group larger or smaller, which kills it in
+      mid-step.
+    - `end()`, after which `fit` raises CancelledError and no worker lives.
+
+    Args:
+        free_places: what each node has for workers, given the node of each that there is. Ray's own count, of elastic
+            runs, has what other work holds, nodes that are drained, and for 20 s those that have died.
 
     If it changes: an ImportError or TypeError when a training starts, or actors are there again
     (tests/ray/test_reshard_on_ray.py), or a second Ctrl-C hangs (tests/ray/test_signals.py).
@@ -158,11 +161,16 @@ def new_trainer(*arguments: Any, shares_cpus: bool, **options: Any) -> Any:
     from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
     from ray.train.v2._internal.callbacks.state_manager import StateManagerCallback
     from ray.train.v2._internal.execution.controller import TrainController
-    from ray.train.v2._internal.execution.scaling_policy import FixedScalingPolicy
+    from ray.train.v2._internal.execution.scaling_policy import (
+        ElasticScalingPolicy,
+        FixedScalingPolicy,
+        NoopDecision,
+        ScalingDecision,
+    )
     from ray.train.v2._internal.execution.worker_group import WorkerGroup
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-    class Policy(FixedScalingPolicy):
+    class Fixed(FixedScalingPolicy):
         def after_controller_start(self, train_run_context: Any) -> None:
             if shares_cpus:
                 super().after_controller_start(train_run_context)
@@ -170,6 +178,21 @@ def new_trainer(*arguments: Any, shares_cpus: bool, **options: Any) -> Any:
         def _maybe_send_resource_request(self) -> None:
             if shares_cpus:
                 super()._maybe_send_resource_request()
+
+    class Elastic(ElasticScalingPolicy):
+        def _get_reserved_resources(self) -> Mapping[str, Mapping[str, float]]:
+            return free_places(trainer.nodes_of_workers())
+
+        def make_decision_for_non_running_worker_group(self) -> ScalingDecision:
+            decision = super().make_decision_for_non_running_worker_group()
+            if isinstance(decision, NoopDecision):
+                time.sleep(self.GET_RESERVED_RESOURCES_INTERVAL_S)  # the controller asks again at once
+            return decision
+
+        def make_decision_for_running_worker_group(self, **given: Any) -> ScalingDecision:
+            if not isinstance(super().make_decision_for_running_worker_group(**given), NoopDecision):
+                trainer.must_move = "room for more workers"
+            return NoopDecision()
 
     class Group(WorkerGroup):
         def _create_placement_group(self, *given: Any) -> Any:
@@ -200,12 +223,20 @@ def new_trainer(*arguments: Any, shares_cpus: bool, **options: Any) -> Any:
         async def _run_control_loop_iteration(self) -> None:
             if trainer.ended:
                 raise asyncio.CancelledError
+            with suppress(Exception):  # the cluster may be what has died: the next line finds out
+                if not draining_nodes().isdisjoint(trainer.nodes_of_workers()):
+                    trainer.must_move = "a node is drained"
             await super()._run_control_loop_iteration()
 
     class Trainer(DataParallelTrainer):
         controller: Any = None
         reserved: Any = None
         ended = False
+        must_move = ""
+
+        def nodes_of_workers(self) -> list[str]:
+            group = self.controller and self.controller.get_worker_group()
+            return [worker.metadata.node_id for worker in group.get_workers()] if group else []
 
         def rank_zero(self, function: Any, *given: Any) -> Any:
             group = self.controller and self.controller.get_worker_group()
@@ -224,7 +255,8 @@ def new_trainer(*arguments: Any, shares_cpus: bool, **options: Any) -> Any:
 
         def _initialize_and_run_controller(self, **given: Any) -> Any:
             _log_to_session()
-            given["scaling_policy"] = Policy(self.scaling_config)
+            policy = Elastic if self.scaling_config.elasticity_enabled else Fixed
+            given["scaling_policy"] = policy(self.scaling_config)
             self.controller = Controller(**given)
             asyncio.run(self.controller.run())
             return self.controller.get_result()
@@ -244,16 +276,6 @@ def _log_to_session() -> None:
     if logger.propagate:
         logger.propagate = False
         logger.addHandler(SessionFileHandler("xalign-controller.log"))
-
-
-def is_without_room(failure: Exception) -> bool:
-    """Whether Ray Train's controller gave up because the nodes had no room for the workers in time.
-
-    If it changes: an ImportError; an elastic run counts other work on its nodes as a death of workers.
-    """
-    from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
-
-    return isinstance(failure, WorkerGroupStartupTimeoutError)
 
 
 def torch_framework() -> Any:

@@ -248,7 +248,7 @@ def _check_hub_models(queue: Queue) -> None:
 
 def _connect(queue: Queue) -> None:
     """Joins the cluster, or starts one of this machine's cores, or of more where a cell needs them."""
-    from xalign_ray.train.driver import connect
+    from xalign_ray.train.cluster import connect
 
     pretrainings, most = queue.plan.pretrainings, max(job.resources.cpus for job in queue.jobs)
     parallel = pretrainings[0].recipe.config.parallel if pretrainings else ParallelConfig()

@@ -1,4 +1,4 @@
-"""What each training worker of a Ray Train job runs: its rows, the others, the loop, and how the word to stop comes."""
+"""What each training worker of a Ray Train job runs: its rows, the process group, the loop, and requests to stop."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ ANSWER_S = 6.0  # for rank 0 to answer, after which it does not listen
 def work(sent: dict[str, Any]) -> XalignError | None:
     """The train function. What the loop raises on all ranks together is returned: a retry would only meet it again."""
     config = RunConfig.model_validate(sent["config"])
+    parallel = config.parallel.model_copy(update={"workers": ray.train.get_context().get_world_size()})
+    config = config.model_copy(update={"parallel": parallel})
     prepared = Prepared.open(Path(sent["prepared_folder"]))
     open_rows, said = _feed(prepared, config, sent["few_rows"])
     # A worker's alone: torch and what is built on it would hold the driver up for two seconds.
@@ -79,26 +81,22 @@ def _from_rank_zero(value: Any) -> Any:
     return cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(sent))
 
 
-class StopRequest:
-    """The word to stop on its way to the workers, which may be on another machine: asks rank 0 of those that train.
+def ask_to_stop(rank_zero: Callable[..., Any], why: str) -> bool:
+    """Asks rank 0 of the workers that train, which may be on another machine, to save and end the job.
 
-    Attributes:
+    Args:
         rank_zero: calls a function in rank 0, as the trainer's method does; gives no reference while there is none.
+        why: a signal's name, or what stands for it.
+
+    Returns:
+        Whether a rank that takes steps has heard it.
     """
-
-    rank_zero: Callable[..., Any]
-
-    def __init__(self) -> None:
-        self.rank_zero = lambda *_: None
-
-    def ask(self, name: str) -> bool:
-        """Says that a signal asked the job to stop; whether a rank that takes steps has heard it."""
-        if (answer := self.rank_zero(_hear, name)) is None:
-            return False
-        try:
-            return ray.get(answer, timeout=ANSWER_S)
-        except RayError:
-            return False
+    if (answer := rank_zero(_hear, why)) is None:
+        return False
+    try:
+        return ray.get(answer, timeout=ANSWER_S)
+    except RayError:
+        return False
 
 
 _heard: list[str] = []

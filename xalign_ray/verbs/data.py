@@ -192,7 +192,7 @@ def data_align(
     kind = named_aligner(name, corpus.languages, chosen)
     say(f"Aligning words of {', '.join(corpus.paths)}.")
     check_named_cluster()
-    from xalign_ray.train.driver import connect  # torch and Ray
+    from xalign_ray.train.cluster import connect  # torch and Ray
 
     with open_job(folder, "data align"):
         connect(ParallelConfig())

@@ -32,7 +32,7 @@ from xalign_ray.sources import stage
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import Pair
 from xalign_ray.sources.stored import read_column
-from xalign_ray.train import driver
+from xalign_ray.train import cluster
 from xalign_ray.verbs.data import data_align
 from xalign_ray.vocabulary.tokenizer import tokenize_lines, train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
@@ -257,7 +257,7 @@ def test_the_verb_stops_at_a_broken_file_in_one_sentence(
     write: Callable[[Path], list[str]],
     said: str,
 ) -> None:
-    monkeypatch.setattr(driver, "connect", lambda _: None)
+    monkeypatch.setattr(cluster, "connect", lambda _: None)
     paths = [str(root / name) for name in write(root)]
     code = exit_code(lambda: data_align(paths, ["en", "de"], root / "out", form))
     assert code == 1

@@ -51,7 +51,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # What may be imported, and by whom (folders or files below the package).
 HOMES = {
     "ray.data": ["sources/stage.py", "feed/on_ray.py", "private/ray.py"],
-    "ray.train": ["train/driver.py", "train/rendezvous.py", "train/worker.py", "private/ray.py"],
+    "ray.train": ["train/on_ray.py", "train/rendezvous.py", "train/worker.py", "private/ray.py"],
     "ray.tune": ["studies/workers.py"],
     "deepspeed": ["private/deepspeed.py"],
     "mlflow": ["track", "results"],
@@ -210,7 +210,7 @@ def modules(*folders: str) -> list[str]:
         (["xalign_ray.results.card"], ["matplotlib"]),
         (["xalign_ray.tasks.registry"], ["torch", "transformers"]),
         (["xalign_ray.finetune.tune", "xalign_ray.tasks.registry"], ["datasets", "transformers.trainer", "ray"]),
-        (["xalign_ray.studies.study", "xalign_ray.train.driver"], ["torch", "transformers", "mlflow"]),
+        (["xalign_ray.studies.study", "xalign_ray.train.on_ray"], ["torch", "transformers", "mlflow"]),
     ],
     ids=[
         "loop, engine and local feed",

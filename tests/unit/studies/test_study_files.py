@@ -412,12 +412,12 @@ def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     from xalign_ray.studies.study import run_study
-    from xalign_ray.train import driver
+    from xalign_ray.train import cluster
 
     def connect(*_: object) -> None:
         raise TrainingError("no cluster is wanted here")
 
-    monkeypatch.setattr(driver, "connect", connect)
+    monkeypatch.setattr(cluster, "connect", connect)
     (tmp_path / "encoder").mkdir()
     (tmp_path / "encoder" / "config.json").write_text("{}")
     file = write(tmp_path, encoders=[{"model": str(tmp_path / "encoder")}])

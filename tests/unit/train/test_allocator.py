@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from xalign_ray.train.driver import ONE_ARENA
+from xalign_ray.train.on_ray import ONE_ARENA
 
 # Four tensors of 64 MiB are written and freed; then the process says how much of them is resident, in MiB, and how much
 # larger its address space has become by 4 GiB that were asked for, never touched, and freed.

@@ -20,7 +20,7 @@ from ray._private import services
 from tests.exits import exit_code
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, explain
-from xalign_ray.train import driver
+from xalign_ray.train import cluster
 from xalign_ray.train.cluster_address import ANSWER_S, check_address, named_cluster
 
 PATIENCE_S = 60
@@ -35,7 +35,7 @@ def test_long_temporary_folder_is_named(
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
     folder = str(tmp_path / ("long" * 25))
     monkeypatch.setenv(name, folder)
-    assert exit_code(lambda: driver.connect(ParallelConfig())) == 2
+    assert exit_code(lambda: cluster.connect(ParallelConfig())) == 2
     assert not ray.is_initialized()
     assert capsys.readouterr().err.splitlines() == [
         "Starting Ray on this machine.",
@@ -56,7 +56,7 @@ def test_an_address_that_ray_cannot_read_is_a_sentence(
 ) -> None:
     address = "http://127.0.0.1:8265"
     monkeypatch.setenv("RAY_ADDRESS", address)
-    assert exit_code(lambda: driver.connect(ParallelConfig())) == 2
+    assert exit_code(lambda: cluster.connect(ParallelConfig())) == 2
     first, said = capsys.readouterr().err.splitlines()
     assert first == f"Joining the Ray cluster at {address}."
     assert said.startswith(f"xalign: The cluster at {address}, which RAY_ADDRESS names, cannot be joined: Invalid ")
