@@ -22,8 +22,8 @@ NODES = {  # by what each is given besides
     "train-1": ["--num-cpus", "2", "--labels", "role=trains"],
     "train-2": ["--num-cpus", "2", "--labels", "role=trains"],
 }
-PLACED = ["parallel.workers=2", "parallel.cpus_per_worker=1", "parallel.placement_strategy=STRICT_SPREAD"]
-PLACED += ["parallel.node_labels={role: trains}", "parallel.data_resource=reader", "parallel.data_cpus=1"]
+PLACED = ["parallel.workers=2", "parallel.cpus_per_worker=1", "parallel.ray.placement_strategy=STRICT_SPREAD"]
+PLACED += ["parallel.ray.label_selector={role: trains}", "parallel.data_resource=reader", "parallel.data_cpus=1"]
 ANSWERS = (  # of the dashboard to one who knows the token; its agent, which runs jobs, is up later than its first page
     "import pathlib, sys, urllib.request as u; "
     "u.urlopen(u.Request('http://head:8265/api/jobs/', headers={'Authorization': 'Bearer ' + sys.argv[1]}), timeout=5)"

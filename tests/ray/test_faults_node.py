@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 from ray.cluster_utils import Cluster
@@ -142,7 +143,7 @@ def test_a_node_with_a_worker_and_the_feed_dies_and_is_replaced_and_data_tasks_r
     assert held == [1, 1]
     assert len(starts(tmp_path / "run")) == 2
     check_rows(tmp_path / "run", expected)
-    kinds = {"Map(_do_numbered)", "MapBatches(_make_blocks)", "BlockServer.get"}
+    kinds = {"Map(_do_row)", "MapBatches(_make_blocks)", "BlockServer.get"}
     until = time.monotonic() + 20  # nodes tell of their tasks once a second
     while {name for name, _ in since(before)} < kinds and time.monotonic() < until:
         time.sleep(0.2)
@@ -206,3 +207,30 @@ def test_a_run_leaves_a_drained_node_before_it_dies_and_loses_no_step(
     assert [loss for _, loss in moved] == pytest.approx([loss for _, loss in expected], rel=1e-3)
     check_rows(tmp_path, expected)
     assert "the workers start again: a node is drained" in capsys.readouterr().err
+
+
+def test_a_run_goes_on_smaller_when_a_node_is_lost_and_grows_without_losing_a_step_when_one_joins(
+    nodes: TwoNodes, world: list[str], expected: Curve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = recipe(
+        [*world, *SIZES], "parallel.cpus_per_worker=1.6", "parallel.data_cpus=0.2", "parallel.min_workers=1",
+        "parallel.ray.elastic_resize_monitor_interval_s=1",
+    )  # fmt: skip
+
+    def join() -> None:
+        (alone,) = pids(TRAIN_WORKER)
+        psutil.Process(alone).suspend()  # a run of seconds would be over before the node has joined
+        nodes.add()
+        time.sleep(5)
+        psutil.Process(alone).resume()
+
+    turns = when((reached(tmp_path, DEATH_AT), nodes.remove), (reached(tmp_path, DEATH_AT, attempt=2), join))
+    resized = on_ray(config, tmp_path)
+    turns.join(1)
+    assert [event["workers"] for event in events(tmp_path) if event["event"] == "start"] == [2, 1, 2]
+    shrunk, grown = starts(tmp_path)[1:]
+    assert shrunk % SAVED_EVERY == 0
+    assert max(e["step"] for e in events(tmp_path) if e["event"] == "step" and e["attempt"] == 2) == grown
+    assert [loss for _, loss in resized] == pytest.approx([loss for _, loss in expected], rel=1e-3)
+    check_rows(tmp_path, expected)
+    assert "the workers start again: room for more workers" in capsys.readouterr().err

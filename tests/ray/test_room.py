@@ -18,8 +18,8 @@ from tests.ray.small import batches
 from xalign_ray.work.run_folder import RunFolder
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
-PLACED = ["parallel.workers=2", "parallel.cpus_per_worker=1", "parallel.placement_strategy=STRICT_SPREAD"]
-PLACED += ["parallel.node_labels={role: trains}", "parallel.data_resource=reader"]
+PLACED = ["parallel.workers=2", "parallel.cpus_per_worker=1", "parallel.ray.placement_strategy=STRICT_SPREAD"]
+PLACED += ["parallel.ray.label_selector={role: trains}", "parallel.data_resource=reader"]
 LACKS = (
     "parallel.workers is 2, and the cluster has room for 1: placement_strategy STRICT_SPREAD, each with 1 CPU, label "
     "role=trains;"

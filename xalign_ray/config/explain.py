@@ -98,6 +98,12 @@ ALIASES: Mapping[str, tuple[str, ...]] = {  # names of other tools and habits, a
     "max_samples": ("max_train_samples",),
 }
 
+# Keys that a recipe no longer has, and what took their place.
+REPLACED: Mapping[str, str] = {
+    "parallel.placement_strategy": "set parallel.ray.placement_strategy, an option of Ray Train's ScalingConfig",
+    "parallel.node_labels": "set parallel.ray.label_selector, an option of Ray Train's ScalingConfig",
+}
+
 
 def sentence_on(key: str, item: Mapping[str, Any]) -> str:
     """One of pydantic's errors as a sentence on a key, without its stop."""
@@ -242,6 +248,8 @@ def _sentence(
             return f"'{dotted}': {'.'.join(keys[2:])} is the same in all stages; a stage may set {MAY_CHANGE}."
         known = sorted(block.model_fields) if block else []
         above = "".join(f"{key}." for key in keys[:-1])
+        if dotted in REPLACED:
+            return f"'{dotted}' is no key any more: {REPLACED[dotted]}."
         meant = meant_key(schema, block, above, keys[-1])
         near = f" Did you mean '{meant}'?" if meant else suggest(keys[-1], known).replace("'", f"'{above}", 1)
         return f"unknown key '{dotted}'.{near} Known here: {', '.join(known)}."

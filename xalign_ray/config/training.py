@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -183,7 +182,11 @@ OURS_IN_DEEPSPEED = {  # keys of DeepSpeed's that follow from the recipe's own; 
     "bf16": "train.bf16",
     "zero_optimization.stage": "parallel.zero_stage",
 }
-SELECTOR = re.compile(r"!?([\w.-]+|in\([\w.-]+(, ?[\w.-]+)*\))")  # of a node's label, as Ray has it
+OURS_IN_SCALING = {  # options of Ray Train's ScalingConfig that follow from the recipe's own
+    "num_workers": "parallel.workers",
+    "use_gpu": "parallel.gpus_per_worker",
+    "resources_per_worker": "parallel.cpus_per_worker",
+}
 TRACKED = ("http", "https", "file", "sqlite", "postgresql", "mysql", "mssql", "databricks", "databricks-uc", "uc")
 
 
@@ -222,14 +225,10 @@ class ParallelConfig(Frozen):
         BeforeValidator(_one_gpu_or_none),
         Field(description="GPUs of a training process: 1, or 0 to train on CPUs"),
     ] = 0
-    placement_strategy: Annotated[
-        Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"],
-        Field(description="training processes on few nodes, or on many; strict: on one node, or one on each"),
-    ] = "PACK"
-    node_labels: Annotated[
-        dict[str, str],
-        Field(description="Ray's labels of the nodes that train (`ray start --labels`): a value, `!value`, `in(a,b)`"),
-    ] = Field(default_factory=dict)
+    ray: dict[str, Any] = Field(
+        default_factory=dict,
+        description="further options of Ray Train's ScalingConfig, such as placement_strategy or label_selector",
+    )
     nodes_timeout_s: Annotated[
         Float,
         Field(ge=0, description="how long to wait for nodes that an autoscaler brings; 0 refuses at once"),
@@ -269,11 +268,12 @@ class ParallelConfig(Frozen):
             raise ValueError(f"min_workers {self.min_workers} is more than workers {self.workers}; lower it")
         return self
 
-    @field_validator("node_labels")
+    @field_validator("ray")
     @classmethod
-    def _can_be_selected(cls, given: dict[str, str]) -> dict[str, str]:
-        if wrong := [f"{key}: {value}" for key, value in given.items() if not SELECTOR.fullmatch(value)]:
-            raise ValueError(f"'{wrong[0]}' selects no nodes; a label's value is v, !v, in(v,w) or !in(v,w)")
+    def _workers_are_the_recipes(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for key, ours in OURS_IN_SCALING.items():
+            if key in given:
+                raise ValueError(f"{key} follows from the recipe: set {ours} instead")
         return given
 
     @field_validator("deepspeed_overrides")
@@ -285,7 +285,7 @@ class ParallelConfig(Frozen):
             raise ValueError("zero_optimization must be a block")
         for key, ours in OURS_IN_DEEPSPEED.items():
             if key in given or (key.startswith("zero_") and key.partition(".")[2] in zero):
-                raise ValueError(f"{key} is the recipe's own to say: set {ours} instead")
+                raise ValueError(f"{key} follows from the recipe: set {ours} instead")
         return given
 
 

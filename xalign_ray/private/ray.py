@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partialmethod
 from typing import Any
 
 import ray
-
-Places = Callable[[Sequence[str]], Mapping[str, Mapping[str, float]]]
 
 
 def disable_sigterm_handler() -> None:
@@ -133,7 +132,13 @@ def address_of_auto() -> str:
     return canonicalize_bootstrap_address("auto") or ""
 
 
-def new_trainer(*arguments: Any, shares_cpus: bool, free_places: Places, **options: Any) -> Any:
+def new_trainer(
+    *arguments: Any,
+    shares_cpus: bool,
+    most_workers: Callable[[], int],
+    has_free_place: Callable[[], bool],
+    **options: Any,
+) -> Any:
     """Ray Train's trainer of any framework; the public `ray.train.data_parallel_trainer` is still that of version 1.
 
     Its controller works in the thread that calls `fit`, not in an actor, for which workers would wait three seconds.
@@ -146,13 +151,13 @@ def new_trainer(*arguments: Any, shares_cpus: bool, free_places: Places, **optio
     - `rank_zero(function, *arguments)`: the reference of what a function returns in that worker, None while there is
       none.
     - `must_move`: why the workers are to save and end, empty while they need not. A node that holds one is drained, of
-      which Ray Train would only tell them; or Ray Train would make the group larger or smaller, which kills it in
-      mid-step.
+      which Ray Train would only tell them; or there is room for more, for which Ray Train would kill them in mid-step.
     - `end()`, after which `fit` raises CancelledError and no worker lives.
 
     Args:
-        free_places: what each node has for workers, given the node of each that there is. Ray's own count, of elastic
-            runs, has what other work holds, nodes that are drained, and for 20 s those that have died.
+        most_workers: how many the nodes could hold, for elastic runs. Ray Train's own count has nodes that are drained,
+            learns of others after up to 20 s, and leaves the feed no CPU.
+        has_free_place: whether there is room for one more beside all that runs.
 
     If it changes: an ImportError or TypeError when a training starts, or actors are there again
     (tests/ray/test_reshard_on_ray.py), or a second Ctrl-C hangs (tests/ray/test_signals.py).
@@ -165,6 +170,7 @@ def new_trainer(*arguments: Any, shares_cpus: bool, free_places: Places, **optio
         ElasticScalingPolicy,
         FixedScalingPolicy,
         NoopDecision,
+        ResizeDecision,
         ScalingDecision,
     )
     from ray.train.v2._internal.execution.worker_group import WorkerGroup
@@ -180,17 +186,26 @@ def new_trainer(*arguments: Any, shares_cpus: bool, free_places: Places, **optio
                 super()._maybe_send_resource_request()
 
     class Elastic(ElasticScalingPolicy):
-        def _get_reserved_resources(self) -> Mapping[str, Mapping[str, float]]:
-            return free_places(trainer.nodes_of_workers())
+        tried = math.inf  # workers of a group that found no room, so that the next one is smaller
+
+        def _count_possible_workers(self, reserved_resources: Any) -> int:  # noqa: ARG002 - Ray's signature
+            return most_workers()
 
         def make_decision_for_non_running_worker_group(self) -> ScalingDecision:
             decision = super().make_decision_for_non_running_worker_group()
-            if isinstance(decision, NoopDecision):
+            if isinstance(decision, ResizeDecision):
+                smaller = min(decision.num_workers, self.tried - 1)
+                decision.num_workers = self.tried = int(max(self.scaling_config.min_workers, smaller))
+            else:
                 time.sleep(self.GET_RESERVED_RESOURCES_INTERVAL_S)  # the controller asks again at once
             return decision
 
-        def make_decision_for_running_worker_group(self, **given: Any) -> ScalingDecision:
-            if not isinstance(super().make_decision_for_running_worker_group(**given), NoopDecision):
+        def make_decision_for_running_worker_group(self, worker_group_state: Any, **given: Any) -> ScalingDecision:
+            self.tried = math.inf
+            given["worker_group_state"] = worker_group_state
+            decision = super().make_decision_for_running_worker_group(**given)
+            grows = isinstance(decision, ResizeDecision) and decision.num_workers > worker_group_state.num_workers
+            if grows and has_free_place():
                 trainer.must_move = "room for more workers"
             return NoopDecision()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -18,12 +19,17 @@ from xalign_ray.work.status_line import say
 
 RETRY_S = 1.0
 SAY_S = 30.0  # between two sentences on what is waited for
-ROUNDING = 1e-9  # 1 - 0.9 holds 0.1
 
 
 def resources_of(parallel: ParallelConfig) -> dict[str, float]:
     """What a training process reserves of its node."""
     return {"CPU": parallel.cpus_per_worker} | ({"GPU": parallel.gpus_per_worker} if parallel.gpus_per_worker else {})
+
+
+def labels_of(parallel: ParallelConfig) -> dict[str, str]:
+    """The labels that a node of workers must have; of a list, which has one a worker, none are checked here."""
+    labels = parallel.ray.get("label_selector")
+    return {key: str(value) for key, value in labels.items()} if isinstance(labels, Mapping) else {}
 
 
 def wait_for_room(parallel: ParallelConfig) -> None:
@@ -47,7 +53,7 @@ def wait_for_room(parallel: ParallelConfig) -> None:
                     of_feed = {"CPU": FEED_CPUS} | placement(parallel).get("resources", {})
                     request_resources(
                         bundles=[resources_of(parallel)] * parallel.workers + [of_feed],
-                        bundle_label_selectors=[dict(parallel.node_labels)] * parallel.workers + [{}],
+                        bundle_label_selectors=[labels_of(parallel)] * parallel.workers + [{}],
                     )
                     left, said, last = parallel.nodes_timeout_s - waited, waited, str(lacking)
                     say(f"waiting for nodes, at most {left:.0f} s more: {lacking}")
@@ -57,25 +63,19 @@ def wait_for_room(parallel: ParallelConfig) -> None:
             request_resources(bundles=[])  # from now on the reservation itself is the demand
 
 
-def free_places(parallel: ParallelConfig, own: Sequence[str], has_feed: bool) -> dict[str, dict[str, float]]:
-    """What each node that stays has for the workers of a run, by its id: free of other work, or held by the run.
+def most_workers(parallel: ParallelConfig) -> int:
+    """As many workers as the nodes that stay can hold, of those that the recipe allows; 0 if they cannot hold these."""
+    for workers in range(parallel.workers, (parallel.min_workers or parallel.workers) - 1, -1):
+        with suppress(ConfigError):
+            check_cluster(parallel.model_copy(update={"workers": workers}))
+            return workers
+    return 0
 
-    Args:
-        own: the node of each worker that the run has.
-        has_feed: whether the feed's CPU must stay free; nodes of `parallel.data_resource` are its own.
-    """
-    free, each = free_resources(), resources_of(parallel)
-    there = {
-        node["NodeID"]: {
-            name: free.get(node["NodeID"], {}).get(name, 0.0) + amount * own.count(node["NodeID"]) + ROUNDING
-            for name, amount in each.items()
-        }
-        for node in lasting_nodes()
-        if _held_by(node, parallel)
-    }
-    if there and has_feed and not parallel.data_resource:
-        max(there.values(), key=lambda resources: resources["CPU"])["CPU"] -= FEED_CPUS
-    return there
+
+def has_free_place(parallel: ParallelConfig) -> bool:
+    """Whether a node that stays has room for one more worker beside all that runs there now."""
+    free = free_resources()
+    return any(_held_by(node | {"Resources": free.get(node["NodeID"], {})}, parallel) for node in lasting_nodes())
 
 
 def lasting_nodes() -> list[dict[str, Any]]:
@@ -108,29 +108,25 @@ def check_cluster(parallel: ParallelConfig) -> None:
             f"{asked:g} GPUs; the cluster has {gpus:g}."
         )
     held = [_held_by(node, parallel) for node in nodes]
-    if (room := _ROOM[parallel.placement_strategy](held)) < parallel.workers:
+    strategy = parallel.ray.get("placement_strategy", "PACK")
+    if (room := _ROOM.get(strategy, sum)(held)) < parallel.workers:
         raise ConfigError(
             f"parallel.workers is {parallel.workers}, and the cluster has room for {room}: placement_strategy "
-            f"{parallel.placement_strategy}, each with {_describe(parallel)}; its {len(held)} nodes hold "
+            f"{strategy}, each with {_describe(parallel)}; its {len(held)} nodes hold "
             f"{', '.join(map(str, held))}."
         )
     check_placement(parallel)
 
 
-_ROOM = {
-    "PACK": sum,
-    "SPREAD": sum,
-    "STRICT_PACK": max,
-    "STRICT_SPREAD": lambda held: sum(map(bool, held)),
-}
+_ROOM = {"STRICT_PACK": max, "STRICT_SPREAD": lambda held: sum(map(bool, held))}  # of the workers that each node holds
 
 
 def _held_by(node: Mapping[str, Any], parallel: ParallelConfig) -> int:
     """How many workers a node holds when nothing else runs on it."""
-    if not all(_has(node["Labels"].get(key), wanted) for key, wanted in parallel.node_labels.items()):
+    if not all(_has(node["Labels"].get(key), wanted) for key, wanted in labels_of(parallel).items()):
         return 0
     there = node["Resources"]
-    return int(min(there.get(name, 0) / amount + ROUNDING for name, amount in resources_of(parallel).items()))
+    return int(min(there.get(name, 0) / amount + 1e-9 for name, amount in resources_of(parallel).items()))
 
 
 def _has(value: str | None, wanted: str) -> bool:
@@ -142,5 +138,5 @@ def _has(value: str | None, wanted: str) -> bool:
 
 def _describe(parallel: ParallelConfig) -> str:
     said = [f"{amount:g} {name}" for name, amount in resources_of(parallel).items()]
-    said += [f"label {key}={value}" for key, value in parallel.node_labels.items()]
+    said += [f"label {key}={value}" for key, value in labels_of(parallel).items()]
     return ", ".join(said)

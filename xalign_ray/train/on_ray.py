@@ -28,7 +28,7 @@ from xalign_ray.errors import ConfigError, StoppedError, TrainingError, XalignEr
 from xalign_ray.feed.batches import needs_few_rows
 from xalign_ray.private.ray import new_trainer
 from xalign_ray.shards.prepared import Prepared
-from xalign_ray.train.capacity import free_places, resources_of, wait_for_room
+from xalign_ray.train.capacity import has_free_place, most_workers, resources_of, wait_for_room
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
 from xalign_ray.train.rendezvous import ClosedTorchConfig
@@ -88,6 +88,7 @@ def run_on_ray(
         CheckpointError: a checkpoint is another run's, or cannot be written.
     """
     parallel = config.parallel
+    scaling = _scaling_config(parallel)
     wait_for_room(parallel)
     check_mirror(job.folder, sum(node["Alive"] for node in ray.nodes()))
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
@@ -109,7 +110,7 @@ def run_on_ray(
         with job.shown(line, RunGauges(job.folder.resolve(), job.identity)):
             while True:
                 say(f"{title}{': ' if title else ''}Starting {many}, which takes some 10 s.")
-                trainer = _trainer(parallel, sent, storage, shares_cpus=not few_rows)
+                trainer = _trainer(parallel, scaling, sent, storage, shares_cpus=not few_rows)
                 try:
                     return _wait_for(trainer)
                 except StoppedError:
@@ -124,21 +125,30 @@ def run_on_ray(
         shutil.rmtree(storage, ignore_errors=True)
 
 
-def _trainer(parallel: schema.ParallelConfig, sent: dict[str, Any], storage: Path, shares_cpus: bool) -> Any:
+def _scaling_config(parallel: schema.ParallelConfig) -> ScalingConfig:
     fewest, most = parallel.min_workers, parallel.workers
-    return new_trainer(
-        work,
-        shares_cpus=shares_cpus,
-        free_places=lambda own: free_places(parallel, own, has_feed=shares_cpus),
-        train_loop_config=sent,
-        backend_config=ClosedTorchConfig(parallel.gpus_per_worker > 0, parallel.group_timeout_s),
-        scaling_config=ScalingConfig(
+    try:
+        return ScalingConfig(
             num_workers=most if fewest is None else (fewest, most),
             use_gpu=parallel.gpus_per_worker > 0,
             resources_per_worker=resources_of(parallel),
-            placement_strategy=parallel.placement_strategy,
-            label_selector=parallel.node_labels or None,
-        ),
+            **parallel.ray,
+        )
+    except (TypeError, ValueError, DeprecationWarning) as error:
+        raise ConfigError(f"parallel.ray: Ray Train's ScalingConfig cannot read it: {error}") from None
+
+
+def _trainer(
+    parallel: schema.ParallelConfig, scaling: ScalingConfig, sent: dict[str, Any], storage: Path, shares_cpus: bool
+) -> Any:
+    return new_trainer(
+        work,
+        shares_cpus=shares_cpus,
+        most_workers=lambda: most_workers(parallel),
+        has_free_place=lambda: has_free_place(parallel),
+        train_loop_config=sent,
+        backend_config=ClosedTorchConfig(parallel.gpus_per_worker > 0, parallel.group_timeout_s),
+        scaling_config=scaling,
         run_config=RunConfig(
             # A name of its own for each call: what to continue from is the run folder's business, not Ray's.
             name=f"attempts-{time.time_ns()}",

@@ -66,6 +66,13 @@ CASES = {
     ),
     "train: {max_steps: -1}": "'train.max_steps' is -1; it must be at least 0.",
     "train: {max_steps: many}": ("'train.max_steps' is 'many'; it must be a whole number."),
+    "parallel: {placement_strategy: SPREAD}": (
+        "'parallel.placement_strategy' is no key any more: set parallel.ray.placement_strategy, an option of Ray "
+        "Train's ScalingConfig."
+    ),
+    "parallel: {ray: {num_workers: 2}}": (
+        "'parallel.ray': num_workers follows from the recipe: set parallel.workers instead."
+    ),
     "train: 5": "'train' is 5; it must be a block of keys.",
     "train: {learning_rate: 1}": (
         f"unknown key 'train.learning_rate'. Did you mean 'train.optimizer.learning_rate'? Known here: {TRAIN}."

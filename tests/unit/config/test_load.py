@@ -115,7 +115,6 @@ def test_merging_leaves_its_arguments_alone() -> None:
         ("data.tokenizer={kind: folder, path: ~/t}", "data.tokenizer.path", str(Path.home() / "t")),
         ("model.init_from=~/e: [1]", "model.init_from", str(Path.home() / "e: [1]")),
         ("model.init_from=null", "model.init_from", None),
-        ("parallel.node_labels.zone=007", "parallel.node_labels.zone", "007"),
         ("data.tokenizer={kind: folder, path: x}", "data.tokenizer.path", "x"),
         ("parallel.deepspeed_overrides.zero_optimization.sub_group_size=1",
          "parallel.deepspeed_overrides.zero_optimization.sub_group_size", 1),
