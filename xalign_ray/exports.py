@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +10,6 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrackingError
-from xalign_ray.track.events import EventReader
 from xalign_ray.track.follower import reason_of
 from xalign_ray.work.artifacts import LOCK, MANIFEST, finished_run, whole_manifest
 from xalign_ray.work.job import open_job
@@ -30,44 +26,7 @@ if TYPE_CHECKING:
 
 
 SENTENCES = "sentence-transformers"
-LIBRARIES = ("transformers.modeling_utils", "xalign_ray.models.export", "xalign_ray.results.card")
-LOOK_S = 1.0
 REFUSALS = (400, 401, 403, 404)  # statuses of the hub that no second try changes
-
-
-@contextmanager
-def libraries_ahead(log: Path) -> Iterator[None]:
-    """Inside, after the first step of training, a thread imports what `export_run` needs: this process only waits.
-
-    Args:
-        log: the event log of the run; before it tells of a step the processor is busy with the start of workers.
-    """
-    over, events = threading.Event(), EventReader(log)
-    for _ in events.stream():
-        pass  # of earlier attempts
-
-    def load() -> None:
-        with suppress(Exception):  # of a process that ends meanwhile; if it is another, the export itself meets it
-            while not any(event["event"] == "step" for event in events.read()):
-                if over.wait(LOOK_S):
-                    return
-            import torch
-
-            from xalign_ray.private.deepspeed import load_deepspeed
-
-            load_deepspeed(torch.cuda.is_available())  # without MLflow, which transformers would bring in with it
-            for name in LIBRARIES:
-                if over.is_set():
-                    return
-                importlib.import_module(name)
-
-    thread = threading.Thread(target=load, name="libraries", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()  # who imports the same at once, or ends the process, meets modules that are half there
 
 
 def export_run(

@@ -34,7 +34,7 @@ from xalign_ray.config.saved import (
 from xalign_ray.config.schema import ParallelConfig, RunConfig
 from xalign_ray.config.sources import REPLACING
 from xalign_ray.errors import DataError
-from xalign_ray.exports import export_run, libraries_ahead
+from xalign_ray.exports import export_run
 from xalign_ray.feed.batches import open_local
 from xalign_ray.models.backbone import backbone, check_tokenizer
 from xalign_ray.models.continued import NEW_HEAD, draws_head
@@ -142,8 +142,7 @@ def pretrain(
         elif is_new:
             from xalign_ray.train.on_ray import run_on_ray
 
-            with libraries_ahead(job.events):
-                run_on_ray(job, recipe.config, prepared.folder, title)
+            run_on_ray(job, recipe.config, prepared.folder, title)
 
         # Export.
         if isinstance(job, OpenJob):
