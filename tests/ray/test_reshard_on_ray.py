@@ -58,7 +58,8 @@ def rescale(two: Pool, settings: list[str], folder: Path, expected: Curve) -> No
     assert set(local_node().all_processes) - {"reaper"} == {"gcs_server", "raylet"}
     assert local_node().dashboard_agent_listen_port != 52365, "Ray's own, which another cluster may have"
     asked = {"RayTrainWorker", "SynchronizationActor", "BlockServer"}
-    assert asked <= started_since(before) <= asked | {"_AutoscalingCoordinatorActor"}  # which a cluster has once
+    once = {"_AutoscalingCoordinatorActor", "_StatsActor"}  # which a cluster has once
+    assert asked <= started_since(before) <= asked | once
 
 
 def started_since(before: set[str]) -> set[str]:

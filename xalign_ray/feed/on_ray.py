@@ -20,7 +20,6 @@ from ray.data.block import BlockAccessor
 from xalign_ray.config.derive import BLOCK_BYTES
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.feed.batches import BatchReader, group_requests, split_blocks
-from xalign_ray.private.ray import few_actors
 from xalign_ray.shards.order import Request
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources.stage import placement, set_data_context, wait_for_place
@@ -71,10 +70,9 @@ class BlockServer:
         for part, of_part in groupby(requests, self.reader.part_of):
             while stretch := [*islice(of_part, STRETCH)]:
                 made = 0
-                with few_actors():
-                    for bundle in self._execute(stretch, part.row_bytes):
-                        made += len(bundle.block_refs)
-                        yield from bundle.block_refs
+                for bundle in self._execute(stretch, part.row_bytes):
+                    made += len(bundle.block_refs)
+                    yield from bundle.block_refs
                 assert made == len(stretch), "Ray Data has split or joined blocks; the numbering would be wrong"
 
     def _execute(self, requests: list[Request], row_bytes: int) -> Iterator[Any]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -23,25 +22,15 @@ ALLOWED = (
     "deepspeed.utils.tensor_fragment.fragment_address",
 )
 LINEAR = nn.functional.linear  # as torch has it
-# Modules that training only imports, each with the names that DeepSpeed takes from it. They cost a worker two seconds
-# of CPU: the tuner of settings brings MLflow with its web server, Muon torch's compiler.
-UNUSED = {
-    "deepspeed.autotuning.autotuner": ["Autotuner"],
-    "deepspeed.runtime.zero.muon.original_muon": ["MuonWithAuxAdam", "adam_update", "muon_update"],
-}
 
 
 def load_deepspeed(on_gpu: bool) -> Any:
-    """Imports DeepSpeed for the device, without what training does not use, its notices kept from the terminal.
+    """Imports DeepSpeed for the device, its notices kept from the terminal.
 
-    If it changes: an ImportError that names the new name of `UNUSED`, or slower starts: with
-    `deepspeed_shm_comm` the first run on a machine compiles an operator for inference, for half a minute.
+    If it changes: the first run on a machine compiles an operator for inference, for half a minute
+    (`deepspeed_shm_comm`).
     """
     os.environ["DS_ACCELERATOR"] = "cuda" if on_gpu else "cpu"
-    for module, names in UNUSED.items():
-        empty = ModuleType(module)
-        empty.__dict__.update({name: type(name, (), {}) for name in names})  # of which nothing is an instance
-        sys.modules.setdefault(module, empty)
     import deepspeed
     import deepspeed.ops
 

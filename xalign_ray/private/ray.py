@@ -7,8 +7,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partialmethod
 from typing import Any
 
@@ -29,8 +29,8 @@ def disable_sigterm_handler() -> None:
 def few_processes() -> Iterator[None]:
     """Inside, `ray.init` starts a node without the autoscaler's monitor, the log monitor and the dashboard's server.
 
-    Nothing asks them on a cluster of one machine whose driver shows its own progress. They take two seconds of a core,
-    and `ray.init` waits for the last of them. Gauges are not theirs: the node's agent shows them to Prometheus. That
+    Nothing asks them on a cluster of one machine whose driver shows its own progress. They take 2.4 CPU seconds, and
+    `ray.init` waits for the last of them. Gauges are not theirs: the node's agent shows them to Prometheus. That
     listens to a dashboard on any free port: for Ray's own it would wait seconds where another cluster has it.
 
     If it changes: a KeyError or TypeError where a cluster starts, or they are there again, or the port is Ray's
@@ -39,39 +39,12 @@ def few_processes() -> Iterator[None]:
     import ray._private.node
     import ray._private.parameter
 
-    starts = ("start_monitor", "start_log_monitor", "start_api_server")
+    nothing = staticmethod(lambda *_, **__: None)
+    starts: Any = dict.fromkeys(("start_monitor", "start_log_monitor", "start_api_server"), nothing)
     parameters = ray._private.parameter.RayParams
     any_port = partialmethod(parameters.__init__, dashboard_agent_listen_port=0)
-    with _without(ray._private.node.Node, starts), _with(parameters, {"__init__": any_port}):
+    with _with(ray._private.node.Node, starts), _with(parameters, {"__init__": any_port}):
         yield
-
-
-@contextmanager
-def few_actors() -> Iterator[None]:
-    """Inside, Ray Data does without the actor that counts for a dashboard where there is none: two seconds of a core.
-
-    If it changes: a KeyError where data tasks run, or it is there again (tests/ray/test_reshard_on_ray.py).
-    """
-    from ray.data._internal.stats import _StatsManager
-
-    reports = ("register_dataset_to_stats_actor", "update_execution_metrics")
-    with _without(_StatsManager, () if _has_dashboard() else reports):
-        yield
-
-
-def _has_dashboard() -> bool:
-    """Whether the joined cluster has a dashboard's server: one that `few_processes` started has none.
-
-    If it changes: an AttributeError when a training starts.
-    """
-    import ray._private.services
-
-    return ray._private.services.get_webui_url_from_internal_kv() is not None
-
-
-def _without(owner: type, methods: Iterable[str]) -> AbstractContextManager[None]:
-    """Inside, these methods of a class do nothing. If it changes: as `_with`."""
-    return _with(owner, dict.fromkeys(methods, staticmethod(lambda *_, **__: None)))
 
 
 @contextmanager
@@ -141,10 +114,11 @@ def new_trainer(
 ) -> Any:
     """Ray Train's trainer of any framework; the public `ray.train.data_parallel_trainer` is still that of version 1.
 
-    Its controller works in the thread that calls `fit`, not in an actor, for which workers would wait three seconds.
-    Without actors that take two seconds of a core each at a start: that of Ray Train's own way of data, since rows come
-    from `feed/on_ray.py`; the one that frees the room of a dead controller, which dies with its driver, as its workers
-    do; and, unless the job shares CPUs with data tasks, the one that keeps them from taking the workers'.
+    Its controller works in the thread that calls `fit` and not in an actor, for which workers would wait; a run of 24
+    CPU seconds would take 31. Without actors that take 1.3 to 2 CPU seconds each: that of Ray Train's own way of data,
+    since rows come from `feed/on_ray.py`; the one that frees the room of a dead controller, which dies with its driver,
+    as its workers do; and, unless the job shares CPUs with data tasks, the one that keeps them from taking the
+    workers'.
 
     Beside `fit` it has, for other threads:
 
@@ -164,7 +138,6 @@ def new_trainer(
     """
     from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
     from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
-    from ray.train.v2._internal.callbacks.state_manager import StateManagerCallback
     from ray.train.v2._internal.execution.controller import TrainController
     from ray.train.v2._internal.execution.scaling_policy import (
         ElasticScalingPolicy,
@@ -265,7 +238,7 @@ def new_trainer(
                     self.reserved.shutdown()
 
         def _create_default_callbacks(self) -> list[Any]:
-            not_needed = (DatasetsCallback, PlacementGroupCleanerCallback, StateManagerCallback)
+            not_needed = (DatasetsCallback, PlacementGroupCleanerCallback)
             return [one for one in super()._create_default_callbacks() if not isinstance(one, not_needed)]
 
         def _initialize_and_run_controller(self, **given: Any) -> Any:

@@ -242,8 +242,6 @@ def _run_tasks(
 ) -> None:
     import ray.data
 
-    from xalign_ray.private.ray import few_actors
-
     check_placement(parallel)
     set_data_context()
     rows = ray.data.from_items(_as_rows(tasks), override_num_blocks=len(tasks))
@@ -252,7 +250,7 @@ def _run_tasks(
     gpus = {"num_gpus": GPU_SHARE} if on_gpu else {}
     do_one: Any = partial(_do_row, work=work)
     done = []
-    with few_actors(), PartsDone(step.title, dict(enumerate(step.sizes(tasks))), part=step.noun) as shown:
+    with PartsDone(step.title, dict(enumerate(step.sizes(tasks))), part=step.noun) as shown:
         for row in rows.map(do_one, num_cpus=1, **gpus, **placement(parallel)).iter_rows():
             done.append(row)
             shown.add(row["number"])
