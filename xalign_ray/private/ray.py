@@ -39,11 +39,11 @@ def few_processes() -> Iterator[None]:
     import ray._private.node
     import ray._private.parameter
 
-    nothing = staticmethod(lambda *_, **__: None)
-    starts: Any = dict.fromkeys(("start_monitor", "start_log_monitor", "start_api_server"), nothing)
+    starts = ("start_monitor", "start_log_monitor", "start_api_server")
     parameters = ray._private.parameter.RayParams
     any_port = partialmethod(parameters.__init__, dashboard_agent_listen_port=0)
-    with _with(ray._private.node.Node, starts), _with(parameters, {"__init__": any_port}):
+    none: Any = dict.fromkeys(starts, staticmethod(lambda *_, **__: None))
+    with _with(ray._private.node.Node, none), _with(parameters, {"__init__": any_port}):
         yield
 
 
@@ -66,17 +66,10 @@ def _with(owner: type, methods: Mapping[str, Any]) -> Iterator[None]:
 def local_node() -> Any:
     """Ray's processes on this machine, None where no cluster runs; there is no public way to ask for them.
 
-    If it changes: an AttributeError in `connect`, after the cluster has started.
+    If it changes: an AttributeError in `connect`, after the cluster has started, or in the thread that reports which of
+    its `dead_processes()` there are (tests/ray/test_faults_driver.py).
     """
     return ray._private.worker.global_worker.node
-
-
-def dead_processes(node: Any) -> list[str]:
-    """Names of the processes of a `local_node` that have died.
-
-    If it changes: the thread that reports such a death ends with an AttributeError (tests/ray/test_faults_driver.py).
-    """
-    return [name for name, _ in node.dead_processes()]
 
 
 def free_resources() -> Mapping[str, Mapping[str, float]]:
@@ -138,6 +131,7 @@ def new_trainer(
     """
     from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
     from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+    from ray.train.v2._internal.callbacks.state_manager import StateManagerCallback
     from ray.train.v2._internal.execution.controller import TrainController
     from ray.train.v2._internal.execution.scaling_policy import (
         ElasticScalingPolicy,
@@ -167,16 +161,15 @@ def new_trainer(
         def make_decision_for_non_running_worker_group(self) -> ScalingDecision:
             decision = super().make_decision_for_non_running_worker_group()
             if isinstance(decision, ResizeDecision):
-                smaller = min(decision.num_workers, self.tried - 1)
-                decision.num_workers = self.tried = int(max(self.scaling_config.min_workers, smaller))
+                self.tried = max(self.scaling_config.min_workers, min(decision.num_workers, self.tried - 1))
+                decision.num_workers = int(self.tried)
             else:
                 time.sleep(self.GET_RESERVED_RESOURCES_INTERVAL_S)  # the controller asks again at once
             return decision
 
         def make_decision_for_running_worker_group(self, worker_group_state: Any, **given: Any) -> ScalingDecision:
             self.tried = math.inf
-            given["worker_group_state"] = worker_group_state
-            decision = super().make_decision_for_running_worker_group(**given)
+            decision = super().make_decision_for_running_worker_group(worker_group_state, **given)
             grows = isinstance(decision, ResizeDecision) and decision.num_workers > worker_group_state.num_workers
             if grows and has_free_place():
                 trainer.must_move = "room for more workers"
@@ -189,19 +182,17 @@ def new_trainer(
 
         def _init_train_context_on_workers(self, workers: Any, sync_actor: Any, train_context_args: Any) -> None:
             """As Ray Train's, which here would fail: it wants an actor for the controller, which no worker asks."""
-            common = {
-                "train_run_context": self._train_run_context,
-                "synchronization_actor": sync_actor,
-                "storage_context": self._storage_context,
-                "worker_callbacks": self._worker_callbacks_to_propagate,
-                "controller_actor": None,
-            }
-            own = [{name: of_all[at] for name, of_all in train_context_args.items()} for at in range(len(workers))]
             started = [
                 worker.actor.init_train_context.remote(
-                    distributed_context=worker.distributed_context, **common, **given
+                    train_run_context=self._train_run_context,
+                    distributed_context=worker.distributed_context,
+                    synchronization_actor=sync_actor,
+                    storage_context=self._storage_context,
+                    worker_callbacks=self._worker_callbacks_to_propagate,
+                    controller_actor=None,
+                    **{name: of_all[rank] for name, of_all in train_context_args.items()},
                 )
-                for worker, given in zip(workers, own, strict=True)
+                for rank, worker in enumerate(workers)
             ]
             ray.get(started)
 
@@ -238,7 +229,7 @@ def new_trainer(
                     self.reserved.shutdown()
 
         def _create_default_callbacks(self) -> list[Any]:
-            not_needed = (DatasetsCallback, PlacementGroupCleanerCallback)
+            not_needed = (DatasetsCallback, PlacementGroupCleanerCallback, StateManagerCallback)
             return [one for one in super()._create_default_callbacks() if not isinstance(one, not_needed)]
 
         def _initialize_and_run_controller(self, **given: Any) -> Any:
@@ -264,16 +255,6 @@ def _log_to_session() -> None:
     if logger.propagate:
         logger.propagate = False
         logger.addHandler(SessionFileHandler("xalign-controller.log"))
-
-
-def torch_framework() -> Any:
-    """The mark by which Ray Train's state knows a backend of torch.
-
-    If it changes: an ImportError, or a KeyError of the controller where a run's state is exported.
-    """
-    from ray.train.v2._internal.util import TrainingFramework
-
-    return TrainingFramework.TORCH
 
 
 def start_torch_group(worker_group: Any, backend: str, timeout_s: int) -> None:

@@ -14,7 +14,7 @@ from ray.exceptions import AuthenticationError
 
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ClusterError, ConfigError, first_sentence, long_temporary_folder
-from xalign_ray.private.ray import dead_processes, disable_sigterm_handler, few_processes, local_node
+from xalign_ray.private.ray import disable_sigterm_handler, few_processes, local_node
 from xalign_ray.train.cluster_address import check_named_cluster, ensure_token, named_cluster, why_unauthenticated
 from xalign_ray.work import process
 from xalign_ray.work.status_line import say
@@ -87,7 +87,7 @@ def _report_deaths(node: Any) -> None:
     """Says it when Ray's own processes here have died: some ten seconds later Ray ends this one without a word."""
     while local_node() is node:
         time.sleep(LOOK_S)
-        dead = [name for name in dead_processes(node) if name in VITAL]
+        dead = [name for name, _ in node.dead_processes() if name in VITAL]
         if dead and local_node() is node:  # else this process has just ended them itself
             sys.stderr.write(
                 f"xalign: Ray's {dead[0]} on this machine has died (killed by hand, or for want of memory), and the "

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import GetTimeoutError
 from ray.train.backend import Backend, BackendConfig
 
-from xalign_ray.private.ray import start_torch_group, torch_framework
+from xalign_ray.private.ray import start_torch_group
 from xalign_ray.work import process
 
 LOOPBACK = "127.0.0.1"
@@ -33,10 +33,6 @@ class ClosedTorchConfig(BackendConfig):
     @property
     def backend_cls(self) -> type[Backend]:
         return _ClosedBackend
-
-    @property
-    def framework(self) -> Any:
-        return torch_framework()
 
 
 class _ClosedBackend(Backend):
