@@ -8,7 +8,6 @@ cosine of a sentence's vector with the base's vector of it.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections import defaultdict
@@ -27,12 +26,11 @@ from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.continuing.recipe import ROOT, THE_TEST, Continuation, as_sentences, read_tests, read_text
 from xalign_ray.continuing.sentence_scores import Numbers, SentenceScores, Text
 from xalign_ray.errors import DataError
-from xalign_ray.evaluation import publish_scores
 from xalign_ray.models.nearest import find_translations, thin, unit_rows
 from xalign_ray.planning.estimate import read_prices
 from xalign_ray.results.continued import comparison_text, read_continued
 from xalign_ray.results.difference import MeanEstimate, accuracy_gain, holm_intervals, ratio
-from xalign_ray.results.page import PAGE, report
+from xalign_ray.results.page import PAGE
 from xalign_ray.results.run import RETRIEVAL, read_log
 from xalign_ray.tasks.retrieval import MAX_PAIRS, RetrievalTask, TranslatedSentences
 from xalign_ray.tasks.scores import Score, average_languages, write_scores
@@ -340,23 +338,20 @@ def next_commands(run: Path) -> Sequence[str]:
     )
 
 
-def close(found: Continuation, run: Path) -> None:
-    """Compares a run with its base and reports it, unless that is done.
+def compare_run(found: Continuation, run: Path) -> bool:
+    """Compares a run with its base, unless that is done; whether it was done now.
 
     Files to keep that were named once are part of the run: a later command without `keep` changes nothing of them, and
     another margin changes verdicts alone.
     """
-    if os.environ.get("RANK", "0") != "0":
-        return
     before = read_continued(run)
     if before is None or before.margin is None or (found.lines.keep and before.keep != [*found.lines.keep]):
         _compare(found, run)
     elif before.margin != found.lines.margin:
         _judge_again(run, found.lines.model_copy(update={"keep": tuple(before.keep)}))
     else:
-        return
-    publish_scores(run)
-    report([str(run)])
+        return False
+    return True
 
 
 def _judge_again(run: Path, lines: FiveLines) -> None:

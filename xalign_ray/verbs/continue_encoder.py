@@ -101,7 +101,7 @@ def continue_encoder(
     if lines.teacher and is_folder_name(lines.teacher):
         check_folder(Path(lines.teacher))
     with options_named():
-        if not show_recipe and not plan:
+        if not plan and not show_recipe:
             return Run(continue_lines(lines, local, trust, rehash))
         from xalign_ray.continuing.recipe import resolve
         from xalign_ray.verbs.recipes import plan as plan_recipe
@@ -112,30 +112,39 @@ def continue_encoder(
         return "\n".join([*found.notes, "", plan_recipe(found.recipe)])
 
 
+def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, rehash: bool = False) -> Path:
+    """The story of `continue`: from a few lines to a run that is compared and reported; a finished one as it is."""
+    say(f"Continuing {lines.model}: looking at the encoder and the data.")
+    from xalign_ray import pretraining  # from here on imports take seconds
+    from xalign_ray.continuing.recipe import resolve
+
+    # Look at the encoder and the files, choose the method, write the recipe.
+    found = resolve(lines)
+    for note in found.notes:
+        say(note)
+
+    # Pretrain. Shards are made on Ray, also for a training without it.
+    if local:
+        pretraining.prepare(found.recipe, rehash=rehash)
+    run = pretraining.pretrain(found.recipe, found.out, local, trust, rehash and not local)
+
+    # Compare the encoder with its base, and report.
+    from xalign_ray.continuing.comparison import compare_run
+    from xalign_ray.evaluation import publish_scores
+    from xalign_ray.results.page import report
+
+    if os.environ.get("RANK", "0") == "0" and compare_run(found, run):
+        publish_scores(run)
+        report([str(run)])
+    return run
+
+
 def show_end(run: Run) -> str:
     """What the command line shows: the comparison and where things are."""
     from xalign_ray.continuing.comparison import closing_lines, next_commands
 
     say_next(*next_commands(run.path))
     return closing_lines(run.path)
-
-
-def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, rehash: bool = False) -> Path:
-    """The folder of the run of a few lines; a finished one as it is."""
-    say(f"Continuing {lines.model}: looking at the encoder and the data.")
-    from xalign_ray import pretraining  # from here on imports take seconds
-    from xalign_ray.continuing.recipe import resolve
-
-    found = resolve(lines)
-    for note in found.notes:
-        say(note)
-    if local:
-        pretraining.prepare(found.recipe, rehash=rehash)
-    run = pretraining.pretrain(found.recipe, found.out, local, trust, rehash and not local)
-    from xalign_ray.continuing.comparison import close
-
-    close(found, run)
-    return run
 
 
 def five_lines_of(given: Mapping[str, Any]) -> FiveLines:

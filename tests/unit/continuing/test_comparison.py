@@ -229,22 +229,18 @@ def test_finished_run_is_compared_again_with_other_kept_files(
         file.unlink()
     done: list[Path] = []
     monkeypatch.setattr(comparison, "_compare", lambda _, run: done.append(run))
-    for other in ("publish_scores", "report"):
-        monkeypatch.setattr(comparison, other, lambda _: None)
-    comparison.close(SimpleNamespace(lines=read_five_lines("e5", given)), tmp_path)  # type: ignore[arg-type]
+    found: Any = SimpleNamespace(lines=read_five_lines("e5", given))
+    assert comparison.compare_run(found, tmp_path) is compared
     assert done == [tmp_path] * compared
 
 
-def test_another_margin_reads_the_verdicts_again_and_loses_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_margin_reads_the_verdicts_again_and_loses_no_row(tmp_path: Path) -> None:
     write_comparison_file(tmp_path)
     file = tmp_path / COMPARISON
     before = json.loads(file.read_text()) | {"keep": ["fr.txt"], "command": "xalign continue e5 --keep fr.txt"}
     file.write_text(json.dumps(before))
-    for other in ("publish_scores", "report"):
-        monkeypatch.setattr(comparison, other, lambda _: None)
-    comparison.close(SimpleNamespace(lines=read_five_lines("e5", {"margin": 0.5})), tmp_path)  # type: ignore[arg-type]
+    found: Any = SimpleNamespace(lines=read_five_lines("e5", {"margin": 0.5}))
+    assert comparison.compare_run(found, tmp_path)
     after = json.loads(file.read_text())
     assert (after["keep"], after["margin"]) == (["fr.txt"], 0.5)
     assert after["command"] == "xalign continue e5 --keep fr.txt --margin 0.5"
