@@ -120,7 +120,7 @@ def test_a_password_is_used_and_written_nowhere(
     assert tracked.data.metrics["train/loss"] > 0
     assert [name for name in tracked.data.metrics if "tatoeba" in name]
     assert Door.turned_away == turned_away
-    report([str(run)], tmp_path / "report", [], None, None, "sqlite")
+    report([str(run)], tmp_path / "report")
 
     # Nor does what only `--to` says, in a message.
     monkeypatch.setattr(credentials, "_kept", {})  # as in a process of its own

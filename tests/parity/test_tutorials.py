@@ -81,15 +81,18 @@ for words in (pretrain, evaluate):
 """  # both commands in one process: shards are made and steps are taken in it
 
 
-SHORT = "train: {max_steps: 2, global_batch_size: 8, per_device_batch_size: 8, eval_steps: 0}\n"
+SHORT = "    train: {max_steps: 2, global_batch_size: 8, per_device_batch_size: 8, eval_steps: 0}\n"
 
 
 def test_the_new_loss_trains_and_its_run_is_evaluated(own_folder: Path, tmp_path: Path) -> None:
     words = [command("add_a_loss.md", f"xalign {verb}") for verb in ("pretrain", "evaluate")]
     for name in ("xalign_ray", "tests"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    base = tmp_path / "xalign_ray" / "recipes" / "tiny" / "mlm.yaml"  # which the recipe continues: as short as it
-    base.write_text(base.read_text(encoding="utf-8") + SHORT, encoding="utf-8")
+    table = (
+        tmp_path / "xalign_ray" / "recipes" / "tiny" / "methods.arms.yaml"
+    )  # of tiny/mlm
+    extends = "    extends: base/tiny\n"
+    table.write_text(table.read_text(encoding="utf-8").replace(extends, extends + SHORT, 1), encoding="utf-8")
     done = run(own_folder, "-c", WITHOUT_RAY, json.dumps(words), code=tmp_path)
     assert done.returncode == 0, done.stderr
     (folder,) = (own_folder / "runs").glob("sentence-pull-*")

@@ -165,5 +165,5 @@ def test_no_head_is_held_where_no_loss_asks_one(exported: Path) -> None:
     assert sum(p.numel() for p in objectives.encoder.parameters()) == (
         count_in(*backbone(config.model, prepared.vocab_size, 24, 0), config.model, 2, with_head=False).total
     )
-    with pytest.raises(ConfigError, match="does not say `predicts_pieces = True`"):
+    with pytest.raises(ConfigError, match="does not set `predicts_pieces = True`"):
         objectives.encoder.predict(torch.zeros(1, 16), torch.zeros(1).long())

@@ -17,7 +17,7 @@ from xalign_ray.cli import app
 from xalign_ray.derive import corpus as derived_corpus
 from xalign_ray.errors import ConfigError
 from xalign_ray.sources import fetch
-from xalign_ray.train import distributed, driver
+from xalign_ray.train import cluster, distributed
 from xalign_ray.verbs.data import data_align, data_derive, data_fetch
 from xalign_ray.work.artifacts import LOCK
 from xalign_ray.work.status_line import forget_next, say_next, show
@@ -89,7 +89,7 @@ def test_folder_of_data_is_locked_while_it_is_written(
     for module, name in ((derived_corpus, "write_derived"), (fetch, "fetch"), (corpus, "align_corpus")):
         monkeypatch.setattr(module, name, lambda *_, **__: locked.append((tmp_path / LOCK).is_file()) or [])
     monkeypatch.setattr(corpus, "write_words", lambda *_: None)
-    monkeypatch.setattr(driver, "connect", lambda _: None)
+    monkeypatch.setattr(cluster, "connect", lambda _: None)
     verb(tmp_path)
     assert locked == [True]
     assert not (tmp_path / LOCK).exists()

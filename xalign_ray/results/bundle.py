@@ -356,9 +356,9 @@ def _differing_scores(scores: Scores, found: Scores) -> Iterator[str]:
         own = again.get((one.averaged_with, one.language), one)
         told, given = ([each.value, each.chance or 0.0, each.n] for each in (one, own))
         if not np.allclose(told, given, rtol=0, atol=_EXACT):
-            source = "languages" if one.language == ALL_LANGUAGES else "predictions"
+            source = "its languages give" if one.language == ALL_LANGUAGES else "its predictions give"
             numbers = [f"{value:.6g} of {n:,}, chance {chance:.6g}" for value, chance, n in (told, given)]
-            yield f"{_shown(one)} is {numbers[0]}; its {source} give {numbers[1]}"
+            yield f"{_shown(one)} is {numbers[0]}; {source} {numbers[1]}"
 
 
 def _check_seeds(bundle: Bundle) -> None:

@@ -39,7 +39,7 @@ def pretrain_until_killed(environment: dict[str, str], settings: list[str], chec
     """
     os.environ |= environment
     store, mirror.PUBLISH_S = fsspec.filesystem("s3", use_listings_cache=False), 0.1
-    before, given = set(store.glob(checkpoints)), feeding.open_local
+    before, given = set(store.glob(checkpoints)), pretraining.open_local
 
     def saved() -> bool:
         try:
@@ -55,7 +55,7 @@ def pretrain_until_killed(environment: dict[str, str], settings: list[str], chec
                 os.kill(os.getpid(), signal.SIGKILL)
             yield batch
 
-    feeding.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
+    pretraining.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
     pretraining.pretrain(load_recipe("tiny/align-mlm", [*settings, "checkpoint.async_save=false"]), local=True)
 
 
@@ -95,7 +95,7 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
     on_machine(2)
     train_and_kill()
     on_machine(3)
-    given = feeding.open_local
+    given = pretraining.open_local
 
     def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
         for step, batch in enumerate(given(prepared, config, first, rank), first):
@@ -103,7 +103,7 @@ def test_a_run_in_a_store_killed_twice_goes_on_on_other_machines(
             yield batch
 
     with monkeypatch.context() as patch:
-        patch.setattr(feeding, "open_local", open_local)
+        patch.setattr(pretraining, "open_local", open_local)
         with pytest.raises(DataError, match=r"expired\..* the same command publishes it\.$"):
             pretraining.pretrain(recipe, local=True)
     s3.heal()

@@ -34,7 +34,6 @@ from xalign_ray import pretraining
 from xalign_ray.config.derive import derive_batch, settle
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.feed import batches
 from xalign_ray.shards.prepared import Prepared
 
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
@@ -151,7 +150,7 @@ def test_a_resumed_run_is_the_same_to_the_last_bit(two: Pool, tmp_path: Path, st
 
 def pretrain(name: str, settings: list[str], out: Path, killed_before: int | None) -> None:
     """A recipe in a process of its own, which kills itself before it is given the rows of a step."""
-    given = batches.open_local
+    given = pretraining.open_local
 
     def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
         for step, batch in enumerate(given(prepared, config, first, rank), first):
@@ -160,7 +159,7 @@ def pretrain(name: str, settings: list[str], out: Path, killed_before: int | Non
             assert OF_TEACHER[name] in batch
             yield batch
 
-    batches.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
+    pretraining.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
     pretraining.pretrain(load_recipe(name, settings), out=out, local=True)
 
 

@@ -1,36 +1,11 @@
-"""What a training process brings in and asks for: it must not cost more than training needs."""
+"""The address space of a training process: it must not be larger than training needs."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_checkpoint import train
-
-# The last runs compilers, when DeepSpeed asks which operators it could build: stderr is led into a file meanwhile.
-HEAVY = ("mlflow", "fastapi", "torch._inductor.compile_fx", "distutils.ccompiler")
-
-
-def brought_in(workers, folder: Path, stage: int) -> list[str]:
-    train(workers, folder, {"parallel__zero_stage": stage, "train__max_steps": 2})
-    return [name for name in HEAVY if name in sys.modules]
-
-
-@pytest.fixture(scope="module")
-def fresh() -> Iterator[Pool]:
-    """A worker process in which no other file's tests have imported anything."""
-    pool = Pool(1)
-    yield pool
-    pool.close()
-
-
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_a_worker_takes_its_steps_without_mlflow_and_without_the_compiler(fresh: Pool, tmp_path: Path, stage: int):
-    assert fresh.call(brought_in, tmp_path, stage) == [[]]
 
 
 def largest_address_space(workers, folder: Path, stages: list[int]) -> int:

@@ -16,7 +16,6 @@ from tests.unit.conftest import prepare_here
 from xalign_ray import pretraining
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.feed import batches
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.track.events import EVENT_LOG, read_events
 
@@ -46,7 +45,7 @@ def settings_of(folder: Path) -> list[str]:
 
 def pretrain(settings: list[str], out: Path, killed_before: int | None) -> None:
     """In a process of its own, which kills itself before it is given the rows of a step."""
-    given = batches.open_local
+    given = pretraining.open_local
 
     def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
         for step, batch in enumerate(given(prepared, config, first, rank), first):
@@ -54,7 +53,7 @@ def pretrain(settings: list[str], out: Path, killed_before: int | None) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             yield batch
 
-    batches.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
+    pretraining.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
     pretraining.pretrain(load_recipe("tiny/stages", settings), out=out, local=True)
 
 
