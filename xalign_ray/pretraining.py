@@ -37,7 +37,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run
 from xalign_ray.feed.batches import open_local
 from xalign_ray.models.backbone import backbone, check_tokenizer
-from xalign_ray.models.continued import NEW_HEAD, draws_head
+from xalign_ray.models.continued import NEW_HEAD, check_start, draws_head
 from xalign_ray.models.hub import at_commit
 from xalign_ray.shards.planned import check_method, count_steps, facts_of
 from xalign_ray.shards.prepared import Prepared
@@ -248,6 +248,7 @@ def _resolve(recipe: Recipe, out: Path | None, rehash: bool) -> Recipe:
     recipe = with_commits(with_absolute_paths(recipe), out)
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
+    check_start(recipe.config)  # before the embedded world is written
     check_inputs(recipe.config)
     return recipe
 

@@ -88,9 +88,7 @@ def test_the_new_loss_trains_and_its_run_is_evaluated(own_folder: Path, tmp_path
     words = [command("add_a_loss.md", f"xalign {verb}") for verb in ("pretrain", "evaluate")]
     for name in ("xalign_ray", "tests"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    table = (
-        tmp_path / "xalign_ray" / "recipes" / "tiny" / "methods.arms.yaml"
-    )  # of tiny/mlm
+    table = tmp_path / "xalign_ray" / "recipes" / "tiny" / "methods.arms.yaml"  # of tiny/mlm
     extends = "    extends: base/tiny\n"
     table.write_text(table.read_text(encoding="utf-8").replace(extends, extends + SHORT, 1), encoding="utf-8")
     done = run(own_folder, "-c", WITHOUT_RAY, json.dumps(words), code=tmp_path)
