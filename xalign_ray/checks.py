@@ -53,7 +53,7 @@ def check_named_files(recipe: Recipe) -> str:
     """Opens the sources, tokenizer and encoder that a recipe and the recipes it continues name on this machine.
 
     Returns:
-        A sentence on what was not looked at; empty if everything was.
+        A sentence on files that were not looked at; empty if all were.
 
     Raises:
         ConfigError, DataError: a file is missing, or is not what it should be.
@@ -74,7 +74,7 @@ def check_named_files(recipe: Recipe) -> str:
 
 
 def check_models(config: RunConfig, here_only: bool = False) -> None:
-    """Opens the tokenizer and the encoder that a recipe is given; downloads those of the hub.
+    """Opens the tokenizer and the encoder that a recipe is given; downloads hub models.
 
     Args:
         here_only: opens only those that are folders of this machine.

@@ -216,12 +216,12 @@ def with_commits(recipe: Recipe, out: Path | None = None) -> Recipe:
 
 
 def default_folder(recipe: Recipe, fingerprint: str) -> Path:
-    """Where a run goes unless `out` says otherwise: the same recipe on the same data finds its own run again."""
+    """The run's folder where `out` is not given: the same recipe on the same data finds its own run again."""
     return local_folder(recipe.config.output) / f"{recipe.name.replace('/', '-')}-{fingerprint[:8]}"
 
 
 def describe_run(recipe: Recipe, prepared: Prepared) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The keys of a run's config.yaml, and what the run's start event says."""
+    """The keys of a run's config.yaml, and the fields of its start event."""
     config, tokenizer = recipe.config, recipe.config.data.tokenizer
     if config.model.init_from and not isinstance(tokenizer, REPLACING):
         new = prepared.new_rows if getattr(tokenizer, "new_pieces", 0) else ()
@@ -302,7 +302,7 @@ def _is_over(folder: Path, rank: int) -> bool:
 
 
 def _is_damaged(folder: Path) -> bool:
-    """Whether the export of a finished run has to be written again; says why, and fetches its checkpoint."""
+    """Whether the export of a finished run has to be written again; prints the reason, and fetches its checkpoint."""
     try:
         check_export(RunFolder(folder).export, own=True)
     except DataError as damage:

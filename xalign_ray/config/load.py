@@ -204,7 +204,7 @@ class Recipe:
 
 
 def list_recipes() -> list[str]:
-    """Names of the recipes in the package that can be run as they are; `base/` and `methods/` are only extended."""
+    """Names of the recipes in the package that can be run; `base/` and `methods/` are only extended."""
     return [name for name in _names() if not name.startswith(("base/", "methods/", "studies/"))]
 
 

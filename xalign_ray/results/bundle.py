@@ -269,7 +269,7 @@ def _scores_file(scores: Scores) -> bytes:
 
 
 def _key(score: Score) -> tuple[Any, ...]:
-    """All that a score says but whose it is: a report calls an encoder by the label of its column."""
+    """A score's fields without its encoder's name: a report calls an encoder by the label of its column."""
     return tuple(value for name, value in asdict(score).items() if name not in ("run", "encoder"))
 
 
@@ -343,7 +343,7 @@ def _score_again(scores: Scores, files: Members) -> list[Score]:
 
 
 def _differing_scores(scores: Scores, found: Scores) -> Iterator[str]:
-    """What scores say otherwise than their predictions, and means over languages otherwise than these."""
+    """Scores that differ from those of their predictions, and means that differ from the mean over languages."""
     again = {(one.averaged_with, one.language): one for one in found}
     held = {one.averaged_with for one in found}
     single = [one for one in scores if one.language != ALL_LANGUAGES]
@@ -389,7 +389,7 @@ def _check_tables(bundle: Bundle) -> None:
 
 
 def _differing_cells(stored: str, computed: str) -> Iterator[str]:
-    """What a table says otherwise than it follows from the scores, by line."""
+    """Lines of a table that do not follow from the scores."""
     said, found = (list(csv.reader(io.StringIO(text))) for text in (stored, computed))
     if said[:1] != found[:1] or len(said) != len(found):
         yield f": its columns or its {len(said) - 1:,} rows are not the {len(found) - 1:,} that follow from the scores"

@@ -131,7 +131,7 @@ def _start(init_from: str) -> str:
 
 
 def _licence(init_from: str) -> str | None:
-    """What the front matter of the base's own card says; None where there is none."""
+    """The front matter of the base's own card; None where there is none."""
     card = Path(init_from) / CARD
     with suppress(OSError, ValueError, yaml.YAMLError):
         text = card.read_text(encoding="utf-8", errors="replace") if init_from else ""

@@ -91,11 +91,11 @@ class Measured:
         return ", ".join(dict.fromkeys(filter(None, ((self.scales or {}).get(label, "") for label in labels))))
 
     def values(self, quantity: Quantity) -> ScoreTable:
-        """What is known of one quantity, as `values_of` has it."""
+        """The known values of one quantity, as `values_of` has them."""
         return self.values_of([quantity])[0]
 
     def values_of(self, quantities: Sequence[Quantity]) -> list[ScoreTable]:
-        """What is known of quantities that are compared with each other, all on one test set.
+        """The known values of quantities that are compared with each other, all on one test set.
 
         Each has the languages that it is about and all its seeds have. All are empty where no test set is in common.
         """
@@ -297,7 +297,7 @@ def _conclude(steps: Sequence[Step], languages: int, seeds: int) -> Verdict:
 
 
 class AgainstPapers(NamedTuple):
-    """What a report says of the papers whose arms it has.
+    """The claims and tables of the papers whose arms a report has.
 
     Attributes:
         cells: as `printed_cells` and OURS_COLUMNS; a row a cell of the printed tables that the report has a cell of.
@@ -347,7 +347,7 @@ def with_stand_ins(labels: Collection[str]) -> dict[str, str]:
 
 
 def _papers_of(labels: Collection[str]) -> list[str]:
-    """The papers of which the labels have one that is no other paper's, or that stands for one and is no paper's."""
+    """Papers that at least one label identifies: an arm of no other paper, or a stand-in for one of its arms."""
     cells = printed_cells().dropna(subset="quantity")
     own = {name: {part.label for one in cells.quantity[cells.paper == name] for part in one.parts} for name in PAPERS}
     count = Counter(label for named in own.values() for label in named)
@@ -379,7 +379,7 @@ def _join_cells(known: Measured, papers: Sequence[str]) -> pd.DataFrame:
 
 
 def _claim_rows(claim: Claim, known: Measured) -> Iterator[tuple[Any, ...]]:
-    """A row a step; those of a claim of which nothing is known have no numbers of ours."""
+    """A row a step; without scores of ours a step has no numbers of ours."""
     arms = tuple(with_stand_ins(known.labels).get(arm, arm) for arm in claim.arms)
     found = judge(replace(claim, arms=arms), known)
     if claim.kind == "correlation":

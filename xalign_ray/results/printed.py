@@ -1,4 +1,4 @@
-"""What the four papers print, as data: their tables, and their claims with the arms and numbers that they are about"""
+"""The tables and claims that the four papers print, as data, with the arms and numbers of each claim"""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _recompute(
     line: int,
     column: str,
 ) -> float | None:
-    """What a cell should be by the mean or difference of others, None where it is that but for rounding."""
+    """The value of a cell by the mean or difference of others; None where they agree but for rounding."""
     numbers: list[Any]
     for kind, names in check.items():
         if kind == "same":
@@ -121,7 +121,7 @@ def printed_numbers(paper: str, table: str = "") -> dict[Quantity, float]:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says of its arms, of which `kind` is one of four.
+    """A paper's claim on its arms, of one of four kinds.
 
     order: each arm is above the next on the measure, by more than `by` points. near: the measure of each arm lies
     `within` points of zero. coverage: the first arm's gain over the second is larger in languages with a dictionary.
@@ -144,7 +144,7 @@ class Claim:
 
     @property
     def quantities(self) -> list[Quantity]:
-        """What is compared: one an arm, the gains with and without a dictionary, or x of each arm and then y."""
+        """The compared quantities: one an arm, the gains with and without a dictionary, or x of each arm and then y."""
         if self.kind == "coverage":
             gain = replace(self.measure, label=self.arms[0], less=(("label", self.arms[1]),))
             return [replace(gain, dictionary=has) for has in (True, False)]
@@ -164,7 +164,7 @@ def read_claims() -> Mapping[str, Claim]:
 
 
 def printed_values(claim: Claim) -> list[float]:
-    """What the claim's table prints of its quantities; a difference without a column follows from its two numbers."""
+    """The printed values of the claim's quantities; a difference without a column follows from its two numbers."""
     found = printed_numbers(claim.paper, claim.table)
 
     def value(quantity: Quantity) -> float:
@@ -177,7 +177,7 @@ def printed_values(claim: Claim) -> list[float]:
 
 
 def printed_points(claim: Claim) -> list[tuple[str, str, float, float]]:
-    """Arm, language, x and y of each point of a correlation of which the paper prints both numbers, in percent."""
+    """Arm, language, x and y of each point of a correlation with both numbers printed, in percent."""
     found = printed_numbers(claim.paper)
     languages = sorted({quantity.language for quantity in found})
     places = [(arm, language) for arm in claim.arms for language in languages]

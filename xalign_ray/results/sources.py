@@ -1,4 +1,4 @@
-"""Finds the runs that a report is asked for: folders of runs and studies, bundles, scores of other programs."""
+"""Finds the runs of a report: folders of runs and studies, bundles, scores of other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declaration of a study: encoders, fine-tunings, evaluations, what is searched; read from YAML and checked."""
+"""The declaration of a study: encoders, fine-tunings, evaluations, searches; read from YAML and checked."""
 
 from __future__ import annotations
 

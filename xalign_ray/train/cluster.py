@@ -84,7 +84,7 @@ def _connect(parallel: ParallelConfig, cpus: int | None) -> None:
 
 
 def _report_deaths(node: Any) -> None:
-    """Says it when Ray's own processes here have died: some ten seconds later Ray ends this one without a word."""
+    """Reports that Ray's own processes here have died: some ten seconds later Ray ends this one without a word."""
     while local_node() is node:
         time.sleep(LOOK_S)
         dead = [name for name, _ in node.dead_processes() if name in VITAL]

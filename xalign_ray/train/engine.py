@@ -186,7 +186,7 @@ class Engine:
     def scoring(self) -> Iterator[Callable[..., dict[str, Any]]]:
         """Gives a `forward` in fp32 with the weights that an export would have, without dropout; called by all ranks.
 
-        It computes what a score of the export is computed from, whatever precision the training has.
+        Its states are those of the export, whatever precision the training has.
         """
         with torch.no_grad(), in_fp32():
             weights = whole_weights(self._engine.module)

@@ -43,7 +43,7 @@ from xalign_ray.work.storage import CACHE
 LOOK_S = 0.05  # how soon a signal is passed on
 ASK_S = 5.0  # between two questions whether somebody still ends a step
 ENDS_S = 60  # for Ray to end the workers of a run that has saved its step, and to say so
-PARTING_S = 10  # for the thread that fits to see that what it waits for has ended
+PARTING_S = 10  # seconds for the thread that fits to notice the end of its workers
 POLL_S = 0.5  # how often Ray Train looks at its workers; Ray's 2 s lose work after a death
 # In a thread that is not the first, such as Ray Train's, glibc takes what is large from the system each time and gives
 # it back, whatever `keep_freed_memory` says, unless the process began with one arena for all threads.
@@ -150,7 +150,7 @@ def _trainer(
         backend_config=ClosedTorchConfig(parallel.gpus_per_worker > 0, parallel.group_timeout_s),
         scaling_config=scaling,
         run_config=RunConfig(
-            # A name of its own for each call: what to continue from is the run folder's business, not Ray's.
+            # A new name for each call: the run folder, not Ray, knows the checkpoint to resume from.
             name=f"attempts-{time.time_ns()}",
             storage_path=str(storage),
             failure_config=FailureConfig(parallel.max_failures),

@@ -146,7 +146,7 @@ def _numbers(sentences: Sequence[Ids]) -> NDArray[np.int64]:
 
 TENTHS = 10  # of a run, after each of which the model is scored unless the recipe says otherwise
 SHARE = 0.1  # of the cost of training, at most, that this scoring takes
-IN_FP32 = 5  # what a forward pass in fp32, as of all scores, costs in those of a training in bf16: about that on GPUs
+IN_FP32 = 5  # cost of a scoring's forward pass, in fp32, in passes of a training in bf16: about that on GPUs
 OF_TRAINING = 3  # what a token costs in training, in forward passes: one, and a backward pass of two
 
 

@@ -1,4 +1,4 @@
-"""What each training worker of a Ray Train job runs: its rows, the process group, the loop, and requests to stop."""
+"""Entry point of a Ray Train worker: its rows, the process group, the loop, and requests to stop."""
 
 from __future__ import annotations
 

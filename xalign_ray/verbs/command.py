@@ -1,4 +1,4 @@
-"""What typer lacks: help that lists whole sentences, and several values after one option."""
+"""Additions to typer: help that lists whole sentences, and several values after one option."""
 
 from __future__ import annotations
 
