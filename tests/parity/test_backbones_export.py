@@ -17,8 +17,8 @@ from tests.parity.test_export_elsewhere import run_config as config_of
 from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, load_conditioned_head
+from xalign_ray.models.inference import Encoder
 from xalign_ray.tasks.cloze import Predictor, Question
-from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.vocabulary.tokenizer import train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, wrap_tokenizer
 

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.parity.tokenizer_zoo import LOCAL, NOT_LOCAL, WORDS
-from xalign_ray.tasks.tokenized import Inputs
+from xalign_ray.models.tokenized import Inputs
 from xalign_ray.tokens.vocabulary import tokenize_labels
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
 from xalign_ray.vocabulary.dictionary import look_up_form

@@ -17,9 +17,9 @@ from tests.ray.tagging_world import write_encoder
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.encoder import build_encoder
+from xalign_ray.models.inference import open_model
 from xalign_ray.shards.files import Shard, hash_footer, read_group
 from xalign_ray.sources.formats import read
-from xalign_ray.tasks.hf_encoder import open_model
 from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer
 
 

@@ -19,7 +19,7 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import MODEL, tune_task
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export
-from xalign_ray.tasks.hf_encoder import Encoder
+from xalign_ray.models.inference import Encoder
 from xalign_ray.tasks.question_answering import Question
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.task_files import read_lines

@@ -17,8 +17,8 @@ from sentence_transformers.models import Dense, LayerNorm, Normalize, Pooling, T
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing.sentence_scores import SentenceScores
 from xalign_ray.errors import DataError
+from xalign_ray.models.inference import Encoder, SentenceVectors
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
-from xalign_ray.tasks.hf_encoder import Encoder, SentenceVectors
 from xalign_ray.tasks.retrieval import RETRIEVAL, TATOEBA
 
 WORDS = [f"{letter}{vowel}" for letter in "bcdfghjklm" for vowel in "aeiou"]

@@ -19,10 +19,10 @@ from xalign_ray import evaluate, exports
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.export import export
+from xalign_ray.models.inference import Encoder
 from xalign_ray.models.sentence_encoder import SentenceEncoder, vector_width
 from xalign_ray.models.sentence_modules import is_normalized, own_max_length, own_pooling, own_prompt
 from xalign_ray.shards.prepared import Prepared
-from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.train.loop import build_model
 
 FACTS = {"recipe": "continue/contrast", "fingerprint": "ab" * 32, "step": 0}

@@ -135,7 +135,7 @@ def compare_with_base(
     Raises:
         DataError: an encoder cannot be opened, or yields values that are not finite.
     """
-    from xalign_ray.tasks.hf_encoder import pick_device
+    from xalign_ray.models.inference import pick_device
 
     old = SentenceScores(base, None, cache, device)
     new = SentenceScores(trained, old.rule, None, device)

@@ -24,9 +24,9 @@ from xalign_ray.work.artifacts import hash_file, hash_value, replacing
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.inference import Encoder
 
-CODE = ("models", "tasks/hf_encoder", "tasks/tokenized", "continuing/sentence_scores")  # decides the numbers
+CODE = ("models", "continuing/sentence_scores")  # decides the numbers
 MASKED = 0.15  # of the tokens of a text
 LABELS_AT_ONCE = 256  # logits over 250,000 pieces take 1 MB a label
 _MASK_SEED = np.uint64(0x5EED)
@@ -65,7 +65,7 @@ class SentenceScores:
     def vectors(self, texts: Sequence[Text]) -> Numbers:
         """A vector for each text, `[N, D]`; each distinct text is encoded once."""
 
-        from xalign_ray.tasks.hf_encoder import apply_steps
+        from xalign_ray.models.inference import apply_steps
 
         def encode(missing: Sequence[Text]) -> Numbers:
             sentences = [self.rule.prompt + text for text, _ in missing]
@@ -186,7 +186,7 @@ def masked_places(pieces: Sequence[int]) -> list[int]:
 def _open(encoder: str, device: str) -> tuple[Encoder, Any]:
     from transformers import AutoModel, AutoModelForMaskedLM
 
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.inference import Encoder
 
     folder = str(folder_of(encoder))
     values = read_config(folder)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import TrainingSet
 from xalign_ray.models.own_tokenizer import identify_tokenizer
-from xalign_ray.tasks.tokenized import ARGUMENTS, Features, Inputs, piece_count
+from xalign_ray.models.tokenized import ARGUMENTS, Features, Inputs, piece_count
 from xalign_ray.work.artifacts import hash_file, hash_value, replacing
 from xalign_ray.work.job import open_job
 

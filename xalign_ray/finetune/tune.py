@@ -13,12 +13,12 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet, dev_files_of, head_pooling, spoken_languages
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
+from xalign_ray.models.inference import Encoder, open_model, pick_device
 from xalign_ray.models.open_folder import quiet_transformers
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
-from xalign_ray.tasks.hf_encoder import Encoder, open_model, pick_device
+from xalign_ray.models.tokenized import Inputs
 from xalign_ray.tasks.scores import ALL_LANGUAGES, SCORES, Score, average_languages, write_scores
 from xalign_ray.tasks.task import ENGLISH, TunedTask
-from xalign_ray.tasks.tokenized import Inputs
 from xalign_ray.work.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
 from xalign_ray.work.run_folder import EVENT_LOG, PREDICTIONS
 

@@ -18,6 +18,7 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import check_contents as check_contents_of
 from xalign_ray.finetune.training_set import check_files
 from xalign_ray.models.hub import at_commit, revision_of
+from xalign_ray.models.tokenized import check_languages
 from xalign_ray.sources.inputs import open_root
 from xalign_ray.studies.cells import Cell, Encoder, Evaluation, Job, Pretraining, Trial, without_english
 from xalign_ray.studies.declared import (
@@ -29,7 +30,6 @@ from xalign_ray.studies.declared import (
     StudyConfig,
 )
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
-from xalign_ray.tasks.tokenized import check_languages
 from xalign_ray.work.artifacts import hash_file, hash_files, hash_value
 from xalign_ray.work.storage import is_url
 

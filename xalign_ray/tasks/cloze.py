@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.tokenized import Features, Inputs, first_position
 from xalign_ray.tasks.retrieval import TATOEBA, find_pairs, read_pair
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import ENGLISH, Measure, Metric, Task
-from xalign_ray.tasks.tokenized import Features, Inputs, first_position
 from xalign_ray.vocabulary.tokenizer import tokenize_lines
 from xalign_ray.work.artifacts import hash_file, hash_value
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.inference import Encoder
 
 LONGEST_ANSWER = 4  # pieces of a masked word
 
@@ -101,7 +101,7 @@ class Predictor:
         from transformers import AutoModel, AutoModelForMaskedLM
 
         from xalign_ray.models.export import HEAD_FILE, load_conditioned_head
-        from xalign_ray.tasks.hf_encoder import Encoder
+        from xalign_ray.models.inference import Encoder
 
         conditioned = (Path(folder) / HEAD_FILE).is_file()
         encoder = Encoder.open(folder, device, AutoModel if conditioned else AutoModelForMaskedLM)

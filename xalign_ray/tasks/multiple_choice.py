@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.errors import DataError
+from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.tasks.task import Measure, Metric, ReplaceWord, TunedTask, accuracy
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, is_table, name_language, plain_language, read_lines, read_rows
 from xalign_ray.tasks.text_classification import LONGEST_TEXT, longest_first, replace_running_words
-from xalign_ray.tasks.tokenized import Features, Inputs
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.inference import Encoder
 
 Fields = Mapping[str, Any]  # a row of a file
 

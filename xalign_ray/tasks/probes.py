@@ -26,7 +26,7 @@ from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.inference import Encoder
 
 
 # The dictionary pairs that the alignment probe scores: of a run, or of a dictionary in any form.
@@ -242,7 +242,7 @@ class AlignmentTask(Task):
         predictions: Path | None = None,
     ) -> list[Score]:
         """See `Task.evaluate`; into the folder `predictions` goes which words found a translation."""
-        from xalign_ray.tasks.hf_encoder import Encoder
+        from xalign_ray.models.inference import Encoder
 
         opened, exported = Encoder.open(encoder, device), Path(encoder) / DICTIONARY_PAIRS
         pairs = read_exported_pairs(exported.parent) if data is None or exported.is_file() else []

@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
+from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.tasks.task import Files, Measure, Metric, ReplaceWord, TunedTask
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, name_language
 from xalign_ray.tasks.text_classification import replace_running_words
-from xalign_ray.tasks.tokenized import Features, Inputs
 from xalign_ray.vocabulary.tokenizer import encode_text
 from xalign_ray.vocabulary.words import begin_of_marks, end_of_marks
 from xalign_ray.work.file_checks import open_file
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.inference import Encoder
 
 
 # Rules by which answers to questions are compared: MLQA's official script, and SQuAD 1.1's.

@@ -161,7 +161,7 @@ def _open(encoder: str, device: str, prompt: str | None) -> SentenceTransformer:
     """The encoder as Sentence Transformers opens it."""
     from sentence_transformers import SentenceTransformer
 
-    from xalign_ray.tasks.hf_encoder import pick_device
+    from xalign_ray.models.inference import pick_device
 
     if Path(encoder).is_dir() and read_config(encoder).get("xalign_languages"):
         raise DataError(f"{encoder} has language embeddings, and mteb's texts come without a language.")

@@ -43,7 +43,7 @@ from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import SentenceVectors
+    from xalign_ray.models.inference import SentenceVectors
 
 _CODE = r"[a-z]{2,3}(?:-[A-Za-z0-9]+)*"
 _FLORES = re.compile(r"(?P<code>[a-z]{3}(?:_[A-Z][a-z]{3})?)\.(?P<split>devtest|dev|jsonl|parquet)")

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from xalign_ray.config.language_codes import ENGLISH as ENGLISH
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import DataError
+from xalign_ray.models.tokenized import LONGEST_INPUT, Features, Inputs
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
-from xalign_ray.tasks.tokenized import LONGEST_INPUT, Features, Inputs
 from xalign_ray.work.artifacts import hash_file, write_atomic
 
 if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without
-    from xalign_ray.tasks.hf_encoder import Encoder, SentenceVectors
+    from xalign_ray.models.inference import Encoder, SentenceVectors
 
 SHARE, COSINE, PREMIUM = "0 to 1", "-1 to 1", "1 is as English"
 LAST = "last"  # the layer of a sentence vector as a user gets it
@@ -135,7 +135,7 @@ class SentenceTask(Task):
 
         A task that keeps predictions writes them into the folder `predictions`.
         """
-        from xalign_ray.tasks.hf_encoder import SentenceVectors
+        from xalign_ray.models.inference import SentenceVectors
 
         assert data is not None
         spoken = self.check_data(data, languages)
@@ -320,7 +320,7 @@ class TunedTask(Task, Generic[E]):
         self, encoder: str, data: Path | None, languages: Sequence[str] | None = None, device: str = "auto"
     ) -> list[Score]:
         """The metrics of a fine-tuned folder; one made elsewhere will do where its head has exactly these classes."""
-        from xalign_ray.tasks.hf_encoder import Encoder
+        from xalign_ray.models.inference import Encoder
 
         assert data is not None
         tuned = Encoder.open(encoder, device, self.model_class)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.tasks.task import Measure, Metric, ReplaceWord, TunedTask, accuracy
 from xalign_ray.tasks.task_files import (
     LANGUAGE,
@@ -25,10 +26,9 @@ from xalign_ray.tasks.task_files import (
     read_lines,
     read_rows,
 )
-from xalign_ray.tasks.tokenized import Features, Inputs
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.inference import Encoder
 
 
 LABEL = "label"  # the column of the label in most data sets of the hub

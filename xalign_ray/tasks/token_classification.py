@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xalign_ray.derive.tasks import IOB2, find_scheme, reorder_tags
 from xalign_ray.errors import DataError
+from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.sources.text import explain_withheld, is_withheld
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tasks.task import Measure, Metric, ReplaceWord, TunedTask, accuracy
 from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, column_in, is_table, read_lines, read_rows
-from xalign_ray.tasks.tokenized import Features, Inputs
 from xalign_ray.vocabulary.words import BLANKS
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.inference import Encoder
 
 
 # Columns of files of tagged words, found by looking: where the word stands, and where its tag.

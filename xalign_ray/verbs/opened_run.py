@@ -81,7 +81,7 @@ class Run:
         """
         from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
-        from xalign_ray.tasks.hf_encoder import open_model
+        from xalign_ray.models.inference import open_model
 
         export = self._export()
         config = AutoConfig.from_pretrained(export, trust_remote_code=False)

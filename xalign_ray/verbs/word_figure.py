@@ -21,7 +21,7 @@ from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import shown_path
 
 if TYPE_CHECKING:
-    from xalign_ray.tasks.hf_encoder import Encoder
+    from xalign_ray.models.inference import Encoder
 
 PAIRS = 20  # WEAM draws so many
 PERPLEXITY = 10  # must be below the number of points, 40
@@ -52,8 +52,8 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
         raise DataError(f"{data} must hold at least four pairs of words, of two languages; give one dictionary.")
     shown = {model: shown_path(Path(model)) if Path(model).is_dir() else model for model in models}
     say(f"Drawing words of {', '.join(shown.values())}: loading the models.")
+    from xalign_ray.models.inference import Encoder  # torch
     from xalign_ray.results.charts import COLOURS, Chart, draw_files
-    from xalign_ray.tasks.hf_encoder import Encoder  # torch
 
     frames = {shown[model]: _measure(Encoder.open(find_encoder(model)[0]), pairs) for model in models}
     found = pd.concat(frames, names=["model"]).reset_index("model").reset_index(drop=True)

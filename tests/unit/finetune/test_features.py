@@ -14,9 +14,9 @@ from transformers import AutoModelForTokenClassification
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.features import column, tokenize_once
 from xalign_ray.finetune.training_set import Training, TrainingSet
-from xalign_ray.tasks.hf_encoder import open_model
+from xalign_ray.models.inference import open_model
+from xalign_ray.models.tokenized import Inputs
 from xalign_ray.tasks.token_classification import UPOS, PosTask
-from xalign_ray.tasks.tokenized import Inputs
 
 PIECES = ["cats", "see"]
 

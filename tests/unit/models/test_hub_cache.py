@@ -27,7 +27,7 @@ OPEN = """
 from transformers import AutoModel
 from xalign_ray.models.hub import check_hub, in_cache
 from xalign_ray.models.sentence_modules import own_pooling, own_prompt
-from xalign_ray.tasks.hf_encoder import Encoder
+from xalign_ray.models.inference import Encoder
 check_hub("acme/tiny")
 print(own_pooling("acme/tiny"), repr(own_prompt("acme/tiny")), Encoder.open("acme/tiny").inputs.encoder)
 """
@@ -115,7 +115,7 @@ def test_each_revision_in_the_cache_opens_its_own_files(tmp_path: Path) -> None:
         "from xalign_ray.config.schema import ModelConfig\n"
         "from xalign_ray.models.backbone import backbone\n"
         "from xalign_ray.models.hub import check_hub\n"
-        "from xalign_ray.tasks.hf_encoder import Encoder\n"
+        "from xalign_ray.models.inference import Encoder\n"
         "for commit in ('a' * 40, 'b' * 40):\n"
         "    name = f'acme/tiny@{commit}'\n"
         "    check_hub(name)\n"

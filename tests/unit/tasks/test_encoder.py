@@ -24,8 +24,8 @@ from transformers import (
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks import hf_encoder
-from xalign_ray.tasks.hf_encoder import Encoder
+from xalign_ray.models import inference
+from xalign_ray.models.inference import Encoder
 
 PIECES = ["the", "cat", "dog", "sees", "a", "un", "##do", "##ing", "."]
 SENTENCES = ["the cat sees a dog .", "dog", "undoing the cat", "a dog sees the cat . the cat sees a dog ."]
@@ -59,7 +59,7 @@ def test_cls_pooling_is_the_first_token(make_bert: Callable[..., Path]):
 def test_batches_hold_inputs_of_like_length_with_a_mask_of_real_tokens(
     make_bert: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(hf_encoder, "BATCH_SIZE", 3)
+    monkeypatch.setattr(inference, "BATCH_SIZE", 3)
     folder = make_bert(PIECES)
     encoder = Encoder.open(folder)
     features = [encoder.inputs.single(pieces, "en") for pieces in encoder.inputs.piece_texts(SENTENCES)]

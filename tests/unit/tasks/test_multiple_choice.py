@@ -17,8 +17,8 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import MODEL, tune_task
 from xalign_ray.models.open_folder import open_model
+from xalign_ray.models.tokenized import Inputs
 from xalign_ray.tasks.multiple_choice import BELEBELE, XCOPA, Choices
-from xalign_ray.tasks.tokenized import Inputs
 
 WORDS = [
     "cats",

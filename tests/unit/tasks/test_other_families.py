@@ -27,8 +27,8 @@ from transformers import (
 )
 
 from tests.whole_words import write_encoder
+from xalign_ray.models.inference import Encoder
 from xalign_ray.models.sentence_encoder import SentenceEncoder
-from xalign_ray.tasks.hf_encoder import Encoder
 
 BART = {
     "d_model": 16,

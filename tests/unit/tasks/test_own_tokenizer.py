@@ -15,9 +15,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 from transformers import AutoTokenizer
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.inference import Encoder
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, read_tokenizer
 from xalign_ray.tasks.cloze import Predictor
-from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.verbs.scores import evaluate
 
 PIECES = [f"w{number}" for number in range(20)]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.inference import Encoder
 from xalign_ray.models.nearest import Indices, Vectors, nearest_csls
 from xalign_ray.tasks import probes
-from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.tasks.probes import ALIGNMENT, DROPPED, HELD_OUT, TRAINED, WordPair, mean_cosine_random, read_word_pairs
 from xalign_ray.tasks.scores import Score
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from xalign_ray.models.inference import Encoder
+from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.streams.collate import IGNORED
-from xalign_ray.tasks.hf_encoder import Encoder
 from xalign_ray.tasks.task import accuracy
 from xalign_ray.tasks.token_classification import PosTask, Sentence
-from xalign_ray.tasks.tokenized import Features, Inputs
 
 PIECES = ["the", "cat", "un", "##do", "##ing"]
 LABELS = ("DET", "NOUN", "VERB")

@@ -10,7 +10,8 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from xalign_ray.tasks.hf_encoder import Encoder
+from xalign_ray.models.inference import Encoder
+from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.tasks.question_answering import (
     MLQA,
     Answer,
@@ -20,7 +21,6 @@ from xalign_ray.tasks.question_answering import (
     best_span,
     piece_contexts,
 )
-from xalign_ray.tasks.tokenized import Features, Inputs
 
 LETTERS = list("abcdefghij")
 WORDS = [*LETTERS, "who", "un", "##do", "##ing"]

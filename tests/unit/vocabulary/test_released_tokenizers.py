@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.bench.words import soak
-from xalign_ray.tasks.tokenized import Inputs
+from xalign_ray.models.tokenized import Inputs
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer, find_pretoken_rules
 from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_behind, tokenize_lines, tokenize_words
 from xalign_ray.vocabulary.tokenizer_folder import framed, open_tokenizer, vocabulary

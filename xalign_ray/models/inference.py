@@ -19,7 +19,7 @@ from xalign_ray.models.open_folder import open_model
 from xalign_ray.models.precision import in_fp32
 from xalign_ray.models.sentence_encoder import steps_behind_pooling
 from xalign_ray.models.sentence_modules import own_max_length, sentence_rule
-from xalign_ray.tasks.tokenized import ENCODED, Features, Inputs, piece_count
+from xalign_ray.models.tokenized import ENCODED, Features, Inputs, piece_count
 from xalign_ray.work.status_line import say
 
 BATCH_SIZE = 64
