@@ -90,7 +90,8 @@ def pretrain(
     check_lasting("output", recipe.config.output)
     check_lasting("--out", out)
     if not title:
-        say(f"Pretraining {recipe.name}: looking for its run, shards and inputs; output is {recipe.config.output}.")
+        output = out or recipe.config.output
+        say(f"Pretraining {recipe.name}: looking for its run, shards and inputs; output is {output}.")
         say_unread(recipe.config.track.mlflow)
     if not local:
         check_named_cluster()

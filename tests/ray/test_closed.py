@@ -77,8 +77,7 @@ FAULTS = {
     ),
     "no file": (
         {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "{home}/nope"},
-        "there is no token in {home}/nope, which RAY_AUTH_TOKEN_PATH names. Name a file that holds the cluster's "
-        "token.",
+        "there is no token in {home}/nope (RAY_AUTH_TOKEN_PATH). Name a file that holds the cluster's token.",
     ),
     "wrong token": (
         {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64},

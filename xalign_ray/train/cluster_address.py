@@ -136,7 +136,7 @@ def _own_token() -> tuple[str, str]:
         return token, "RAY_AUTH_TOKEN"
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")
     path = Path(named) if named else home_folder() / ".ray" / "auth_token"
-    where = f"{path}, which RAY_AUTH_TOKEN_PATH names" if named else str(path)
+    where = f"{path} (RAY_AUTH_TOKEN_PATH)" if named else str(path)
     try:
         return path.read_text("utf-8", "replace").strip() if path.is_file() else "", where
     except OSError as error:
