@@ -263,7 +263,6 @@ PANELS = [panel for panels in ROWS.values() for panel in panels]
 # Metrics of the list that no panel shows, and why.
 NOT_SHOWN = {
     "train/labels": "follows from tokens",
-    "train/stage": "runs of several stages alone have it",
     "data/fallback_words": "streams that replace words alone have it",
     **{name: "one loss alone has it" for loss in OBJECTIVES.values() for name in loss.metrics},
     **{name: "of a fine-tuning, whose log no driver follows" for name in METRICS if name.startswith("fine_tune/")},

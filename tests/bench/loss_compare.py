@@ -31,7 +31,10 @@ from xalign_ray.track.events import EVENT_LOG, read_events
 from xalign_ray.verbs.scores import evaluate
 
 SCORED, SEEDS = "tiny/mlm", (0, 1, 2)
-STAGED = {"tiny/stages": 3, "tiny/xlm-align": 2}  # whose steps are those of their stages, as many together
+SOONER = {  # what changes during a run, within its few steps
+    "tiny/stages": ("masking.mlm_probability=[[7, 0.3], [8, 0.1]]", "objectives.1.weight=[[11, 0], [12, 10]]"),
+    "tiny/xlm-align": ("objectives.1.weight=[[11, 0], [12, 1]]",),
+}
 FOLDERS = {"mldoc_h": "mldoc"}  # of tasks whose data is another's
 WITHOUT_DATA = {"flores", "bucc", "sts"}  # evaluations that the small world has no files for
 SETTINGS = (
@@ -83,9 +86,7 @@ def write(file: Path) -> None:
         steps: dict[str, Steps] = {}
         runs: dict[str, Path] = {}
         for name in (name for name in list_recipes() if name.startswith("tiny/")):
-            stages = STAGED.get(name, 0)
-            short = [f"stages.{number}.train.max_steps={24 // stages}" for number in range(stages)]
-            recipe = load_recipe(name, [*settings, *(["train.max_steps=0", *short] if stages else ())])
+            recipe = load_recipe(name, [*settings, *SOONER.get(name, ())])
             pretraining.prepare(recipe)
             runs[name] = pretraining.pretrain(recipe, local=True)
             steps[name] = steps_of(runs[name])

@@ -141,7 +141,7 @@ def _tasks(reader: BatchReader, shape: Shape, first: int) -> Iterator[list[Reque
     """The requests of data tasks, each of several adjacent ranks."""
     requests = _in_turn(reader, shape, first)
     while stretch := [*islice(requests, STRETCH)]:
-        yield from group_requests(stretch, reader.parts[0].row_bytes)[0]
+        yield from group_requests(stretch, reader.row_bytes)[0]
 
 
 def _start(root: Path, step: int) -> dict[str, float]:
@@ -162,12 +162,12 @@ def _plan(root: Path, shards: int) -> dict[str, float]:
     reader = BatchReader(Prepared.open(folder), make_config(root, LARGE, STREAMS["text"]))
     requests = list(islice(_in_turn(reader, LARGE, 64), 2 * LARGE.workers))
     for request in requests[: LARGE.workers]:
-        reader.parts[0].order.places(request)
+        reader.order.places(request)
     began = time.perf_counter()
     for request in requests[LARGE.workers :]:
-        places = reader.parts[0].order.places(request)
+        places = reader.order.places(request)
         for source, shard in {*zip(places.source.tolist(), places.shard.tolist(), strict=True)}:
-            assert reader.prepared.shards(reader.parts[0].sources[source][1])[shard].footer == "none"
+            assert reader.prepared.shards(reader.sources[source][1])[shard].footer == "none"
     return {"ms": 1e3 * (time.perf_counter() - began) / LARGE.workers}
 
 

@@ -130,7 +130,7 @@ def test_only_a_killed_block_server_and_worker_cost_a_restart_and_nothing_costs_
     assert third in (60, 80, 100)  # a save is on disk when the next one begins
     assert third >= second
     said = next(event["feed"] for event in events(disturbed.folder) if event["event"] == "start")
-    row_bytes = BatchReader(prepare(disturbed.config), disturbed.config).parts[0].row_bytes
+    row_bytes = BatchReader(prepare(disturbed.config), disturbed.config).row_bytes
     block = said["block_steps"] * 12 * row_bytes / (1 << 20)
     assert 0 < said["block_mib"] <= 16
     assert said["block_mib"] == pytest.approx(block, abs=0.1)

@@ -35,7 +35,7 @@ def package_code(*modules: str) -> str:
 
 def plugin_hashes(config: RunConfig) -> dict[str, list[str]]:
     """For each module of the user's own that defines a stream or loss of the recipe, the hashes of its sources."""
-    kinds = (*config.all_streams, *config.all_objectives)
+    kinds = (*config.streams, *config.objectives)
     modules = {name for one in kinds for name in (type(one).__module__, one.computed_by.partition(":")[0]) if name}
     return {name: source_hashes(name) for name in sorted(modules) if name.partition(".")[0] != PACKAGE}
 

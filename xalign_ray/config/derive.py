@@ -37,63 +37,6 @@ class BatchSizes:
         return rank * self.global_rows // self.workers, (rank + 1) * self.global_rows // self.workers
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Some of a run's steps, [first, last), and the recipe as it is in them.
-
-    Attributes:
-        name: as the recipe names it; empty where the recipe has no stages.
-        first: its first step, counted from 0 over the whole run.
-        last: the step after its last one.
-        position: rows that were drawn before its first step.
-        config: without stages; `train.max_steps` is `last - first`.
-        languages: that are drawn; None is all.
-        rate_from: the step, and `rate_steps` how many from there, that the learning rate is a curve over.
-    """
-
-    name: str
-    number: int
-    first: int
-    last: int
-    position: int
-    config: RunConfig
-    languages: frozenset[str] | None
-    rate_from: int
-    rate_steps: int
-    schedule: ScheduleConfig
-
-
-def stages_of(config: RunConfig) -> list[Stage]:
-    """The stages of a recipe in their order; one where it names none. Steps and rows must have been counted."""
-    steps, schedule = config.train.max_steps, config.train.schedule
-    if not config.stages:
-        return [Stage("", 0, 0, steps, 0, config, None, 0, steps, schedule)]
-    found: list[Stage] = []
-    first = position = 0
-    for number, one in enumerate(config.stages):
-        own, last = config.of_stage(one), first + one.train.max_steps
-        languages = None if one.sampling.languages is None else frozenset(one.sampling.languages)
-        of_rate = (0, steps, schedule) if one.train.schedule is None else (first, last - first, one.train.schedule)
-        found.append(Stage(one.name, number, first, last, position, own, languages, *of_rate))
-        first, position = last, position + (last - first) * own.train.global_batch_size
-    return found
-
-
-def stage_at(stages: Sequence[Stage], step: int) -> Stage:
-    """The stage that a step is in; the last one beyond the last step."""
-    return next((stage for stage in stages if step < stage.last), stages[-1])
-
-
-def row_lengths(config: RunConfig) -> list[tuple[str, int]]:
-    """Pools by how their names begin, and lengths, that some stage draws rows of beside the recipe's own length."""
-    asked = {
-        (stream.pools, stage.config.data.max_seq_length)
-        for stage in stages_of(config)
-        for stream in stage.config.streams
-    }
-    return sorted((pools, length) for pools, length in asked if length != config.data.max_seq_length)
-
-
 def choose_attention(train: TrainConfig, on_gpu: bool, dense_only: bool = False) -> str:
     """`train.attention`, where it is auto the faster of the two: varlen but where it would go example by example.
 
@@ -126,22 +69,7 @@ def derive_batch(config: RunConfig) -> BatchSizes:
     """
     workers = config.parallel.workers
     numbers = range(config.parallel.min_workers or workers, workers + 1)  # any of which a run may come to
-    return [_cut_stages(config, number) for number in numbers][-1]
-
-
-def _cut_stages(config: RunConfig, workers: int) -> BatchSizes:
-    """Of the first stage; all have as many micro-steps, which DeepSpeed fixes when it is set up."""
-    if not config.stages:
-        return _cut(config, workers)
-    cuts = {stage.name: _cut(stage.config, workers) for stage in stages_of(config)}
-    numbers = {name: cut.accumulation for name, cut in cuts.items()}
-    if len(set(numbers.values())) > 1:
-        said = ", ".join(f"{number} in stage {name}" for name, number in numbers.items())
-        raise ConfigError(
-            f"Over {workers} workers a step has {said} micro-steps, and DeepSpeed takes one number for a run; set "
-            "stages.N.train.per_device_batch_size so that they agree."
-        )
-    return next(iter(cuts.values()))
+    return [_cut(config, number) for number in numbers][-1]
 
 
 def _cut(config: RunConfig, workers: int) -> BatchSizes:
@@ -208,17 +136,13 @@ def deciding_values(config: RunConfig, dropout: str) -> dict[str, str]:
         dropout: in words; of a continued encoder its config.json has it.
     """
     train = config.train
-    peak = max(stage.config.train.optimizer.learning_rate for stage in stages_of(config))
-    timed = [f"{stage.name}: {_schedule(stage.train.schedule)}" for stage in config.stages if stage.train.schedule]
-    rate = f"{peak:g} at most ({train.optimizer.kind}), {'; '.join(timed) or _schedule(train.schedule)}"
-    stages = ", ".join(f"{stage.name} {stage.train.max_steps:,} steps" for stage in config.stages)
+    rate = f"{train.optimizer.learning_rate:g} at most ({train.optimizer.kind}), {_schedule(train.schedule)}"
     return {
         "start": config.model.init_from or f"from scratch ({config.model.family})",
         "learning rate": rate,
         "batch": batch_in_words(config),
-        **({"stages": stages} if stages else {}),
         "dropout": dropout,
-        "losses": losses_in_words(config.all_objectives),
+        "losses": losses_in_words(config.objectives),
     }
 
 
@@ -240,29 +164,6 @@ def losses_in_words(losses: Sequence[ObjectiveChoice]) -> str:
     return ", ".join(f"{weight_in_words(loss.weight)} {loss.kind}" for loss in losses)
 
 
-def stage_in_words(stage: Stage, of: int) -> str:
-    """A stage of a run, in a sentence."""
-    config = stage.config
-    return (
-        f"stage {stage.number + 1} of {of} ({stage.name}): steps {stage.first + 1:,} to {stage.last:,}, "
-        f"{', '.join(stage_values(stage).values())}"
-        f"; losses: {losses_in_words(config.objectives)}"
-    )
-
-
-def stage_values(stage: Stage) -> dict[str, str]:
-    """What a stage has of its own, in words by name."""
-    config = stage.config
-    rows, length = config.train.global_batch_size, config.data.max_seq_length
-    return {
-        "batch": f"{rows:,} rows of {length:,} tokens",
-        "languages": f"{len(stage.languages) if stage.languages else len(config.languages):,} languages",
-        "alpha": f"alpha {weight_in_words(config.sampling.exponent)}",
-        "masked": f"{weight_in_words(config.masking.mlm_probability)} of the tokens masked",
-        "streams": ", ".join(stream.kind for stream in config.streams),
-    }
-
-
 def _schedule(schedule: ScheduleConfig) -> str:
     warmup = f"{_in_words(schedule.warmup_steps)} of warm-up"
     if schedule.decay_steps == 0:
@@ -279,7 +180,7 @@ def _in_words(steps: float) -> str:
 
 def method_of(config: RunConfig) -> str:
     """The recipe's method in the words of the papers, `mlm` where nothing is added to plain masked text."""
-    streams, losses = config.all_streams, config.all_objectives
+    streams, losses = config.streams, config.objectives
     read = {loss.stream for loss in losses}
     names = [stream.method for stream in streams if stream.kind not in read]
     for loss in losses:

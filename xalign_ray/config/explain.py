@@ -7,18 +7,16 @@ import os
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.choices import PLUGGED_OBJECTIVES, PLUGGED_STREAMS, ObjectiveChoice, StreamChoice
-from xalign_ray.config.training import MAY_CHANGE
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.storage import shown_path
 
-STAGES = "stages"  # the key of a recipe
 _KINDS = {  # of pydantic's errors, by the beginning of their name
     "int": "a whole number",
     "float": "a number",
@@ -244,8 +242,6 @@ def _sentence(
 ) -> str:
     kind, message = item["type"], item["msg"]
     if kind in ("extra_forbidden", "invalid_key"):  # the other is no string, such as 7
-        if keys[0] == STAGES and len(keys) > 2 and _is_key(schema, keys[2:]):
-            return f"'{dotted}': {'.'.join(keys[2:])} is the same in all stages; a stage may set {MAY_CHANGE}."
         known = sorted(block.model_fields) if block else []
         above = "".join(f"{key}." for key in keys[:-1])
         if dotted in REPLACED:
@@ -270,17 +266,6 @@ def _sentence(
         else ""
     )
     return f"'{dotted}' is {_shown(item['input'])}; it {words}.{near}"
-
-
-def _is_key(schema: type[BaseModel], keys: Sequence[str]) -> bool:
-    """Whether a recipe has such a key, in some kind of each block on the way."""
-    blocks = [schema]
-    for key in keys:
-        fields = [block.model_fields[key] for block in blocks if key in block.model_fields]
-        if not fields:
-            return False
-        blocks = [block for field in fields for block in _models(field.annotation)]
-    return True
 
 
 def _shown(given: Any) -> str:

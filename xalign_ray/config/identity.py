@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.config.code import ORDER_CODE, SHARDS_CODE, package_code, plugin_hashes
-from xalign_ray.config.derive import row_lengths
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import OF_HF
 from xalign_ray.work.artifacts import hash_file, hash_value, whole_json
@@ -68,7 +67,6 @@ def deciding_keys(saved: Mapping[str, Any]) -> dict[str, Any]:
         "data": data,
         "model": {key: model[key] for key in NOT_OF_THE_START} if model["init_from"] else model,
         "train": _without_how(saved["train"]),
-        "stages": [stage | {"train": _without_how(stage["train"])} for stage in saved["stages"]],
         "deepspeed_overrides": saved["parallel"]["deepspeed_overrides"],
     }
 
@@ -101,7 +99,7 @@ ACTS_ON = {
 def data_settings(config: RunConfig) -> dict[str, Any]:
     """The part of the recipe that changes shards, but for paths, the content of inputs, aligners and teacher."""
     tree = _without_places(config.data.model_dump(mode="json"))
-    return tree | {"languages": config.languages, "row_lengths": row_lengths(config)}
+    return tree | {"languages": config.languages}
 
 
 def _without_places(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from xalign_ray.config.choices import PAIRS, TEXT, ContrastedPairs, MaskedLm, MaskedText, Objective, Stream
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, Positive, Scheduled, Within
@@ -20,14 +20,7 @@ from xalign_ray.config.sources import (
     Tokenizer,
     WordAlignment,
 )
-from xalign_ray.config.training import (
-    MAY_CHANGE,
-    CheckpointConfig,
-    ParallelConfig,
-    StageConfig,
-    TrackConfig,
-    TrainConfig,
-)
+from xalign_ray.config.training import CheckpointConfig, ParallelConfig, TrackConfig, TrainConfig
 
 DEMO = "demo"  # the `data.root` of the embedded world
 DROPOUT = 0.1  # of an encoder from scratch: BERT's
@@ -151,11 +144,7 @@ class DataConfig(Frozen):
     @property
     def capacity(self) -> int:
         """Tokens of a row that prepare fills, special tokens included; the rest is the reserve."""
-        return self.capacity_of(self.max_seq_length)
-
-    def capacity_of(self, length: int) -> int:
-        """The same of rows of another length."""
-        return int(length * (1 - self.reserve_fraction))
+        return int(self.max_seq_length * (1 - self.reserve_fraction))
 
 
 class SamplingConfig(Frozen):
@@ -282,57 +271,9 @@ class RunConfig(Frozen):
         MaskedLm(),
     )
     train: TrainConfig
-    stages: Annotated[
-        tuple[StageConfig, ...],
-        Field(description=f"partial recipes, one after the other; train.max_steps is their sum. May set: {MAY_CHANGE}"),
-    ] = ()
     parallel: ParallelConfig = ParallelConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     track: TrackConfig = TrackConfig()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_as_long_as_its_stages(cls, given: Any) -> Any:
-        """`train.max_steps` is the sum of the stages' where the recipe gives none; what is ill-typed is told later."""
-        if not isinstance(given, dict) or not given.get("stages") or not isinstance(given.get("train"), dict):
-            return given
-        stages = given["stages"] if isinstance(given["stages"], list | tuple) else ()
-        steps = [one for one in map(_steps_of, stages) if isinstance(one, int)]
-        if given["train"].get("max_steps"):
-            return given
-        return {**given, "train": {**given["train"], "max_steps": max(1, sum(steps))}}
-
-    @model_validator(mode="after")
-    def _has_stages_that_follow(self) -> RunConfig:
-        """Each stage as a recipe of its own, and what all of them must share."""
-        if not self.stages:
-            return self
-        names = [stage.name for stage in self.stages]
-        if len(set(names)) < len(names):
-            raise ValueError(f"stages are named {', '.join(names)}: each name may stand once")
-        if (steps := sum(stage.train.max_steps for stage in self.stages)) != self.train.max_steps:
-            raise ValueError(
-                f"train.max_steps is {self.train.max_steps:,}, and the stages take {steps:,} steps; set it to 0, which "
-                "is their sum, or change stages.N.train.max_steps"
-            )
-        if not self.train.global_batch_size:
-            raise ValueError("stages are counted in steps of rows; set train.global_batch_size")
-        timed = [stage.name for stage in self.stages if stage.train.schedule is not None]
-        if timed and len(timed) < len(names):
-            raise ValueError(
-                f"stages {', '.join(timed)} have a train.schedule of their own, and "
-                f"{', '.join(name for name in names if name not in timed)} none; give each stage one, or leave all to "
-                "train.schedule of the recipe, which runs over the whole run"
-            )
-        losses = [{loss.kind for loss in stage.objectives or self.objectives} for stage in self.stages]
-        if self.parallel.zero_stage == 3 and any(kinds != losses[0] for kinds in losses):
-            raise ValueError(
-                "stages with different objectives are refused with parallel.zero_stage 3: there each step must give "
-                "every weight a gradient; use zero_stage 2"
-            )
-        for number, stage in enumerate(self.stages):
-            self._check_stage(f"stages.{number} ({stage.name})", stage)
-        return self
 
     @property
     def in_bf16(self) -> bool:
@@ -343,68 +284,6 @@ class RunConfig(Frozen):
     def logging_steps(self) -> int:
         """Steps between two step events."""
         return self.track.logging_steps or (10 if self.parallel.gpus_per_worker else 1)
-
-    def _check_stage(self, where: str, stage: StageConfig) -> None:
-        own, length = stage.data.max_seq_length, self.data.max_seq_length
-        if own and own > length:
-            raise ValueError(
-                f"{where}: data.max_seq_length is {own}, more than the recipe's own {length}, which the model has "
-                f"positions for; set data.max_seq_length to {own} and that of shorter stages in these"
-            )
-        if missing := [code for code in stage.sampling.languages or () if code not in self.languages]:
-            raise ValueError(f"{where}: sampling.languages has {', '.join(missing)}, which no source of data is in")
-        first: dict[str, Any] = {}
-        for loss in (loss for other in self.stages for loss in other.objectives or self.objectives):
-            settings = loss.model_dump(exclude={"weight"})
-            if first.setdefault(loss.kind, settings) != settings:
-                raise ValueError(
-                    f"objective {loss.kind} has other settings in another stage; only its weight may differ"
-                )
-        config = self.of_stage(stage)
-        for stream in config.streams:
-            sources = self.data.parallel if stream.pools == PAIRS else self.data.corpora
-            chosen = set(stage.sampling.languages or self.languages)
-            if not any(chosen.issuperset(_languages_of(source)) for source in sources):
-                raise ValueError(
-                    f"{where}: stream {stream.kind} has nothing to draw: no source of {stream.pools.rstrip('/')} is in "
-                    "languages of sampling.languages"
-                )
-        if not any(loss.needs_teacher for loss in config.objectives):  # what it gives may be for another stage
-            config = config.model_copy(update={"data": config.data.model_copy(update={"teacher": None})})
-        try:
-            RunConfig.model_validate(config.model_dump())
-        except ValidationError as error:
-            said = "; ".join(str(fault["msg"]).removeprefix("Value error, ") for fault in error.errors())
-            raise ValueError(f"{where}: {said}") from None
-
-    def of_stage(self, stage: StageConfig) -> RunConfig:
-        """The recipe as it is in one of its stages, which then is all of it: `train.max_steps` are the stage's."""
-        train, sampling = stage.train, stage.sampling
-        asked = {"alpha": sampling.alpha, "temperature": sampling.temperature}
-        given = {
-            "max_steps": train.max_steps,
-            "global_batch_size": train.global_batch_size or self.train.global_batch_size,
-            "per_device_batch_size": train.per_device_batch_size or self.train.per_device_batch_size,
-            "schedule": train.schedule or self.train.schedule,
-        }
-        if train.optimizer.learning_rate is not None:
-            rate = {"learning_rate": train.optimizer.learning_rate}
-            given["optimizer"] = self.train.optimizer.model_copy(update=rate)
-        length = {"max_seq_length": stage.data.max_seq_length or self.data.max_seq_length}
-        masked = stage.masking.mlm_probability
-        masking = {} if masked is None else {"mlm_probability": masked}
-        exponent = asked if any(value is not None for value in asked.values()) else {}
-        return self.model_copy(
-            update={
-                "stages": (),
-                "data": self.data.model_copy(update=length),
-                "sampling": self.sampling.model_copy(update=exponent),
-                "streams": stage.streams or self.streams,
-                "masking": self.masking.model_copy(update=masking),
-                "objectives": stage.objectives or self.objectives,
-                "train": self.train.model_copy(update=given),
-            }
-        )
 
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> RunConfig:
@@ -424,9 +303,9 @@ class RunConfig(Frozen):
             raise ValueError("; ".join(dict.fromkeys(said)) + "; the recipe names none")
         if self.data.teacher_gives == "hard_negatives" and any(loss.needs_teacher for loss in self.objectives):
             raise ValueError("objective distillation needs a data.teacher that gives vectors; it gives hard_negatives")
-        if self.data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in self.all_objectives):
+        if self.data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in self.objectives):
             raise ValueError("data.teacher makes vectors that no objective reads; add objective distillation")
-        if self.data.teacher_gives == "hard_negatives" and not any(one.reads_negatives for one in self.all_objectives):
+        if self.data.teacher_gives == "hard_negatives" and not any(one.reads_negatives for one in self.objectives):
             raise ValueError(
                 "data.teacher gives hard_negatives that no objective reads; add objective sentence_contrast"
             )
@@ -456,7 +335,7 @@ class RunConfig(Frozen):
             )
         predicting = [loss.kind for loss in self.objectives if loss.predicts_pieces]
         masks_nothing = all(isinstance(one, ContrastedPairs) and one.text == "none" for one in self.streams)
-        if predicting and masks_nothing and not self.stages:
+        if predicting and masks_nothing:
             raise ValueError(
                 f"objective {predicting[0]} has nothing to predict: the only stream is contrasted_pairs with text: "
                 "none, which masks no word; set its text to joined, add a stream that masks, or leave the objective out"
@@ -536,23 +415,9 @@ class RunConfig(Frozen):
         return self
 
     @property
-    def all_streams(self) -> tuple[Stream, ...]:
-        """The recipe's streams; with stages, those of all of them, stage by stage."""
-        return tuple(stream for stage in self.stages for stream in stage.streams or self.streams) or self.streams
-
-    @property
-    def all_objectives(self) -> tuple[Objective, ...]:
-        """The recipe's losses; with stages, those of all of them, each kind once, in the order of first use."""
-        losses = [loss for stage in self.stages for loss in stage.objectives or self.objectives]
-        kinds: dict[str, Objective] = {}
-        for loss in losses:
-            kinds.setdefault(loss.kind, loss)
-        return tuple(kinds.values()) or self.objectives
-
-    @property
     def needs_head(self) -> bool:
         """Whether a loss asks the masked-LM head. Otherwise none is trained, and an export keeps that of init_from."""
-        return self.model.conditioned_head or any(loss.predicts_pieces for loss in self.all_objectives)
+        return self.model.conditioned_head or any(loss.predicts_pieces for loss in self.objectives)
 
     @property
     def languages(self) -> list[str]:
@@ -560,12 +425,3 @@ class RunConfig(Frozen):
         pairs = [*self.data.parallel, *self.data.dictionaries]
         named = [corpus.language for corpus in self.data.corpora] + [code for pair in pairs for code in pair.languages]
         return list(dict.fromkeys(named))
-
-
-def _steps_of(stage: Any) -> Any:
-    train = stage.get("train") if isinstance(stage, dict) else getattr(stage, "train", None)
-    return train.get("max_steps") if isinstance(train, dict) else getattr(train, "max_steps", None)
-
-
-def _languages_of(source: Corpus | ParallelCorpus) -> tuple[str, ...]:
-    return (source.language,) if isinstance(source, Corpus) else tuple(source.languages)

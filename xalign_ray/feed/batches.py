@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from itertools import chain
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.derive import BLOCK_BYTES, block_shape, derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.shards.order import Places, Request
-from xalign_ray.shards.prepared import Prepared, StageOrder
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.streams.collate import IGNORED, Columns
 from xalign_ray.streams.prediction import no_rows, stream_columns
 
@@ -28,21 +28,33 @@ class BatchReader:
 
     def __init__(self, prepared: Prepared, config: RunConfig) -> None:
         self.prepared, self.config = prepared, config
-        self.parts = [StageReader(prepared, one) for one in prepared.orders(config)]
+        self.order, self.sources = prepared.order(config), prepared.sources(config)
+        self._places = lru_cache(FETCHED_AHEAD + 2)(self.order.places)  # fetched, then read
+        self._context = prepared.context(config)
+        # Every batch has the columns of all streams, whichever of them its rows happen to be of.
+        self.columns = {
+            name: values for stream in config.streams for name, values in no_rows(stream, self._context).items()
+        }
+
+    @property
+    def row_bytes(self) -> int:
+        """Of all columns."""
+        return sum(values.itemsize * int(np.prod(values.shape[1:])) for values in self.columns.values())
+
+    @property
+    def block_shape(self) -> tuple[int, int]:
+        """How a worker's rows are cut into blocks: steps of a block, and blocks of a step."""
+        return block_shape(self.config, self.row_bytes)
+
+    def rows_of(self, rank: int) -> int:
+        """Rows of a rank in each step."""
+        low, high = derive_batch(self.config).rows_of(rank)
+        return high - low
 
     def requests(self, first_step: int, rank: int) -> Iterator[Request]:
         """A rank's work from a step to the last; every rank has as many requests, for the same steps."""
-        for part in self.parts:
-            if part.last > first_step:
-                yield from part.requests(max(first_step, part.first), rank)
-
-    def part_of(self, request: Request) -> StageReader:
-        """Where its steps are; beyond the last step is the last part."""
-        return next((part for part in self.parts if request.first < part.last), self.parts[-1])
-
-    def rows_of_step(self, rank: int) -> Callable[[Request], int]:
-        """Rows of a rank in each step of a request."""
-        return lambda request: self.part_of(request).rows_of(rank)
+        low, high = derive_batch(self.config).rows_of(rank)
+        return self.order.requests(first_step, self.config.train.max_steps, low, high, *self.block_shape)
 
     def in_turn(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Columns]]:
         """Requests with their columns; meanwhile what the next few will read is fetched where it is in a store."""
@@ -51,70 +63,30 @@ class BatchReader:
             for request in chain(requests, [None] * FETCHED_AHEAD):
                 if request:
                     # Found here, by one thread alone: an order makes its tables as it is asked.
-                    places = self.part_of(request).places(request) if self.prepared.is_stored else None
-                    ahead.append((request, threads.submit(self._fetch, request, places)))
+                    places = self._places(request) if self.prepared.is_stored else None
+                    ahead.append((request, threads.submit(self._fetch, places)))
                 if len(ahead) > FETCHED_AHEAD or (ahead and not request):
                     first, fetched = ahead.popleft()
                     fetched.result()
                     yield first, self(first)
 
-    def _fetch(self, request: Request, places: Places | None) -> None:
+    def _fetch(self, places: Places | None) -> None:
         if places is not None:
-            self.prepared.fetch([pool for _, pool in self.part_of(request).sources], places)
+            self.prepared.fetch([pool for _, pool in self.sources], places)
 
     def __call__(self, request: Request) -> Columns:
         """The rows of a request in the order of (step, row)."""
-        return self.part_of(request)(request)
-
-
-class StageReader:
-    """What is the same for the steps [first, last) of one order of a run."""
-
-    def __init__(self, prepared: Prepared, of: StageOrder) -> None:
-        self.first, self.last = of.first, of.last
-        self.order, self.sources = of.order, of.sources
-        self.places = lru_cache(FETCHED_AHEAD + 2)(self.order.places)  # fetched, then read
-        self._prepared, self._config = prepared, of.stage.config
-        self._context = prepared.context(self._config, of.stage.first, of.stage.position)
-        # Every batch of a stage has the columns of all its streams, whichever of them its rows happen to be of.
-        self.columns = {
-            name: values for stream in self._config.streams for name, values in no_rows(stream, self._context).items()
-        }
-
-    @property
-    def row_bytes(self) -> int:
-        """Of all columns."""
-        return sum(values.itemsize * int(np.prod(values.shape[1:])) for values in self.columns.values())
-
-    def rows_of(self, rank: int) -> int:
-        """Rows of a rank in each step."""
-        low, high = derive_batch(self._config).rows_of(rank)
-        return high - low
-
-    def requests(self, first_step: int, rank: int) -> Iterator[Request]:
-        """A rank's work from a step to the last of these."""
-        low, high = derive_batch(self._config).rows_of(rank)
-        return self.order.requests(first_step, self.last, low, high, *self.block_shape)
-
-    @property
-    def block_shape(self) -> tuple[int, int]:
-        """How a worker's rows are cut into blocks: steps of a block, and blocks of a step."""
-        return block_shape(self._config, self.row_bytes)
-
-    def __call__(self, request: Request) -> Columns:
-        """The rows of a request in the order of (step, row)."""
-        order = self.order
         steps = range(request.first, request.last)
-        positions = np.concatenate([order.positions(step, request.low, request.high) for step in steps])
-        places = self.places(request)
+        positions = np.concatenate([self.order.positions(step, request.low, request.high) for step in steps])
+        places = self._places(request)
         columns = {name: _blank(name, values, len(positions)) for name, values in self.columns.items()}
         pools = [pool for _, pool in self.sources]
         stream_of = np.array([stream for stream, _ in self.sources])[places.source]
-        for number, stream in enumerate(self._config.streams):
+        for number, stream in enumerate(self.config.streams):
             mine = np.flatnonzero(stream_of == number)
             if not len(mine):
                 continue
-            rows = self._prepared.read(pools, Places(places.source[mine], places.shard[mine], places.row[mine]))
+            rows = self.prepared.read(pools, Places(places.source[mine], places.shard[mine], places.row[mine]))
             for name, values in stream_columns(stream, rows, positions[mine], self._context).items():
                 columns[name][mine] = values
         return columns
@@ -145,13 +117,11 @@ def group_requests(requests: Sequence[Request], row_bytes: int) -> tuple[list[li
     return groups, target
 
 
-def split_blocks(
-    blocks: Iterable[tuple[Request, Columns]], rows_of_step: Callable[[Request], int]
-) -> Generator[Columns, None, None]:
+def split_blocks(blocks: Iterable[tuple[Request, Columns]], rows_per_step: int) -> Generator[Columns, None, None]:
     """The batches of steps, of blocks that are several steps or a part of one."""
     parts: list[Columns] = []
     for request, columns in blocks:
-        rows, rows_per_step = request.high - request.low, rows_of_step(request)
+        rows = request.high - request.low
         if rows < rows_per_step:
             parts.append(columns)
             if sum(len(part["position"]) for part in parts) == rows_per_step:
@@ -169,14 +139,14 @@ def needs_few_rows(prepared: Prepared, config: RunConfig) -> bool:
     """
     if config.parallel.data_cpus or config.parallel.data_resource:
         return False
-    parts = BatchReader(prepared, config).parts
-    return sum((part.last - part.first) * part.rows_of(0) * part.row_bytes for part in parts) <= FEW_BYTES
+    reader = BatchReader(prepared, config)
+    return config.train.max_steps * reader.rows_of(0) * reader.row_bytes <= FEW_BYTES
 
 
 def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int) -> Generator[Columns, None, None]:
     """A rank's batches of the steps from `first_step` to the last."""
     reader = BatchReader(prepared, config)
-    return split_blocks(_blocks(reader, reader.requests(first_step, rank)), reader.rows_of_step(rank))
+    return split_blocks(_blocks(reader, reader.requests(first_step, rank)), reader.rows_of(rank))
 
 
 def _blocks(reader: BatchReader, requests: Iterator[Request]) -> Generator[tuple[Request, Columns], None, None]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import astuple
 from functools import lru_cache, partial
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -63,21 +63,17 @@ class BlockServer:
             return [self.waiting.pop(wanted)]
 
     def _blocks(self, requests: Iterator[Request]) -> Generator[Any, None, None]:
-        """One block a request, in order. Requests are planned in stretches: a run of years is not one list.
+        """One block a request, in order. Requests are planned in stretches: a run of years is not one list."""
+        while stretch := [*islice(requests, STRETCH)]:
+            made = 0
+            for bundle in self._execute(stretch):
+                made += len(bundle.block_refs)
+                yield from bundle.block_refs
+            assert made == len(stretch), "Ray Data has split or joined blocks; the numbering would be wrong"
 
-        Blocks of one execution have the same columns, so that a stretch ends where a stage does.
-        """
-        for part, of_part in groupby(requests, self.reader.part_of):
-            while stretch := [*islice(of_part, STRETCH)]:
-                made = 0
-                for bundle in self._execute(stretch, part.row_bytes):
-                    made += len(bundle.block_refs)
-                    yield from bundle.block_refs
-                assert made == len(stretch), "Ray Data has split or joined blocks; the numbering would be wrong"
-
-    def _execute(self, requests: list[Request], row_bytes: int) -> Iterator[Any]:
+    def _execute(self, requests: list[Request]) -> Iterator[Any]:
         set_data_context()
-        groups, target_bytes = group_requests(requests, row_bytes)
+        groups, target_bytes = group_requests(requests, self.reader.row_bytes)
         items = [{"requests": [astuple(request) for request in group]} for group in groups]
         make_blocks: Any = partial(_make_blocks, folder=self.folder, config=self.config)
         blocks = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
@@ -124,7 +120,7 @@ class Feed:
         reader = BatchReader(prepared, config)
         requests = enumerate(reader.requests(first_step, rank))
         asked = ((request, server.get.remote(first_step, rank, number)) for number, request in requests)
-        self._batches = split_blocks(_blocks(deque(islice(asked, WINDOW)), asked), reader.rows_of_step(rank))
+        self._batches = split_blocks(_blocks(deque(islice(asked, WINDOW)), asked), reader.rows_of(rank))
 
     def __iter__(self) -> Iterator[Columns]:
         return self
@@ -158,16 +154,10 @@ def start_server(prepared: Prepared, config: RunConfig) -> Any:
 
 
 def describe_feed(prepared: Prepared, config: RunConfig) -> dict[str, float]:
-    """What a start event says of the feed, for each worker: steps of a full block, its size and that of all ahead.
-
-    With stages, of the one whose blocks are the largest.
-    """
-    parts = BatchReader(prepared, config).parts
-    steps, block = max(
-        ((part.block_shape[0], part.block_shape[0] * part.rows_of(0) * part.row_bytes) for part in parts),
-        key=lambda of_part: of_part[1],
-    )
-    block = min(BLOCK_BYTES, block)
+    """What a start event says of the feed, for each worker: steps of a full block, its size and that of all ahead."""
+    reader = BatchReader(prepared, config)
+    steps, _ = reader.block_shape
+    block = min(BLOCK_BYTES, steps * reader.rows_of(0) * reader.row_bytes)
     return {
         "block_steps": steps,
         "block_mib": round(block / (1 << 20), 1),

@@ -150,7 +150,7 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
     Args:
         model: the recipe's `model` block; dropout, if it is given, holds for a continued folder too, family and sizes
             do not.
-        vocab_size: ids of the run's tokenizer; of use from scratch only, as are the next two.
+        vocab_size: ids of the run's tokenizer; of use from scratch only, as is `pad_id`.
         max_positions: the longest row, in tokens.
         pad_id: the run's padding id.
 
@@ -163,7 +163,7 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
     else:
         found = _read_config(model.init_from)
         family = family_of(model.init_from, found)
-        values = dict(family.defaults) | found
+        values = family.for_rows(dict(family.defaults) | found, max_positions)
     check_settings(family, model)
     return family, family.with_dropout(values, model)
 

@@ -51,7 +51,7 @@ def draws_head(config: RunConfig) -> bool:
     """Whether masked LM would train a head that the encoder's files lack, by the names of its weights."""
     init_from = config.model.init_from
     values = encoder_values(init_from) if init_from and not init_from.startswith(RUN_OF) else None
-    predicts = any(loss.predicts_pieces for loss in config.all_objectives)
+    predicts = any(loss.predicts_pieces for loss in config.objectives)
     return bool(init_from and values and has_head(init_from, values) is False and predicts)
 
 
@@ -62,7 +62,7 @@ def check_family(config: RunConfig, family: Family) -> None:
         ConfigError: a masked LM, or an attention that it has not.
     """
     start = f"model.init_from: {config.model.init_from} is of the family {family.model_type}, which"
-    losses = [loss.kind for loss in config.all_objectives if loss.predicts_pieces]
+    losses = [loss.kind for loss in config.objectives if loss.predicts_pieces]
     if family.no_masked_lm and losses:
         raise ConfigError(
             f"{start} {family.no_masked_lm}: objective {', '.join(losses)} cannot be trained. Take losses that predict "
@@ -97,7 +97,7 @@ def refuse_new_head(config: RunConfig) -> None:
     Raises:
         ConfigError: a loss predicts pieces.
     """
-    losses = [loss.kind for loss in config.all_objectives if loss.predicts_pieces]
+    losses = [loss.kind for loss in config.objectives if loss.predicts_pieces]
     if not losses or "new_head" in config.allow:
         return
     raise ConfigError(
@@ -217,7 +217,7 @@ def _check_tokenizer(config: RunConfig, start: str, rows: int) -> None:
         for name in ("tokenizer_config.json", "special_tokens_map.json")
         if (path := Path(start) / name).is_file()
     ]
-    masking = [one.kind for one in config.all_streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
+    masking = [one.kind for one in config.streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
     # Where none names a class, transformers takes that of the model's type, such as BERT's: see `check_mask`.
     kinds = {kind for one in settings if (kind := one.get("tokenizer_class"))}
     if masking and not any(one.get("mask_token") for one in settings) and kinds and kinds <= _WITHOUT_A_MASK:

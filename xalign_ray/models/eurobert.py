@@ -41,6 +41,7 @@ class EuroBert(Family):
         "bos_token_id": None,
         "eos_token_id": None,
     }  # the class's default is Llama 3's ids
+    rotary: ClassVar[bool] = True
     dropouts: ClassVar[tuple[str, ...]] = ("attention_dropout",)
     token_types: ClassVar[str] = ""
     layers: ClassVar[str] = "layers"

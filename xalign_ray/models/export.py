@@ -259,7 +259,7 @@ def fold(languages: Tensor, segments: Tensor) -> Tensor:
 
 def _pairs(config: RunConfig, segments: int) -> dict[str, Any] | None:
     """How a pair is laid out for this encoder, by the recipe's first stream of pairs."""
-    stream: Any = next((stream for stream in config.all_streams if stream.segments_per_example == 2), None)
+    stream: Any = next((stream for stream in config.streams if stream.segments_per_example == 2), None)
     return stream and {"positions": stream.positions, "segments": stream.segments and segments > 1}
 
 
@@ -284,7 +284,7 @@ def _take(weights: Mapping[str, Tensor], name: str) -> Tensor:
 
 def _frame_pairs(config: RunConfig, special: SpecialIds, folder: Path) -> None:
     """Lets the tokenizer join the texts of a pair as the recipe's first stream of pairs does; without one it stays."""
-    for stream in config.all_streams:
+    for stream in config.streams:
         if stream.segments_per_example == 2 and getattr(stream, "text", "joined") == "joined":
             path = str(folder / "tokenizer.json")
             tokenizer = Tokenizer.from_file(path)

@@ -72,6 +72,7 @@ class Family(ABC):
         layers: the list of its layers in its encoder. final_norm: what norms the states of the last; empty if nothing.
         transform: in a state dict, the prefix of the head's layers before its decoder.
         output_bias: in a state dict, the bias of the decoder.
+        rotary: whether positions are computed, not looked up, so that rows may be longer than those trained on before.
         counts_from_padding: whether positions begin behind the padding id, so that another one moves them.
         may_be_untied: whether the head may have an output table apart from the word embeddings, as released models do.
         dense_only: whether its attention is special and under a mask over the row: no kernel can stand in for it.
@@ -87,6 +88,7 @@ class Family(ABC):
     final_norm: ClassVar[str] = ""
     transform: ClassVar[str]
     output_bias: ClassVar[str]
+    rotary: ClassVar[bool] = False
     counts_from_padding: ClassVar[bool] = False
     may_be_untied: ClassVar[bool] = False
     dense_only: ClassVar[bool] = False
@@ -131,6 +133,11 @@ class Family(ABC):
         if len(set(rates.values())) == 1:
             return f"{next(iter(rates.values())):g}"
         return ", ".join(f"{key} {rate:g}" for key, rate in rates.items())
+
+    def for_rows(self, values: Values, length: int) -> dict[str, Any]:
+        """The values of an encoder that is trained on rows of so many tokens from now on."""
+        room = values["max_position_embeddings"]
+        return {**values, "max_position_embeddings": max(room, length) if self.rotary else room}
 
     def max_length(self, values: Values) -> int:
         """The longest row, in tokens."""

@@ -50,6 +50,7 @@ class ModernBert(Family):
         "cls_token_id": None,
         "sep_token_id": None,
     }
+    rotary: ClassVar[bool] = True
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
     token_types: ClassVar[str] = "model.embeddings.token_type_embeddings.weight"  # of our class, the stock one has none
     layers: ClassVar[str] = "layers"

@@ -46,7 +46,7 @@ class EncoderWithLosses(nn.Module):
     The encoder's parameters are named `encoder.*`, those of losses, which no export holds, `losses.*`.
 
     Attributes:
-        losses: all of the run, by kind; `used` are those of the stage, of which all that follows is.
+        losses: all of the run, by kind; `used` are those that have a weight now, of which all that follows is.
         weights: of each kind, perhaps changing over the steps.
         extra_columns: columns of the batch that some loss needs besides the inputs of the model.
         over_step: the losses that compare the whole global step. They run first in a forward pass, so that a pass that
@@ -83,7 +83,7 @@ class EncoderWithLosses(nn.Module):
         self.use(objectives)
 
     def use(self, objectives: Sequence[ObjectiveChoice]) -> None:
-        """From now on these of the losses, with these weights: those of a stage."""
+        """From now on these of the losses, with these weights."""
         self.weights: dict[str, Scheduled] = {asked.kind: asked.weight for asked in objectives}
         self.used = {kind: self.losses[kind] for kind in self.weights}
         self.extra_columns = tuple(dict.fromkeys(name for loss in self.used.values() for name in loss.extra_columns))
@@ -128,7 +128,7 @@ class EncoderWithLosses(nn.Module):
     def after_step(self, gather: Callable[..., Tensor], by_rank: Mapping[str, Sequence[int]] | None = None) -> None:
         """Lets each loss do what it does once the weights have moved; called by all ranks once a global step.
 
-        Those that a stage leaves out too: the average of an encoder follows it all the time.
+        Those that weigh nothing now too: the average of an encoder follows it all the time.
 
         Args:
             gather: joins the rows of all ranks; takes `sizes`, the rows of each, where `by_rank` is given.

@@ -163,7 +163,7 @@ class MomentumContrastLoss(Objective):
         """Moves the average, then lets the step's keys into the queue in place of the oldest."""
         self.average.follow(nn.ModuleDict({"encoder": cast(nn.Module, encoder), "project": self.project}))
         if not self._fresh:
-            return  # a stage that leaves the loss out
+            return  # a step at which the loss weighs nothing
         keys, hashes = (gather(torch.cat(parts)) for parts in zip(*self._fresh, strict=True))
         self._fresh.clear()
         self.queue.push(keys, hashes)

@@ -8,14 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xalign_ray.config.derive import (
-    deciding_values,
-    deepspeed_config,
-    derive_batch,
-    row_lengths,
-    stage_values,
-    stages_of,
-)
+from xalign_ray.config.derive import deciding_values, deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import TrimTokenizer
@@ -65,12 +58,11 @@ def _facts(recipe: Recipe, counted: RunConfig | None = None) -> dict[str, str]:
     return {
         "recipe": recipe.name,
         "languages": _languages(config.languages),
-        "streams": ", ".join(dict.fromkeys(stream.kind for stream in config.all_streams)),
+        "streams": ", ".join(dict.fromkeys(stream.kind for stream in config.streams)),
         "objectives": values.pop("losses"),
         **values,
         "length": recipe.config.train.in_words,
         "steps": _steps(config),
-        **(_stages(config, subject) if config.stages else {}),
         **_sizes(recipe, config),
     }
 
@@ -84,8 +76,6 @@ def _as_text(lines: Mapping[str, str]) -> str:
 def _steps(config: RunConfig) -> str:
     if not config.train.is_counted:
         return "`xalign prepare` counts the pairs that they follow from"
-    if config.stages:
-        return f"{config.train.max_steps:,} in {len(config.stages)} stages"
     rows = config.train.global_batch_size
     return f"{config.train.max_steps:,} of {rows:,} rows = {rows * config.data.max_seq_length:,} token positions"
 
@@ -94,25 +84,6 @@ def _languages(languages: Sequence[str]) -> str:
     if len(languages) <= LISTED:
         return ", ".join(languages)
     return f"{len(languages):,}, among them {', '.join(languages[:FIRST_OF_MANY])}"
-
-
-def _stages(config: RunConfig, subject: Subject | str) -> dict[str, str]:
-    """Each stage's settings, operations, and memory of a worker."""
-    lines = {}
-    for stage in stages_of(config):
-        own = stage.config
-        positions = own.train.max_steps * own.train.global_batch_size * own.data.max_seq_length
-        said = [f"{own.train.max_steps:,} steps", *stage_values(stage).values(), f"{positions:.2e} token positions"]
-        if not isinstance(subject, str):
-            memory = sum(memory_of(own, subject, own.parallel.gpus_per_worker > 0).values())
-            said += [f"{_operations_of(own, subject):.2e} operations", f"{in_bytes(memory)} a worker"]
-        lines[f"stage {stage.name}"] = ", ".join(said)
-    return lines
-
-
-def _operations_of(config: RunConfig, subject: Subject) -> float:
-    """Of all steps of a stage."""
-    return config.train.max_steps * config.train.global_batch_size * operations_of_row(config, subject)
 
 
 def _workers(config: RunConfig) -> str:
@@ -130,9 +101,6 @@ def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
     trimmed = "at most " if isinstance(config.data.tokenizer, TrimTokenizer) else ""
     losses = f"; losses: {subject.loss_parameters:,}" if subject.loss_parameters else ""
     shards = ", ".join(f"{size:g} bytes a token of {kind}" for kind, size in shard_bytes_per_token(config).items())
-    if lengths := {length for _, length in row_lengths(config)}:
-        packed = " and ".join(map(str, sorted({*lengths, config.data.max_seq_length})))
-        shards += f", once for each length of rows, {packed} tokens"
     return {
         "parameters": f"{sizes.total:,} (vocabulary {trimmed}{vocab_size:,}: {sizes.word_embeddings:,}{losses})",
         "operations": _operations(config, subject),
@@ -168,9 +136,6 @@ def _teacher(config: RunConfig) -> dict[str, str]:
 
 def _operations(config: RunConfig, subject: Subject) -> str:
     """Of a step and of all, as far as these are known."""
-    if config.stages:
-        whole = sum(_operations_of(stage.config, subject) for stage in stages_of(config))
-        return f"{whole:.2e} in {config.train.max_steps:,} steps"
     limited = at_most(config)
     is_most = "" if config.train.is_counted else "at most "
     step = limited.train.global_batch_size * operations_of_row(limited, subject)
@@ -179,22 +144,18 @@ def _operations(config: RunConfig, subject: Subject) -> str:
 
 
 def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
-    """The memory of a worker by part: its tensors, and on a CPU the rest of its process.
-
-    With stages, in the one that takes most.
-    """
+    """The memory of a worker by part: its tensors, and on a CPU the rest of its process."""
     subject = subject_of(recipe)
     if isinstance(subject, str):
         return {}
     on_gpu = config.parallel.gpus_per_worker > 0
-    stages = [at_most(stage.config) for stage in stages_of(config)]
-    largest = max(stages, key=lambda stage: sum(memory_of(stage, subject, on_gpu).values()))
-    parts = memory_of(largest, subject, on_gpu)
+    config = at_most(config)
+    parts = memory_of(config, subject, on_gpu)
     unit, name_of_unit = (GIB, "GiB") if sum(parts.values()) >= GIB else (MIB, "MiB")
     inside = ", ".join(f"{name} {size / unit:.2f}" for name, size in parts.items())
     lines = {"memory": f"{sum(parts.values()) / unit:.2f} {name_of_unit} a worker: {inside}"}
     if not on_gpu:
-        host = host_memory_of(largest, subject)
+        host = host_memory_of(config, subject)
         shown = ", ".join(f"{name} {in_bytes(size)}" for name, size in host.items())
         lines["in all"] = f"{in_bytes(sum(host.values()))} of the machine's memory: {shown}"
     return lines
@@ -243,12 +204,6 @@ def describe_on(
         "CPU cores, feed": str(found.data_cores),
         **({} if found.price is None else {"price": number(found.price)}),
     }
-    for name, stage in found.stages.items():
-        price = "" if stage.price is None else f", price {number(stage.price)}"
-        lines[f"stage {name}"] = (
-            f"{duration(stage.step_s / 3600)} a step, {duration(stage.hours or 0)}, "
-            f"{number(stage.memory / GIB)} GiB{price}"
-        )
     return f"{_as_text(lines)}\n{NOT_COUNTED}"
 
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from xalign_ray.config.choices import HARD, CodeSwitchedCopy, ContrastedPairs, Stream
-from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch, stages_of
+from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.fields import Scheduled, value_at
 from xalign_ray.config.saved import open_saved
@@ -274,8 +274,6 @@ class Estimate:
         hours: of all steps; None where these are counted from data that are not there.
         data_cores: CPU cores that make rows as fast as they are trained on.
         price: of all devices for these hours; None where no price is given.
-        stages: of a recipe with stages the same of each, by name. Above are then their largest memory and number of
-            cores, the mean of a step, and sums.
     """
 
     shape: Shape
@@ -286,7 +284,6 @@ class Estimate:
     hours: float | None
     data_cores: int
     price: float | None
-    stages: Mapping[str, Estimate] = field(default_factory=dict)
 
     @property
     def device_hours(self) -> float | None:
@@ -309,8 +306,6 @@ def estimate(
     Raises:
         ConfigError: no rate is given, and none can be assumed of the device.
     """
-    if config.stages:
-        return _of_stages(config, subject, shape, rate, prices)
     rate = rate or assumed_rate(config, shape)
     config = shape.applied(config)
     if refused := why_not(config, subject, shape):
@@ -333,30 +328,4 @@ def estimate(
         hours=hours,
         data_cores=max(FEED_CPUS, math.ceil(tokens_per_s / feed_rate(config))),
         price=None if price is None or hours is None else price * hours * shape.workers,
-    )
-
-
-def _of_stages(
-    config: RunConfig, subject: Subject, shape: Shape, rate: Rate | None, prices: Mapping[str, float]
-) -> Estimate | str:
-    try:
-        derive_batch(shape.applied(config))
-    except ConfigError as error:
-        return str(error).rstrip(".")
-    found: dict[str, Estimate] = {}
-    for stage in stages_of(config):
-        one = estimate(stage.config, subject, shape, rate, prices)
-        if isinstance(one, str):
-            return f"stage {stage.name}: {one}"
-        found[stage.name] = one
-    every = list(found.values())
-    hours, prices_of = sum(one.hours or 0 for one in every), [one.price for one in every if one.price is not None]
-    return replace(
-        every[0],
-        memory=max(one.memory for one in every),
-        step_s=hours * 3600 / config.train.max_steps,
-        hours=hours,
-        data_cores=max(one.data_cores for one in every),
-        price=sum(prices_of) if prices_of else None,
-        stages=found,
     )

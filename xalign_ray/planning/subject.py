@@ -68,7 +68,7 @@ def subject_of(recipe: Recipe) -> Subject | str:
         values = family.values(first.model, vocab_size, first.data.max_seq_length, pad_id=0)
     check_settings(family, config.model)
     for one in reversed(chain):
-        values = family.with_dropout(values, one.model)
+        values = family.with_dropout(family.for_rows(values, one.data.max_seq_length), one.model)
         if one.model.init_from is not None:
             padding = values["pad_token_id"]
             check_fits(one.model.init_from, family, values, 0, one.data.max_seq_length, padding)
@@ -104,7 +104,7 @@ def _of_losses(config: RunConfig, d: int, transform: int, sizes: Sizes) -> tuple
         transform: parameters of a head's layers before its decoder.
     """
     trained = remembered = 0
-    for loss in config.all_objectives:
+    for loss in config.objectives:
         if isinstance(loss, WordExchange):
             trained += (d * d + d) + transform  # its bridge, and its transform
         if isinstance(loss, DenoisingAlignment):

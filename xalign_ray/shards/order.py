@@ -23,7 +23,6 @@ CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads
 TABLED = 1024  # chunks whose shares are drawn together
 MANY_ROWS = 128 * ROW_GROUP  # of a stream in a chunk: with fewer, its sources are never drawn by whole row groups
 
-_CHUNK_BITS = 40  # of a number that names a chunk of an order of the run
 OFFSETS, SHARDS, GROUPS, TURNS = 1, 2, 3, 4  # what a generator is for: part of its key
 
 
@@ -70,25 +69,6 @@ class Places:
     row: Index
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
-    """Where an order begins that goes on where another one ended, such as that of a stage of a run.
-
-    Attributes:
-        step: its first one, counted over the whole run.
-        position: of the first row of that step.
-        number: of the order among those of the run; with it, no two of them draw alike.
-        sources: for each source the number that its epochs are drawn by, the same in all orders of the run.
-        drawn: for each source the rows that it gave before.
-    """
-
-    step: int
-    position: int
-    number: int
-    sources: Index
-    drawn: Index
-
-
 class Order:
     """Step s owns positions [s * G, (s + 1) * G), G the global batch, whatever the number of workers.
 
@@ -111,34 +91,23 @@ class Order:
     canonical order is MosaicML Streaming's.)
     """
 
-    def __init__(
-        self,
-        streams: Sequence[StreamPools],
-        seed: int,
-        global_rows: int,
-        chunk_steps: int,
-        start: Start | None = None,
-    ) -> None:
-        """An order from step 0, or from where another one ended."""
+    def __init__(self, streams: Sequence[StreamPools], seed: int, global_rows: int, chunk_steps: int) -> None:
         self.streams, self.seed = list(streams), seed
         self.global_rows, self.chunk_steps = global_rows, chunk_steps
         self.pools = [pool for stream in streams for pool in stream.pools]
-        sources = len(self.pools)
-        self.start = start or Start(0, 0, 0, np.arange(sources), np.zeros(sources, np.int64))
         self._source = np.cumsum([0] + [len(stream.pools) for stream in streams])  # each stream's first
         chunk_rows = global_rows * chunk_steps
         count = min(global_rows, max(1, chunk_rows // PARTITION_ROWS))
         self.partitions: Index = np.arange(count + 1) * global_rows // count  # where each begins and ends in a step
         self._stream_rows = apportion([stream.weight for stream in streams], chunk_rows)
         self._dealt = _deal(self._stream_rows, self.partitions * chunk_steps)
-        self._sampled = [self.start.drawn]  # before each table
+        self._sampled = [np.zeros(len(self.pools), np.int64)]  # before each table
         self._table: tuple[int, Index, Index] | None = None
         self._layouts: dict[tuple[int, int, int], tuple[Index, Index]] = {}
 
     def positions(self, step: int, low: int, high: int) -> Index:
         """The positions of rows [low, high) of a step."""
-        first = self.start.position + (step - self.start.step) * self.global_rows
-        return first + np.arange(low, high, dtype=np.int64)
+        return step * self.global_rows + np.arange(low, high, dtype=np.int64)
 
     def requests(
         self, first_step: int, last_step: int, low: int, high: int, steps: int, parts: int = 1
@@ -157,7 +126,7 @@ class Order:
         cuts = low + (high - low) * np.arange(parts + 1) // parts
         while first_step < last_step:
             last = min(last_step, first_step + min(ahead, steps))
-            part = (last - self.start.step) % self.chunk_steps
+            part = last % self.chunk_steps
             if steps >= self.chunk_steps and last < last_step and last - first_step > part:
                 last -= part
             for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
@@ -166,12 +135,12 @@ class Order:
 
     def shares(self, step: int) -> NDArray[np.float64]:
         """Of each source among all rows of the chunk that a step is in; they sum to 1."""
-        first = step - (step - self.start.step) % self.chunk_steps
+        first = step - step % self.chunk_steps
         total = sum(stream.weight for stream in self.streams)
         return np.concatenate([stream.weight / total * stream.shares(first) for stream in self.streams])
 
     def sampled_before(self, chunk: int) -> Index:
-        """Rows drawn from each source before a chunk; chunks are counted from the order's first step."""
+        """Rows drawn from each source before a chunk."""
         number, at = divmod(chunk, TABLED)
         return self._tables(number)[1][at]
 
@@ -181,10 +150,9 @@ class Order:
         last = int(np.searchsorted(self.partitions, request.high, side="left"))
         rows = slice(request.low - self.partitions[first], request.high - self.partitions[first])
         parts = []
-        first_step, last_step = request.first - self.start.step, request.last - self.start.step
-        for chunk in range(first_step // self.chunk_steps, -(-last_step // self.chunk_steps)):
+        for chunk in range(request.first // self.chunk_steps, -(-request.last // self.chunk_steps)):
             begin = chunk * self.chunk_steps
-            steps = slice(max(first_step - begin, 0), last_step - begin)
+            steps = slice(max(request.first - begin, 0), request.last - begin)
             parts.append([values[steps, rows].ravel() for values in self._layout(chunk, first, last)])
         source, index = map(np.concatenate, zip(*parts, strict=True))
         return self._locate(source, index)
@@ -202,7 +170,7 @@ class Order:
         run = partition * len(self.pools) + source
         begins = np.flatnonzero(np.diff(run, prepend=-1))
         lengths = np.diff(begins, append=len(run))
-        key = row_keys(self.seed, np.array([self.start.number << _CHUNK_BITS | chunk]))
+        key = row_keys(self.seed, np.array([chunk]))
         offset = uniform(random_bits(key, SPREAD, run[begins]))
         within = np.arange(len(run)) - np.repeat(begins, lengths)
         fraction = (within + np.repeat(offset, lengths)) / np.repeat(lengths, lengths)
@@ -256,7 +224,7 @@ class Order:
                 sources = slice(*self._source[stream : stream + 2])
                 sizes = np.minimum([pool.rows for pool in self.pools[sources]], ROW_GROUP)
                 drawn = _systematic(rows * TABLED, shares[0], offsets[0])
-                generator = np.random.default_rng([self.seed, TURNS, number, stream, self.start.number])
+                generator = np.random.default_rng([self.seed, TURNS, number, stream, 0])
                 found.append(_in_turns(drawn, self._sampled[number][sources], sizes, rows, generator))
             else:
                 found.append(_systematic(rows, shares, offsets[:, None]))
@@ -266,9 +234,8 @@ class Order:
     def _streams_of(self, number: int) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
         """Each stream's rows in a chunk, its shares in TABLED chunks ([chunks, sources], or [1, sources] where they do
         not change), and offsets of systematic sampling [chunks]."""
-        key = [self.seed, OFFSETS, number] + [self.start.number] * (self.start.number > 0)
-        offsets = np.random.default_rng(key).random((TABLED, len(self.streams)))
-        steps = self.start.step + (number * TABLED + np.arange(TABLED)) * self.chunk_steps
+        offsets = np.random.default_rng([self.seed, OFFSETS, number]).random((TABLED, len(self.streams)))
+        steps = (number * TABLED + np.arange(TABLED)) * self.chunk_steps
         for stream, (of, rows) in enumerate(zip(self.streams, self._stream_rows, strict=True)):
             shares = [of.shares(step) for step in steps.tolist()]
             constant = all(one is shares[0] for one in shares)
@@ -287,7 +254,7 @@ class Order:
             epochs, at = np.divmod(index[of_source], pool.rows)
             for epoch in np.unique(epochs).tolist():
                 in_epoch = np.flatnonzero(epochs == epoch)
-                mine, key = of_source[in_epoch], (self.seed, int(self.start.sources[number]), epoch)
+                mine, key = of_source[in_epoch], (self.seed, number, epoch)
                 shard[mine], row[mine] = _locate_in_epoch(pool, key, at[in_epoch])
         return Places(source, shard, row)
 

@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from xalign_ray.config.choices import FREE_PROMPT, PAIRS, TEXT, prompt_reserve
-from xalign_ray.config.derive import stages_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
-from xalign_ray.shards.order import CHUNK_STEPS, apportion
-from xalign_ray.shards.prepared import Prepared, StageOrder
+from xalign_ray.shards.order import CHUNK_STEPS, Order, apportion
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.streams.collate import specials
 from xalign_ray.work.mirror import url_of
-
-_PAIRS = PAIRS.rstrip("/")
 
 
 def facts_of(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
@@ -34,12 +31,11 @@ def facts_of(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
     }
 
 
-def expected_rows(of: StageOrder) -> NDArray[np.float64]:
-    """[sources] rows that each source of an order is to give in its steps, by the shares of each chunk of them."""
-    order = of.order
-    expected = np.zeros(len(of.sources))
-    for first in range(of.first, of.last, order.chunk_steps):
-        expected += order.shares(first) * order.global_rows * min(order.chunk_steps, of.last - first)
+def expected_rows(order: Order, steps: int) -> NDArray[np.float64]:
+    """[sources] rows that each source of an order is to give in a run of so many steps, by the shares of each chunk."""
+    expected = np.zeros(len(order.pools))
+    for first in range(0, steps, order.chunk_steps):
+        expected += order.shares(first) * order.global_rows * min(order.chunk_steps, steps - first)
     return expected
 
 
@@ -50,13 +46,13 @@ def planned_shares(prepared: Prepared, config: RunConfig) -> dict[str, float]:
     """
     shares = dict.fromkeys(prepared.languages, 0.0)
     pairs = {"-".join(sorted(corpus.languages)): corpus.languages for corpus in config.data.parallel}
-    for of in prepared.orders(config):
-        for expected, (_, pool) in zip(expected_rows(of).tolist(), of.sources, strict=True):
-            facts, (kind, _, name) = prepared.manifest["pools"][pool], pool.partition("/")
-            languages = pairs[name] if kind.startswith(_PAIRS) else (name,)  # a code may have hyphens too
-            tokens = facts["tokens"] + specials(len(languages)) * facts["examples"]
-            for language in languages:
-                shares[language] += expected * tokens / facts["rows"] / len(languages)
+    rows = expected_rows(prepared.order(config), config.train.max_steps).tolist()
+    for expected, (_, pool) in zip(rows, prepared.sources(config), strict=True):
+        facts = prepared.manifest["pools"][pool]
+        languages = pairs[pool.removeprefix(PAIRS)] if pool.startswith(PAIRS) else (pool.removeprefix(TEXT),)
+        tokens = facts["tokens"] + specials(len(languages)) * facts["examples"]
+        for language in languages:
+            shares[language] += expected * tokens / facts["rows"] / len(languages)
     total = sum(shares.values())
     return {language: tokens / total for language, tokens in shares.items()}
 
@@ -112,12 +108,10 @@ def check_method(config: RunConfig, prepared: Prepared) -> None:
         DataError: with what was found; where it may be meant, an example and the word of `allow` that takes it.
     """
     checks = {"low_coverage": _low_coverage, "unaligned_pairs": _unaligned, "single_pair_steps": _single_pairs}
-    of_stages = [stage.config for stage in stages_of(config)]
-    for one in of_stages:
-        _check_weights(one)
-        _check_prompts(one, prepared)
-    for (allowed, check), one in itertools.product(checks.items(), of_stages):
-        found = next(check(one, prepared), None)
+    _check_weights(config)
+    _check_prompts(config, prepared)
+    for allowed, check in checks.items():
+        found = next(check(config, prepared), None)
         if found and allowed not in config.allow:
             raise DataError(f"{found} If it is meant, set allow to [{allowed}].")
 

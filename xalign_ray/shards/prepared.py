@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -14,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from xalign_ray.config.choices import PAIRS, ContrastedPairs, MaskedText, Stream
-from xalign_ray.config.derive import Stage, stages_of
+from xalign_ray.config.choices import ContrastedPairs, MaskedText, Stream
 from xalign_ray.config.fields import value_at
-from xalign_ray.config.schema import DataConfig, MaskingConfig, RunConfig
-from xalign_ray.config.training import pool_at
+from xalign_ray.config.schema import MaskingConfig, RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.shards.files import SHARD_GROUPS, Shard, Shards, fetch_shards, open_shard_table, read_group
-from xalign_ray.shards.order import CHUNK_STEPS, ROW_GROUP, Order, Places, Pool, Start, StreamPools, language_shares
+from xalign_ray.shards.order import CHUNK_STEPS, ROW_GROUP, Order, Places, Pool, StreamPools, language_shares
 from xalign_ray.shards.rows import Rows, VectorShape, concatenate, starts, take
 from xalign_ray.sources.stage import (
     DEV,
@@ -46,7 +43,6 @@ KEYS = (
     *("fingerprint", "languages", "max_seq_length", "vocabulary", "files"),
     *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources"),
 )
-_PAIRS = PAIRS.rstrip("/")
 FIRST_WORDS = 1 << 16  # of sentences, whose pieces behind a prompt a process remembers
 _SHARD_BITS = 40  # of a number that names a shard of a source
 
@@ -69,17 +65,6 @@ class RetrievalPairs(NamedTuple):
     other_language: str
     first: list[NDArray[np.int32]]
     second: list[NDArray[np.int32]]
-
-
-@dataclass(frozen=True)
-class StageOrder:
-    """The order of the steps [first, last) of a run, all of one stage; `sources`: of each its stream, and its pool."""
-
-    stage: Stage
-    first: int
-    last: int
-    order: Order
-    sources: list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
@@ -226,65 +211,25 @@ class Prepared:
         files = self.manifest["files"]
         return check_once(self.folder / name, files[name]) if name in files else None
 
-    def pools(self, stream: Stream, length: int) -> dict[str, dict[str, Any]]:
-        """The pools a stream draws from, of rows of a length, by name."""
-        begin = stream.pools if length == self.manifest["max_seq_length"] else pool_at(stream.pools, length)
-        return {name: pool for name, pool in self.manifest["pools"].items() if name.startswith(begin)}
+    def pools(self, stream: Stream) -> dict[str, dict[str, Any]]:
+        """The pools a stream draws from, by name."""
+        return {name: pool for name, pool in self.manifest["pools"].items() if name.startswith(stream.pools)}
 
     def order(self, config: RunConfig) -> Order:
-        """The order of a recipe without stages over these shards: each stream draws from its pools on its own."""
-        return Order(self._stream_pools(config, None), config.seed, config.train.global_batch_size, CHUNK_STEPS)
-
-    def orders(self, config: RunConfig) -> list[StageOrder]:
-        """The orders of a run, one after the other: of each stage, and of its last steps where they fill no chunk.
-
-        A source that several stages draw from is read on where the stage before left it.
-        """
-        stages = stages_of(config)
-        if len(stages) == 1 and stages[0].languages is None:
-            stage = stages[0]
-            return [StageOrder(stage, 0, stage.last, self.order(stage.config), self.sources(stage.config))]
-        numbers: dict[tuple[str, int, str], int] = {}  # of every source of the run
-        drawn: Counter[int] = Counter()
-        found: list[StageOrder] = []
-        for stage in stages:
-            sources, rows = self.sources(stage.config), stage.config.train.global_batch_size
-            kinds = [stream.kind for stream in stage.config.streams]
-            keys = [(kinds[stream], kinds[:stream].count(kinds[stream]), pool) for stream, pool in sources]
-            numbered = [numbers.setdefault(key, len(numbers)) for key in keys]
-            streams = self._stream_pools(stage.config, stage.languages)
-            whole = stage.last if stage is stages[-1] else stage.last - (stage.last - stage.first) % CHUNK_STEPS
-            for first, last in ((stage.first, whole), (whole, stage.last)):
-                if first == last:
-                    continue
-                before = np.array([drawn[number] for number in numbered], np.int64)
-                position = stage.position + (first - stage.first) * rows
-                start = Start(first, position, len(found), np.array(numbered), before)
-                chunk_steps = CHUNK_STEPS if first == stage.first and whole > first else last - first
-                order = Order(streams, config.seed, rows, chunk_steps, start)
-                found.append(StageOrder(stage, first, last, order, sources))
-                if stage is not stages[-1]:
-                    after = order.sampled_before((last - first) // chunk_steps).tolist()
-                    drawn.update(dict(zip(numbered, (np.array(after) - before).tolist(), strict=True)))
-        return found
-
-    def _stream_pools(self, config: RunConfig, languages: frozenset[str] | None) -> list[StreamPools]:
-        length = config.data.max_seq_length
-        return [
+        """The order of a recipe over these shards: each stream draws from its pools on its own."""
+        streams = [
             StreamPools(
                 stream.weight,
-                [Pool(self.shards(pool).rows) for pool in self.pools(stream, length)],
-                self._shares(stream, config, languages),
+                [Pool(self.shards(pool).rows) for pool in self.pools(stream)],
+                self._shares(stream, config),
             )
             for stream in config.streams
         ]
+        return Order(streams, config.seed, config.train.global_batch_size, CHUNK_STEPS)
 
-    def _shares(
-        self, stream: Stream, config: RunConfig, languages: frozenset[str] | None
-    ) -> Callable[[int], NDArray[np.float64]]:
-        sampling, pools = config.sampling, self.pools(stream, config.data.max_seq_length)
-        drawn = pools if languages is None else _pools_of(languages, config.data, pools)
-        sizes = {name: float(pools[name][sampling.unit]) for name in drawn}
+    def _shares(self, stream: Stream, config: RunConfig) -> Callable[[int], NDArray[np.float64]]:
+        sampling = config.sampling
+        sizes = {name: float(pool[sampling.unit]) for name, pool in self.pools(stream).items()}
         if not sizes:
             raise ConfigError(
                 f"stream {stream.kind} has no rows: prepare found no such text; check data.corpora and data.parallel."
@@ -292,15 +237,13 @@ class Prepared:
 
         @lru_cache(maxsize=1)
         def of(exponent: float) -> NDArray[np.float64]:
-            found = language_shares(sizes, exponent)
-            return np.array([found.get(name, 0.0) for name in pools])
+            return np.array([*language_shares(sizes, exponent).values()])
 
         return lambda step: of(value_at(sampling.exponent, step))
 
     def sources(self, config: RunConfig) -> list[tuple[int, str]]:
-        """For each source of the order of a recipe without stages: the number of its stream, and its pool."""
-        length = config.data.max_seq_length
-        return [(i, name) for i, stream in enumerate(config.streams) for name in self.pools(stream, length)]
+        """For each source of the order of a recipe: the number of its stream, and its pool."""
+        return [(number, name) for number, stream in enumerate(config.streams) for name in self.pools(stream)]
 
     def read(self, pools: Sequence[str], places: Places) -> Rows:
         """The rows at these places of some pools, in their order; each row group is read once.
@@ -347,8 +290,8 @@ class Prepared:
             for name, pool in self.manifest[key].items()
         }
 
-    def context(self, config: RunConfig, first_step: int = 0, first_position: int = 0) -> StreamContext:
-        """What streams of this recipe need besides rows; a stage begins at a step and position of the run."""
+    def context(self, config: RunConfig) -> StreamContext:
+        """What streams of this recipe need besides rows."""
         dictionaries = [one for one in config.data.dictionaries if one.split == "train"]
         covered = {code for one in dictionaries for code in one.languages}
         return StreamContext(
@@ -358,8 +301,6 @@ class Prepared:
             self.lexicon,
             config.data.max_seq_length,
             global_rows=config.train.global_batch_size,
-            first_step=first_step,
-            first_position=first_position,
             no_dictionary=frozenset(n for n, code in enumerate(self.languages) if code not in covered),
             teacher=self.teacher,
             hard_negatives=self.has_negatives,
@@ -391,12 +332,6 @@ class Prepared:
                 if sum(map(len, groups)) < count:
                     groups.append(read_group(shards[number], group))
         return concatenate(groups)
-
-
-def _pools_of(languages: frozenset[str], data: DataConfig, pools: Iterable[str]) -> list[str]:
-    """Those of some pools whose text, or both sides of whose pairs, are in the languages."""
-    pairs = {"-".join(sorted(one.languages)) for one in data.parallel if languages.issuperset(one.languages)}
-    return [name for name in pools if name.partition("/")[2] in (pairs if name.startswith(_PAIRS) else languages)]
 
 
 def whole_folder(folder: Path) -> dict[str, Any] | None:

@@ -61,10 +61,9 @@ class Prompt:
 
 @dataclass(frozen=True)
 class StreamContext:
-    """What is the same for every row of a run, or of a stage of it.
+    """What is the same for every row of a run.
 
-    global_rows: rows of a step; with the first step of the run or stage, and its first position, they make steps of
-    positions. no_dictionary: languages of whose words no translation is known. teacher: of the
+    global_rows: rows of a step. no_dictionary: languages of whose words no translation is known. teacher: of the
     vectors that pairs bring along. hard_negatives: whether their sentences bring some. prompts: by their texts.
     """
 
@@ -74,8 +73,6 @@ class StreamContext:
     lexicon: Lexicon | None
     max_seq_length: int
     global_rows: int
-    first_step: int = 0
-    first_position: int = 0
     no_dictionary: frozenset[int] = frozenset()
     teacher: VectorShape | None = None
     hard_negatives: bool = False
@@ -157,7 +154,7 @@ def choose(
 def _rate(batch: Batch) -> NDArray[np.float64]:
     """[N] the share of tokens to predict at each row's step."""
     context = batch.context
-    step = context.first_step + (batch.positions - context.first_position) // context.global_rows
+    step = batch.positions // context.global_rows
     steps, which = np.unique(step, return_inverse=True)
     return np.array([value_at(context.masking.mlm_probability, one) for one in steps.tolist()], np.float64)[which]
 

@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from xalign_ray.clean.filters import Filters
 from xalign_ray.clean.kept_out import hashes_of_tests
 from xalign_ray.config.sources import Teacher
-from xalign_ray.config.training import pool_at
 from xalign_ray.shards.files import ShardWriter
 from xalign_ray.shards.rows import take
 from xalign_ray.sources.formats import NOTED, read_part
@@ -52,14 +51,7 @@ class Task:
     source: int = 0  # number of the source of the recipe that the part is of
     number: int = 0  # of the part in its pool
     aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
-    row_length: int | None = None  # of rows that a stage of training draws, if it is not the recipe's own
-    shortest: int = 0  # capacity of the shortest rows of the recipe, in which each word must fit
     teacher: Teacher | None = None  # of pairs
-
-    @property
-    def row_pool(self) -> str:
-        """The pool that its rows go to: that of its text, or one for each further length of rows."""
-        return self.pool if self.row_length is None else pool_at(self.pool, self.row_length)
 
     def path(self, suffix: str) -> Path:
         """A file of the part besides its shards."""
@@ -104,7 +96,7 @@ def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
         write_sample(task.path(DROPPED_OF_PART), dropped)
     files = [shard.path for split in (trained, held_out) for shard in split.writer.shards]
     return [*files, *([task.path(DROPPED_OF_PART)] if dropped else [])], {
-        "pool": task.row_pool,
+        "pool": task.pool,
         "trained": _describe(task, trained),
         "held_out": _describe(task, held_out),
         "counts": dict(counts),
@@ -157,8 +149,6 @@ def _write_window(
         found = encode_pairs(encoder, window, left)
     counts.update(found.counts)
     for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
-        if split.name == "held_out" and task.row_length is not None:
-            continue  # losses on held-out text are of rows of the recipe's own length
         numbers = np.flatnonzero(chosen)
         seed = f"{split.name} {task.name}" + (f" {number}" if number else "")
         mine = take(found.rows, numbers) if len(numbers) < len(chosen) else found.rows
@@ -199,9 +189,7 @@ def _open_teacher(teacher: Teacher) -> TeacherVectors:
 
 def _open_encoder(task: Task, languages: tuple[str, ...]) -> ExampleEncoder:
     return ExampleEncoder(
-        tokenizer=open_cached_tokenizer(
-            task.folder, longest_word(task.shortest or task.capacity, _segments(task)), languages
-        ),
+        tokenizer=open_cached_tokenizer(task.folder, longest_word(task.capacity, _segments(task)), languages),
         languages=languages,
         capacity=task.capacity,
         whole_documents=task.whole_documents,

@@ -19,10 +19,8 @@ from xalign_ray.clean.duplicates import Sift, mark_duplicates
 from xalign_ray.clean.kept_out import RetrievalTexts, keep_out, write_tests
 from xalign_ray.clean.text_stage import make_text
 from xalign_ray.config.choices import PAIRS
-from xalign_ray.config.derive import row_lengths
 from xalign_ray.config.identity import data_settings
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.training import pool_at
 from xalign_ray.shards.files import shard_hashes, write_shard_table
 from xalign_ray.shards.prepared import Prepared, whole_folder
 from xalign_ray.sources import language_id
@@ -135,7 +133,6 @@ def _make(
     texts = _align(config, texts, folder)
     texts = mark_duplicates(texts, output, config.data.filters, config.parallel, _sift(config, folder))
     tasks = _tasks(config, texts, folder)
-    tasks += _of_other_lengths(config, tasks)
     records = _prepare_parts(tasks, config)
     others = [*dictionary_sources, *(source for one in tests for source in one.sources)]
     return _finish(config, texts, bad_rows, tasks, records, folder, identify(), dictionary_counts, others)
@@ -151,13 +148,13 @@ def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, A
     rounds = [0 if task.pool.startswith("text/") else task.number for task in tasks]
     for number in sorted(set(rounds)):
         ready = [
-            task if task.pool.startswith("text/") else replace(task, max_pairs=cap - used[task.row_pool])
+            task if task.pool.startswith("text/") else replace(task, max_pairs=cap - used[task.pool])
             for task, its in zip(tasks, rounds, strict=True)
             if its == number
         ]
         for task, record in zip(ready, run(step, ready, config.parallel), strict=True):
             records[task.name] = record
-            used[task.row_pool] += record["trained"]["examples"] if record["trained"] else 0
+            used[task.pool] += record["trained"]["examples"] if record["trained"] else 0
     return [records[task.name] for task in tasks]
 
 
@@ -168,7 +165,7 @@ def _split(sources: Sequence[Source], hashes: InputHashes, cuts: KeptCuts) -> li
 
 def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Input]:
     """Aligns the corpora that ask for it, on the words that `prepare_part` will find."""
-    words = TokenizerSplitter(str(folder / TOKENIZER), longest_word(_shortest(config), 2))
+    words = TokenizerSplitter(str(folder / TOKENIZER), longest_word(config.data.capacity, 2))
     settings, aligned = config.data.word_alignment, list(texts)
     for number, corpus in enumerate(config.data.parallel):
         if corpus.align:
@@ -185,7 +182,7 @@ def _sift(config: RunConfig, folder: Path) -> Sift:
     return Sift(
         left=partial(read_left, languages=tuple(config.languages)),
         tasks=lambda texts: _tasks(config, texts, folder),
-        identity=[config.data.filters.model_dump(mode="json"), files, _shortest(config), identifier],
+        identity=[config.data.filters.model_dump(mode="json"), files, config.data.capacity, identifier],
     )
 
 
@@ -208,31 +205,9 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
             source=place,
             number=number,
             aligned_words="tokenizer" if aligners[place] else "blanks",
-            shortest=_shortest(config),
             teacher=data.teacher if texts[place].pool.startswith(PAIRS) else None,
         )
         for place, name, number, part in number_parts(texts)
-    ]
-
-
-def _shortest(config: RunConfig) -> int:
-    """Capacity of the shortest rows of the recipe."""
-    lengths = [length for _, length in row_lengths(config)]
-    return min([config.data.capacity, *map(config.data.capacity_of, lengths)])
-
-
-def _of_other_lengths(config: RunConfig, tasks: Sequence[Task]) -> list[Task]:
-    """The same parts again, for stages of training that draw rows of another length than the recipe's own."""
-    return [
-        replace(
-            task,
-            name=f"{pool_at(task.pool, length)}/{task.name.rpartition('/')[2]}",
-            capacity=config.data.capacity_of(length),
-            row_length=length,
-        )
-        for pools, length in row_lengths(config)
-        for task in tasks
-        if task.pool.startswith(pools)
     ]
 
 
@@ -248,11 +223,10 @@ def _finish(
     other_sources: Sequence[SourceSummary],
 ) -> dict[str, Any]:
     records = list(zip(tasks, found, strict=True))
-    own = [(task, record) for task, record in records if task.row_length is None]  # others hold the same text again
-    merge_samples(_samples(own, len(texts)), folder / DROPPED)
-    counts = merge_counts([record["counts"] for _, record in own])
+    merge_samples(_samples(records, len(texts)), folder / DROPPED)
+    counts = merge_counts([record["counts"] for _, record in records])
     of_source: list[list[dict[str, Any]]] = [[] for _ in texts]
-    for task, record in own:
+    for task, record in records:
         of_source[task.source].append(record)
     check_trained(texts, of_source)
     backend = open_tokenizer(str(folder / "tokenizer"))
@@ -302,7 +276,7 @@ def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: l
     pools: dict[str, list[dict[str, Any]]] = {}
     for task, record in records:
         if record[split] is not None:
-            pools.setdefault(task.row_pool, []).append(record)
+            pools.setdefault(task.pool, []).append(record)
     found = {}
     for name, parts in pools.items():
         mine = [shard | {"sha256": part["files"][shard["file"]]} for part in parts for shard in part[split]["shards"]]

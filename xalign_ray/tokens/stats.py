@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xalign_ray.config.choices import PAIRS
 from xalign_ray.config.derive import base_recipe, settle
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.saved import open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
-from xalign_ray.shards.order import Request
+from xalign_ray.shards.order import Order, Request
 from xalign_ray.shards.planned import count_steps, expected_rows
-from xalign_ray.shards.prepared import Prepared, StageOrder
+from xalign_ray.shards.prepared import Prepared
 from xalign_ray.streams.collate import specials
 from xalign_ray.track.events import EVENT_LOG, newest_data
 from xalign_ray.work.artifacts import read_manifest, write_atomic, write_json
@@ -108,13 +109,12 @@ def measure(name: str, settings: Sequence[str] = (), out: Path | None = None) ->
 def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
     manifest = prepared.manifest
     pools = [_pool(pool, facts, manifest["max_seq_length"]) for pool, facts in sorted(manifest["pools"].items())]
-    own = [pool for pool in pools if "-" not in pool.pool.partition("/")[0]]  # text-512/en holds the same text again
     covered = [pool for pool in pools if pool.pool.startswith("text/") and pool.words_in_dictionary]
     return Stats(
         shards=str(prepared.folder),
         steps=config.train.max_steps if config else None,
         pools=pools,
-        all=_together("all", own),
+        all=_together("all", pools),
         with_dictionary=_together("dictionary", covered) if covered else None,
         sampling=_sampling(prepared, config) if config else [],
         dictionary=manifest["dictionary"],
@@ -255,9 +255,7 @@ def _open_run(folder: Path) -> _Subject:
 
 def _pool(name: str, facts: dict[str, Any], max_seq_length: int) -> PoolStats:
     counts = facts["counts"]
-    kind = name.partition("/")[0]
-    special = specials(2 if kind.startswith("pairs") else 1) * facts["examples"]
-    length = int(kind.partition("-")[2] or max_seq_length)  # text-512/en: rows of another length, for a stage
+    special = specials(2 if name.startswith(PAIRS) else 1) * facts["examples"]
     return PoolStats(
         pool=name,
         documents=counts.get("documents", 0),
@@ -269,7 +267,7 @@ def _pool(name: str, facts: dict[str, Any], max_seq_length: int) -> PoolStats:
         tokens_in_dictionary=_share(counts["tokens_in_dictionary"], counts["tokens"]),
         rows=facts["rows"],
         tokens=facts["tokens"],
-        padding=1 - (facts["tokens"] + special) / (facts["rows"] * length),
+        padding=1 - (facts["tokens"] + special) / (facts["rows"] * max_seq_length),
     )
 
 
@@ -301,34 +299,27 @@ def _together(name: str, pools: Sequence[PoolStats]) -> PoolStats:
 
 def _sampling(prepared: Prepared, config: RunConfig) -> list[SamplingStats]:
     """Probabilities as the order has them (one draw of shares a chunk of steps), and the rows that it deals."""
-    expected: dict[tuple[str, str], float] = {}  # by stream and pool, over all stages
-    drawn: dict[tuple[str, str], int] = {}
-    for of in prepared.orders(config):
-        kinds = [of.stage.config.streams[stream].kind for stream, _ in of.sources]
-        numbers = zip(kinds, of.sources, expected_rows(of).tolist(), _drawn_rows(of).tolist(), strict=True)
-        for kind, (_, pool), rows, dealt in numbers:
-            expected[kind, pool] = expected.get((kind, pool), 0.0) + rows
-            drawn[kind, pool] = drawn.get((kind, pool), 0) + dealt
-    whole = sum(expected.values())
+    order, sources, steps = prepared.order(config), prepared.sources(config), config.train.max_steps
+    expected = expected_rows(order, steps)
+    numbers = zip(sources, expected.tolist(), _drawn_rows(order, steps).tolist(), strict=True)
     return [
         SamplingStats(
-            stream=kind,
+            stream=config.streams[stream].kind,
             pool=pool,
-            probability=rows / whole,
+            probability=rows / expected.sum(),
             expected_rows=rows,
             expected_passes=rows / prepared.manifest["pools"][pool]["rows"],
-            drawn_rows=drawn[kind, pool],
+            drawn_rows=drawn,
         )
-        for (kind, pool), rows in expected.items()
+        for (stream, pool), rows, drawn in numbers
     ]
 
 
-def _drawn_rows(of: StageOrder) -> NDArray[np.int64]:
-    """[sources] rows that an order deals in its steps."""
-    order = of.order
-    chunks, left = divmod(of.last - of.first, order.chunk_steps)
-    drawn = order.sampled_before(chunks) - order.start.drawn
+def _drawn_rows(order: Order, steps: int) -> NDArray[np.int64]:
+    """[sources] rows that an order deals in a run of so many steps."""
+    chunks, left = divmod(steps, order.chunk_steps)
+    drawn = order.sampled_before(chunks)
     if left:
-        rest = order.places(Request(of.last - left, of.last, 0, order.global_rows))
-        drawn = drawn + np.bincount(rest.source, minlength=len(of.sources))
+        rest = order.places(Request(steps - left, steps, 0, order.global_rows))
+        drawn = drawn + np.bincount(rest.source, minlength=len(order.pools))
     return drawn

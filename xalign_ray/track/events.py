@@ -21,8 +21,6 @@ from xalign_ray.work.run_folder import EVENT_LOG
 EVENTS: dict[str, str] = {
     "start": "an attempt begins or resumes after `step` finished steps; carries recipe, fingerprint, attempt, steps, "
     "the share of tokens planned for each language, the bad rows that `prepare` set aside, and the host of each rank",
-    "stage": "a stage of the run begins or resumes after `step` finished steps; carries name, number (from 1), the "
-    "steps that are left of it, and text",
     "step": "an optimizer step has finished; carries batch_hash and the train/ metrics",
     "held_out": "held-out rows were scored; carries held_out/ metrics and the loss per language",
     "retrieval": "retrieval was scored on dev pairs, or on data.tests without them (`part`); carries retrieval/ "
@@ -43,7 +41,6 @@ METRICS: dict[str, str] = {
     **{f"train/loss_{kind}": f"{loss.meaning}, before its weight" for kind, loss in OBJECTIVES.items()},
     "train/learning_rate": "learning rate that the step used",
     "train/gradient_norm": "global gradient norm (L2) before clipping; absent where the engine has none",
-    "train/stage": "stage that the step is of, from 1; absent without stages",
     "train/labels": "labels in the global step (count)",
     "train/cross_lingual_label_share": "labels in another language than their input, of all labels (0 to 1)",
     "train/tokens_per_s": "tokens of all ranks, without padding, over the wall time of the step (1/s)",

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch.profiler import record_function
 
-from xalign_ray.config.derive import Stage, stage_at, stage_in_words, stages_of
 from xalign_ray.config.identity import INPUTS, code_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, StoppedError, TrainingError
@@ -101,7 +100,7 @@ def build_model(config: RunConfig, prepared: Prepared, device: torch.device | No
     )
     if device is not None:
         set_up(encoder, config.train, device)
-    return EncoderWithLosses(encoder, config.all_objectives, prepared.pairs("trained"), config.seed, prepared.special)
+    return EncoderWithLosses(encoder, config.objectives, prepared.pairs("trained"), config.seed, prepared.special)
 
 
 class Loop:
@@ -136,8 +135,6 @@ class Loop:
             self._notes = [*self._notes, *self._what_is_missing(job.events)]
         self._log = job.open_log() if workers.rank == 0 else None
         self._tokens = self._done = 0  # along the surviving lineage
-        self._stages = stages_of(config)
-        self._told: Stage | None = None  # the stage that the last stage event was of
         self._time = Spent()
         self._delivered, self._data_due = Delivered(len(prepared.languages), workers.size), 0.0
         self._saving: dict[str, float] | None = None  # the metrics of the step whose checkpoint is on its way
@@ -198,11 +195,6 @@ class Loop:
         return [cut] * bool(is_cut) + self._scoring.notes()
 
     def _take(self, step: int, batches: Iterator[RankBatch], watch: StallWatch) -> None:
-        stage = stage_at(self._stages, step)
-        if stage is not self._told and len(self._stages) > 1:
-            self._told, of = stage, len(self._stages)
-            text = stage_in_words(stage, of)
-            self._log_event("stage", step, name=stage.name, number=stage.number + 1, steps=stage.last - step, text=text)
         watch.enter(step + 1, WAITS)
         began = time.perf_counter()
         with record_function("step/data wait"):
@@ -222,10 +214,8 @@ class Loop:
         self._tokens += totals.tokens
         self._done = done
         self._time.add(totals, time.perf_counter() - began)
-        self._delivered.add(totals, stage.config.train.global_batch_size, time.perf_counter() - began)
+        self._delivered.add(totals, self._config.train.global_batch_size, time.perf_counter() - began)
         metrics = self._time.metrics(outcome, self._workers, self._config.train) if outcome else {}
-        if metrics and len(self._stages) > 1:
-            metrics["train/stage"] = stage.number + 1
         if logged:
             self._time = Spent()
             self._log_event("step", done, metrics, batch_hash=totals.batch_hash)

@@ -13,7 +13,7 @@ from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
 from xalign_ray.config import training
-from xalign_ray.config.derive import Stage
+from xalign_ray.config.training import TrainConfig
 from xalign_ray.private.torch import adam_directions, add_each, norms_of, scale_each
 
 
@@ -50,14 +50,14 @@ def learning_rate(
     return low + (peak - low) * left
 
 
-def rate_of(stage: Stage, step: int) -> float:
-    """The learning rate of a step of a stage, counted over the whole run."""
-    schedule, steps = stage.schedule, stage.rate_steps
+def rate_of(train: TrainConfig, step: int) -> float:
+    """The learning rate of a step of a run."""
+    schedule, steps = train.schedule, train.max_steps
     return learning_rate(
-        step - stage.rate_from,
+        step,
         steps,
         schedule.steps_of(steps),
-        stage.config.train.optimizer.learning_rate,
+        train.optimizer.learning_rate,
         schedule.decay_of(steps),
         schedule.decay_type,
         schedule.min_lr_ratio,
@@ -109,7 +109,7 @@ class Lamb(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            by_step: dict[float, list[torch.Tensor]] = {}  # a weight that a stage of losses leaves out is behind
+            by_step: dict[float, list[torch.Tensor]] = {}  # a weight of a loss that joins later is behind
             for weight in group["params"]:
                 if weight.grad is not None:
                     by_step.setdefault(self._count(weight), []).append(weight)

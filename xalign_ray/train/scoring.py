@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xalign_ray.config.derive import stages_of
 from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.nearest import find_translations, thin
@@ -182,8 +181,7 @@ class Scoring:
         """In forward passes of a token. By counts and not by the clock, so that a resumed run scores the same steps."""
         pools = self._prepared.manifest["pools"].values()
         of_row = sum(pool["tokens"] for pool in pools) / max(1, sum(pool["rows"] for pool in pools))
-        rows = sum(stage.config.train.global_batch_size * (stage.last - stage.first) for stage in stages_of(config))
-        return OF_TRAINING * of_row * rows
+        return OF_TRAINING * of_row * config.train.global_batch_size * config.train.max_steps
 
     def _cost_of_scoring(self) -> int:
         """Of all that is scored at one step, in the same unit."""

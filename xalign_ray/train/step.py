@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch.profiler import record_function
 
-from xalign_ray.config.derive import Stage, derive_batch, stage_at, stages_of
+from xalign_ray.config.choices import ObjectiveChoice
+from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.fields import Scheduled, value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, TrainingError
@@ -196,16 +197,20 @@ class Stepper:
         self._model = model
         self._config = config
         self._workers = workers
-        self._stages = stages_of(config)
-        self._enter(self._stages[0])
+        self._sizes = derive_batch(config)
+        self._use(self._losses_at(0))
         self._taken: list[_Taken] = []
         self._held = 0.0
 
-    def _enter(self, stage: Stage) -> None:
-        """Sets everything that is constant over the steps of a stage."""
-        self._stage = stage
-        self._sizes = derive_batch(stage.config)
-        self._model.use(stage.config.objectives)
+    def _losses_at(self, step: int) -> Sequence[ObjectiveChoice]:
+        """The losses whose weight at a step is not 0; all at ZeRO stage 3, where each step moves every weight."""
+        losses = self._config.objectives
+        weighed = tuple(one for one in losses if value_at(one.weight, step))
+        return losses if self._config.parallel.zero_stage == 3 or not weighed else weighed
+
+    def _use(self, losses: Sequence[ObjectiveChoice]) -> None:
+        self._losses = losses
+        self._model.use(losses)
         self._flops = Flops(self._model, self._sizes.accumulation)
 
     def take(
@@ -228,12 +233,12 @@ class Stepper:
         Raises:
             TrainingError: on all ranks, if one of them has a problem or other rows than this step's.
         """
-        if (stage := stage_at(self._stages, step)) is not self._stage:
-            self._enter(stage)
+        if (losses := self._losses_at(step)) != self._losses:
+            self._use(losses)
         with record_function("step/counts of the global step"):
             totals = self._totals(step, batch, stop_asked, written, problem or self._wrong_rows(step, batch), waited)
         summed, logged = self._micro_steps(step, batch, totals)
-        rate = rate_of(self._stage, step)
+        rate = rate_of(self._config.train, step)
         with record_function("step/optimizer"):
             norm = self._engine.step(rate)
         self._model.after_step(self._workers.concatenate, totals.by_rank)
@@ -257,8 +262,7 @@ class Stepper:
 
     def _wrong_rows(self, step: int, batch: RankBatch) -> str | None:
         low, high = self._sizes.rows_of(self._workers.rank)
-        first = self._stage.position + (step - self._stage.first) * self._sizes.global_rows
-        expected = first + np.arange(low, high)
+        expected = step * self._sizes.global_rows + np.arange(low, high)
         if np.array_equal(batch["position"], expected):
             return None
         return (

@@ -80,7 +80,7 @@ def check_mask(tokenizer: PreTrainedTokenizerFast, config: RunConfig) -> None:
     Raises:
         ConfigError: with the stream, and what to set.
     """
-    masking = [one.kind for one in config.all_streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
+    masking = [one.kind for one in config.streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
     if masking and tokenizer.mask_token_id is None:
         raise ConfigError(
             f"data.tokenizer.path '{tokenizer.name_or_path}' has no mask token, and stream {masking[0]} masks text. "

@@ -98,7 +98,7 @@ CASES = {
     "data: {max_seq_length: 1.5}": "'data.max_seq_length' is 1.5; it must be a whole number.",
     "trian: {max_steps: 5}": (
         "unknown key 'trian'. Did you mean 'train'? Known here: allow, checkpoint, data, masking, model, notes, "
-        "objectives, output, parallel, plugins, sampling, seed, stages, streams, track, train."
+        "objectives, output, parallel, plugins, sampling, seed, streams, track, train."
     ),
 }
 

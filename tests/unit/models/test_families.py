@@ -226,3 +226,11 @@ def test_the_decoder_is_tied_to_the_word_embeddings_and_the_recipes_dropout_hold
 def test_a_bare_output_table_cannot_be_told_the_language() -> None:
     with pytest.raises(ConfigError, match=r"no layer that could read the language: set model\.conditioned_head to"):
         BY_MODEL_TYPE["eurobert"].transform_of(None)
+
+
+def test_rows_may_grow_where_positions_are_computed() -> None:
+    grown = {name: family.for_rows({"max_position_embeddings": 64}, 128) for name, family in FAMILIES.items()}
+    assert {name for name, values in grown.items() if values["max_position_embeddings"] == 128} == {
+        "modernbert",
+        "eurobert",
+    }

@@ -138,4 +138,4 @@ def test_a_stream_of_which_no_row_would_be_drawn_is_refused(tmp_path: Path) -> N
     enough = make_config(tmp_path, mixed.format(0.002))
     check_method(enough, prepared)
     reader = BatchReader(prepared, enough)
-    assert 1 in reader.parts[0].order.places(Request(0, 32, 0, 12)).source // 2
+    assert 1 in reader.order.places(Request(0, 32, 0, 12)).source // 2

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from transformers import get_wsd_schedule
 
-from xalign_ray.config.derive import stage_at, stages_of
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.training import AdamW
 from xalign_ray.train.optimizers import build_optimizer, learning_rate, rate_of
@@ -61,17 +60,10 @@ def test_without_decay_the_rate_stays_at_the_peak():
     assert [learning_rate(step, 6, 2, 3.0, 0) for step in range(6)] == [1.0, 2.0, 3.0, 3.0, 3.0, 3.0]
 
 
-STAGES = "stages=[{name: a, train: {max_steps: 10%s}}, {name: b, train: {max_steps: 20%s}}]"
-
-
-def test_a_schedule_of_the_recipe_runs_over_all_stages_and_a_stage_s_own_over_the_stage():
-    plain = stages_of(load_recipe("tiny/mlm", ["train.max_steps=30", "train.schedule={warmup_steps: 4}"]).config)
-    whole = stages_of(
-        load_recipe("tiny/mlm", ["train.max_steps=0", "train.schedule={warmup_steps: 4}", STAGES % ("", "")]).config
-    )
-    assert [rate_of(stage_at(whole, step), step) for step in range(30)] == [rate_of(plain[0], s) for s in range(30)]
-    own = ", schedule: {warmup_steps: 4, decay_steps: 0}", ", optimizer: {learning_rate: 1.0}, schedule: {}"
-    apart = stages_of(load_recipe("tiny/mlm", ["train.max_steps=0", STAGES % own]).config)
-    rates = [rate_of(stage_at(apart, step), step) for step in range(30)]
-    assert rates[:10] == pytest.approx([0.0006, 0.0012, 0.0018, 0.0024, *[0.003] * 6])
-    assert rates[10:] == pytest.approx([1 - step / 20 for step in range(20)])
+def test_a_step_s_rate_is_that_of_the_recipe_s_schedule():
+    settings = ["train.max_steps=30", "train.schedule={warmup_steps: 4, decay_steps: 10}"]
+    train = load_recipe("tiny/mlm", settings).config.train
+    rates = [rate_of(train, step) for step in range(30)]
+    assert rates[:5] == pytest.approx([0.0006, 0.0012, 0.0018, 0.0024, 0.003])
+    assert rates[5:20] == pytest.approx([0.003] * 15)
+    assert rates[20:] == pytest.approx([0.003 * (1 - step / 10) for step in range(10)])

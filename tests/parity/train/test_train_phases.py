@@ -1,4 +1,4 @@
-"""A run of three stages, killed between and inside them: the same rows and losses as the calm run."""
+"""A run whose losses, mask rate and shares of languages change, killed where they do, has the rows of the calm run."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.track.events import EVENT_LOG, read_events
 
-STAGES = (
-    "stages.0.train={max_steps: 11, global_batch_size: 12, per_device_batch_size: 12, schedule: {warmup_steps: 4}}",
-    "stages.1.train={max_steps: 9, schedule: {decay_steps: 0}}",
-    "stages.2.train={max_steps: 8, schedule: {decay_type: 1-sqrt, min_lr_ratio: 0.02}}",
+PHASES = (
+    "sampling.alpha=[[10, 0.7], [11, 0.5], [19, 0.5], [20, 0.3]]",
+    "masking.mlm_probability=[[10, 0.3], [11, 0.15], [19, 0.15], [20, 0.1]]",
+    "objectives.1.weight=[[19, 0], [20, 10]]",
+    "train.schedule={warmup_steps: 4, decay_steps: 8, decay_type: 1-sqrt, min_lr_ratio: 0.02}",
+    "train.max_steps=28",
 )
-STEPS = 11 + 9 + 8
-# Inside the first stage, before the first step of the second, after it, twice before the first of the third, inside it.
+STEPS = 28
+# Inside the first phase, before the first step of the second, after it, twice before the first of the third, inside it.
 KILLED_BEFORE = (3, 11, 12, 20, 20, 24)
 PATIENCE_S = 300
 
 
 def settings_of(folder: Path) -> list[str]:
     return [
-        *(*STAGES, "track.mlflow=off", "model.hidden_size=32", "model.intermediate_size=64", "parallel.workers=1"),
+        *(*PHASES, "track.mlflow=off", "model.hidden_size=32", "model.intermediate_size=64", "parallel.workers=1"),
         *(
             "train.global_batch_size=8",
             "train.per_device_batch_size=8",
@@ -57,6 +59,16 @@ def pretrain(settings: list[str], out: Path, killed_before: int | None) -> None:
     pretraining.pretrain(load_recipe("tiny/stages", settings), out=out, local=True)
 
 
+def pretrain_apart(settings: list[str], out: Path, killed_before: int | None = None) -> int | None:
+    """The exit code of a process of its own."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.parity.train.warm"])
+    process = context.Process(target=pretrain, args=(settings, out, killed_before))
+    process.start()
+    process.join(PATIENCE_S)
+    return process.exitcode
+
+
 def steps_of(run: Path) -> dict[int, dict[str, Any]]:
     """Of each step along the surviving lineage, its hash and all that does not depend on the clock."""
     timed = ("_ms", "_s", "_mb", "tflops")
@@ -68,34 +80,30 @@ def steps_of(run: Path) -> dict[int, dict[str, Any]]:
     }
 
 
-def test_a_run_of_three_stages_killed_six_times_is_the_calm_run(tmp_path: Path) -> None:
+def test_a_run_of_three_phases_killed_six_times_is_the_calm_run(tmp_path: Path) -> None:
     copy_demo(tmp_path / "demo")
     settings = settings_of(tmp_path)
-    recipe = load_recipe("tiny/stages", settings)
-    prepare_here(recipe.config)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.parity.train.warm"])
-
-    def run(out: Path, killed_before: int | None) -> int | None:
-        process = context.Process(target=pretrain, args=(settings, out, killed_before))
-        process.start()
-        process.join(PATIENCE_S)
-        return process.exitcode
-
-    assert run(tmp_path / "calm", None) == 0
+    prepare_here(load_recipe("tiny/stages", settings).config)
+    assert pretrain_apart(settings, tmp_path / "calm") == 0
     for step in KILLED_BEFORE:
-        assert run(tmp_path / "killed", step) == -signal.SIGKILL, step
-    assert run(tmp_path / "killed", None) == 0
+        assert pretrain_apart(settings, tmp_path / "killed", step) == -signal.SIGKILL, step
+    assert pretrain_apart(settings, tmp_path / "killed") == 0
     calm, killed = steps_of(tmp_path / "calm"), steps_of(tmp_path / "killed")
     assert list(calm) == list(range(1, STEPS + 1))
     assert killed == calm
-    assert [calm[step]["train/stage"] for step in (1, 11, 12, 20, 21, 28)] == [1, 1, 2, 2, 3, 3]
     assert ["train/loss_dictionary_alignment" in calm[step] for step in (20, 21)] == [False, True]
     starts = [e["step"] for e in read_events(tmp_path / "killed" / EVENT_LOG, surviving=False) if e["event"] == "start"]
     assert len(starts) == len(KILLED_BEFORE) + 1
     weights = [(tmp_path / name / "export" / "model.safetensors").read_bytes() for name in ("calm", "killed")]
     assert weights[0] == weights[1]
-    told = [event for event in read_events(tmp_path / "calm" / EVENT_LOG) if event["event"] == "stage"]
-    assert [(event["name"], event["step"], event["steps"]) for event in told] == [
-        ("start", 0, 11), ("longer", 11, 9), ("decay", 20, 8),
-    ]  # fmt: skip
+
+
+def test_at_zero_stage_3_a_loss_without_weight_is_computed_all_the_same(tmp_path: Path) -> None:
+    copy_demo(tmp_path / "demo")
+    more = ["parallel.zero_stage=3", "train.max_steps=4", "objectives.1.weight=[[2, 0], [3, 10]]"]
+    settings = [*settings_of(tmp_path), *more]
+    prepare_here(load_recipe("tiny/stages", settings).config)
+    assert pretrain_apart(settings, tmp_path / "run") == 0
+    taken = steps_of(tmp_path / "run").values()
+    assert ["train/loss_dictionary_alignment" in metrics for metrics in taken] == [True] * 4
+    assert [metrics["train/loss"] == metrics["train/loss_masked_lm"] for metrics in taken] == [True] * 3 + [False]
