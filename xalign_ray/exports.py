@@ -21,7 +21,7 @@ from xalign_ray.work.storage import shown_path
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xalign_ray.models.sentence_modules import SentenceForm
+    from xalign_ray.models.sentence_files import SentenceForm
     from xalign_ray.shards.prepared import Prepared
 
 
@@ -92,7 +92,7 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
         ConfigError: the encoder has language embeddings, or an argument cannot mean anything.
         DataError: files of the encoder that was continued are damaged.
     """
-    from xalign_ray.models.sentence_modules import SentenceForm, own_max_length, own_pooling, own_prompts
+    from xalign_ray.models.sentence_files import SentenceFiles, SentenceForm, read_sentence_files
 
     if config.model.language_embeddings:
         raise ConfigError(
@@ -105,11 +105,12 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
         raise ConfigError(f"--prompt '{wrong[0]}': give a name and a text, such as 'query=query: '.")
     given = {name: text for name, _, text in (one.partition("=") for one in prompts)}
     start = config.model.init_from
-    others, default = own_prompts(start) if start else ({}, None)
+    files = read_sentence_files(start) if start else SentenceFiles("")
     asked = next((found for loss in config.objectives if (found := getattr(loss, "pooling", None))), None)
-    pooled = pooling or asked or (own_pooling(start) if start else None) or "mean"
-    first = next(iter(given), default)
-    return SentenceForm(pooled, others | given, first, own_max_length(start) if start else None)
+    first = next(iter(given), files.default_prompt)
+    return SentenceForm(
+        pooling or asked or files.pooling or "mean", {**files.prompts, **given}, first, files.max_length
+    )
 
 
 def open_data(run: Path) -> Prepared:

@@ -14,6 +14,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForTokenClass
 
 from tests.parity.test_export_elsewhere import FACTS, LANGUAGES, LENGTH, SENTENCES, SHAPE, Prepared, random_batch
 from tests.parity.test_export_elsewhere import run_config as config_of
+from tests.unit.tasks.conftest import pool
 from xalign_ray.config.sources import BpeTokenizer
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, load_conditioned_head
@@ -90,7 +91,7 @@ def test_tasks_open_it_and_read_the_language_vectors(live):
     assert opened.inputs.languages == tuple(LANGUAGES)
     expected = live.encoder.languages.weight[2].detach()
     torch.testing.assert_close(torch.from_numpy(opened.language_vector("hi")), expected)
-    german, english = (opened.pool(["the cat sees"], language, ["mean"])["mean"] for language in ("de", "en"))
+    german, english = (pool(opened, ["the cat sees"], language) for language in ("de", "en"))
     assert abs(german - english).max() > 1e-3
     question = Question(english=[6, 7], other=[8, 9, 10], begin=1, end=2, language="de")
     predictor = Predictor.open(str(live.folder), "cpu")

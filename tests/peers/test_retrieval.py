@@ -12,13 +12,11 @@ import pytest
 from mteb.abstasks import AbsTaskBitextMining
 from mteb.abstasks.task_metadata import TaskMetadata
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Dense, LayerNorm, Normalize, Pooling, Transformer
+from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing.sentence_scores import SentenceScores
-from xalign_ray.errors import DataError
-from xalign_ray.models.inference import Encoder, SentenceVectors
-from xalign_ray.models.sentence_modules import own_pooling, own_prompt
+from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.tasks.retrieval import RETRIEVAL, TATOEBA
 
 WORDS = [f"{letter}{vowel}" for letter in "bcdfghjklm" for vowel in "aeiou"]
@@ -69,7 +67,7 @@ def test_pooled_vectors_equal_sentence_transformers(
 ) -> None:
     model = Transformer(str(encoder))
     theirs = SentenceTransformer(modules=[model, Pooling(model.get_embedding_dimension(), pooling_mode=pooling)])
-    ours = Encoder.open(str(encoder), "cpu").pool(sides[0], "de", (pooling,))[pooling][LAYERS]
+    ours = SentenceVectors(encoder, "cpu").layers(sides[0], "de", pooling)[1][pooling][LAYERS]
     np.testing.assert_allclose(ours, theirs.encode(sides[0]), atol=1e-6)
 
 
@@ -82,12 +80,9 @@ def test_saved_prompt_and_pooling_give_the_vectors_of_sentence_transformers(
     theirs = SentenceTransformer(modules=[model, pooling], prompts=prompts, default_prompt_name="query")
     theirs.save(str(tmp_path / "saved"))
     folder = str(tmp_path / "saved")
-    prompt, kind = own_prompt(folder), own_pooling(folder)
-    assert (prompt, kind) == (prompts["query"], "mean")
-    ours = Encoder.open(folder, "cpu").sentence_vectors(
-        [prompt + text for text in sides[0]], ["de"] * len(sides[0]), kind
-    )
-    np.testing.assert_allclose(ours, theirs.encode(sides[0]), atol=1e-6)
+    ours = SentenceVectors(folder, "cpu")
+    assert (ours.rule.prompt, ours.rule.pooling) == (prompts["query"], "mean")
+    np.testing.assert_allclose(ours.encode(sides[0]), theirs.encode(sides[0]), atol=1e-6)
 
 
 def test_retrieval_in_both_directions_equals_mteb(
@@ -116,7 +111,7 @@ def test_a_dense_module_is_applied_as_sentence_transformers_does(
     modules = [model, Pooling(width, pooling_mode="mean"), Dense(width, 5), Normalize()]
     theirs = SentenceTransformer(modules=modules, prompts={"query": "ba "})
     theirs.save(str(tmp_path / "saved"))
-    ours = SentenceVectors(str(tmp_path / "saved"), "cpu")(sides[0], "de")
+    ours = SentenceVectors(tmp_path / "saved", "cpu").encode(sides[0], "de")
     np.testing.assert_allclose(ours, theirs.encode(sides[0], prompt_name="query"), atol=1e-6)
     compared = SentenceScores(str(tmp_path / "saved"), device="cpu").vectors([(text, "de") for text in sides[0]])
     np.testing.assert_allclose(compared, ours, atol=1e-6)
@@ -129,11 +124,3 @@ def test_a_dense_module_is_applied_as_sentence_transformers_does(
     similar = theirs.encode(sides[0], prompt_name="query") @ theirs.encode(sides[1], prompt_name="query").T
     assert found["last"] == pytest.approx((similar.argmax(axis=1) == np.arange(len(sides[0]))).mean())
     assert found["last"] != found[LAYERS]
-
-
-def test_a_module_that_is_unknown_here_is_refused(tmp_path: Path, encoder: Path) -> None:
-    model = Transformer(str(encoder))
-    pooling = Pooling(model.get_embedding_dimension(), pooling_mode="mean")
-    SentenceTransformer(modules=[model, pooling, LayerNorm(model.get_embedding_dimension())]).save(str(tmp_path))
-    with pytest.raises(DataError, match="makes its vectors by a module LayerNorm, which is unknown here"):
-        SentenceVectors(str(tmp_path), "cpu")

@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
+from sentence_transformers.models import Dense, LayerNorm, Normalize, Pooling, Transformer
 
 from tests.parity.english_base import SMALL, write_english_base
 from tests.unit.conftest import make_config, prepare_here
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray import evaluate, exports
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.errors import ConfigError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.export import export
-from xalign_ray.models.inference import Encoder
-from xalign_ray.models.sentence_encoder import SentenceEncoder, vector_width
-from xalign_ray.models.sentence_modules import is_normalized, own_max_length, own_pooling, own_prompt
+from xalign_ray.models.sentence_files import read_sentence_files
+from xalign_ray.models.vectors import SentenceVectors, vector_width
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.loop import build_model
 
@@ -32,11 +31,7 @@ TEXTS = ["wb we wc", "the wd of wb, wj!", "we", "wf wb " * 90]
 
 def own_vectors(folder: Path, texts: list[str]) -> np.ndarray:
     """The vectors that we make as the folder's files say."""
-    name = str(folder)
-    pooling, prompt = own_pooling(name), own_prompt(name)
-    assert pooling is not None
-    vectors = Encoder.open(name, "cpu").sentence_vectors([prompt + one for one in texts], ["en"] * len(texts), pooling)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if is_normalized(name) else vectors
+    return SentenceVectors(folder, "cpu").encode(texts)
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +65,11 @@ def test_an_export_gives_sentence_transformers_our_vectors(
 ) -> None:
     folder = written(base, tmp_path / "export", **asked)
     theirs = SentenceTransformer(str(folder), device="cpu")
-    assert (own_pooling(str(folder)), own_prompt(str(folder))) == (pooling, prompt)
+    files = read_sentence_files(str(folder))
+    assert (files.pooling, files.prompt, files.max_length) == (pooling, prompt, theirs.max_seq_length)
     vectors = theirs.encode(TEXTS)
     np.testing.assert_allclose(own_vectors(folder, TEXTS), vectors, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert theirs.max_seq_length == own_max_length(str(folder))
     if prompt:
         assert np.abs(theirs.encode(TEXTS, prompt="") - vectors).max() > 1e-4
     hashed = json.loads((folder / "manifest.json").read_text())["files"]
@@ -128,16 +123,35 @@ def test_evaluate_finds_the_translations_that_it_finds(
     assert 99 > expected["de"] > expected["sw"] > 1  # chance is 0.5
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_teacher_gives_its_vectors_whatever_its_modules(tmp_path: Path, pooling: str) -> None:
+@pytest.mark.parametrize(
+    ("pooling", "behind", "width"),
+    [
+        ("mean", [Dense(16, 6), Normalize()], 6),
+        ("cls", [Dense(16, 6), LayerNorm(6)], 6),
+        ("max", [], 16),
+        ("lasttoken", [Normalize()], 16),
+        (("mean", "max"), [], 32),
+        ({"pooling_mode": "mean", "include_prompt": False}, [], 16),  # INSTRUCTOR's
+    ],
+    ids=str,
+)
+def test_its_poolings_and_modules_make_its_vectors(tmp_path: Path, pooling: Any, behind: list[Any], width: int) -> None:
     bert = make_bert_in(tmp_path / "bert", ["wb", "wc", "wd", "##e"], positions=64)
-    transformer = Transformer(str(bert), max_seq_length=20)
-    width = transformer.get_embedding_dimension()
-    modules = [transformer, Pooling(width, pooling_mode=pooling), Dense(width, 6), Normalize()]
-    theirs = SentenceTransformer(modules=modules, prompts={"query": "wd "}, default_prompt_name="query", device="cpu")
-    theirs.save(str(tmp_path / "saved"))
-    assert vector_width(tmp_path / "saved") == 6
-    np.testing.assert_allclose(SentenceEncoder(str(tmp_path / "saved")).encode(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+    pooled = Pooling(16, **(pooling if isinstance(pooling, dict) else {"pooling_mode": pooling}))
+    theirs = SentenceTransformer(
+        modules=[Transformer(str(bert), max_seq_length=20), pooled, *behind],
+        prompts={"query": "wd "}, default_prompt_name="query", device="cpu",
+    )  # fmt: skip
+    folder = tmp_path / "saved"
+    theirs.save(str(folder))
+    assert vector_width(folder) == width
+    np.testing.assert_allclose(own_vectors(folder, TEXTS), theirs.encode(TEXTS), atol=1e-5)
+    layers = SentenceVectors(folder, "cpu").layers(TEXTS, "en", "mean")[1]
+    assert {len(vectors) for vectors in layers.values()} == {3}
+    modules = (folder / "modules.json").read_text()
+    (folder / "modules.json").write_text(modules.replace('"sentence_transformers.', '"custom_st.'))
+    with pytest.raises(DataError, match=r"makes its vectors by a module custom_st\.\S+, whose code is not run here"):
+        SentenceVectors(folder, "cpu")
 
 
 def test_an_export_continues_with_the_prompts_and_length_of_its_start(

@@ -21,7 +21,7 @@ from xalign_ray.models.nearest import (
     thin,
     unit_rows,
 )
-from xalign_ray.models.sentence_encoder import SentenceEncoder
+from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.sources.open import read_lines
 from xalign_ray.work.artifacts import replacing, write_json
 from xalign_ray.work.status_line import PartsDone, duration, say
@@ -67,8 +67,8 @@ def mine_files(
         DataError: a file has no sentence, the encoder cannot be opened, or no dev pair is found.
     """
     sides = tuple(read_side(path, [pair[number] for pair in dev]) for number, path in enumerate(files))
-    opened = SentenceEncoder(encoder)
-    say(_plan(opened, sides, neighbours))
+    opened = SentenceVectors(encoder)
+    say(_plan(opened, sides, languages, neighbours))
     stores = [folder / f".vectors-{number}.f32" for number in range(2)]
     try:
         vectors = [
@@ -134,13 +134,15 @@ def mining_cost(sentences: tuple[int, int], text_bytes: int, width: int, neighbo
     return MiningCost(2 * text_bytes + objects + kept + 4 * block, both * width * 4)
 
 
-def _plan(encoder: SentenceEncoder, sides: Sequence[Side], neighbours: int) -> str:
+def _plan(encoder: SentenceVectors, sides: Sequence[Side], languages: Sequence[str], neighbours: int) -> str:
     """Time by a sample of the sentences and one block of cosines on this machine; memory by what is kept."""
     sizes = len(sides[0].texts), len(sides[1].texts)
-    sample = [side.texts[at] for side in sides for at in thin(len(side.texts), SAMPLED)]
-    encoder.encode(sample[:1])  # the first pass is slower
+    thinned = [[side.texts[at] for at in thin(len(side.texts), SAMPLED)] for side in sides]
+    sample = [text for side in thinned for text in side]
+    spoken = [code for side, code in zip(thinned, languages, strict=True) for _ in side]
+    encoder.encode(sample[:1], spoken[:1])  # the first pass is slower
     begin = perf_counter()
-    vectors = unit_rows(encoder.encode(sample))
+    vectors = unit_rows(encoder.encode(sample, spoken))
     encoding = (perf_counter() - begin) * sum(sizes) / len(sample)
     block = [
         np.resize(vectors, (min(most, size), vectors.shape[1]))
@@ -158,14 +160,14 @@ def _plan(encoder: SentenceEncoder, sides: Sequence[Side], neighbours: int) -> s
     )
 
 
-def _encode(encoder: SentenceEncoder, texts: Sequence[str], store: Path, language: str) -> np.ndarray:
+def _encode(encoder: SentenceVectors, texts: Sequence[str], store: Path, language: str) -> np.ndarray:
     """Vectors of length 1 as a file that is mapped into memory."""
     store.parent.mkdir(parents=True, exist_ok=True)
     begins = range(0, len(texts), CHUNK)
     # Not written through the map: a full disk would end the process without a word.
     with PartsDone(f"encoding {language}", dict.fromkeys(begins, 0), part="chunk") as shown, store.open("wb") as file:
         for begin in begins:
-            vectors = unit_rows(encoder.encode(texts[begin : begin + CHUNK]))
+            vectors = unit_rows(encoder.encode(texts[begin : begin + CHUNK], language))
             file.write(np.ascontiguousarray(vectors, np.float32).data)
             shown.add(begin)
     return np.memmap(store, np.float32, "r+").reshape(len(texts), -1)

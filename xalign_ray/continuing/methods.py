@@ -15,7 +15,7 @@ from xalign_ray.models.backbone import encoder_values
 from xalign_ray.models.continued import check_encoder_files, has_head
 from xalign_ray.models.families import family_of
 from xalign_ray.models.hub import hub_file, in_cache
-from xalign_ray.models.sentence_modules import SentenceRule, sentence_rule
+from xalign_ray.models.sentence_files import SentenceRule, read_sentence_files
 from xalign_ray.models.weight_files import CONFIG, read_config
 from xalign_ray.planning.describe import duration
 from xalign_ray.planning.estimate import CPU, Estimate, Rate, Shape, estimate, read_prices
@@ -59,7 +59,7 @@ def look_at_encoder(name: str) -> Encoder:
     found = holds_head(in_cache(name), values)
     family = family_of(name, values)
     room = family.max_length({**family.defaults, **values})
-    return Encoder(name, found, int(values["hidden_size"]), sentence_rule(name), room, family.no_masked_lm)
+    return Encoder(name, found, int(values["hidden_size"]), read_sentence_files(name).rule, room, family.no_masked_lm)
 
 
 def holds_head(folder: str, values: Mapping[str, Any]) -> bool:

@@ -43,7 +43,7 @@ from xalign_ray.continuing.methods import (
 )
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.hub import hub_file
-from xalign_ray.models.sentence_modules import is_normalized
+from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
 from xalign_ray.sources.open import size_of
@@ -227,7 +227,7 @@ def _tree(
     ]
     if lines.teacher:
         data["teacher"] = {"path": lines.teacher, "language": _language_of_all(pairs)}
-        if is_normalized(lines.teacher):
+        if "Normalize" in read_sentence_files(lines.teacher).kinds:
             objectives = [
                 one | {"normalize": True} if one["kind"] == Distillation().kind else one for one in objectives
             ]

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from xalign_ray.config.code import package_code
 from xalign_ray.continuing.methods import holds_head
 from xalign_ray.models.families import BY_MODEL_TYPE
-from xalign_ray.models.sentence_encoder import folder_of, steps_behind_pooling, vector_files
-from xalign_ray.models.sentence_modules import SentenceRule, sentence_rule
+from xalign_ray.models.sentence_files import SentenceRule, read_sentence_files
+from xalign_ray.models.vectors import SentenceVectors, folder_of, vector_files
 from xalign_ray.models.weight_files import read_config
 from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits
 from xalign_ray.work.artifacts import hash_file, hash_value, replacing
@@ -57,7 +57,8 @@ class SentenceScores:
             cache: folder where numbers are kept from one comparison to the next; they are not if None.
         """
         self.encoder = encoder
-        self.rule = rule or sentence_rule(encoder)
+        self.rule = rule or read_sentence_files(encoder).rule
+        self._asked = rule
         self._cache = cache and cache / hash_value([package_code(*CODE), *_identity(encoder)])[:16]
         self._device = device
         self._opened: tuple[Encoder, Any] | None = None
@@ -65,13 +66,9 @@ class SentenceScores:
     def vectors(self, texts: Sequence[Text]) -> Numbers:
         """A vector for each text, `[N, D]`; each distinct text is encoded once."""
 
-        from xalign_ray.models.inference import apply_steps
-
         def encode(missing: Sequence[Text]) -> Numbers:
-            sentences = [self.rule.prompt + text for text, _ in missing]
-            opened, languages = self._open()[0], [language for _, language in missing]
-            steps, device = steps_behind_pooling(self.encoder, opened.model.device), opened.model.device
-            return apply_steps(steps, opened.sentence_vectors(sentences, languages, self.rule.pooling), device)
+            made = SentenceVectors(self.encoder, rule=self._asked, encoder=self._open()[0])
+            return made.encode(*map(list, zip(*missing, strict=True)))
 
         return self._kept(f"vectors-{hash_value([self.rule.prompt, self.rule.pooling])[:16]}", texts, encode)
 

@@ -15,7 +15,7 @@ from xalign_ray.config.fields import Float, Frozen
 from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.models.sentence_modules import own_pooling, own_prompt
+from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.models.weight_files import CONFIG, read_config
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.language_id import codes_in_name
@@ -273,7 +273,7 @@ def head_pooling(encoder: str) -> str | None:
     """
     if not (Path(encoder) / CONFIG).is_file() or read_config(encoder).get("model_type") not in TOLD_POOLING:
         return None
-    return own_pooling(encoder)
+    return read_sentence_files(encoder).pooling
 
 
 def note_pooling(encoder: str, name: str) -> str:
@@ -282,11 +282,11 @@ def note_pooling(encoder: str, name: str) -> str:
     Args:
         name: of the encoder, for the reader.
     """
-    if not Path(encoder).is_dir() or not (pooling := own_pooling(encoder)):
+    if not Path(encoder).is_dir() or not (files := read_sentence_files(encoder)).pooling:
         return ""
-    prompt = own_prompt(encoder)
+    prompt = files.prompt
     behind = f" behind the prompt {prompt!r}" if prompt else ""
-    made = f"{name} makes sentence vectors by {pooling} pooling{behind}."
+    made = f"{name} makes sentence vectors by {files.pooling} pooling{behind}."
     if head_pooling(encoder):
         return f"{made} Heads for texts pool in the same way{', without the prompt' if prompt else ''}."
     return f"{made} Fine-tuning uses neither: a head of transformers is put on the encoder, as its model class does it."

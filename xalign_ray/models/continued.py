@@ -16,7 +16,7 @@ from xalign_ray.models.families import family_of
 from xalign_ray.models.family import Family
 from xalign_ray.models.hub import check_reachable
 from xalign_ray.models.own_tokenizer import check_files, check_vocabulary
-from xalign_ray.models.sentence_modules import check_modules
+from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.models.weight_files import WEIGHTS, WRAPPED, check_weight_files, weight_names
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.status_line import say
@@ -188,9 +188,9 @@ def check_encoder_files(start: str) -> None:
     """
     if not Path(start).is_dir():
         check_reachable(start)
-        check_modules(start)
+        read_sentence_files(start).check_trained()
         return
-    check_modules(start)
+    read_sentence_files(start).check_trained()
     check_weight_files(start)
     _check_names(start)
 

@@ -27,7 +27,7 @@ from xalign_ray.models.heads import ConditionedHead
 from xalign_ray.models.hub import hub_file
 from xalign_ray.models.open_folder import POOLER, one_at_a_time, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable, stated_length
-from xalign_ray.models.sentence_modules import SentenceForm, copy_modules, write_modules
+from xalign_ray.models.sentence_files import SentenceForm, copy_modules, write_modules
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
 from xalign_ray.vocabulary.exchange import StartRows
 from xalign_ray.vocabulary.tokenizer import put_frame

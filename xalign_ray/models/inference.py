@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,9 @@ from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.errors import DataError
 from xalign_ray.models.open_folder import open_model
 from xalign_ray.models.precision import in_fp32
-from xalign_ray.models.sentence_encoder import steps_behind_pooling
-from xalign_ray.models.sentence_modules import own_max_length, sentence_rule
 from xalign_ray.models.tokenized import ENCODED, Features, Inputs, piece_count
-from xalign_ray.work.status_line import say
 
 BATCH_SIZE = 64
-POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "mean": lambda states, mask: (states * mask[:, :, None]).sum(dim=2) / mask.sum(dim=1)[:, None],
-    "cls": lambda states, _: states[:, :, 0],
-}
 Vectors = NDArray[np.float32]
 
 
@@ -110,54 +103,6 @@ class Encoder:
             found |= zip(places, take(output).cpu().numpy(), strict=True)
         return [found[place] for place in range(len(features))]
 
-    def pool(self, sentences: Sequence[str], language: str, poolings: Collection[str]) -> dict[str, Vectors]:
-        """One vector for a sentence and layer in each of several ways, from one pass over the sentences.
-
-        Args:
-            sentences: `N` texts in one language; of long ones the end is cut off.
-            language: which one.
-            poolings: "mean" over real tokens, special ones included (XTREME's default), or "cls", the first token.
-
-        Returns:
-            `[layers + 1, N, D]` by pooling; layer 0 is the embedding layer's output.
-
-        Raises:
-            DataError: the model yields values that are not finite.
-        """
-        room = self._sentence_room
-        features = [self.inputs.single(ids[:room], language) for ids in self.inputs.piece_texts(sentences)]
-        found: dict[str, Vectors] = {}
-        for places, output, mask in self.run(features, output_hidden_states=True):
-            states = torch.stack(output.hidden_states)
-            for pooling in poolings:
-                if pooling not in found:
-                    found[pooling] = np.empty((len(states), len(features), states.shape[-1]), dtype=np.float32)
-                found[pooling][:, places] = POOLINGS[pooling](states, mask).float().cpu().numpy()
-        for vectors in found.values():
-            self._check_finite(vectors)
-        return found
-
-    @property
-    def _sentence_room(self) -> int:
-        """Pieces of a sentence beside prefix and suffix; Sentence Transformers files may say how many."""
-        longest = min(self.inputs.max_length, own_max_length(self.inputs.encoder) or self.inputs.max_length)
-        return longest - len(self.inputs.prefix) - len(self.inputs.suffix)
-
-    def sentence_vectors(self, sentences: Sequence[str], languages: Sequence[str], pooling: str) -> Vectors:
-        """One vector of the last layer for each sentence, `[N, D]`; arguments as of `pool`, a language a sentence.
-
-        Raises:
-            DataError: the model yields values that are not finite.
-        """
-        room = self._sentence_room
-        pieces = self.inputs.piece_texts(sentences)
-        features = [self.inputs.single(ids[:room], code) for ids, code in zip(pieces, languages, strict=True)]
-        vectors = np.empty((len(features), self.model.config.hidden_size), dtype=np.float32)
-        for places, output, mask in self.run(features):
-            vectors[places] = POOLINGS[pooling](output.last_hidden_state[None], mask)[0].float().cpu().numpy()
-        self._check_finite(vectors)
-        return vectors
-
     def word_vectors(self, words: Sequence[str]) -> Vectors:
         """Mean of the rows of each word's pieces in the embedding table, which ALIGN-MLM aligns, `[N, D]`.
 
@@ -174,7 +119,7 @@ class Encoder:
     def embedding_table(self) -> Vectors:
         """The input embeddings, `[V, D]`; DataError if it holds values that are not finite."""
         table = self.model.get_input_embeddings().weight.detach().float().cpu().numpy()
-        self._check_finite(table)
+        self.check_finite(table)
         return table
 
     def language_vector(self, language: str) -> Vectors:
@@ -188,65 +133,13 @@ class Encoder:
         table = self.model.base_model.embeddings.token_type_embeddings
         return table.weight[row].detach().float().cpu().numpy()
 
-    def _check_finite(self, values: Vectors) -> None:
+    def check_finite(self, values: Vectors) -> None:
+        """Refuses values of this encoder that are not finite; DataError in a sentence."""
         if not np.isfinite(values).all():
             raise DataError(
                 f"{self.inputs.encoder} yields values that are not finite; its training diverged or its weights are "
                 "damaged: export an earlier checkpoint."
             )
-
-
-class SentenceVectors:
-    """The vectors that a user gets of an encoder: its own prompt, pooling, and modules behind the pooling.
-
-    Attributes:
-        encoder: opened.
-        rule: pooling and prompt.
-    """
-
-    def __init__(self, name: str, device: str = "auto", prompt: str | None = None) -> None:
-        """Opens a folder or hub id, and says once how vectors are made.
-
-        Args:
-            name: folder or hub id.
-            device: as `pick_device` takes it.
-            prompt: put before each sentence; None is what the encoder's files name.
-
-        Raises:
-            DataError: it cannot be opened, or its vectors are made in a way that is unknown here.
-        """
-        self.rule = sentence_rule(name)
-        if prompt is not None:
-            self.rule = replace(self.rule, prompt=prompt, source=f"the prompt by --prompt; {self.rule.source}")
-        self.encoder = Encoder.open(name, device)
-        self._behind = steps_behind_pooling(name, self.encoder.model.device)
-        say(f"Sentence vectors: {self.rule.words}.")
-
-    def __call__(self, texts: Sequence[str], language: str) -> Vectors:
-        """A vector of each text, `[N, D]`."""
-        prompted = [self.rule.prompt + text for text in texts]
-        return self.behind(self.encoder.sentence_vectors(prompted, [language] * len(texts), self.rule.pooling))
-
-    def layers(self, texts: Sequence[str], language: str, *poolings: str) -> tuple[Vectors, dict[str, Vectors]]:
-        """A vector of each text, `[1, N, D]`, and those of each layer in several ways, `[layers + 1, N, D]`."""
-        prompted = [self.rule.prompt + text for text in texts]
-        found = self.encoder.pool(prompted, language, {*poolings, self.rule.pooling})
-        return self.behind(found[self.rule.pooling][-1])[None], found
-
-    def behind(self, vectors: Vectors) -> Vectors:
-        """What the modules behind the pooling make of pooled vectors `[N, D]`."""
-        return apply_steps(self._behind, vectors, self.encoder.model.device)
-
-
-def apply_steps(steps: Sequence[Callable[[Tensor], Tensor]], vectors: Vectors, device: torch.device) -> Vectors:
-    """Vectors `[N, D]` after these steps, one after the other."""
-    if not steps:
-        return vectors
-    with torch.inference_mode():
-        made = torch.from_numpy(vectors).to(device)
-        for step in steps:
-            made = step(made)
-        return made.float().cpu().numpy()
 
 
 def pick_device(device: str = "auto") -> torch.device:

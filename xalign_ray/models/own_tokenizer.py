@@ -12,7 +12,7 @@ from typing import Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import cached_file, hub_file, in_cache
-from xalign_ray.models.sentence_modules import lowers_text
+from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.models.weight_files import check_is_file
 from xalign_ray.work.artifacts import hash_value, write_atomic, write_json
 
@@ -115,7 +115,7 @@ def read_tokenizer(name: str) -> Any:
     check_vocabulary(name)
     tokenizer = AutoTokenizer.from_pretrained(in_cache(name), trust_remote_code=False)
     _check_kind(name, tokenizer)
-    if lowers_text(name):
+    if read_sentence_files(name).lower_case:
         _lower_case(name, tokenizer)
     return tokenizer
 

@@ -15,8 +15,8 @@ from xalign_ray.config.sources import TrimTokenizer
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.backbone import encoder_values
 from xalign_ray.models.families import family_of
-from xalign_ray.models.sentence_encoder import vector_width
 from xalign_ray.models.sizes import Operations
+from xalign_ray.models.vectors import vector_width
 from xalign_ray.planning.estimate import GIB, estimate, find_rate, operations_of_row, read_prices, read_shape
 from xalign_ray.planning.memory import host_memory_of, memory_of, run_bytes, shard_bytes_per_token
 from xalign_ray.planning.subject import Subject, at_most, subject_of

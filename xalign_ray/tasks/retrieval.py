@@ -33,7 +33,7 @@ from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
-    from xalign_ray.models.inference import SentenceVectors
+    from xalign_ray.models.vectors import SentenceVectors
 
 LAST_LAYERS = 4
 MAX_PAIRS = 10_000  # of two languages: each sentence is compared with all others

@@ -43,7 +43,7 @@ from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
-    from xalign_ray.models.inference import SentenceVectors
+    from xalign_ray.models.vectors import SentenceVectors
 
 _CODE = r"[a-z]{2,3}(?:-[A-Za-z0-9]+)*"
 _FLORES = re.compile(r"(?P<code>[a-z]{3}(?:_[A-Z][a-z]{3})?)\.(?P<split>devtest|dev|jsonl|parquet)")
@@ -93,13 +93,13 @@ class FloresTask(SentenceTask):
     def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
         split, files = flores_files(data, languages)
         english = flores_sentences(files[ENGLISH])
-        of_english, english_numbers = unit_rows(vectors(english, ENGLISH)), _numbers(english)
+        of_english, english_numbers = unit_rows(vectors.encode(english, ENGLISH)), _numbers(english)
         errors: list[tuple[float, float]] = []
         for language, path in files.items():
             if language == ENGLISH:
                 continue
             texts = flores_sentences(path)
-            pair, numbers = (unit_rows(vectors(texts, language)), of_english), (_numbers(texts), english_numbers)
+            pair, numbers = (unit_rows(vectors.encode(texts, language)), of_english), (_numbers(texts), english_numbers)
             forth, back = right_by_margin(*pair, *numbers, str(vectors.encoder.model.device))
             values = {"": (forth + back) / 2, "_to_english": forth, "_from_english": back}
             measures = {
@@ -270,7 +270,7 @@ def mine_set(vectors: SentenceVectors, pairs: MiningSet) -> list[Mined]:
     """Mined pairs of places among the distinct sentences, the best first; none of a sentence that stands twice."""
     texts = pairs.sentences()
     say(f"{pairs.split}: mining {len(texts[0]):,} and {len(texts[1]):,} sentences.")
-    first, second = (unit_rows(vectors(side, code)) for side, code in zip(texts, pairs.languages, strict=True))
+    first, second = (unit_rows(vectors.encode(side, code)) for side, code in zip(texts, pairs.languages, strict=True))
     return mined_of(nearest_both_ways(first, second, MARGIN_NEIGHBOURS, str(vectors.encoder.model.device)), pairs)
 
 
@@ -357,7 +357,7 @@ class StsTask(SentenceTask):
     def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
         for name, (path, codes) in sts_files(data, languages).items():
             first, second, gold = zip(*sts_rows(path), strict=True)
-            left, right = (unit_rows(vectors(side, code)) for side, code in zip((first, second), codes, strict=True))
+            left, right = map(unit_rows, map(vectors.encode, (first, second), codes))
             cosines = (left.astype(np.float64) * right).sum(axis=1)
             values = {
                 "sts_spearman": correlation(_ranks(cosines), _ranks(gold)),

@@ -18,9 +18,11 @@ from xalign_ray.models.tokenized import LONGEST_INPUT, Features, Inputs
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
 from xalign_ray.work.artifacts import hash_file, write_atomic
+from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do without
-    from xalign_ray.models.inference import Encoder, SentenceVectors
+    from xalign_ray.models.inference import Encoder
+    from xalign_ray.models.vectors import SentenceVectors
 
 SHARE, COSINE, PREMIUM = "0 to 1", "-1 to 1", "1 is as English"
 LAST = "last"  # the layer of a sentence vector as a user gets it
@@ -135,11 +137,12 @@ class SentenceTask(Task):
 
         A task that keeps predictions writes them into the folder `predictions`.
         """
-        from xalign_ray.models.inference import SentenceVectors
+        from xalign_ray.models.vectors import SentenceVectors
 
         assert data is not None
         spoken = self.check_data(data, languages)
         vectors = SentenceVectors(encoder, device, prompt)
+        say(f"Sentence vectors: {vectors.rule.words}.")
         vectors.encoder.inputs.check_languages(spoken)
         scores = [*self.score_all(vectors, data, languages, **kept)]
         return scores + average_languages(scores)

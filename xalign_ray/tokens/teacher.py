@@ -15,7 +15,7 @@ from xalign_ray.config.sources import Teacher
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.backbone import encoder_values
 from xalign_ray.models.nearest import mined_negatives, unit_rows
-from xalign_ray.models.sentence_encoder import SentenceEncoder, folder_of, vector_files, vector_width
+from xalign_ray.models.vectors import SentenceVectors, folder_of, vector_files, vector_width
 from xalign_ray.shards.rows import PER_INT, Ints, Rows, as_ints, with_negatives
 from xalign_ray.sources.stage import InputHashes
 from xalign_ray.work.artifacts import stamp_of
@@ -31,7 +31,7 @@ class TeacherVectors:
     def __init__(self, path: str, language: str | None) -> None:
         self.language = language
         self._name = path
-        self._encoder = SentenceEncoder(path)
+        self._encoder = SentenceVectors(folder_of(path))
 
     def columns(self, texts: Sequence[str], side: int) -> dict[str, Ints]:
         """The fields of `Rows` for pairs of which the teacher reads these texts, one a pair; a text is read once.

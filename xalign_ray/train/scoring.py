@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.nearest import find_translations, thin
-from xalign_ray.models.sentence_modules import sentence_rule
+from xalign_ray.models.sentence_files import SentenceFiles, read_sentence_files
 from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.shards.prepared import HELD_OUT_ROWS, Prepared, RetrievalPairs
 from xalign_ray.sources.stage import DEV
@@ -164,9 +164,9 @@ class Scoring:
         self._has_text = bool(config.data.corpora)
         self.part = prepared.retrieval_part if train.retrieval_steps != 0 else None
         start = config.model.init_from if self.part else None
-        rule = sentence_rule(start) if start else None
-        self._pooling = rule.pooling if rule else "mean"
-        self._tests = prepared.read_tests(self.part, rule.prompt if rule else "") if self.part else ()
+        files = read_sentence_files(start) if start else SentenceFiles("")
+        self._pooling = files.pooling or "mean"
+        self._tests = prepared.read_tests(self.part, files.prompt) if self.part else ()
         held_out_steps, retrieval_steps = train.eval_steps, train.retrieval_steps if self.part else 0
         self._points = TENTHS + 1
         if retrieval_steps is None or (held_out_steps is None and self._has_loss):

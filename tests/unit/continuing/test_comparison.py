@@ -20,7 +20,7 @@ from xalign_ray.continuing import comparison
 from xalign_ray.continuing.comparison import Kept, compare_with_base, verdict_of, write_comparison
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
-from xalign_ray.models.sentence_modules import NO_FILES, SentenceRule
+from xalign_ray.models.sentence_files import NO_FILES, SentenceRule
 from xalign_ray.tasks.retrieval import TranslatedSentences
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.run_folder import COMPARISON

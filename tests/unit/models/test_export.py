@@ -19,7 +19,7 @@ from xalign_ray.errors import CheckpointError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export, fold
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify
-from xalign_ray.models.sentence_modules import own_max_length
+from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.work.artifacts import LOCK
 from xalign_ray.work.locks import hold
@@ -327,7 +327,7 @@ def test_the_export_has_the_length_of_an_older_file_and_says_which_heads_it_lack
     encoder = build_encoder(config.model, 20, ["en", "de"], 8, pad_id=0, with_head=False)
     state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     export(state, config, prepared, tmp_path / "export", FACTS)
-    assert own_max_length(str(start)) == own_max_length(str(tmp_path / "export")) == 6
+    assert [read_sentence_files(str(tmp_path / one)).max_length for one in ("start", "export")] == [6, 6]
     assert json.loads((tmp_path / "export" / "sentence_bert_config.json").read_text()) == {"max_seq_length": 6}
     said = f"colbert_linear.pt of {start} are not in the export: they fitted the encoder as it was."
     assert said in capsys.readouterr().err

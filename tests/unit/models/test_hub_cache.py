@@ -26,10 +26,11 @@ from xalign_ray.work.artifacts import write_manifest
 OPEN = """
 from transformers import AutoModel
 from xalign_ray.models.hub import check_hub, in_cache
-from xalign_ray.models.sentence_modules import own_pooling, own_prompt
+from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.models.inference import Encoder
 check_hub("acme/tiny")
-print(own_pooling("acme/tiny"), repr(own_prompt("acme/tiny")), Encoder.open("acme/tiny").inputs.encoder)
+files = read_sentence_files("acme/tiny")
+print(files.pooling, repr(files.prompt), Encoder.open("acme/tiny").inputs.encoder)
 """
 
 
@@ -64,8 +65,7 @@ def test_a_cached_model_is_opened_without_the_hub(home: Path) -> None:
 def test_files_that_the_hub_lacks_are_known_to_be_missing(home: Path) -> None:
     none = home / "hub" / "models--acme--tiny" / ".no_exist" / "abc"
     none.mkdir(parents=True)
-    for name in ("modules.json", "config_sentence_transformers.json"):
-        (none / name).touch()
+    (none / "modules.json").touch()
     done = run(home, OPEN)
     assert done.stdout.splitlines()[-1] == "None '' acme/tiny"
     assert "does not answer" not in done.stderr
@@ -74,7 +74,10 @@ def test_files_that_the_hub_lacks_are_known_to_be_missing(home: Path) -> None:
 def test_a_module_that_training_would_leave_behind_is_refused_of_a_hub_model_too(home: Path) -> None:
     modules = '[{"path": "", "type": "x.models.Transformer"}, {"path": "2_Dense", "type": "x.models.Dense"}]'
     (home / "hub" / "models--acme--tiny" / "snapshots" / "abc" / "modules.json").write_text(modules)
-    done = run(home, "from xalign_ray.models.sentence_modules import check_modules\ncheck_modules('acme/tiny')")
+    done = run(
+        home,
+        "from xalign_ray.models.sentence_files import read_sentence_files as read\nread('acme/tiny').check_trained()",
+    )
     assert "acme/tiny has a module Dense, whose weights would not be trained with the encoder" in done.stderr
 
 

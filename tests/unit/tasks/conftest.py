@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+from xalign_ray.models.inference import Encoder
+from xalign_ray.models.vectors import SentenceVectors
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WIDTH = 16
@@ -80,3 +84,8 @@ def tokenizer_maker() -> Callable[[Sequence[str]], PreTrainedTokenizerFast]:
 def make_bert(tmp_path: Path) -> Callable[..., Path]:
     """`make_bert(pieces, vectors={piece: values}, languages=[...], name=..., **config)`: a folder with a tiny BERT."""
     return lambda pieces, name="encoder", **settings: make_bert_in(tmp_path / name, pieces, **settings)
+
+
+def pool(encoder: Encoder, texts: Sequence[str], language: str, pooling: str = "mean") -> np.ndarray:
+    """A vector of each text and layer, `[layers + 1, N, D]`."""
+    return SentenceVectors(encoder.inputs.encoder, encoder=encoder).layers(texts, language, pooling)[1][pooling]

@@ -23,9 +23,11 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from tests.unit.tasks.conftest import pool
 from xalign_ray.errors import DataError
 from xalign_ray.models import inference
 from xalign_ray.models.inference import Encoder
+from xalign_ray.models.vectors import SentenceVectors
 
 PIECES = ["the", "cat", "dog", "sees", "a", "un", "##do", "##ing", "."]
 SENTENCES = ["the cat sees a dog .", "dog", "undoing the cat", "a dog sees the cat . the cat sees a dog ."]
@@ -43,7 +45,7 @@ def states_by_hand(folder: Path, sentence: str, token_type: int = 0) -> torch.Te
 
 def test_mean_pooling_is_over_real_tokens_and_keeps_the_order_of_sentences(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, layers=3)
-    vectors = Encoder.open(folder).pool(SENTENCES, "en", ["mean"])["mean"]
+    vectors = pool(Encoder.open(folder), SENTENCES, "en")
     assert vectors.shape == (4, len(SENTENCES), 16)
     for index, sentence in enumerate(SENTENCES):
         np.testing.assert_allclose(vectors[:, index], states_by_hand(folder, sentence).mean(dim=1), atol=2e-6)
@@ -51,7 +53,7 @@ def test_mean_pooling_is_over_real_tokens_and_keeps_the_order_of_sentences(make_
 
 def test_cls_pooling_is_the_first_token(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES)
-    vectors = Encoder.open(folder).pool(SENTENCES, "en", ["cls"])["cls"]
+    vectors = pool(Encoder.open(folder), SENTENCES, "en", "cls")
     for index, sentence in enumerate(SENTENCES):
         np.testing.assert_allclose(vectors[:, index], states_by_hand(folder, sentence)[:, 0], atol=2e-6)
 
@@ -66,18 +68,18 @@ def test_batches_hold_inputs_of_like_length_with_a_mask_of_real_tokens(
     batches = list(encoder.run(features))
     assert [places for places, _, _ in batches] == [[1, 2, 0], [3]]
     assert [mask.sum(dim=1).tolist() for _, _, mask in batches] == [[3, 7, 8], [14]]
-    pooled = encoder.pool(SENTENCES, "en", ["mean", "cls"])
+    layers = SentenceVectors(folder, encoder=encoder).layers(SENTENCES, "en", "mean", "cls")[1]
     for index, sentence in enumerate(SENTENCES):
-        np.testing.assert_allclose(pooled["cls"][:, index], states_by_hand(folder, sentence)[:, 0], atol=2e-6)
-        np.testing.assert_allclose(pooled["mean"][:, index], states_by_hand(folder, sentence).mean(dim=1), atol=2e-6)
+        np.testing.assert_allclose(layers["cls"][:, index], states_by_hand(folder, sentence)[:, 0], atol=2e-6)
+        np.testing.assert_allclose(layers["mean"][:, index], states_by_hand(folder, sentence).mean(dim=1), atol=2e-6)
 
 
 def test_the_language_is_a_token_type(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, languages=["en", "de", "qgr"])
     encoder = Encoder.open(folder)
-    vectors = encoder.pool(["the cat"], "qgr", ["mean"])["mean"]
+    vectors = pool(encoder, ["the cat"], "qgr")
     np.testing.assert_allclose(vectors[:, 0], states_by_hand(folder, "the cat", token_type=4).mean(dim=1), atol=2e-6)
-    assert np.abs(vectors - encoder.pool(["the cat"], "en", ["mean"])["mean"]).max() > 0.01
+    assert np.abs(vectors - pool(encoder, ["the cat"], "en")).max() > 0.01
     table = encoder.model.embeddings.token_type_embeddings.weight
     np.testing.assert_array_equal(encoder.language_vector("de"), table[2].detach())
 
@@ -88,15 +90,13 @@ def test_a_language_without_an_embedding_is_refused_with_the_known_ones(make_ber
     with pytest.raises(DataError, match=message):
         Encoder.open(folder).inputs.check_languages(["sw", "de", "fr"])
     with pytest.raises(DataError, match="none for fr;"):
-        Encoder.open(folder).pool(["the"], "fr", ["mean"])["mean"]
+        pool(Encoder.open(folder), ["the"], "fr")
 
 
 def test_a_model_without_language_embeddings_takes_any_language_alike(make_bert: Callable[..., Path]):
     encoder = Encoder.open(make_bert(PIECES))
     assert encoder.inputs.collate([encoder.inputs.single([], "sw")])["token_type_ids"].tolist() == [[0, 0]]
-    np.testing.assert_array_equal(
-        encoder.pool(["the"], "sw", ["mean"])["mean"], encoder.pool(["the"], "en", ["mean"])["mean"]
-    )
+    np.testing.assert_array_equal(pool(encoder, ["the"], "sw"), pool(encoder, ["the"], "en"))
     assert not encoder.language_vector("sw").any()
 
 
@@ -109,8 +109,8 @@ def test_a_word_is_the_mean_of_its_pieces_rows_in_the_table(make_bert: Callable[
 
 def test_long_input_is_cut_and_still_ends_as_the_template_says(make_bert: Callable[..., Path]):
     encoder = Encoder.open(make_bert(PIECES, positions=6))
-    vectors = encoder.pool(["the cat sees a dog . the cat"], "en", ["mean"])["mean"]
-    np.testing.assert_array_equal(vectors, encoder.pool(["the cat sees a"], "en", ["mean"])["mean"])
+    vectors = pool(encoder, ["the cat sees a dog . the cat"], "en")
+    np.testing.assert_array_equal(vectors, pool(encoder, ["the cat sees a"], "en"))
     assert len(encoder.inputs.single([5, 6, 7, 8], "en")["input_ids"]) == encoder.inputs.max_length
 
 
@@ -130,7 +130,7 @@ def test_roberta_counts_positions_from_behind_its_padding_id(tmp_path: Path, mak
     tokenizer.save_pretrained(tmp_path)
     encoder = Encoder.open(tmp_path)
     assert encoder.inputs.max_length == 8
-    assert encoder.pool(["cat " * 50], "en", ["mean"])["mean"].shape == (2, 1, 16)
+    assert pool(encoder, ["cat " * 50], "en").shape == (2, 1, 16)
 
 
 def test_the_origin_is_what_the_folder_says(make_bert: Callable[..., Path]):
@@ -202,7 +202,7 @@ def test_weights_that_are_missing_are_never_drawn_at_random(make_bert: Callable[
 def test_a_diverged_encoder_is_refused(make_bert: Callable[..., Path]):
     folder = make_bert(PIECES, vectors={"cat": [3e38, -3e38]})  # finite, but not their squares
     with pytest.raises(DataError, match=f"{folder} yields values that are not finite; its training diverged"):
-        Encoder.open(folder).pool(["the cat"], "en", ["mean"])["mean"]
+        pool(Encoder.open(folder), ["the cat"], "en")
     folder = make_bert(PIECES, vectors={"cat": [float("nan")]})
     with pytest.raises(
         DataError, match=r"word_embeddings\.weight holds values that are not finite; its training diverged"

@@ -11,9 +11,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.errors import ConfigError
 from xalign_ray.models.nearest import are_pairs
-from xalign_ray.models.sentence_modules import check_modules, own_pooling, own_prompt
 from xalign_ray.tasks.retrieval import RETRIEVAL, TranslatedSentences, read_translations
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.verbs.scores import evaluate
@@ -100,91 +99,6 @@ def test_prompt_of_the_command_line_replaces_the_encoders(tmp_path: Path, make_b
 def test_a_task_without_prompts_refuses_one(tmp_path: Path, make_bert: Callable[..., Path]) -> None:
     with pytest.raises(ConfigError, match=r"--prompt: the task cloze puts no text before sentences; .* retrieval"):
         evaluate(str(make_bert(WORDS)), "cloze", write_tatoeba(tmp_path / "data"), tmp_path / "out", prompt="x")
-
-
-@pytest.mark.parametrize(
-    ("config", "prompt"),
-    [
-        ({"prompts": {"query": "q: ", "passage": "p: "}}, "q: "),
-        ({"prompts": {"query": "q: ", "sts": "s: "}, "default_prompt_name": "sts"}, "s: "),
-        ({"prompts": {"query": "", "document": ""}, "default_prompt_name": None}, ""),
-        ({"prompts": {"clustering": "c: "}}, ""),
-        ({}, ""),
-    ],
-)
-def test_the_default_prompt_else_that_of_queries_is_the_encoders(tmp_path: Path, config: dict, prompt: str) -> None:
-    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(config))
-    assert own_prompt(str(tmp_path)) == prompt
-
-
-@pytest.mark.parametrize(
-    ("module", "pooling", "said"),
-    [
-        ("Normalize", {}, ""),
-        ("WordWeights", {}, "whose module WordWeights changes them"),
-        ("Normalize", {"include_prompt": False}, "whose pooling leaves out the tokens of a prompt"),
-    ],
-)
-def test_modules_that_nothing_here_applies_are_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], module: str, pooling: dict, said: str
-) -> None:
-    write_sentence_files(tmp_path, "mean_tokens", {})
-    modules = [*json.loads((tmp_path / "modules.json").read_text()), {"path": "2", "type": f"x.{module}"}]
-    (tmp_path / "modules.json").write_text(json.dumps(modules))
-    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True, **pooling}))
-    assert own_pooling(str(tmp_path)) == "mean"
-    shown = capsys.readouterr().err
-    assert said in shown if said else not shown
-
-
-@pytest.mark.parametrize(
-    ("pooling", "found"),
-    [
-        ({}, "mean"),  # the package's own default
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, "mean + max"),
-        ({"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len"),
-        ({"pooling_mode_lasttoken": True, "pooling_mode_mean_tokens": False}, "lasttoken"),
-        ({"pooling_mode": "max"}, "max"),
-        ({"pooling_mode_cls_token": False}, "neither mean nor cls"),
-    ],
-)
-def test_another_pooling_is_named_and_cannot_be_continued(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], pooling: dict, found: str
-) -> None:
-    write_sentence_files(tmp_path, "mean_tokens", {})
-    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 16, **pooling}))
-    if found == "mean":
-        assert own_pooling(str(tmp_path)) == "mean"
-        check_modules(str(tmp_path))
-        return
-    assert own_pooling(str(tmp_path)) is None
-    assert f"its own pooling ({found}) is unknown and not used" in capsys.readouterr().err
-    with pytest.raises(DataError, match=r"; mean or cls alone can be trained\. Continue a copy of the folder without"):
-        check_modules(str(tmp_path))
-
-
-def test_a_module_with_code_of_its_own_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_sentence_files(tmp_path, "mean_tokens", {})
-    text = (tmp_path / "modules.json").read_text()
-    (tmp_path / "modules.json").write_text(text.replace("x.Transformer", "custom_st.Transformer"))
-    own_pooling(str(tmp_path))
-    assert "whose module custom_st.Transformer changes them" in capsys.readouterr().err
-    with pytest.raises(DataError, match=r"has a module custom_st\.Transformer"):
-        check_modules(str(tmp_path))
-
-
-def test_a_default_prompt_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    config = {"prompts": {"query": "q: "}, "default_prompt_name": "retrieval"}
-    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(config))
-    with pytest.raises(DataError, match=r"names 'retrieval' as its default prompt, and has query\. Correct default_pr"):
-        own_prompt(str(tmp_path))
-
-
-@pytest.mark.parametrize("text", ["[]", '{"prompts": [1]}', '{"prompts": {"query": 3}}'])
-def test_damaged_prompts_are_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "config_sentence_transformers.json").write_text(text)
-    with pytest.raises(DataError, match=r"its prompts are not texts by name. Fetch it again"):
-        own_prompt(str(tmp_path))
 
 
 def test_a_pair_without_english_is_named_by_both(tmp_path: Path, make_bert: Callable[..., Path]) -> None:

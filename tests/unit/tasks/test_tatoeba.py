@@ -12,7 +12,6 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.sentence_modules import own_pooling
 from xalign_ray.studies.cells import Encoder, Evaluation
 from xalign_ray.studies.declared import Resources
 from xalign_ray.studies.workers import run_cell
@@ -298,8 +297,6 @@ def test_an_encoder_with_language_embeddings_refuses_the_others_before_it_comput
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean", "(by its Sentence Transformers"),
         ({"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}, "cls", "first token of the last layer"),
         ({"pooling_mode": "cls"}, "cls", "(by its Sentence Transformers files)"),
-        ({"pooling_mode": "lasttoken"}, None, "mean of the last layer, no prompt (its own pooling is unknown here)"),
-        ({"pooling_mode_max_tokens": True}, None, "its own pooling is unknown here"),
         (None, None, "mean of the last layer, no prompt (it has no modules.json; released"),
     ],
 )
@@ -332,13 +329,3 @@ def test_headline_layer_is_the_one_that_the_encoder_is_made_for(
     assert top.vectors
     assert f"Sentence vectors: {top.vectors}." in capsys.readouterr().err
     assert rule in top.vectors
-
-
-def test_damaged_pooling_files_are_named(make_bert: Callable[..., Path]):
-    folder = make_bert(WORDS)
-    (folder / "modules.json").write_text("[{")
-    with pytest.raises(DataError, match=r"modules.json is damaged"):
-        own_pooling(str(folder))
-    (folder / "modules.json").write_text('{"a": 1}')
-    with pytest.raises(DataError, match=r"modules.json or the config.json of its pooling is damaged; fetch it again"):
-        own_pooling(str(folder))

@@ -15,7 +15,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.feed.batches import BatchReader
 from xalign_ray.models.nearest import mined_negatives, unit_rows
-from xalign_ray.models.sentence_encoder import SentenceEncoder
+from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.shards.rows import STORED
 from xalign_ray.tokens.teacher import check_teacher, open_teacher
@@ -54,7 +54,7 @@ def test_each_pair_brings_the_vector_of_its_english_sentence(world: tuple[Path, 
     shape = prepared.teacher
     assert shape is not None
     assert shape.width == WIDTH
-    reader, encoder, seen = BatchReader(prepared, config), SentenceEncoder(str(teacher)), 0
+    reader, encoder, seen = BatchReader(prepared, config), SentenceVectors(teacher), 0
     for _, columns in reader.in_turn(reader.requests(0, 0)):
         vectors = columns["teacher"].view(STORED)
         assert vectors.shape[1:] == shape
@@ -125,7 +125,7 @@ def test_a_teacher_that_does_not_fit_is_refused_before_anything_starts(
         check_teacher(taught(root, tmp_path / "gone"))
     other = Path(shutil.copytree(teacher, tmp_path / "other"))
     (other / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}, {"type": "x.CNN", "path": "1_CNN"}]')
-    with pytest.raises(ConfigError, match="makes its vectors by a module CNN, which is unknown here"):
+    with pytest.raises(ConfigError, match="makes its vectors by a module CNN, whose width is unknown here"):
         check_teacher(taught(root, other))
     check_teacher(taught(root, teacher))
 
@@ -153,7 +153,7 @@ def test_each_sentence_brings_the_hard_negative_that_the_teacher_mined(world: tu
                 found.add(sides)
     english, german, of_english, of_german = zip(*sorted(found), strict=True)
     assert len(found) > 200
-    encoder = SentenceEncoder(str(teacher))
+    encoder = SentenceVectors(teacher)
     texts = [sorted(set(side)) for side in (english, german)]
     vectors = [unit_rows(encoder.encode(side)) for side in texts]
     places = [np.array([of.index(text) for text in side]) for of, side in zip(texts, (english, german), strict=True)]

@@ -1,0 +1,255 @@
+"""Sentence Transformers files of an encoder: its modules, pooling, prompts and longest input; read without torch."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.errors import DataError
+from xalign_ray.models.hub import cached_file, hub_file, in_cache
+from xalign_ray.work.artifacts import write_json
+from xalign_ray.work.status_line import say
+
+MODULES = "modules.json"
+TRAINED = ("mean", "cls")  # kinds of pooling that losses have, each alone
+KEPT = ("Transformer", "Pooling", "Normalize")  # modules without weights of their own, but for the encoder
+CUT = 512  # tokens of the longest input, if the encoder has room for it: where `evaluate` cuts
+QUERY = "query"  # name of the prompt that is taken where none is the default
+NO_FILES = "it has no modules.json; released sentence encoders have one, and other scores with it"
+_TYPES = "sentence_transformers.models."  # a name that its versions from 2 on know
+_POOLED = re.compile(r"pooling_mode_(\w+)")  # older keys of a pooling's config.json; those of its kinds are true
+_SHORT = {"cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean", "weightedmean_tokens": "weightedmean"}
+_PROMPTS = "config_sentence_transformers.json"
+_LENGTH = "sentence_bert_config.json"
+_OLDER_LENGTHS = tuple(  # as Sentence Transformers named it once, and still reads it
+    f"sentence_{kind}_config.json" for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+
+
+@dataclass(frozen=True)
+class SentenceRule:
+    """How an encoder makes the vector of a sentence: training, evaluations and comparisons all ask here.
+
+    Attributes:
+        pooling: of the last layer: "mean", "cls", or another of Sentence Transformers; several with " + " between.
+        prompt: what stands before each sentence; may be empty.
+        is_own: whether it comes from the encoder's files.
+        source: its origin in words.
+    """
+
+    pooling: str
+    prompt: str
+    is_own: bool
+    source: str
+
+    @property
+    def words(self) -> str:
+        """For a start line, a report and a card."""
+        pooled = "first token" if self.pooling == "cls" else self.pooling
+        prompt = f"behind {self.prompt!r}" if self.prompt else "no prompt"
+        return f"{pooled} of the last layer, {prompt} ({self.source})"
+
+
+@dataclass(frozen=True)
+class SentenceFiles:
+    """What an encoder's Sentence Transformers files say; of a plain Hugging Face folder nothing.
+
+    Attributes:
+        name: folder or hub id.
+        modules: type and folder of each, in order.
+        poolings: kinds of its pooling, whose vectors are concatenated.
+        skips_prompt: whether the pooling leaves out the tokens of a prompt.
+        prompts: by name. default_prompt: the name of the one that is taken unasked.
+        max_length: tokens of the longest input, special ones included.
+        lower_case: whether a text is lower-cased before its tokenizer reads it.
+    """
+
+    name: str
+    modules: tuple[tuple[str, str], ...] = ()
+    poolings: tuple[str, ...] = ()
+    skips_prompt: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    max_length: int | None = None
+    lower_case: bool = False
+
+    @property
+    def kinds(self) -> list[str]:
+        """The class of each module; its whole type where the code comes with the encoder."""
+        return [kind.rpartition(".")[2] if not kind.startswith("custom_st.") else kind for kind, _ in self.modules]
+
+    @property
+    def pooling(self) -> str | None:
+        """The kind of pooling that a loss can train: "mean" or "cls"; None if it is another, or unknown."""
+        return self.poolings[0] if len(self.poolings) == 1 and self.poolings[0] in TRAINED else None
+
+    @property
+    def prompt(self) -> str:
+        """What goes before a sentence: the default prompt, else that of queries, else nothing.
+
+        Both sentences of a pair get it: retrieval of translations is a symmetric task.
+        """
+        return self.prompts.get(self.default_prompt or QUERY, "")
+
+    @property
+    def rule(self) -> SentenceRule:
+        """Where the files do not say it, the mean of the last layer."""
+        source = "by its Sentence Transformers files"
+        if not self.poolings:
+            source = "its modules.json names no pooling" if self.modules else NO_FILES
+        return SentenceRule(" + ".join(self.poolings) or "mean", self.prompt, bool(self.poolings), source)
+
+    def check_trained(self) -> None:
+        """Refuses parts of the sentence vectors that training would not move.
+
+        Raises:
+            DataError: the encoder lies in a folder below, another module has weights, or the pooling is not trained.
+        """
+        for kind, (_, folder) in zip(self.kinds, self.modules, strict=True):
+            if kind == "Transformer" and folder:
+                raise DataError(f"{self.name} keeps its encoder in a folder below: name {self.name}/{folder}.")
+            if kind not in KEPT:
+                raise DataError(
+                    f"{self.name} has a module {kind}, whose weights would not be trained with the encoder, nor fit it "
+                    f"then. Continue a copy of the folder whose {MODULES} leaves it out: its vectors are then those of "
+                    "the encoder and the other modules."
+                )
+        if "Pooling" in self.kinds and not self.pooling:
+            raise DataError(
+                f"{self.name} pools by {' + '.join(self.poolings)}; mean or cls alone can be trained. Continue a copy "
+                f"of the folder without {MODULES}: its vectors are then the mean of the tokens."
+            )
+
+
+def read_sentence_files(name: str) -> SentenceFiles:
+    """The Sentence Transformers files of a folder or hub model; without a modules.json the others mean nothing.
+
+    Raises:
+        DataError: they are damaged.
+    """
+    listed = _read(name, MODULES, list)
+    if listed is None:
+        return SentenceFiles(name)
+    try:
+        modules = tuple((str(module["type"]), str(module["path"])) for module in listed)
+    except (TypeError, KeyError):
+        raise DataError(f"{name}: {MODULES} is damaged: each module needs a type and a path. Fetch it again.") from None
+    pooled = next((folder for kind, folder in modules if kind.endswith("Pooling")), None)
+    pooling = None if pooled is None else _read(name, f"{pooled}/config.json")
+    settings = _read(name, _PROMPTS) or {}
+    lengths = next(filter(None, (_read(name, file) for file in (_LENGTH, *_OLDER_LENGTHS))), {})
+    prompts = settings.get("prompts") or {}
+    default, length = settings.get("default_prompt_name"), lengths.get("max_seq_length")
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in [*prompts.values(), default]):
+        raise DataError(f"{name}: {_PROMPTS} is damaged: its prompts are not texts by name. Fetch it again.")
+    if default and default not in prompts:
+        raise DataError(
+            f"{name}: {_PROMPTS} names '{default}' as its default prompt, and has {', '.join(prompts) or 'none'}. "
+            "Correct default_prompt_name there."
+        )
+    if not isinstance(length, int | None):
+        raise DataError(f"{name}: {_LENGTH} is damaged: its max_seq_length is no number. Fetch it again.")
+    return SentenceFiles(
+        name,
+        modules,
+        () if pooling is None else _poolings(pooling),
+        bool(pooling and pooling.get("include_prompt") is False),
+        {key: text or "" for key, text in prompts.items()},
+        default,
+        length,
+        lengths.get("do_lower_case") is True,
+    )
+
+
+def _read(name: str, file: str, kind: type = dict) -> Any:
+    """The content of a JSON file; None where there is none."""
+    # An older name is looked for where the present one is: an answer of the hub for each would take seconds.
+    path = cached_file(in_cache(name), file) if file in _OLDER_LENGTHS else hub_file(name, file)
+    if path is None:
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}. Fetch it again.") from None
+    if not isinstance(content, kind):
+        raise DataError(f"{path} is damaged: it is no {kind.__name__}. Fetch it again.")
+    return content
+
+
+def _poolings(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The kinds of a pooling, by the names of Sentence Transformers, whose default is the mean."""
+    named = config.get("pooling_mode")
+    if named is None:
+        keys = [found[1] for key, is_set in config.items() if is_set and (found := _POOLED.fullmatch(key))]
+        named = [_SHORT.get(key, key) for key in keys]
+    return ((named,) if isinstance(named, str) else tuple(named)) or ("mean",)
+
+
+@dataclass(frozen=True)
+class SentenceForm:
+    """How an exported encoder makes sentence vectors in Sentence Transformers; their length is 1.
+
+    Attributes:
+        pooling: "mean" or "cls".
+        prompts: what may be put before a sentence, by name.
+        default_prompt: the name of the prompt that is put there unasked; None is no prompt.
+        max_length: tokens of an input, special ones included; None is the encoder's longest input, at most `CUT`.
+    """
+
+    pooling: str = "mean"
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    max_length: int | None = None
+
+
+def write_modules(form: SentenceForm, folder: Path, width: int, room: int) -> None:
+    """Puts the files beside an encoder that make its folder one of Sentence Transformers.
+
+    That package would open and write the encoder again, and its import takes seconds.
+
+    Args:
+        width: numbers of a vector.
+        room: tokens of an input that the encoder takes.
+    """
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    listed = [
+        {"idx": idx, "name": str(idx), "path": path, "type": f"{_TYPES}{kind}"}
+        for idx, (kind, path) in enumerate(modules)
+    ]
+    write_json(folder / MODULES, listed)
+    for _, path in modules[1:]:
+        (folder / path).mkdir(exist_ok=True)
+    pooling = {f"pooling_mode_{key}": kind == form.pooling for key, kind in _SHORT.items() if kind in TRAINED}
+    write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": width, **pooling})
+    prompts = {"prompts": dict(form.prompts), "default_prompt_name": form.default_prompt}
+    write_json(folder / _PROMPTS, prompts | {"similarity_fn_name": "cosine"})
+    write_json(folder / _LENGTH, {"max_seq_length": form.max_length or min(room, CUT), "do_lower_case": False})
+
+
+def copy_modules(name: str, folder: Path) -> None:
+    """Puts the files that make a Sentence Transformers folder of an encoder's into its export; of others, nothing.
+
+    Args:
+        name: the folder or hub id that was continued.
+        folder: the export.
+    """
+    modules = read_sentence_files(name).modules
+    if not modules:
+        return
+    for _, below in modules:
+        (folder / below).mkdir(parents=True, exist_ok=True)
+        config = hub_file(name, f"{below}/config.json") if below else None
+        if config is not None:
+            shutil.copyfile(config, folder / below / "config.json")
+    lengths = filter(None, (hub_file(name, _LENGTH), *(cached_file(in_cache(name), file) for file in _OLDER_LENGTHS)))
+    copied = {MODULES: hub_file(name, MODULES), _PROMPTS: hub_file(name, _PROMPTS), _LENGTH: next(lengths, None)}
+    for file, path in copied.items():
+        if path is not None:
+            shutil.copyfile(path, folder / file)
+    if heads := sorted(path.name for path in Path(in_cache(name)).glob("*_linear.pt")):
+        say(f"{', '.join(heads)} of {name} are not in the export: they fitted the encoder as it was.")
