@@ -4,104 +4,38 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import compress
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from xalign_ray.results.difference import RUN, Array, guess_variance, is_at_chance, macro_interval
 
 ALL_LANGUAGES = "all"  # the language of a mean over languages
 KEY = ["metric", "split", "layer", "pooling"]  # what was measured, the language apart
 SCORED = ["label", *KEY, "language"]
-FINE_TUNING, PRETRAINING, RUN = "fine-tuning", "pretraining", "run"  # kinds of seeds; a run whose seed is not known
+FINE_TUNING, PRETRAINING = "fine-tuning", "pretraining"  # kinds of seeds; RUN is one whose seed is not known
 _SPLITS = ("test", "tatoeba", "dev")  # that papers print come first
 
+MEAN = ["block", "mean", "standard_deviation", "values", "languages", "seeds"]
+MEAN += ["n", "chance", "at_chance", "of_test", "left_out"]
 _FACTS = {"value": "mean", "chance": "first", "n": "first", "step": "max", "place": "min"}  # of one seed's scores
 
-Array = NDArray[np.float64]
+Block = pd.DataFrame  # [languages, seeds] values of one label and measurement, all there, names sorted
+EMPTY = Block(dtype=float)
 
 
-@dataclass(frozen=True)
-class Average:
-    """Mean, sample standard deviation over seeds (None of one seed), and the mean of each seed."""
-
-    mean: float
-    deviation: float | None
-    of_seeds: Array
+def average(block: Block) -> tuple[float, float | None]:
+    """Mean over languages, then seeds; sample standard deviation over seeds, None of one."""
+    of_seeds = over_languages(block)
+    return float(of_seeds.mean()), float(of_seeds.std(ddof=1)) if len(of_seeds) > 1 else None
 
 
-@dataclass(frozen=True)
-class ScoreTable:
-    """Values of one label and measurement in the languages that all its seeds have.
-
-    Attributes:
-        languages, seeds: names, sorted.
-        values: [languages, seeds].
-        sizes: things scored in each language, NaN where it is not known; seeds share one test set.
-        chances: of each language, NaN where there is none.
-        left_out: values that are there, in languages that not all seeds have or of other seeds.
-    """
-
-    languages: list[str]
-    seeds: list[str]
-    values: Array
-    sizes: Array
-    chances: Array
-    left_out: int = 0
-
-    def __len__(self) -> int:
-        return len(self.languages)
-
-    @property
-    def n(self) -> int | None:
-        """Things scored in all languages; None where it is not known of each."""
-        return None if np.isnan(self.sizes).any() else int(self.sizes.sum())
-
-    @property
-    def chance(self) -> float | None:
-        """The mean over languages, None where there is none."""
-        return None if np.isnan(self.chances).all() else float(np.nanmean(self.chances))
-
-    @cached_property
-    def average(self) -> Average:
-        """Over its languages and seeds."""
-        return average(self.values)
-
-    @property
-    def of_languages(self) -> Array:
-        """The mean of each language over its seeds."""
-        return average(self.values.T).of_seeds
-
-    def within(self, languages: Collection[str], seeds: Collection[str] | None = None) -> ScoreTable:
-        """The part in these languages, with these seeds if given."""
-        rows = [language in languages for language in self.languages]
-        columns = [seeds is None or seed in seeds for seed in self.seeds]
-        names = list(compress(self.languages, rows)), list(compress(self.seeds, columns))
-        return ScoreTable(*names, self.values[rows][:, columns], self.sizes[rows], self.chances[rows])
-
-    def less(self, other: ScoreTable) -> ScoreTable:
-        """The differences in common languages and seeds, empty where no seed is in common."""
-        own, taken = self.within(other.languages, other.seeds), other.within(self.languages, self.seeds)
-        return replace(own, values=own.values - taken.values) if own.seeds else EMPTY
-
-    @property
-    def transposed(self) -> ScoreTable:
-        """With languages and seeds exchanged."""
-        unknown = np.full(len(self.seeds), np.nan)
-        return ScoreTable(self.seeds, self.languages, self.values.T, unknown, unknown)
-
-
-EMPTY = ScoreTable([], [], np.empty((0, 0)), np.empty(0), np.empty(0))
-
-
-def average(values: ArrayLike) -> Average:
-    """The mean of [languages, seeds] values: over languages, then over seeds."""
-    of_seeds = np.atleast_1d(over_languages(values))
-    deviation = float(of_seeds.std(ddof=1)) if len(of_seeds) > 1 else None
-    return Average(float(of_seeds.mean()), deviation, of_seeds)
+def common(block: Block, languages: Collection[str], seeds: Collection[str] | None = None) -> Block:
+    """The part of a block in these languages, and with these seeds if given."""
+    return block.loc[block.index.isin(languages), slice(None) if seeds is None else block.columns.isin(seeds)]
 
 
 def over_languages(values: ArrayLike) -> Any:
@@ -179,21 +113,41 @@ def preferred(measured: pd.DataFrame) -> pd.DataFrame:
     return measured.merge(first[["label", *KEY]])
 
 
-def aggregate(measured: pd.DataFrame, by: Sequence[str]) -> Mapping[Any, ScoreTable]:
-    """A block a group, such as one label and metric, in the order that groups sort in: the only mean of scores.
+def means(measured: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """A row a group, such as one label and metric, in the order that groups sort in: the only mean of scores.
 
-    A block has the languages that all its seeds have: of all such, the one with the most values, then the most seeds.
+    It is over the languages that all its seeds have: of all such blocks, the one with the most values, then the most
+    seeds. Every language weighs the same, and so does every seed.
 
     Args:
         measured: as `seed_values` returns it.
         by: names of columns.
+
+    Returns:
+        `by`, block, mean, standard_deviation (over seeds, None of one), values (of each seed), languages (named in one
+        string), seeds (their number), n (things scored in all languages, None where it is not known of each), chance
+        (None where there is none), at_chance (None where chance is not known), of_test (the interval of the mean over
+        other test sentences, None where it cannot be) and left_out (values in languages that not all seeds have, or of
+        other seeds).
     """
     columns = [measured[name].to_numpy() for name in ("language", "seed", "value", "n", "chance")]
-    cells = measured.groupby(list(by), observed=True)
-    return {key: _block(*(column[cells.indices[key]] for column in columns)) for key in cells.size().index}
+    groups = measured.groupby(list(by), observed=True)
+    rows = [
+        (*(key if isinstance(key, tuple) else (key,)), *_mean(*(column[groups.indices[key]] for column in columns)))
+        for key in groups.size().index
+    ]
+    return pd.DataFrame(rows, columns=[*by, *MEAN])
 
 
-def _block(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -> ScoreTable:
+def blocks(measured: pd.DataFrame, by: Sequence[str]) -> dict[Any, Block]:
+    """The block of each group, by its values of `by`: a tuple of several."""
+    found = means(measured, by)
+    return dict(
+        zip(found[by[0]] if len(by) == 1 else found[list(by)].itertuples(index=False), found.block, strict=True)
+    )
+
+
+def _mean(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -> tuple[Any, ...]:
     rows, columns = sorted(set(languages)), sorted(set(seeds), key=lambda seed: (len(seed), seed))
     at = ([rows.index(one) for one in languages], [columns.index(one) for one in seeds])
     table, facts = np.full((len(rows), len(columns)), np.nan), np.full((len(rows), 2), np.nan)
@@ -204,13 +158,18 @@ def _block(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -
     whole = [(known >= there).all(axis=1) for there in patterns]  # languages that have all seeds of a pattern
     best = max(range(len(patterns)), key=lambda one: (whole[one].sum() * patterns[one].sum(), patterns[one].sum(), one))
     kept, there = whole[best], patterns[best]
-    return ScoreTable(
-        [name for name, keep in zip(rows, kept, strict=True) if keep],
-        [name for name, keep in zip(columns, there, strict=True) if keep],
-        table[kept][:, there],
-        facts[kept, 0],
-        facts[kept, 1],
-        int(known.sum() - kept.sum() * there.sum()),
+    (sizes, chances), of_seeds = facts[kept].T, over_languages(table[kept][:, there])
+    block = Block(table[kept][:, there], list(compress(rows, kept)), list(compress(columns, there)))
+    mean, deviation = average(block)
+    total = None if np.isnan(sizes).any() else int(sizes.sum())
+    guessed = None if np.isnan(chances).all() else float(np.nanmean(chances))
+    variance = np.nansum(guess_variance(chances, sizes)) / len(block) ** 2  # of a mean over languages
+    at_chance = None if guessed is None else bool(is_at_chance(mean, guessed, variance))
+    is_share = total and ((table[kept][:, there] >= 0) & (table[kept][:, there] <= 1)).all()
+    of_test = macro_interval(over_languages(block.T), sizes) if is_share else None
+    return (
+        *(block, mean, deviation, of_seeds.tolist(), " ".join(block.index), len(of_seeds)),
+        *(total, guessed, at_chance, of_test, int(known.sum() - block.size)),
     )
 
 

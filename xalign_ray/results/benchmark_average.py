@@ -10,7 +10,7 @@ import pandas as pd
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.aggregate import aggregate, over_languages, preferred, seed_values, without_layers
+from xalign_ray.results.aggregate import blocks, over_languages, preferred, seed_values, without_layers
 from xalign_ray.results.tables import Entry, Row, Table
 
 _F1_EM = ("f1", "em")
@@ -184,9 +184,9 @@ def _task_scores(measured: pd.DataFrame, labels: Sequence[str], task: BenchmarkT
     for metric in task.metrics:
         own = measured.loc[(measured.metric == metric) & measured.language.isin(codes)].sort_values("place")
         shared = [split for split, rows in own.groupby("split", sort=False) if {*rows.label} >= {*labels}]
-        blocks = aggregate(preferred(own.loc[own.split.isin(shared[:1])]), ["label"])
+        found = blocks(preferred(own.loc[own.split.isin(shared[:1])]), ["label"])
         of_metrics.append(
-            {str(label): dict(zip(one.languages, one.of_languages, strict=True)) for label, one in blocks.items()}
+            {str(label): dict(zip(one.index, over_languages(one.T), strict=True)) for label, one in found.items()}
         )
     every = [scores.get(label, {}) for scores in of_metrics for label in labels]
     common = sorted(set.intersection(*map(set, every))) if every else []

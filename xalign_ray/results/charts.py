@@ -1,18 +1,15 @@
-"""Draws the charts of a report: headline scores with intervals, losses, scores by layer; as SVG and PNG."""
+"""Draws the charts of a report as SVG: headline scores with intervals, losses, scores by layer."""
 
 from __future__ import annotations
 
 import io
 import math
 import re
-import string
-import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
-from itertools import groupby, islice
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import matplotlib
@@ -20,16 +17,14 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup, escape
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.lines import Line2D
 
-from xalign_ray.results.aggregate import KEY, aggregate, seed_values
+from xalign_ray.results.aggregate import KEY, means, seed_values
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.run import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, Run, columns_of, is_loss, thin_points
-from xalign_ray.results.tables import NONE, Entry, Row, Table, percent, points
+from xalign_ray.results.tables import NONE, Row, Table
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 # Okabe and Ito's colours, told apart with any colour vision; dashes and markers tell them apart without colour.
@@ -61,17 +56,10 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "ytick.major.size": 2.5,
 }
-# What matplotlib's own font lacks is drawn in the first of these that is installed and has it.
-_FONTS = (
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Microsoft YaHei", "Malgun Gothic", "Hiragino Sans"),
-    *("Noto Sans Devanagari", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Thai", "Arial Unicode MS"),
-)
-_BOXES = "The PNG has boxes for letters that no font of the machine has; the SVG has the letters."
 NAMES = ("headline", "losses", "held-out", "retrieval", "layers", "transfer")  # of the charts of a report
-FORMATS = {"png": {"Software": None}, "svg": {"Date": None}}  # without a date
 _PER_ROW = 3  # panels of a file
-_LEGEND_LETTERS = 10  # of an inch of a line in a legend
-_LEGEND_HANDLE = 8  # letters that a dot or line takes there
+_LEGEND_LETTERS, _LEGEND_HANDLE = 11, 8  # letters of an inch of a legend, and those that a dot or line takes
+_LEGEND_LINE = 0.19  # inches
 _LEFT_OUT = re.compile(r'^.*?(?=<svg)|\s*<metadata>.*?</metadata>|\sxmlns(?::xlink)?="[^"]*"', re.DOTALL)
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 _COLOUR = re.compile("|".join(VARIABLES))
@@ -115,56 +103,44 @@ class Chart:
     size: tuple[float, float] = (3.6, 2.3)
     numbers: Table | None = None
 
-    def __post_init__(self) -> None:
-        if not {*"".join([*self.styles, *self.panels])} - {*string.whitespace} <= _known_letters():
-            object.__setattr__(self, "notes", [*self.notes, _BOXES])
+
+def _new_figure(size: tuple[float, float], colour: str) -> Figure:
+    figure = Figure(figsize=size, layout="constrained", facecolor=colour)
+    FigureCanvasSVG(figure)
+    return figure
 
 
-def _families() -> list[str]:
-    return ["sans-serif", *(name for name in _FONTS if name in fontManager.get_font_names())]
-
-
-@cache
-def _known_letters() -> frozenset[str]:
-    fonts = (get_font(findfont(FontProperties(family=[name]))) for name in _families())
-    return frozenset(chr(code) for font in fonts for code in font.get_charmap())
-
-
-@contextmanager
-def _drawing() -> Iterator[None]:
-    with matplotlib.rc_context({**_STYLE, "font.family": _families()}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # which the caption says
-        yield
+def _as_svg(figure: Figure) -> str:
+    text = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a browser has other fonts
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
 
 
 def draw_svgs(chart: Chart) -> list[Markup]:
     """An `<svg>` element a panel: text as text, colours as the page's variables, ids that no other panel has."""
     found = []
-    with _drawing():
+    with matplotlib.rc_context(_STYLE):
         for number, (title, draw) in enumerate(chart.panels.items()):
-            figure = Figure(figsize=chart.size, layout="constrained", facecolor="none")
-            FigureCanvasSVG(figure)
+            figure = _new_figure(chart.size, "none")
             axes = figure.subplots()
             axes.set_title(title)
             draw(axes)
-            text = io.StringIO()
-            figure.savefig(text, format="svg", metadata={"Date": None})
-            body = _ID.sub(rf"\g<1>{chart.name}-{number}-", _LEFT_OUT.sub("", text.getvalue()))
+            body = _ID.sub(rf"\g<1>{chart.name}-{number}-", _LEFT_OUT.sub("", _as_svg(figure)))
             body = _COLOUR.sub(lambda match: VARIABLES[match[0]], body).replace("xlink:href", "href")
-            found.append(
-                Markup(body.replace("<svg", f'<svg role="img" aria-label="{escape(f"{chart.alt}: {title}")}"', 1))
-            )
+            label = escape(f"{chart.alt}: {title}")
+            found.append(Markup(body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)))
     return found
 
 
-def draw_files(chart: Chart) -> dict[str, bytes]:
-    """All panels on white, with a legend, as the files of FORMATS by their ending."""
-    with _drawing():
-        columns = min(_PER_ROW, len(chart.panels))
-        rows = math.ceil(len(chart.panels) / columns)
-        size = (columns * chart.size[0], rows * chart.size[1])
-        figure = Figure(figsize=size, layout="constrained", facecolor="white")
-        canvas = FigureCanvasAgg(figure)
+def draw_file(chart: Chart) -> str:
+    """All panels on white as one SVG, with a legend above them."""
+    columns = min(_PER_ROW, len(chart.panels))
+    rows = math.ceil(len(chart.panels) / columns)
+    width, height = columns * chart.size[0], rows * chart.size[1]
+    with matplotlib.rc_context(_STYLE):
+        figure = _new_figure((width, height), "white")
         for number, (title, draw) in enumerate(chart.panels.items(), start=1):
             axes = figure.add_subplot(rows, columns, number)
             axes.set_title(title)
@@ -172,31 +148,11 @@ def draw_files(chart: Chart) -> dict[str, bytes]:
         handles = [Line2D([], [], label=label, **style) for label, style in chart.styles.items()]
         handles += [Line2D([], [], label=RESTARTED, color=INK, **RING)] if chart.rings else []
         if len(handles) > 1:
-            _add_legend(canvas, handles)
-        found = {}
-        for ending, metadata in FORMATS.items():
-            file = io.BytesIO()
-            figure.savefig(file, format=ending, metadata=metadata)
-            figure.set_layout_engine("none")  # the first one's is for all: to lay panels out takes as long as to draw
-            found[ending] = file.getvalue()
-    return found
-
-
-def _add_legend(canvas: FigureCanvasAgg, handles: Sequence[Line2D]) -> None:
-    """Above the panels, in as many columns as fit; the figure grows by its height."""
-    figure = canvas.figure
-    letters = int(_LEGEND_LETTERS * figure.get_figwidth()) - _LEGEND_HANDLE
-    for handle in handles:
-        label = str(handle.get_label())
-        handle.set_label(textwrap.fill(label, letters if label.isascii() else letters // 2))  # those may be wide
-    spacing = {"borderpad": 0.5, "columnspacing": 1.0}  # so that columns are as wide as legends of one column
-    add = partial(figure.legend, handles=handles, loc="outside upper left", frameon=False, handlelength=3, **spacing)
-    legend = add()
-    fitting = figure.bbox.width // legend.get_window_extent(canvas.get_renderer()).width
-    legend.remove()
-    legend = add(ncols=max(1, min(len(handles), int(fitting))))
-    height = legend.get_window_extent(canvas.get_renderer()).height
-    figure.set_figheight(figure.get_figheight() + height / figure.dpi)
+            longest = max(len(str(handle.get_label())) for handle in handles) + _LEGEND_HANDLE
+            fitting = max(1, min(len(handles), int(width * _LEGEND_LETTERS // longest)))
+            figure.set_figheight(height + _LEGEND_LINE * (1 + math.ceil(len(handles) / fitting)))
+            figure.legend(handles=handles, loc="outside upper left", frameon=False, handlelength=3, ncols=fitting)
+        return _as_svg(figure)
 
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
@@ -228,20 +184,7 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
         )
     groups = len({cell["group"] for cell in cells})
     size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
-    numbers, title = _score_numbers(cells, baseline), comparison.title(cells[0])
-    return Chart("headline", title, notes, _ALL_SCORES, styles, panels, size=size, numbers=numbers)
-
-
-def _score_numbers(cells: Sequence[Record], baseline: str) -> Table:
-    rows: list[Row] = []
-    for group, own in groupby(cells, key=lambda cell: cell["group"]):
-        rows.append((group,))
-        for cell in own:
-            seeds = Entry(percent(cell["metric"], cell["mean"]), ", ".join(f"{100 * v:.1f}" for v in cell["values"]))
-            gap = NONE if cell["difference"] is None else points(cell["difference"])
-            ends = [points(cell[end]) for end in ("low_95", "high_95") if cell[end] is not None]
-            rows.append((cell["label"], seeds, gap, " to ".join(ends) or NONE))
-    return Table(_NUMBERS, ("", "percent, each seed", f"points above {baseline}", "95 % interval"), rows)
+    return Chart("headline", cells[0]["title"], notes, _ALL_SCORES, styles, panels, size=size)
 
 
 def dot_styles(labels: Sequence[str]) -> Styles:
@@ -307,18 +250,16 @@ def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
     subject = "Tatoeba accuracy" + (f" ({splits.idxmax()})" if len(splits) > 1 else "")
     own = own.loc[own.split == splits.idxmax()] if len(splits) else own
     single = own.loc[own.language != ALL_LANGUAGES]
-    means = aggregate(single if len(single) else own, ["label", "layer"])
-    blocks = {(ALL_LANGUAGES, *place): block for place, block in means.items()}
-    for (language, *place), block in aggregate(single, ["language", "label", "layer"]).items():
-        blocks[(language, *place)] = block
+    panels = [(single if len(single) else own).assign(panel=ALL_LANGUAGES), single.assign(panel=single.language)]
+    found = means(pd.concat(panels), ["panel", "label", "layer"])
     rows = [
-        (panel, label, layer, seed, 100 * value)
-        for (panel, label, layer), block in blocks.items()
-        for seed, value in zip(block.seeds, block.average.of_seeds, strict=True)
+        (row.panel, row.label, row.layer, seed, 100 * value)
+        for row in found.itertuples()
+        for seed, value in zip(row.block.columns, row.values, strict=True)
     ]
     curves = curves_of(pd.DataFrame(rows, columns=["panel", "label", "x", "across", "value"]))
     titles = {ALL_LANGUAGES: _MEAN} | {language: language for language in sorted(single.language.unique())}
-    chances = {panel: 100 * block.chance for (panel, *_), block in blocks.items() if block.chance is not None}
+    chances = {row.panel: 100 * row.chance for row in found.itertuples() if row.chance is not None}
     return _curve_chart(runs, curves, titles, "layers", subject, "layer", chances=chances)
 
 

@@ -11,9 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import rich.table
 
-from xalign_ray.results.aggregate import ALL_LANGUAGES, EMPTY, ScoreTable, aggregate, seed_values, without_layers
+from xalign_ray.results.aggregate import (
+    ALL_LANGUAGES,
+    EMPTY,
+    Block,
+    average,
+    blocks,
+    common,
+    over_languages,
+    seed_values,
+    without_layers,
+)
 from xalign_ray.results.compare import WITH, WITHOUT, known_groupings, other_languages, related_languages
 from xalign_ray.results.difference import (
     ONE_RUN,
@@ -41,7 +50,7 @@ from xalign_ray.results.printed import (
     read_paper,
 )
 from xalign_ray.results.run import Run, columns_of
-from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, plain_grid, show_average
+from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, show_average
 
 CELLS, CLAIMS = "papers.csv", "claims.csv"
 OURS_COLUMNS = ["label", "metric", "ours", "standard_deviation", "difference", "seeds", "languages", "scale"]
@@ -90,11 +99,11 @@ class Measured:
         """The scales of these arms, as far as they were run."""
         return ", ".join(dict.fromkeys(filter(None, ((self.scales or {}).get(label, "") for label in labels))))
 
-    def values(self, quantity: Quantity) -> ScoreTable:
+    def values(self, quantity: Quantity) -> Block:
         """The known values of one quantity, as `values_of` has them."""
         return self.values_of([quantity])[0]
 
-    def values_of(self, quantities: Sequence[Quantity]) -> list[ScoreTable]:
+    def values_of(self, quantities: Sequence[Quantity]) -> list[Block]:
         """The known values of quantities that are compared with each other, all on one test set.
 
         Each has the languages that it is about and all its seeds have. All are empty where no test set is in common.
@@ -121,13 +130,16 @@ class Measured:
         """The scores of a label and metric by test set, the preferred one first."""
         return self._scored.get((part.label, part.metric), {})
 
-    def _values(self, test_set: str, quantity: Quantity) -> ScoreTable:
-        tables = []
+    def _values(self, test_set: str, quantity: Quantity) -> Block:
+        found = []
         for part in quantity.parts:
             own = self._of(part)[test_set]
             own = own.loc[[self._is_meant(part, language) for language in own.language]]
-            tables.append(next(iter(aggregate(own, ["label"]).values()), EMPTY))
-        return tables[0].less(tables[1]) if len(tables) > 1 else tables[0]
+            found.append(next(iter(blocks(own, ["label"]).values()), EMPTY))
+        if len(found) == 1:
+            return found[0]
+        one, other = (common(block, beside.index, beside.columns) for block, beside in (found, found[::-1]))
+        return one - other if one.size else EMPTY
 
     def _is_meant(self, quantity: Quantity, language: str) -> bool:
         if quantity.dictionary is not None and self.has_dictionary(language) is not quantity.dictionary:
@@ -210,14 +222,14 @@ def judge(claim: Claim, known: Measured) -> Verdict:
 
 def _judge_order(claim: Claim, known: Measured) -> Verdict:
     arms = known.values_of(claim.quantities)
-    languages = set.intersection(*(set(arm.languages) for arm in arms))
-    arms = [arm.within(languages) for arm in arms]
+    languages = set.intersection(*(set(arm.index) for arm in arms))
+    arms = [common(arm, languages) for arm in arms]
     least, steps, gaps = claim.by / 100, list[Step](), list[Difference]()
     for names, both in zip(pairwise(claim.arms), pairwise(arms), strict=True):
         if gap := difference(*both, len(arms) - 1, known.group):
             gaps.append(gap)
             is_below = gap.interval is not None and gap.interval[1] < least
-            ours = " less ".join(show_average(arm.average) for arm in both)
+            ours = " less ".join(map(show_average, both))
             steps.append(_step(" less ".join(names), gap, gap.undecided(least), is_below, ours))
     return _decide(claim, known, steps, gaps, len(languages))
 
@@ -225,7 +237,7 @@ def _judge_order(claim: Claim, known: Measured) -> Verdict:
 def _judge_near(claim: Claim, known: Measured) -> Verdict:
     arms, limit, steps, gaps = known.values_of(claim.quantities), claim.within / 100, list[Step](), list[Difference]()
     for name, arm in zip(claim.arms, arms, strict=True):
-        gap = difference(arm, replace(arm, values=np.zeros_like(arm.values)), len(arms), known.group)
+        gap = difference(arm, 0 * arm, len(arms), known.group)
         if gap is None:
             return _decide(claim, known, (), (), 0)
         low, high = gap.interval or (-np.inf, np.inf)
@@ -241,12 +253,12 @@ def _judge_near(claim: Claim, known: Measured) -> Verdict:
 def _judge_coverage(claim: Claim, known: Measured) -> Verdict:
     having, lacking = known.values_of(claim.quantities)
     # Both groups have the same seeds, and languages of their own: the roles of the two are exchanged.
-    gap = difference(having.transposed, lacking.transposed) if len(having) and len(lacking) else None
+    gap = difference(having.T, lacking.T) if len(having) and len(lacking) else None
     if gap is None:
         missing = f"no language {'without' if len(having) else 'with'} a dictionary has {claim.measure.metric}"
         return Verdict(UNDECIDED, known.why_apart(claim.quantities) or missing)
     why = reason(gap.interval, gap.fewest_seeds, gap.languages, not gap.by_seeds)
-    ours = " less ".join(show_average(one.average) for one in (having, lacking))
+    ours = " less ".join(map(show_average, (having, lacking)))
     name = f"{' less '.join(claim.arms)}, with less without a dictionary"
     step = _step(name, gap, why, gap.interval is not None and gap.interval[1] < 0, ours)
     return _conclude([step], len(having) + len(lacking), gap.languages)
@@ -255,15 +267,15 @@ def _judge_coverage(claim: Claim, known: Measured) -> Verdict:
 def _correlate(claim: Claim, known: Measured) -> Verdict:
     number, of_y = len(claim.arms), claim.quantities[len(claim.arms) :]
     every = [*known.values_of(claim.quantities[:number]), *known.values_of(of_y)]
-    languages = [name for name in every[0].languages if all(name in table.languages for table in every)]
-    seeds = [name for name in every[0].seeds if all(name in table.seeds for table in every)]
+    languages = [name for name in every[0].index if all(name in block.index for block in every)]
+    seeds = [name for name in every[0].columns if all(name in block.columns for block in every)]
     if not languages or not seeds:
         apart = known.why_apart(claim.quantities[:number]) or known.why_apart(of_y)
         return Verdict(UNDECIDED, apart or f"no {claim.x.metric} with {claim.y.metric} of all arms")
-    every = [table.within(languages, seeds) for table in every]
-    over_arms = float(spearman(*np.split(np.array([table.average.mean for table in every]), 2)))
+    every = [common(block, languages, seeds) for block in every]
+    over_arms = float(spearman(*np.split(np.array([average(block)[0] for block in every]), 2)))
     if number < FEWEST_ARMS or np.isnan(over_arms):
-        over_points = float(spearman(*np.split(np.concatenate([table.of_languages for table in every]), 2)))
+        over_points = float(spearman(*np.split(np.concatenate([over_languages(block.T) for block in every]), 2)))
         few = f"described, not judged: {number} arms, fewer than {FEWEST_ARMS}"
         step = Step("Spearman's correlation", over_points)
         return Verdict(
@@ -362,16 +374,16 @@ def _join_cells(known: Measured, papers: Sequence[str]) -> pd.DataFrame:
     cells = cells.loc[cells.paper.isin(papers)]
     rows = []
     for quantity, printed, recomputed in zip(cells.quantity, cells.printed, cells.recomputed, strict=True):
-        table = known.values(quantity) if quantity and not np.isnan(printed) else EMPTY
-        if not len(table):
+        block = known.values(quantity) if quantity and not np.isnan(printed) else EMPTY
+        if not len(block):
             rows.append([None] * 8)
             continue
-        mean, deviation = table.average.mean, table.average.deviation
+        mean, deviation = average(block)
         rows.append(
             [
                 *(quantity.label, quantity.metric, 100 * mean, None if deviation is None else 100 * deviation),
                 100 * mean - (printed if np.isnan(recomputed) else recomputed),
-                *(len(table.seeds), " ".join(table.languages), known.scale([quantity.label])),
+                *(len(block.columns), " ".join(block.index), known.scale([quantity.label])),
             ]
         )
     joined = cells.join(pd.DataFrame(rows, columns=OURS_COLUMNS, index=cells.index).astype({"seeds": "Int64"}))
@@ -427,8 +439,8 @@ def paper_tables(found: AgainstPapers) -> list[Table]:
     return [Table("Claims judged", header, rows, _JUDGED, link=CLAIMS), *tables] if rows else tables
 
 
-def claim_table(found: AgainstPapers) -> rich.table.Table | None:
-    """The verdicts, a row a step; None without a claim."""
+def claim_table(found: AgainstPapers) -> Table | None:
+    """The verdicts for a terminal, a row a step; None without a claim."""
     rows = list[list[str]]()
     for _, steps in found.claims.groupby("claim", sort=False):
         first = steps.iloc[0]
@@ -438,9 +450,9 @@ def claim_table(found: AgainstPapers) -> rich.table.Table | None:
             printed = str(Entry(_number(step, step.printed), step.size))
             rows.append([said, printed, _estimate(step), str(step.seeds)])
             said = ""
-        rows += [] if first.seeds else [[said, *[""] * 3]]
+        rows += [[said, *[""] * 3]] * (not first.seeds)
     title = f"Claims of the papers, with 95 % intervals; printed cells beside ours are in {CELLS}"
-    return plain_grid(Table(title, ("", "printed", "ours", "seeds"), rows)) if rows else None
+    return Table(title, ("", "printed", "ours", "seeds"), rows) if rows else None
 
 
 def _cell_table(cells: pd.DataFrame) -> Table:

@@ -7,20 +7,18 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import INVENTED, OTHER, check_language, family_of, languages_of
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.aggregate import KEY, ScoreTable, aggregate, seed_values, without_layers
-from xalign_ray.results.difference import Difference, Grouping, differences_from, macro_interval
+from xalign_ray.results.aggregate import KEY, means, seed_values, without_layers
+from xalign_ray.results.difference import Grouping, differences_from, guess_variance, is_at_chance
 from xalign_ray.results.foreign import read_columns
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
@@ -201,11 +199,11 @@ COLUMNS = [
     *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
     *("difference_languages", "difference_seeds", "comparisons", "undecided"),
 ]
-_INTERNAL = ["values", "fewest_seeds", "left_out", "of_test"]
 _ROW = [*KEY, "place", "group"]
+_LABELLED = [*_ROW, "label"]
 _ALWAYS = ("task", "language")
 _OF_FINDING = (*_ALWAYS, "family")
-_STANDARD_ERRORS = 2
+_GAP = ("difference", "low_95", "high_95", "undecided", "difference_languages", "difference_seeds", "fewest_seeds")
 
 Record = dict[str, Any]
 
@@ -217,14 +215,13 @@ class Comparison:
     Attributes:
         labels: of the encoders, in their order.
         baseline: one of them.
-        frame: a row a grouping, measurement, group of languages and label, in the order of tables; COLUMNS, `values`
-            (the mean of each seed), `fewest_seeds` (of either side) and
-            `of_test` (the interval of the mean over other test sentences, None where their number is not known).
-            `mean` is over the languages that all its seeds have, `difference` from the baseline over the languages and
-            seeds that both have (over all seeds of each, and `difference_seeds` 0, where none is in common); None for
-            the baseline, for what it lacks, and for cosines. `low_95` and `high_95` are None where there are too few
-            for an interval; any of the `comparisons` of a row is wrongly decided in
-            5 % of the cases. `undecided` says why a difference is, and is empty where it is decided.
+        frame: a row a grouping, measurement, group of languages and label, in the order of tables: COLUMNS, the rest of
+            `means`, `fewest_seeds` (of either side), `apart` (in brackets what tells a measurement from others of its
+            metric: split, layer, pooling) and `title` (the metric's with it). `difference` is from the baseline over
+            the languages and seeds that both have (over all seeds of each, and `difference_seeds` 0, where none is in
+            common); None for the baseline, for what it lacks, and for cosines. `low_95` and `high_95` are None where
+            there are too few for an interval; any of the `comparisons` of a row is wrongly decided in 5 % of the cases.
+            `undecided` says why a difference is, and is empty where it is decided.
         by: the groupings to show, in their order.
     """
 
@@ -242,21 +239,6 @@ class Comparison:
     def records(self, by: str) -> list[Record]:
         """The rows of a grouping."""
         return self.frame.loc[self.frame.by == by].to_dict("records")  # type: ignore[return-value]
-
-    def title(self, cell: Record) -> str:
-        """What is measured, with what tells it from other rows of the metric: Tatoeba's is one of several test sets."""
-        title, apart = METRICS[cell["metric"]].title, self.told_apart(cell)
-        return title.replace(" (Tatoeba)", "") + apart if apart else title
-
-    def told_apart(self, cell: Record) -> str:
-        """Split, layer and pooling, those in which rows of the metric differ, in brackets; empty where it has one."""
-        own = [cell[part] for part in KEY[1:] if part in self._several[cell["metric"]]]
-        return f" ({', '.join(map(str, own))})" if own else ""
-
-    @cached_property
-    def _several(self) -> Mapping[str, set[str]]:
-        rows = self.frame.groupby("metric")
-        return {str(metric): {part for part in KEY[1:] if len(set(own[part])) > 1} for metric, own in rows}
 
 
 def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
@@ -287,18 +269,6 @@ def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
     )
 
 
-def guess_variance(chance: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
-    """The binomial variance p (1 - p) / n of guessing `n` questions with p = chance; 0 where n is not known."""
-    p, counts = np.asarray(chance, float), np.asarray(n, float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(counts > 0, p * (1 - p) / counts, 0.0)
-
-
-def is_at_chance(value: ArrayLike, chance: ArrayLike, variance: ArrayLike) -> NDArray[np.bool_]:
-    """Whether values lie no more than two standard errors of guessing above chance; False where chance is not known."""
-    return np.asarray(value, float) <= np.asarray(chance, float) + _STANDARD_ERRORS * np.sqrt(variance)
-
-
 def is_share(metric: str) -> bool:
     """Whether a metric is a share of things that came out right: those can be compared, higher being better."""
     return METRICS[metric].unit == SHARE
@@ -327,17 +297,24 @@ def compare_scores(
             f"They are {', '.join(labels)}."
         )
     chosen, group = baseline or labels[0], group or related_languages(())
-    frame = pd.DataFrame(columns=[*COLUMNS, *_INTERNAL], dtype=object)
     measured = seed_values(without_layers(scores))
-    if len(measured):
-        orders = {"metric": list(METRICS), "label": list(labels)}
-        measured = measured.assign(
-            **{name: pd.Categorical(measured[name], order, ordered=True) for name, order in orders.items()}
-        )
-        frame = pd.concat(
-            [frame, *(_compare_by(name, measured, by[name], chosen, group) for name in by)], ignore_index=True
-        )
-    return Comparison(tuple(labels), chosen, frame.astype(object).where(frame.notna(), None), tuple(by))
+    orders = {"metric": list(METRICS), "label": list(labels)}
+    measured = measured.assign(
+        **{name: pd.Categorical(measured[name], order, ordered=True) for name, order in orders.items()}
+    )
+    frame = pd.concat([_compare_by(name, measured, by[name], chosen, group) for name in by], ignore_index=True)
+    frame = frame.astype(object).where(frame.notna(), None)
+    several = {part: frame.groupby("metric")[part].transform("nunique") > 1 for part in KEY[1:]}
+    apart = [
+        ", ".join(str(frame.at[row, part]) for part, shown in several.items() if shown[row]) for row in frame.index
+    ]
+    titles = [METRICS[metric].title for metric in frame.metric]
+    frame["apart"] = [f" ({text})" if text else "" for text in apart]
+    frame["title"] = [
+        title.replace(" (Tatoeba)", "") + text if text else title  # one of several test sets
+        for title, text in zip(titles, frame.apart, strict=True)
+    ]
+    return Comparison(tuple(labels), chosen, frame, tuple(by))
 
 
 def compare_runs(
@@ -390,47 +367,36 @@ def _column_of_study(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], st
     return None
 
 
-def _compare_by(by: str, measured: pd.DataFrame, place_of: Any, baseline: str, group: Grouping) -> pd.DataFrame:
+def _compare_by(
+    by: str, measured: pd.DataFrame, place_of: Callable[[str], Place], baseline: str, group: Grouping
+) -> pd.DataFrame:
     # Where one label tells languages and another only their mean, the mean stands for it among all languages.
     single = measured if by == "task" else measured.loc[measured.language != ALL_LANGUAGES]
-    places = {language: place_of(language) for language in single.language.unique()}
-    grouped = single.assign(
-        place=single.language.map(lambda language: places[language][0]),
-        group=single.language.map(lambda language: places[language][1]),
-    )
-    first = {tuple(key): place for *key, place in measured[[*KEY, "place"]].drop_duplicates().itertuples(index=False)}
-    metrics, rows = [*METRICS], dict[tuple[Any, ...], dict[str, ScoreTable]]()
-    for (*row, label), block in aggregate(grouped, [*_ROW, "label"]).items():
-        rows.setdefault(tuple(row), {})[str(label)] = block
-    in_order = sorted(rows.items(), key=lambda item: (metrics.index(item[0][0]), first[item[0][: len(KEY)]]))
-    records = [
-        {"by": by, "baseline": baseline, "label": label, **dict(zip(_ROW, row, strict=True)), **_describe(block), **gap}
-        for row, own in in_order
-        for gaps in [_differences(own, baseline, group) if is_share(row[0]) else {}]
-        for label, block in own.items()
-        for gap in [_difference(gaps[label]) if label in gaps else {}]
-    ]
-    return pd.DataFrame(records, dtype=object).drop(columns="place", errors="ignore")
+    places = single.language.map({language: place_of(language) for language in single.language.unique()})
+    first = measured.groupby(KEY, observed=True).place.min().rename("first")
+    found = means(single.assign(place=[place for place, _ in places], group=[name for _, name in places]), _LABELLED)
+    found = found.join(first, on=KEY).sort_values(["metric", "first"], kind="stable", key=_order).astype(object)
+    found = found.reset_index(drop=True).assign(by=by, baseline=baseline)
+    return found.join(differences(found, baseline, group)).drop(columns=["place", "first", "block"])
 
 
-def _describe(block: ScoreTable) -> Record:
-    mean, deviation = block.average.mean, block.average.deviation
-    variance = np.nansum(guess_variance(block.chances, block.sizes)) / len(block) ** 2  # of a mean over languages
-    guessed = None if block.chance is None else bool(is_at_chance(mean, block.chance, variance))
-    is_share_of_known = block.n and ((block.values >= 0) & (block.values <= 1)).all()
-    facts = {"mean": mean, "standard_deviation": deviation, "values": block.average.of_seeds.tolist()}
-    facts |= {"seeds": len(block.seeds), "languages": " ".join(block.languages), "left_out": block.left_out}
-    facts |= {"of_test": macro_interval(block.of_languages, block.sizes) if is_share_of_known else None}
-    return facts | {"n": block.n, "chance": block.chance, "at_chance": guessed}
+def _order(column: pd.Series) -> pd.Series:
+    return column.map([*METRICS].index) if column.name == "metric" else column
 
 
-def _differences(own: Mapping[str, ScoreTable], baseline: str, group: Grouping) -> Mapping[str, Difference]:
-    others = {label: block for label, block in own.items() if label != baseline}
-    return differences_from(others, own[baseline], group) if baseline in own else {}
+def differences(found: pd.DataFrame, baseline: str, group: Grouping) -> pd.DataFrame:
+    """The difference of each row of `means` from that of the baseline in the same measurement and group of languages.
 
-
-def _difference(found: Difference) -> Record:
-    low, high = found.interval or (None, None)
-    ends = {"difference": found.estimate.value, "low_95": low, "high_95": high, "undecided": found.undecided()}
-    counts = {"difference_languages": found.languages, "difference_seeds": found.seeds}
-    return ends | counts | {"fewest_seeds": found.fewest_seeds, "comparisons": found.comparisons}
+    Returns:
+        A row a row that has one, with its index: difference, low_95, high_95, undecided, difference_languages,
+        difference_seeds, fewest_seeds, comparisons.
+    """
+    rows: dict[Any, tuple[Any, ...]] = {}
+    for (metric, *_), own in found.groupby(_ROW, observed=True):
+        if is_share(metric) and (own.label == baseline).any():
+            arms = dict(zip(own.label, zip(own.index, own.block, strict=True), strict=True))
+            _, base = arms.pop(baseline)
+            for label, gap in differences_from({name: arm for name, (_, arm) in arms.items()}, base, group).items():
+                ends, counts = gap.interval or (None, None), (gap.languages, gap.seeds, gap.fewest_seeds)
+                rows[arms[label][0]] = (gap.estimate.value, *ends, gap.undecided(), *counts, gap.comparisons)
+    return pd.DataFrame.from_dict(rows, "index", columns=[*_GAP, "comparisons"], dtype=object)

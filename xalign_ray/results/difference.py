@@ -8,11 +8,12 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from xalign_ray.results.aggregate import RUN, ScoreTable
-
 LEVEL = 0.95
+RUN = "run"  # how the name of a seed that is not known begins
+_STANDARD_ERRORS = 2  # of guessing, up to which a score is at chance
 _NORMAL = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 Array = NDArray[np.float64]
@@ -106,6 +107,18 @@ def macro_interval(shares: Array, counts: Array) -> Interval:
     return float(shares.mean() - below), float(shares.mean() + above)
 
 
+def guess_variance(chance: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
+    """The binomial variance p (1 - p) / n of guessing `n` questions with p = chance; 0 where n is not known."""
+    p, counts = np.asarray(chance, float), np.asarray(n, float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(counts > 0, p * (1 - p) / counts, 0.0)
+
+
+def is_at_chance(value: ArrayLike, chance: ArrayLike, variance: ArrayLike) -> NDArray[np.bool_]:
+    """Whether values lie no more than two standard errors of guessing above chance; False where chance is not known."""
+    return np.asarray(value, float) <= np.asarray(chance, float) + _STANDARD_ERRORS * np.sqrt(variance)
+
+
 def ratio(totals: Array, counts: Array | None = None) -> MeanEstimate | None:
     """sum(totals) / sum(counts), such as a loss a label over sentences of different length; a mean without counts.
 
@@ -181,34 +194,37 @@ class Uncertainty(NamedTuple):
 
 
 def difference(
-    arm: ScoreTable, base: ScoreTable, comparisons: int = 1, group: Grouping | None = None
+    arm: pd.DataFrame, base: pd.DataFrame, comparisons: int = 1, group: Grouping | None = None
 ) -> Difference | None:
     """The mean of `arm` less that of `base`; None where no language is in common.
 
     Args:
-        arm, base: the scores of one measurement.
+        arm, base: [languages, seeds] scores of one measurement, with their names.
         comparisons: intervals that are all to be right in 95 % of the cases (Bonferroni).
         group: the languages of a group vary together; each is its own if None, or where all are of one group.
     """
-    seeds = {*arm.seeds} & {*base.seeds} or None
-    own, other = arm.within(base.languages, seeds), base.within(arm.languages, seeds)
-    if not len(own):
+    languages, seeds = [name for name in arm.index if name in base.index], arm.columns.intersection(base.columns)
+    if not languages:
         return None
-    paired, every = own.seeds == other.seeds, [own.seeds, other.seeds]
-    groups = group(own.languages) if group else own.languages
-    groups = groups if len({*groups}) > 1 else own.languages
-    gaps = own.values.mean(axis=1) - other.values.mean(axis=1)
-    tables = [own.values - other.values] if paired else [own.values, other.values]
-    found = uncertainty(gaps, tables, groups)
-    estimate = MeanEstimate(own.average.mean - other.average.mean, float(found.standard_error), float(found.degrees))
+    paired = len(seeds) > 0
+    own, other = (one.loc[languages, seeds if paired else one.columns] for one in (arm, base))
+    groups = group(languages) if group else languages
+    groups = groups if len({*groups}) > 1 else languages
+    values, others = own.to_numpy(), other.to_numpy()
+    found = uncertainty(
+        values.mean(axis=1) - others.mean(axis=1), [values - others] if paired else [values, others], groups
+    )
+    gap = values.mean(axis=0).mean() - others.mean(axis=0).mean()
+    estimate = MeanEstimate(float(gap), float(found.standard_error), float(found.degrees))
+    every = [own.columns, other.columns]
     fewest = min(map(len, every))
     return Difference(
         estimate,
-        estimate.interval((1 - LEVEL) / comparisons) if max(len(own), fewest) >= FEWEST else None,
+        estimate.interval((1 - LEVEL) / comparisons) if max(len(languages), fewest) >= FEWEST else None,
         bool(found.by_seeds),
-        len(own),
+        len(languages),
         len({*groups}),
-        len(own.seeds) if paired else 0,
+        len(seeds),
         fewest,
         min((len(seeds) for seeds in every if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=0),
         comparisons,
@@ -216,7 +232,7 @@ def difference(
 
 
 def differences_from(
-    arms: Mapping[str, ScoreTable], base: ScoreTable, group: Grouping | None = None
+    arms: Mapping[str, pd.DataFrame], base: pd.DataFrame, group: Grouping | None = None
 ) -> dict[str, Difference]:
     """The difference of each arm from one baseline, each with its own variance.
 

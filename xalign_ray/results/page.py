@@ -70,7 +70,7 @@ from xalign_ray.work.storage import hide_places, shown_path
 
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
-_AT_TIMES = {CELLS, CLAIMS, POINTS, *(f"{name}.{ending}" for name in charts.NAMES for ending in charts.FORMATS)}
+_AT_TIMES = {CELLS, CLAIMS, POINTS, *(f"{name}.svg" for name in charts.NAMES)}
 
 _BASE = "base-"  # what the names of continued runs' sections begin with
 _OPEN = ("pairs", "average", "task", "papers")
@@ -148,9 +148,10 @@ def report(
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
     if paired := paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
         Console(stderr=True).print(tables.plain_grid(paired))
-    for table in (tables.terminal_table(comparison, comparison.by[0]), claim_table(papers)):
-        if table and table.row_count:
-            Console(stderr=True).print(table)
+    if (shown := tables.terminal_table(comparison, comparison.by[0])).row_count:
+        Console(stderr=True).print(shown)
+    if judged := claim_table(papers):
+        Console(stderr=True).print(tables.plain_grid(judged))
     if average:
         shown = average_table(score_frame(runs), list(columns_of(runs)), average)
         Console(stderr=True).print(tables.plain_grid(shown))
@@ -215,7 +216,6 @@ def write_report(
         draw_svgs=charts.draw_svgs,
         variables=charts.VARIABLES,
         restarted=charts.RESTARTED,
-        formats=charts.FORMATS,
         files=[*_FILES, *files],
     )
     _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
@@ -226,10 +226,9 @@ def write_report(
     write_tables(comparison, out, papers)
     drawn = list(filter(None, [headline, *(chart for section in sections for chart in section.charts)]))
     for chart in drawn:
-        for ending, content in charts.draw_files(chart).items():
-            write_atomic(out / f"{chart.name}.{ending}", content)
+        write_atomic(out / f"{chart.name}.svg", charts.draw_file(chart))
     write_atomic(out / PAGE, page)
-    for name in _AT_TIMES.difference(files, (f"{chart.name}.{ending}" for chart in drawn for ending in charts.FORMATS)):
+    for name in _AT_TIMES.difference(files, (f"{chart.name}.svg" for chart in drawn)):
         (out / name).unlink(missing_ok=True)
     return comparison, papers
 

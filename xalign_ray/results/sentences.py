@@ -87,8 +87,8 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
         return key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, key[0] != declared, not is_transfer
 
     first, *rest = sorted(by_key, key=rank)
-    others = dict.fromkeys(comparison.title(by_key[key][0]) for key in by_key if key in guessed and key != first)
-    title = comparison.title(by_key[first][0])
+    others = dict.fromkeys(by_key[key][0]["title"] for key in by_key if key in guessed and key != first)
+    title = by_key[first][0]["title"]
     brief = _brief(comparison, _alike(comparison, by_key[first]), title)
     is_open = not any(map(_is_decided, by_key[first]))
     elsewhere = _elsewhere(comparison, [by_key[key] for key in rest]) if is_open else ""
@@ -207,7 +207,7 @@ def _elsewhere(comparison: Comparison, others: Sequence[Sequence[Record]]) -> st
         return ""
     shown = ", ".join(f"{cell['label']} {points(cell['difference'])}" for cell in decided[0])
     tell = f"tell{'s' * (len(decided) == 1)} an encoder from {comparison.baseline}"
-    where = f"such as {comparison.title(decided[0][0])}, in points: {shown}"
+    where = f"such as {decided[0][0]['title']}, in points: {shown}"
     return f"{len(decided)} of {len(others)} other measurements {tell}, {where}."
 
 

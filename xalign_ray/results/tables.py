@@ -15,7 +15,7 @@ import rich.box
 import rich.table
 from rich.text import Text
 
-from xalign_ray.results.aggregate import KEY, Average
+from xalign_ray.results.aggregate import KEY, Block, average
 from xalign_ray.results.compare import Comparison, Record, is_share
 from xalign_ray.results.difference import NEAR_ZERO
 from xalign_ray.results.run import Run, columns_of
@@ -98,7 +98,7 @@ def score_table(comparison: Comparison, by: str) -> Table:
     grouped, rows, last = by != "task", [], ""
     for cells in _grouped(comparison, by):
         first, found, best = cells[0], {cell["label"]: cell for cell in cells}, _best(cells)
-        name = Entry(comparison.title(first), first["metric"])
+        name = Entry(first["title"], first["metric"])
         rows += [(name,)] if grouped and name.text != last else []
         last = name.text
         languages = sorted({language for cell in cells for language in cell["languages"].split()} - {ALL_LANGUAGES})
@@ -127,7 +127,7 @@ def terminal_table(comparison: Comparison, by: str) -> rich.table.Table:
     title += ", with 95 % intervals" if comparison.frame.loc[comparison.frame.by == by].low_95.notna().any() else ""
     drawn = new_grid(title, ("", "percent", "difference" if several else "", "seeds"))
     for cells in _grouped(comparison, by):
-        metric = cells[0]["metric"] + comparison.told_apart(cells[0])
+        metric = cells[0]["metric"] + cells[0]["apart"]
         chance, n = _span(cells, "chance", lambda value: f"{100 * value:.2g}"), _span(cells, "n", "{:,.0f}".format)
         if not alone and metric != last:
             drawn.add_row(Text(metric))
@@ -198,7 +198,7 @@ def decided_table(comparison: Comparison) -> Table:
             own[place].append(f"{cell['label']}{gap}")
         if compared:
             shown = (Entry(", ".join(one)) if one else NONE for one in own.values())
-            rows.append((Entry(comparison.title(cells[0]), cells[0]["metric"]), *shown))
+            rows.append((Entry(cells[0]["title"], cells[0]["metric"]), *shown))
     base = comparison.baseline
     header = ("", f"above {base}", "not decided", f"below {base}", "within 1 point")
     note = f"Points by which an encoder differs from {base}; scores and intervals stand below." if rows else ""
@@ -212,7 +212,7 @@ def forgetting_table(comparison: Comparison) -> Table:
     for cells in _grouped(comparison, "training"):
         metric, found = cells[0]["metric"], {cell["label"]: cell for cell in cells}
         if is_share(metric) and (before := found.get(comparison.baseline)):
-            name = Entry(comparison.title(before), before["languages"].replace(" ", ", "))
+            name = Entry(before["title"], before["languages"].replace(" ", ", "))
             gaps = (_difference(found[label]) if label in found else NONE for label in labels)
             rows.append((name, _entry(before, best=False), *gaps))
     note = (
@@ -324,10 +324,10 @@ def percent(metric: str, value: float) -> str:
     return f"{100 * value:z.1f}" if is_share(metric) else f"{value:z.2f}"
 
 
-def show_average(average: Average) -> str:
-    """Mean and deviation over seeds of a share, in percent."""
-    spread = "" if average.deviation is None else f" {PLUS_MINUS} {100 * average.deviation:.1f}"
-    return f"{100 * average.mean + 0.0:.1f}{spread}"
+def show_average(block: Block) -> str:
+    """Mean and deviation over seeds of shares, in percent."""
+    mean, deviation = average(block)
+    return f"{100 * mean + 0.0:.1f}" + ("" if deviation is None else f" {PLUS_MINUS} {100 * deviation:.1f}")
 
 
 def points(gap: float) -> str:

@@ -11,7 +11,7 @@ from itertools import chain
 import pandas as pd
 from matplotlib.axes import Axes
 
-from xalign_ray.results.aggregate import ScoreTable
+from xalign_ray.results.aggregate import Block, average, common
 from xalign_ray.results.charts import PAPER, Chart, Styles, dot_styles
 from xalign_ray.results.claims import Measured
 from xalign_ray.results.compare import Place
@@ -37,7 +37,7 @@ def transfer_table(known: Measured, by: str, place_of: Callable[[str], Place]) -
     rows = list[Row]()
     for metric in _tuned():
         scores, comparable = _scores_of(known, metric)
-        for group in sorted({place_of(language) for lost, *_ in scores.values() for language in lost.languages}):
+        for group in sorted({place_of(language) for lost, *_ in scores.values() for language in lost.index}):
             rows += _rows_of_group(
                 metric, scores, comparable, group[1] if by != "task" else "", lambda one, g=group: place_of(one) == g
             )
@@ -79,7 +79,7 @@ def _lost(metric: str, label: str = "") -> Quantity:
     return Quantity(label=label, metric=f"{metric}{_SUPERVISED}", less=(("metric", metric),))
 
 
-def _scores_of(known: Measured, metric: str) -> tuple[dict[str, list[ScoreTable]], bool]:
+def _scores_of(known: Measured, metric: str) -> tuple[dict[str, list[Block]], bool]:
     """What transfer loses, SUP and ZS of each label, and whether all labels were scored on one test set."""
     quantities = {
         label: [lost, Quantity(label=label, metric=f"{metric}{_SUPERVISED}"), Quantity(label=label, metric=metric)]
@@ -94,19 +94,19 @@ def _scores_of(known: Measured, metric: str) -> tuple[dict[str, list[ScoreTable]
 
 
 def _rows_of_group(
-    metric: str, scores: Mapping[str, Sequence[ScoreTable]], comparable: bool, group: str, is_in: Callable[[str], bool]
+    metric: str, scores: Mapping[str, Sequence[Block]], comparable: bool, group: str, is_in: Callable[[str], bool]
 ) -> Iterator[Row]:
-    own = {label: lost.within([one for one in lost.languages if is_in(one)]) for label, (lost, *_) in scores.items()}
+    own = {label: common(lost, [*filter(is_in, lost.index)]) for label, (lost, *_) in scores.items()}
     own = {label: values for label, values in own.items() if len(values)}
-    shown = {label: round(100 * values.average.mean, 1) for label, values in own.items()}
-    same = comparable and len(own) > 1 and len({tuple(values.languages) for values in own.values()}) == 1
+    shown = {label: round(100 * average(values)[0], 1) for label, values in own.items()}
+    same = comparable and len(own) > 1 and len({tuple(values.index) for values in own.values()}) == 1
     title = METRICS[metric].title
     yield (Entry(f"{title}: {group}" if group else title, metric),)
     for label, values in own.items():
-        both = [one.within(values.languages, values.seeds) for one in scores[label][1:]]
+        both = [common(one, values.index, values.columns) for one in scores[label][1:]]
         lowest = same and shown[label] == min(shown.values())
-        delta = Entry(show_average(values.average), mark="best" if lowest else "")
-        yield (label, *(show_average(one.average) for one in both), delta, str(len(values)), str(len(values.seeds)))
+        delta = Entry(show_average(values), mark="best" if lowest else "")
+        yield (label, *map(show_average, both), delta, str(len(values)), str(len(values.columns)))
 
 
 def _points_of(known: Measured, metric: str) -> pd.DataFrame:
@@ -117,12 +117,12 @@ def _points_of(known: Measured, metric: str) -> pd.DataFrame:
     rows = [
         (
             *(metric, label, language, _OURS, alignment),
-            *(100 * values.within([language]).average.mean for values in (x, reached[label])),
+            *(100 * average(common(values, [language]))[0] for values in (x, reached[label])),
             bool(lost),
         )
         for label, x in by_name.get(alignment, {}).items()
         if label in reached
-        for language in x.within(reached[label].languages).languages
+        for language in common(x, reached[label].index).index
     ]
     points = pd.DataFrame(rows, columns=COLUMNS)
     if len(points) < FEWEST or points.label.nunique() < 2:
@@ -147,7 +147,7 @@ def _printed(points: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _of_several(known: Measured, quantity: Quantity) -> dict[str, ScoreTable]:
+def _of_several(known: Measured, quantity: Quantity) -> dict[str, Block]:
     """The values of each arm that has some, on one test set; none where there is none, or one arm alone."""
     named = {label: replace(quantity, label=label) for label in known.labels}
     named = {label: own for label, own in named.items() if len(known.values(own))}

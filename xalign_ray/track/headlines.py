@@ -11,7 +11,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import (
     ALL_LANGUAGES,
     KEY,
-    aggregate,
+    means,
     preferred,
     seed_values,
     without_layers,
@@ -53,15 +53,12 @@ def headline_scores(records: list[dict[str, Any]], max_keys: int) -> dict[str, t
     frame["language"] = frame.language.where(frame.language.notna(), ALL_LANGUAGES)
     averaged = set(frame.metric[frame.language == ALL_LANGUAGES])
     shown = preferred(seed_values(without_layers(frame)))
-    means = aggregate(shown.loc[shown.metric.isin(averaged)], ["label", "metric"])
-    single = aggregate(shown.loc[shown.language != ALL_LANGUAGES], ["label", "metric", "language"])
+    every = means(shown.loc[shown.metric.isin(averaged)], ["metric"]).assign(language=ALL_LANGUAGES)
+    found = pd.concat([every, means(shown.loc[shown.language != ALL_LANGUAGES], ["metric", "language"])])[:max_keys]
     steps = shown.groupby("metric").step.max()
     return {
-        evaluation_key(*key): (block.average.mean, int(steps[key[0]]))
-        for key, block in [
-            *(((metric, ALL_LANGUAGES), block) for (_, metric), block in means.items()),
-            *(((metric, language), block) for (_, metric, language), block in single.items()),
-        ][:max_keys]
+        evaluation_key(metric, language): (mean, int(steps[metric]))
+        for metric, language, mean in zip(found.metric, found.language, found["mean"], strict=True)
     }
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PAIRS = 20  # WEAM draws so many
 PERPLEXITY = 10  # must be below the number of points, 40
 TIE = 1e-6  # a cosine computed in two ways differs by less
-FIGURE, TABLE = "word_map.png", "word_map.csv"
+FIGURE, TABLE = "word_map.svg", "word_map.csv"
 
 
 def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
@@ -37,7 +37,7 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     Args:
         models: folders of runs or encoders, or hub ids; a panel each, in this order.
         data: a dictionary, such as the `en-de.frequent.txt` of `xalign data align`.
-        out: folder for `word_map.png` and `word_map.csv`.
+        out: folder for `word_map.svg` and `word_map.csv`.
 
     Returns:
         A row an encoder and pair: `model`, `source`, `target`, `cosine`, `reciprocal_rank` (of the target among all
@@ -53,7 +53,7 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     shown = {model: shown_path(Path(model)) if Path(model).is_dir() else model for model in models}
     say(f"Drawing words of {', '.join(shown.values())}: loading the models.")
     from xalign_ray.models.inference import Encoder  # torch
-    from xalign_ray.results.charts import COLOURS, Chart, draw_files
+    from xalign_ray.results.charts import COLOURS, Chart, draw_file
 
     frames = {shown[model]: _measure(Encoder.open(find_encoder(model)[0]), pairs) for model in models}
     found = pd.concat(frames, names=["model"]).reset_index("model").reset_index(drop=True)
@@ -69,7 +69,7 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     chart = Chart("words", "Words and their translations", [], TABLE, styles, panels, size=(5.2, 4.4))
     target = local_folder(out)
     with open_job(target, "word-map", with_run=True):
-        write_atomic(target / FIGURE, draw_files(chart)["png"])
+        write_atomic(target / FIGURE, draw_file(chart))
         write_atomic(target / TABLE, found.to_csv(index=False))
     return found
 

@@ -132,10 +132,10 @@ def test_a_measure_may_be_of_one_language_of_all_but_english_or_a_difference() -
     values = {("a", POS): BASE, ("a", f"{POS}_supervised"): BASE + np.array([[0.1], [0.2], [0.3]])}
     scores = scored(values, ("de", "en", "fr"))
     own = scores.values(Quantity(label="a", metric=POS, language="fr"))
-    assert own.values.tolist() == [[0.3, 0.2]]
-    assert scores.values(Quantity(label="a", metric=POS, language="zero-shot")).languages == ["de", "fr"]
+    assert own.to_numpy().tolist() == [[0.3, 0.2]]
+    assert scores.values(Quantity(label="a", metric=POS, language="zero-shot")).index.tolist() == ["de", "fr"]
     lost = scores.values(Quantity(label="a", metric=f"{POS}_supervised", less=(("metric", POS),)))
-    assert lost.values.mean(axis=1).tolist() == pytest.approx([0.1, 0.2, 0.3])
+    assert lost.mean(axis=1).tolist() == pytest.approx([0.1, 0.2, 0.3])
 
 
 def test_a_gain_is_compared_between_languages_with_and_without_a_dictionary() -> None:

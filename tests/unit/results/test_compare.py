@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
 from tests.unit.results.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.compare import (
     Comparison,
     Record,
@@ -245,8 +245,7 @@ def test_intervals_of_a_row_allow_for_all_its_arms() -> None:
         for arm in range(4)
     }
     known = {f"r{arm}{seed}": seed for arm in range(4) for seed in range(3)}
-    unknown = np.full(3, np.nan)
-    tables = [ScoreTable(["de", "fr", "hi"], ["0", "1", "2"], arm, unknown, unknown) for arm in values]
+    tables = [pd.DataFrame(arm, ["de", "fr", "hi"], ["0", "1", "2"]) for arm in values]
     expected = differences_from({f"arm{number}": tables[number] for number in (1, 2, 3)}, tables[0])
     for label, gap in expected.items():
         cell = cells(compare(given, None, ["task"], known), "task", label)["all languages"]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.unit.results.run_folders import open_folders, score, write_run
 from tests.unit.results.whole_study import write_bundle_of, write_whole_study
 from xalign_ray.errors import DataError
-from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.bundle import Options, tables_of, verify_bundle
 from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.difference import difference
@@ -52,16 +52,15 @@ def test_csv_scores_get_our_means_and_paired_intervals(tmp_path: Path) -> None:
     (base, own) = compare_runs(runs, score_frame(runs)).records("task")
     assert (base["label"], own["label"], own["metric"], own["seeds"]) == ("theirs", "mine", "recall", 3)
     tables = [
-        ScoreTable(
-            [*LANGUAGES], [f"pretraining {seed}" for seed in SEEDS],
-            np.array([[value(encoder, seed, language) for seed in SEEDS] for language in LANGUAGES]),
-            *np.full((2, len(LANGUAGES)), np.nan),
+        pd.DataFrame(
+            {f"pretraining {seed}": [value(encoder, seed, language) for language in LANGUAGES] for seed in SEEDS},
+            [*LANGUAGES],
         )
         for encoder in ("mine", "theirs")
-    ]  # fmt: skip
+    ]
     expected = difference(*tables)
     assert expected is not None
-    assert own["mean"] == pytest.approx(tables[0].average.mean)
+    assert own["mean"] == pytest.approx(tables[0].to_numpy().mean())
     assert (own["difference"], own["low_95"], own["high_95"]) == pytest.approx(
         (expected.estimate.value, *expected.interval)
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from tests.bench.intervals import ARMS, CASES, SHAPES, SOURCES, UNDECIDED, Case, excluded, rates
-from xalign_ray.results.aggregate import ScoreTable
 from xalign_ray.results.difference import (
     NEAR_ZERO,
     ONE_RUN,
@@ -32,13 +31,9 @@ from xalign_ray.results.difference import (
 PLAIN = list(product(SHAPES, SOURCES))
 
 
-def table(values: np.ndarray, kind: str = "pretraining") -> ScoreTable:
+def table(values: np.ndarray, kind: str = "pretraining") -> pd.DataFrame:
     """Of [languages, seeds] scores."""
-    unknown = np.full(len(values), np.nan)
-    languages, seeds = (
-        [f"{name} {number}" for number in range(count)] for name, count in zip(("", kind), values.shape, strict=True)
-    )
-    return ScoreTable(languages, seeds, values, unknown, unknown)
+    return pd.DataFrame(values).rename(index=str, columns=lambda seed: f"{kind} {seed}")
 
 
 def difference_interval(values: np.ndarray, base: np.ndarray, paired: bool) -> tuple[float, float] | None:
@@ -84,9 +79,9 @@ def test_where_zero_is_excluded_too_often_the_report_decides_nothing(name: str) 
     assert max(rates(case)[:2]) > 0.08
     own, base = table(np.full((case.languages, case.seeds), 0.9)), table(np.zeros((case.languages, case.seeds)))
     if case.seen:
-        base = base.within(base.languages, base.seeds[:1])
-        own = own.within(own.languages, own.seeds[:1]) if case.paired else replace(own, seeds=["f 0", "f 1", "f 2"])
-    groups = [*case.groups] or own.languages
+        base = base.iloc[:, :1]
+        own = own.iloc[:, :1] if case.paired else own.rename(columns=lambda seed: f"f {seed}")
+    groups = [*case.groups] or [*own.index]
     (found,) = differences_from({"": own}, base, lambda _: groups).values()
     assert found.undecided() == (TOO_FEW_GROUPS if case.groups else ONE_RUN)
 
