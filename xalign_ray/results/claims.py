@@ -30,7 +30,6 @@ from xalign_ray.results.difference import (
     TOO_FEW_GROUPS,
     TOO_FEW_LANGUAGES,
     TOO_FEW_SEEDS,
-    Difference,
     Grouping,
     Interval,
     correlation_interval,
@@ -216,96 +215,78 @@ def judge(claim: Claim, known: Measured) -> Verdict:
     """
     if missing := [arm for arm in claim.arms if arm not in known.labels]:
         return Verdict(UNDECIDED, f"no {', '.join(missing)}")
-    judges = {"order": _judge_order, "near": _judge_near, "coverage": _judge_coverage, "correlation": _correlate}
-    return judges[claim.kind](claim, known)
-
-
-def _judge_order(claim: Claim, known: Measured) -> Verdict:
-    arms = known.values_of(claim.quantities)
-    languages = set.intersection(*(set(arm.index) for arm in arms))
-    arms = [common(arm, languages) for arm in arms]
-    least, steps, gaps = claim.by / 100, list[Step](), list[Difference]()
-    for names, both in zip(pairwise(claim.arms), pairwise(arms), strict=True):
-        if gap := difference(*both, len(arms) - 1, known.group):
-            gaps.append(gap)
-            is_below = gap.interval is not None and gap.interval[1] < least
-            ours = " less ".join(map(show_average, both))
-            steps.append(_step(" less ".join(names), gap, gap.undecided(least), is_below, ours))
-    return _decide(claim, known, steps, gaps, len(languages))
-
-
-def _judge_near(claim: Claim, known: Measured) -> Verdict:
-    arms, limit, steps, gaps = known.values_of(claim.quantities), claim.within / 100, list[Step](), list[Difference]()
-    for name, arm in zip(claim.arms, arms, strict=True):
-        gap = difference(arm, 0 * arm, len(arms), known.group)
-        if gap is None:
-            return _decide(claim, known, (), (), 0)
+    values, covers = known.values_of(claim.quantities), claim.kind == "coverage"
+    if claim.kind == "correlation":
+        return _correlate(claim, known, values)
+    if claim.kind == "order":
+        languages = set.intersection(*(set(arm.index) for arm in values))
+        pairs = [*pairwise(common(arm, languages) for arm in values)]
+    elif claim.kind == "near":
+        pairs = [(arm, 0 * arm) for arm in values]
+    else:  # both groups have the same seeds, and languages of their own: the roles of the two are exchanged
+        pairs = [(values[0].T, values[1].T)]
+    found = [difference(*pair, len(pairs), None if covers else known.group) for pair in pairs]
+    gaps = [gap for gap in found if gap]
+    if len(gaps) < len(pairs):
+        nothing = f"no {claim.measure.metric} of all arms in one language"
+        if covers:
+            nothing = f"no language {'without' if len(values[0]) else 'with'} a dictionary has {claim.measure.metric}"
+        return Verdict(UNDECIDED, known.why_apart(claim.quantities) or nothing)
+    steps = []
+    for name, pair, gap in zip(_names(claim), pairs, gaps, strict=True):
         low, high = gap.interval or (-np.inf, np.inf)
-        is_outside, why = low > limit or high < -limit, gap.undecided()
-        if why not in (TOO_FEW, ONE_RUN, TOO_FEW_GROUPS):
-            more = TOO_FEW_SEEDS if gap.by_seeds or gap.languages == 1 else TOO_FEW_LANGUAGES
-            why = "" if is_outside or -limit < low <= high < limit else more
-        gaps.append(gap)
-        steps.append(_step(name, gap, why, is_outside))
-    return _decide(claim, known, steps, gaps, min(gap.languages for gap in gaps))
+        if claim.kind == "near":
+            limit, why = claim.within / 100, gap.undecided()
+            is_against = low > limit or high < -limit
+            if why not in (TOO_FEW, ONE_RUN, TOO_FEW_GROUPS):
+                more = TOO_FEW_SEEDS if gap.by_seeds or gap.languages == 1 else TOO_FEW_LANGUAGES
+                why = "" if is_against or -limit < low <= high < limit else more
+        elif covers:
+            is_against, why = high < 0, reason(gap.interval, gap.fewest_seeds, gap.languages, not gap.by_seeds)
+        else:
+            is_against, why = high < claim.by / 100, gap.undecided(claim.by / 100)
+        ours = "" if claim.kind == "near" else " less ".join(map(show_average, values if covers else pair))
+        steps.append(Step(name, gap.estimate.value, gap.interval, why, is_against, ours))
+    if covers:
+        return _conclude(steps, sum(map(len, values)), gaps[0].languages)
+    return _conclude(steps, min(gap.languages for gap in gaps), min(gap.fewest_seeds for gap in gaps))
 
 
-def _judge_coverage(claim: Claim, known: Measured) -> Verdict:
-    having, lacking = known.values_of(claim.quantities)
-    # Both groups have the same seeds, and languages of their own: the roles of the two are exchanged.
-    gap = difference(having.T, lacking.T) if len(having) and len(lacking) else None
-    if gap is None:
-        missing = f"no language {'without' if len(having) else 'with'} a dictionary has {claim.measure.metric}"
-        return Verdict(UNDECIDED, known.why_apart(claim.quantities) or missing)
-    why = reason(gap.interval, gap.fewest_seeds, gap.languages, not gap.by_seeds)
-    ours = " less ".join(map(show_average, (having, lacking)))
-    name = f"{' less '.join(claim.arms)}, with less without a dictionary"
-    step = _step(name, gap, why, gap.interval is not None and gap.interval[1] < 0, ours)
-    return _conclude([step], len(having) + len(lacking), gap.languages)
+def _names(claim: Claim) -> list[str]:
+    """Of the steps of a claim: what is taken less what."""
+    if claim.kind == "correlation":
+        return ["Spearman's correlation"]
+    if claim.kind == "near":
+        return [*claim.arms]
+    names = [" less ".join(both) for both in pairwise(claim.arms)]
+    return [f"{names[0]}, with less without a dictionary"] if claim.kind == "coverage" else names
 
 
-def _correlate(claim: Claim, known: Measured) -> Verdict:
-    number, of_y = len(claim.arms), claim.quantities[len(claim.arms) :]
-    every = [*known.values_of(claim.quantities[:number]), *known.values_of(of_y)]
+def _correlate(claim: Claim, known: Measured, every: Sequence[Block]) -> Verdict:
+    number = len(claim.arms)
     languages = [name for name in every[0].index if all(name in block.index for block in every)]
     seeds = [name for name in every[0].columns if all(name in block.columns for block in every)]
     if not languages or not seeds:
-        apart = known.why_apart(claim.quantities[:number]) or known.why_apart(of_y)
-        return Verdict(UNDECIDED, apart or f"no {claim.x.metric} with {claim.y.metric} of all arms")
+        why = known.why_apart(claim.quantities[:number]) or known.why_apart(claim.quantities[number:])
+        return Verdict(UNDECIDED, why or f"no {claim.x.metric} with {claim.y.metric} of all arms")
     every = [common(block, languages, seeds) for block in every]
     over_arms = float(spearman(*np.split(np.array([average(block)[0] for block in every]), 2)))
     if number < FEWEST_ARMS or np.isnan(over_arms):
         over_points = float(spearman(*np.split(np.concatenate([over_languages(block.T) for block in every]), 2)))
         few = f"described, not judged: {number} arms, fewer than {FEWEST_ARMS}"
-        step = Step("Spearman's correlation", over_points)
-        return Verdict(
-            UNDECIDED, few if number < FEWEST_ARMS else "all arms are equal", [step], len(languages), len(seeds)
-        )
+        why = few if number < FEWEST_ARMS else "all arms are equal"
+        return Verdict(UNDECIDED, why, [Step(_names(claim)[0], over_points)], len(languages), len(seeds))
     low, high = map(float, correlation_interval(np.array(over_arms), number))
     above, below = (low > 0, high < 0) if claim.sign == "positive" else (high < 0, low > 0)
-    step = Step("Spearman's correlation", over_arms, (low, high), "" if above or below else "too few arms", below)
+    step = Step(_names(claim)[0], over_arms, (low, high), "" if above or below else "too few arms", below)
     return _conclude([step], len(languages), len(seeds))
-
-
-def _step(name: str, gap: Difference, why: str, is_against: bool, ours: str = "") -> Step:
-    return Step(name, gap.estimate.value, gap.interval, why, is_against, ours)
-
-
-def _decide(
-    claim: Claim, known: Measured, steps: Sequence[Step], gaps: Sequence[Difference], languages: int
-) -> Verdict:
-    if not languages:
-        nothing = f"no {claim.measure.metric} of all arms in one language"
-        return Verdict(UNDECIDED, known.why_apart(claim.quantities) or nothing)
-    return _conclude(steps, languages, min(gap.fewest_seeds for gap in gaps))
 
 
 def _conclude(steps: Sequence[Step], languages: int, seeds: int) -> Verdict:
     why = f"{TOO_FEW_SEEDS} (one)" if seeds < 2 else next((step.why for step in steps if step.why), "")
-    verdict = UNDECIDED if why else HOLDS
     if seeds >= 2 and any(step.is_against and not step.why for step in steps):
-        verdict, why = DOES_NOT, ""
-    return Verdict(verdict, why, steps, languages, seeds)
+        return Verdict(DOES_NOT, "", steps, languages, seeds)
+    return Verdict(UNDECIDED if why else HOLDS, why, steps, languages, seeds)
 
 
 class AgainstPapers(NamedTuple):
@@ -392,21 +373,16 @@ def _join_cells(known: Measured, papers: Sequence[str]) -> pd.DataFrame:
 
 def _claim_rows(claim: Claim, known: Measured) -> Iterator[tuple[Any, ...]]:
     """A row a step; without scores of ours a step has no numbers of ours."""
-    arms = tuple(with_stand_ins(known.labels).get(arm, arm) for arm in claim.arms)
-    found = judge(replace(claim, arms=arms), known)
+    arms = with_stand_ins(known.labels)
+    own = replace(claim, arms=tuple(arms.get(arm, arm) for arm in claim.arms))
+    found = judge(own, known)
     if claim.kind == "correlation":
         points = printed_points(claim)
         printed, factor = [float(spearman([x for *_, x, _ in points], [y for *_, y in points]))], 1
     else:
         printed, factor = printed_values(claim), 100
         printed = printed if claim.kind == "near" else [one - other for one, other in pairwise(printed)]
-    names = {
-        "order": [" less ".join(both) for both in pairwise(arms)],
-        "near": arms,
-        "coverage": [f"{' less '.join(arms)}, with less without a dictionary"],
-        "correlation": ["Spearman's correlation"],
-    }[claim.kind]
-    for step, value in zip(found.steps or map(Step, names), printed, strict=True):
+    for step, value in zip(found.steps or map(Step, _names(own)), printed, strict=True):
         low, high = (factor * end for end in step.interval or (np.nan, np.nan))
         size = COMPATIBLE if low <= value <= high else EXCLUDED
         size = UNDECIDED if np.isnan(low) or found.seeds < 2 else size
@@ -414,7 +390,7 @@ def _claim_rows(claim: Claim, known: Measured) -> Iterator[tuple[Any, ...]]:
         yield (
             *(claim.name, claim.paper, claim.table, claim.says, found.verdict, found.why),
             *(step.name, value, size, estimate, low, high),
-            *(step.ours, found.languages, found.seeds, known.scale(arms)),
+            *(step.ours, found.languages, found.seeds, known.scale(own.arms)),
         )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
@@ -42,29 +41,22 @@ _DEMO = (
 Key = tuple[str, ...]  # values of KEY
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What a report says first.
+class Finding(NamedTuple):
+    """What a report says first, honest about what is not decided.
 
     Attributes:
-        sentence: honest about what is not decided.
-        brief: its core, in at most MAX_WORDS words.
+        brief: at most MAX_WORDS words.
+        detail: how sure that is: languages, seeds, interval, and what was left out.
         key: the headline measurement, None where nothing has been scored.
         at_chance: titles of the other metrics on which no encoder is above chance.
         elsewhere: of three or more encoders, what other measurements decide where this one does not.
     """
 
-    sentence: str
     brief: str
+    detail: str = ""
     key: Key | None = None
-    at_chance: tuple[str, ...] = ()
+    at_chance: Sequence[str] = ()
     elsewhere: str = ""
-
-    @property
-    def detail(self) -> str:
-        """What the sentence says besides its core, or all of it where it begins in another way."""
-        rest = self.sentence.removeprefix(self.brief.removesuffix(".")).lstrip(" .,;")
-        return rest[:1].upper() + rest[1:]
 
 
 def find(comparison: Comparison, declared: str | None = None) -> Finding:
@@ -78,8 +70,7 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
         if METRICS[cell["metric"]].higher_is_better:
             by_key.setdefault(tuple(cell[name] for name in KEY), []).append(cell)
     if not by_key:
-        nothing = "Nothing has been scored yet that could be compared"
-        return Finding(f"{nothing}; `xalign evaluate RUN` scores a run.", f"{nothing}.")
+        return Finding("Nothing has been scored yet that could be compared.", "`xalign evaluate RUN` scores a run.")
     guessed = {key for key, cells in by_key.items() if all(cell["at_chance"] for cell in cells)}
 
     def rank(key: Key) -> tuple[bool, int, bool, bool, bool]:
@@ -88,11 +79,19 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
 
     first, *rest = sorted(by_key, key=rank)
     others = dict.fromkeys(by_key[key][0]["title"] for key in by_key if key in guessed and key != first)
-    title = by_key[first][0]["title"]
-    brief = _brief(comparison, _alike(comparison, by_key[first]), title)
-    is_open = not any(map(_is_decided, by_key[first]))
+    every, cells = by_key[first], _alike(comparison, by_key[first])
+    brief, detail = _judge(comparison, cells, every[0]["title"])
+    if len(brief.split()) > MAX_WORDS:
+        brief, detail = _judge(comparison, cells, re.split(r"[(,]", every[0]["title"])[0].strip())
+    if apart := [cell["label"] for cell in every if cell not in cells]:
+        detail += f" Left out, with scores in other languages: {_few(apart)}."
+    if holes := {cell["label"]: cell["left_out"] for cell in cells if cell["left_out"]}:
+        detail += (
+            f" Not every seed has every language: {sum(holes.values()):,} scores of {_few([*holes])} are in no mean."
+        )
+    is_open = not any(map(_is_decided, every))
     elsewhere = _elsewhere(comparison, [by_key[key] for key in rest]) if is_open else ""
-    return Finding(_sentence(comparison, by_key[first], title), brief, first, tuple(others), elsewhere)
+    return Finding(brief, detail, first, tuple(others), elsewhere)
 
 
 def declared_metric(runs: Sequence[Run]) -> str | None:
@@ -183,15 +182,6 @@ def repetitions(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
-def _sentence(comparison: Comparison, every: Sequence[Record], title: str) -> str:
-    cells = _alike(comparison, every)
-    apart = [cell["label"] for cell in every if cell not in cells]
-    others = f" Left out, with scores in other languages: {_few(apart)}." if apart else ""
-    rest = {cell["label"]: cell["left_out"] for cell in cells if cell["left_out"]}
-    holes = f" Not every seed has every language: {sum(rest.values()):,} scores of {_few([*rest])} are in no mean."
-    return _judge(comparison, cells, title) + others + holes * bool(rest)
-
-
 def _is_decided(cell: Record) -> bool:
     return cell["difference"] is not None and not cell["undecided"]
 
@@ -233,78 +223,57 @@ def _best(cells: Sequence[Record]) -> Record:
     return max(cells, key=lambda cell: cell["mean"] if alike else cell["difference"] or 0.0)
 
 
-def _against(comparison: Comparison, cells: Sequence[Record]) -> tuple[Record, Record, int, str]:
-    """The best; the cell that holds its difference from the other; the sign of that for the best; the other's label.
+def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> tuple[str, str]:
+    """Who is best and by how much, or that it is not decided; and the languages, seeds and interval of that.
 
-    The other is the baseline. Where the best is the baseline itself, it is the best of the rest.
+    The best is compared with the baseline; where the best is the baseline, with the best of the rest.
     """
-    best = _best(cells)
-    if best["label"] != comparison.baseline:
-        return best, best, 1, comparison.baseline
-    compared = _best([cell for cell in cells if cell["difference"] is not None] or [best])
-    return best, compared, -1, compared["label"]
-
-
-def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
-    (best, compared, sign, other), alone = _against(comparison, cells), len(comparison.labels) == 1
+    best = compared = _best(cells)
+    sign, other = 1, comparison.baseline
+    if best["label"] == comparison.baseline:
+        compared = _best([cell for cell in cells if cell["difference"] is not None] or [best])
+        sign, other = -1, compared["label"]
     name, reached = best["label"], f"{percent(best['metric'], best['mean'])} %"
     scope = _over(len(best["languages"].split()), best["seeds"], best["languages"])
     if all(cell["at_chance"] for cell in cells):
-        return f"{name if alone else 'Every encoder'} is at chance on {title}: no more than guessing ({scope})."
-    if alone:
-        chance = "" if best["chance"] is None else f"; chance is {100 * best['chance']:.2g} %"
-        return f"{name} reaches {reached} on {title}, {scope}{chance}."
-    score = f"{name} scores highest on {title}, {reached}"
+        who = name if len(comparison.labels) == 1 else "Every encoder"
+        return f"{who} is at chance on {title}.", f"No more than guessing, over {scope}."
     if compared["difference"] is None:
-        return f"{score}, {scope}; there is nothing to compare it with."
-    apart = f"{points(sign * compared['difference']).lstrip('+')} points above {other}"
+        chance = "" if best["chance"] is None else f"; chance is {100 * best['chance']:.2g} %"
+        return f"{name} reaches {reached} on {title}.", f"Over {scope}{chance}."
+    gap, why = sign * compared["difference"], compared["undecided"]
+    apart, shown = f"{points(gap).lstrip('+')} points above {other}", f"{name} reaches {reached}."
+    if why == NEAR_ZERO:
+        brief = f"{name} and {other} differ by at most 1 point on {title}."
+    elif why == ONE_RUN and gap > 0:
+        brief, shown = f"Ahead in this one run on {title}: {name}, {reached}, {apart}.", ""
+    elif why or gap < 0:
+        brief = f"Undecided on {title}: {name} is {apart}{': ' * bool(why)}{why}."
+    else:
+        brief, shown = f"{name} is best on {title}: {reached}, {apart}.", ""
     seeds, of = compared["difference_seeds"], ""
     if not seeds and compared["fewest_seeds"] == 1:  # such as a released encoder's
         seeds, of = compared["seeds"], f" of {compared['label']}"
-    over = _over(compared["difference_languages"], seeds, compared["languages"]) + of
+    detail = f"{shown} Over {_over(compared['difference_languages'], seeds, compared['languages'])}{of}".strip()
     if compared["low_95"] is None:
-        return f"Undecided: {score}, {apart}, but {over.removeprefix('over ')} are too few for an interval."
+        return brief, f"{detail}: no interval."
     ends = sorted(sign * compared[end] for end in ("low_95", "high_95"))
-    shown = f"the 95 % interval of the difference, [{', '.join(points(end).lstrip('+') for end in ends)}],"
-    limits = _limits(compared)
-    if compared["undecided"] == ONE_RUN and sign * compared["difference"] > 0:
-        ahead = f"Ahead in this one run on {title}: {name}, {reached}, {apart}"
-        return f"{ahead} {over}; {shown} is over languages{limits}."
-    if compared["undecided"] == NEAR_ZERO:
-        near = f"No difference of more than 1 point: {score}, {apart} {over}"
-        return f"{near}; {shown} lies within 1 point of zero{limits}."
-    if compared["undecided"]:
-        says = "includes zero" if ends[0] <= 0 <= ends[1] else "decides nothing"
-        return f"Undecided: {score}, {apart} {over}, but {shown} {says}: {compared['undecided']}."
-    if ends[1] < 0:
-        return f"Undecided: {score}, but it is below {other} {over}, which both have; {shown} excludes zero{limits}."
+    says = "includes zero" if ends[0] <= 0 <= ends[1] else "excludes zero"
+    if why == NEAR_ZERO:
+        says = "lies within 1 point of zero"
+    elif why == ONE_RUN:
+        says = "is over languages"
+    interval = ", ".join(points(end).lstrip("+") for end in ends)
+    detail += f"; the 95 % interval of the difference, [{interval}], {says}{_limits(compared)}."
     rest = [cell for cell in cells if cell["label"] not in (name, other)]
-    decided = f"{name} is best on {title}: {reached}, {apart} {over}; {shown} excludes zero{limits}."
-    return decided + _next_best(name, rest, compared["comparisons"])
-
-
-def _brief(comparison: Comparison, cells: Sequence[Record], title: str) -> str:
-    """What `_judge` says, without seeds, languages and interval; a long title loses what stands in brackets."""
-    best, compared, sign, other = _against(comparison, cells)
-    name, reached = best["label"], f"{percent(best['metric'], best['mean'])} %"
-
-    def said(on: str) -> str:
-        if all(cell["at_chance"] for cell in cells):
-            return f"{name if len(comparison.labels) == 1 else 'Every encoder'} is at chance on {on}."
-        if compared["difference"] is None:
-            return f"{name} reaches {reached} on {on}."
-        apart = f"{points(sign * compared['difference']).lstrip('+')} points above {other}"
-        if compared["undecided"] == NEAR_ZERO:
-            return f"{name} and {other} differ by at most 1 point on {on}."
-        if compared["undecided"] == ONE_RUN and sign * compared["difference"] > 0:
-            return f"Ahead in this one run on {on}: {name}, {reached}, {apart}."
-        if compared["undecided"] or compared["low_95"] is None or sign * compared["difference"] < 0:
-            why = f": {compared['undecided']}" if compared["undecided"] else ""
-            return f"Undecided on {on}: {name} is {apart}{why}."
-        return f"{name} is best on {on}: {reached}, {apart}."
-
-    whole = said(title)
-    return whole if len(whole.split()) <= MAX_WORDS else said(re.split(r"[(,]", title)[0].strip())
+    if rest and not why and gap > 0:
+        second = _best(rest)
+        score = f"{second['label']} ({percent(second['metric'], second['mean'])} %)"
+        detail += (
+            f" The interval allows for {compared['comparisons']} comparisons. The next best, {score}, was not compared "
+            f"with {name}."
+        )
+    return brief, detail
 
 
 def _limits(cell: Record) -> str:
@@ -314,19 +283,10 @@ def _limits(cell: Record) -> str:
     return f" and says nothing about other {' or '.join(lacking)}" if lacking else ""
 
 
-def _next_best(best: str, cells: Sequence[Record], comparisons: int) -> str:
-    """The next best encoder, with which the best one was not compared."""
-    if not cells:
-        return ""
-    second = _best(cells)
-    score = f"{second['label']} ({percent(second['metric'], second['mean'])} %)"
-    return f" The interval allows for {comparisons} comparisons. The next best, {score}, was not compared with {best}."
-
-
 def _over(languages: int, seeds: int, names: str) -> str:
     many = f"{languages} languages" if languages > 1 else "one language"
     many = "means over languages" if names == ALL_LANGUAGES else many
-    return f"over {many} and {'one seed' if seeds == 1 else f'{seeds} seeds' if seeds else 'no seed in common'}"
+    return f"{many} and {'one seed' if seeds == 1 else f'{seeds} seeds' if seeds else 'no seed in common'}"
 
 
 def _compare(first: Run, other: Run, name: str) -> str:
