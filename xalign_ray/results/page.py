@@ -148,10 +148,9 @@ def report(
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
     if paired := paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
         Console(stderr=True).print(tables.plain_grid(paired))
-    if (shown := tables.terminal_table(comparison, comparison.by[0])).row_count:
-        Console(stderr=True).print(shown)
-    if judged := claim_table(papers):
-        Console(stderr=True).print(tables.plain_grid(judged))
+    for table in (tables.terminal_table(comparison, comparison.by[0]), claim_table(papers)):
+        if table and table.rows:
+            Console(stderr=True).print(tables.plain_grid(table))
     if average:
         shown = average_table(score_frame(runs), list(columns_of(runs)), average)
         Console(stderr=True).print(tables.plain_grid(shown))

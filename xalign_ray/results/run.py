@@ -59,6 +59,11 @@ class Log:
     points: pd.DataFrame = field(default_factory=lambda: _frame([]))
     width: int = 1
 
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """What the end of the run says of it; empty of one that has not ended."""
+        return (self.end or {}).get("metrics") or {}
+
 
 def thin_points(points: pd.DataFrame, width: int = 1) -> tuple[pd.DataFrame, int]:
     """Points averaged over bins of steps, at least `width` wide and so wide that a series has at most MAX_POINTS.

@@ -110,7 +110,7 @@ def score_table(comparison: Comparison, by: str) -> Table:
             (
                 Entry(first["group"], "" if by == "language" else named) if grouped else name,
                 *(_entry(found[label], label in best) if label in found else NONE for label in comparison.labels),
-                _span(cells, "chance", lambda value: f"{100 * value:.2g}") or "-",
+                _chance(cells) or "-",
                 Entry(_span(cells, "n", "{:,.0f}".format) or "-", "" if grouped else count),
                 seeds[0] if len(set(seeds)) == 1 else ", ".join(seeds),
             )
@@ -120,42 +120,32 @@ def score_table(comparison: Comparison, by: str) -> Table:
     return Table(_TITLES[by], header, rows, note.strip() if rows else "", link="comparison.csv")
 
 
-def terminal_table(comparison: Comparison, by: str) -> rich.table.Table:
+def terminal_table(comparison: Comparison, by: str) -> Table:
     """A grouping with a row an encoder below each metric and group: fits however many encoders there are."""
-    several, alone, last = len(comparison.labels) > 1, by == "task", ""
+    several, alone, rows, last = len(comparison.labels) > 1, by == "task", list[Row](), ""
     title = _TITLES[by] + (f"; difference: points above {comparison.baseline}" if several else "")
     title += ", with 95 % intervals" if comparison.frame.loc[comparison.frame.by == by].low_95.notna().any() else ""
-    drawn = new_grid(title, ("", "percent", "difference" if several else "", "seeds"))
     for cells in _grouped(comparison, by):
         metric = cells[0]["metric"] + cells[0]["apart"]
-        chance, n = _span(cells, "chance", lambda value: f"{100 * value:.2g}"), _span(cells, "n", "{:,.0f}".format)
-        if not alone and metric != last:
-            drawn.add_row(Text(metric))
-        name = Text(metric if alone else f"  {cells[0]['group']}")
-        drawn.add_row(name, f"chance {chance}" if chance else "", f"n {n}" if n else "", "")
+        chance, n = _chance(cells), _span(cells, "n", "{:,.0f}".format)
+        rows += [(metric, "", "", "")] if not alone and metric != last else []
+        name = metric if alone else f"  {cells[0]['group']}"
+        rows.append((name, f"chance {chance}" if chance else "", f"n {n}" if n else "", ""))
         last = metric
         for cell in cells:
-            label = Text(f"{'  ' if alone else '    '}{cell['label']}")
-            mean = Text(f"{_mean(cell)} ({AT_CHANCE})", "dim") if cell["at_chance"] else Text(_mean(cell))
-            drawn.add_row(label, mean, _difference(cell), str(cell["seeds"]))
-    return drawn
-
-
-def new_grid(title: str, header: Sequence[str]) -> rich.table.Table:
-    """A table of the terminal without rows: words in its first column, numbers in the others.
-
-    Words of users are `Text`: rich reads brackets in plain strings as markup.
-    """
-    drawn = rich.table.Table(title=Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
-    drawn.add_column(Text(header[0]), overflow="fold")
-    for heading in header[1:]:
-        drawn.add_column(Text(heading), justify="right", overflow="fold")
-    return drawn
+            mean = Entry(_mean(cell), AT_CHANCE if cell["at_chance"] else "")
+            rows.append((f"{'  ' if alone else '    '}{cell['label']}", mean, _difference(cell), str(cell["seeds"])))
+    return Table(title, ("", "percent", "difference" if several else "", "seeds"), rows)
 
 
 def plain_grid(table: Table) -> rich.table.Table:
-    """A table for the terminal, notes on cells in brackets."""
-    drawn = new_grid(table.title, table.header)
+    """A table for the terminal, notes on cells in brackets.
+
+    Words of users are `Text`: rich reads brackets in plain strings as markup.
+    """
+    drawn = rich.table.Table(title=Text(table.title), box=rich.box.SIMPLE_HEAD, title_justify="left")
+    for number, heading in enumerate(table.header):
+        drawn.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Text(str(cell)) for cell in row))
     return drawn
@@ -229,7 +219,30 @@ def data_tables(runs: Sequence[Run]) -> list[Table]:
     for run in runs:
         if run.data is not None:
             users.setdefault(run.data["fingerprint"], {})[run.label] = run.data
-    return [_data_table(own, alone=len(users) == 1) for own in users.values()]
+    tables = []
+    for own in users.values():
+        manifest, *_ = own.values()
+        bad, dictionary = sum(manifest.get("bad_rows", {}).values()), manifest.get("dictionary")
+        note = f"Vocabulary {manifest['vocabulary']['size']:,}. Bad input lines: {bad:,}."
+        if pieces := manifest.get("pieces"):
+            note += f" Pieces a word: {show_fertility(pieces)}."
+        if dictionary:
+            trained, held_out = dictionary["pairs_trained"], dictionary["pairs_held_out"]
+            note += f" Dictionary pairs: {trained:,} trained, {held_out:,} held out."
+        rows = []
+        for name, pool in sorted(manifest.get("pools", {}).items()):
+            kind, _, language = name.partition("/")
+            counts = pool.get("counts", {})
+            words, known = counts.get("words"), counts.get("words_in_dictionary")
+            texts = counts.get("documents" if kind == "text" else "pairs")
+            share = f"{100 * known / words:.0f} %" if words and known is not None else NONE
+            named = Entry(language, "" if kind == "text" else "parallel")
+            rows.append((named, *map(_count, (texts, pool["examples"], pool["tokens"])), share))
+        header = ("language", "documents or pairs", "examples", "tokens", "words in the dictionaries")
+        shown = len(header) - (not dictionary)
+        title = "Training data" if len(users) == 1 else f"Training data of {', '.join(own)}"
+        tables.append(Table(title, header[:shown], [row[:shown] for row in rows], note))
+    return tables
 
 
 def difference_table(runs: Sequence[Run]) -> Table | None:
@@ -264,7 +277,28 @@ def values_table(runs: Sequence[Run]) -> Table:
 
 def run_table(runs: Sequence[Run]) -> Table:
     """One row a run: where it stands, on what it ran, and what that cost."""
-    rows = [_run_row(run) for run in runs if run.log.started]
+    rows = []
+    for run in (run for run in runs if run.log.started):
+        log, metrics, start = run.log, run.log.metrics, run.log.starts[-1] if run.log.starts else {}
+        resumed = [str(start["step"]) for start in log.starts if start["attempt"] > 1]
+        planned = start.get("steps", log.last_step)
+        rows.append(
+            (
+                run.label,
+                run.name,
+                f"{datetime.fromtimestamp(log.started, UTC):%Y-%m-%d %H:%M}",
+                str(run.seed),
+                f"{planned:,}" if run.finished else Entry(f"{log.last_step:,} of {planned:,}", "not finished"),
+                str(start.get("workers", "-")),
+                str(start.get("zero_stage", "-")),
+                f"{log.seconds:,.0f}",
+                _count(metrics.get("run/tokens")),
+                _count(metrics.get("run/tokens_per_s")),
+                NONE if log.waiting is None else f"{100 * log.waiting:.0f} %",
+                f"{log.memory:,.0f} MB" if log.memory else NONE,
+                Entry(str(start.get("attempt", 0)), f"resumed at {', '.join(resumed)}" if resumed else ""),
+            )
+        )
     note = (
         "Seconds: from the start of an attempt to its last event, all attempts added up, start-up of the cluster not "
         "included. Tokens/s: of the last attempt. Waiting: share of step time spent waiting for rows."
@@ -281,35 +315,42 @@ def cost_table(runs: Sequence[Run]) -> Table | None:
     if not any(trained.values()):
         return None
 
-    def row(name: str, note: str, value: Callable[[Run], float], show: Callable[[float], str]) -> Row:
-        shown = [show(fmean(map(value, own))) if own else NONE for own in trained.values()]
+    def row(name: str, note: str, show: str, value: Callable[[Run], float]) -> Row:
+        shown = [show.format(fmean(map(value, own))) if own else NONE for own in trained.values()]
         return (Entry(name, note), *shown)
 
+    hours = [duration(fmean(run.log.seconds for run in own)) if own else NONE for own in trained.values()]
     rows = [
-        row("Time of a training", "mean over seeds, all attempts", lambda run: run.log.seconds, duration),
-        row("Worker hours", "time x training processes", _worker_hours, lambda hours: f"{hours:,.2f}"),
-        row("Tokens", "that it was trained on", _tokens, lambda count: f"{count:,.0f}" if count else "-"),
+        (Entry("Time of a training", "mean over seeds, all attempts"), *hours),
+        row(
+            "Worker hours",
+            "time x training processes",
+            "{:,.2f}",
+            lambda run: run.log.seconds * run.log.starts[-1].get("workers", 1) / 3600,
+        ),
+        row("Tokens", "that it was trained on", "{:,.0f}", lambda run: run.log.metrics.get("run/tokens") or 0),
     ]
     note = "Of the encoder itself; fine-tunings and evaluations stand below Running. - is an encoder that was given."
     return Table("What it cost", ("", *columns), rows, note)
-
-
-def _worker_hours(run: Run) -> float:
-    return run.log.seconds * run.log.starts[-1].get("workers", 1) / 3600
-
-
-def _tokens(run: Run) -> float:
-    return ((run.log.end or {}).get("metrics") or {}).get("run/tokens") or 0
 
 
 def study_tables(runs: Sequence[Run]) -> list[Table]:
     """Of each study what its searches chose by development scores, and the cells that have not ended."""
     tables = []
     for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
-        tried = [row for choice in study["choices"] if len(choice["candidates"]) > 1 for row in _choice_rows(choice)]
-        header = ("fine-tuning", "task", "setting", "development score of each cell", "chosen")
         if "rates" in study:
             tables.append(_rates_table(name, study["rates"]))
+        tried = list[Row]()
+        for choice in (one for one in study["choices"] if len(one["candidates"]) > 1):
+            settings = [candidate["setting"] for candidate in choice["candidates"]]
+            varied = [key for key in settings[0] if any(one[key] != settings[0][key] for one in settings)]
+            for number, candidate in enumerate(choice["candidates"]):
+                names = ("", "") if number else (choice["label"], choice["task"])
+                shown = ", ".join(f"{key} {candidate['setting'][key]}" for key in varied)
+                scores = ["-" if one is None else f"{100 * one:.1f}" for one in candidate["development"].values()]
+                chosen = Entry("chosen", mark="best") if number == choice["chosen"] else ""
+                tried.append((*names, shown, ", ".join(scores), chosen))
+        header = ("fine-tuning", "task", "setting", "development score of each cell", "chosen")
         note = "The highest mean development score decides, before a test score is looked at."
         tables.append(Table(f"Settings tried by {name}", header, tried, note if tried else "", names=3))
         late = [cell for cell in study["cells"] if cell["state"] not in _ENDED]
@@ -389,25 +430,21 @@ def _span(cells: Sequence[Record], name: str, show: Callable[..., str]) -> str:
     return " to ".join(ends if len(ends) < 2 else (ends[0], ends[-1]))
 
 
+def _chance(cells: Sequence[Record]) -> str:
+    return _span(cells, "chance", lambda value: f"{100 * value:.2g}")
+
+
 def _rates_table(name: str, rates: Mapping[str, Any]) -> Table:
     """The learning rates that were tried for each encoder of a study."""
 
-    def mark(encoder: str, rate: float) -> Entry | str:
-        if rates["chosen"][encoder] != rate:
-            return ""
-        tried = [one["learning_rate"] for one in rates["tried"] if one["encoder"] == encoder]
-        ends = {max(tried): "the highest tried", min(tried): "the lowest tried"} if len(tried) > 1 else {}
-        return Entry(f"chosen, {ends[rate]}" if rate in ends else "chosen", mark="best")
-
-    rows: list[Row] = [
-        (
-            one["encoder"],
-            f"{one['learning_rate']:g}",
-            percent(rates["metric"], one["score"]),
-            mark(one["encoder"], one["learning_rate"]),
-        )
-        for one in rates["tried"]
-    ]
+    rows = list[Row]()
+    for one in rates["tried"]:
+        encoder, rate, chosen = one["encoder"], one["learning_rate"], Entry("")
+        if rate == rates["chosen"][encoder]:
+            tried = [other["learning_rate"] for other in rates["tried"] if other["encoder"] == encoder]
+            ends = {max(tried): ", the highest tried", min(tried): ", the lowest tried"} if len(tried) > 1 else {}
+            chosen = Entry(f"chosen{ends.get(rate, '')}", mark="best")
+        rows.append((encoder, f"{rate:g}", percent(rates["metric"], one["score"]), chosen))
     note = (
         f"{METRICS[rates['metric']].title} in {', '.join(rates['languages'])}, which nothing else here is scored in. "
         "Beyond the lowest or the highest rate there may be a better one."
@@ -415,76 +452,10 @@ def _rates_table(name: str, rates: Mapping[str, Any]) -> Table:
     return Table(f"Learning rates tried by {name}", ("encoder", "learning rate", "score", "chosen"), rows, note)
 
 
-def _choice_rows(choice: Mapping[str, Any]) -> list[Row]:
-    settings = [candidate["setting"] for candidate in choice["candidates"]]
-    varied = [name for name in settings[0] if any(one[name] != settings[0][name] for one in settings)]
-    return [
-        (
-            *((choice["label"], choice["task"]) if number == 0 else ("", "")),
-            ", ".join(f"{name} {settings[number][name]}" for name in varied),
-            ", ".join("-" if one is None else f"{100 * one:.1f}" for one in candidate["development"].values()),
-            Entry("chosen", mark="best") if number == choice["chosen"] else "",
-        )
-        for number, candidate in enumerate(choice["candidates"])
-    ]
-
-
-def _data_table(users: Mapping[str, Mapping[str, Any]], alone: bool) -> Table:
-    """The manifest of one data set, by the labels of those that read it."""
-    manifest, *_ = users.values()
-    bad, dictionary = sum(manifest.get("bad_rows", {}).values()), manifest.get("dictionary")
-    note = f"Vocabulary {manifest['vocabulary']['size']:,}. Bad input lines: {bad:,}."
-    if pieces := manifest.get("pieces"):
-        note += f" Pieces a word: {show_fertility(pieces)}."
-    if dictionary:
-        trained, held_out = dictionary["pairs_trained"], dictionary["pairs_held_out"]
-        note += f" Dictionary pairs: {trained:,} trained, {held_out:,} held out."
-    rows = []
-    for name, pool in sorted(manifest.get("pools", {}).items()):
-        kind, _, language = name.partition("/")
-        counts = pool.get("counts", {})
-        words, known = counts.get("words"), counts.get("words_in_dictionary")
-        rows.append(
-            (
-                Entry(language, "" if kind == "text" else "parallel"),
-                _count(counts.get("documents" if kind == "text" else "pairs")),
-                _count(pool["examples"]),
-                _count(pool["tokens"]),
-                f"{100 * known / words:.0f} %" if words and known is not None else NONE,
-            )
-        )
-    header = ("language", "documents or pairs", "examples", "tokens", "words in the dictionaries")
-    if not dictionary:
-        header, rows = header[:-1], [row[:-1] for row in rows]
-    return Table("Training data" if alone else f"Training data of {', '.join(users)}", header, rows, note)
-
-
 def _describe(sources: Sequence[Mapping[str, Any]]) -> Entry:
     """Sources by language or pair."""
     names = ["-".join(source["languages"]) if "languages" in source else source["language"] for source in sources]
     return Entry(f"{len(names)}", ", ".join(dict.fromkeys(names))) if names else NONE
-
-
-def _run_row(run: Run) -> Row:
-    log, start = run.log, run.log.starts[-1] if run.log.starts else {}
-    end = (log.end or {}).get("metrics", {})
-    resumed = [str(start["step"]) for start in log.starts if start["attempt"] > 1]
-    planned = start.get("steps", log.last_step)
-    return (
-        run.label,
-        run.name,
-        f"{datetime.fromtimestamp(log.started, UTC):%Y-%m-%d %H:%M}",
-        str(run.seed),
-        f"{planned:,}" if run.finished else Entry(f"{log.last_step:,} of {planned:,}", "not finished"),
-        str(start.get("workers", "-")),
-        str(start.get("zero_stage", "-")),
-        f"{log.seconds:,.0f}",
-        _count(end.get("run/tokens")),
-        _count(end.get("run/tokens_per_s")),
-        NONE if log.waiting is None else f"{100 * log.waiting:.0f} %",
-        f"{log.memory:,.0f} MB" if log.memory else NONE,
-        Entry(str(start.get("attempt", 0)), f"resumed at {', '.join(resumed)}" if resumed else ""),
-    )
 
 
 def _count(value: float | None) -> Entry | str:

@@ -26,7 +26,7 @@ from xalign_ray.results.compare import (
 from xalign_ray.results.difference import differences_from
 from xalign_ray.results.page import write_tables
 from xalign_ray.results.run import Log, Run
-from xalign_ray.results.tables import Entry, decided_table, forgetting_table, score_table, terminal_table
+from xalign_ray.results.tables import Entry, decided_table, forgetting_table, plain_grid, score_table, terminal_table
 from xalign_ray.tasks.scores import Score
 
 Values = Mapping[str, float]
@@ -328,7 +328,7 @@ def test_the_terminal_shows_the_first_grouping_and_fits_eighty_columns() -> None
         "tiny/dict-mlm-unconditioned": scores({"de": 0.5, "nl": 0.5, "fr": 0.7, "hi": 0.2}),
     }
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(terminal_table(compare(given, None, ["task", "language"]), "task"))
+    console.print(plain_grid(terminal_table(compare(given, None, ["task", "language"]), "task")))
     lines = [line.split() for line in console.export_text().splitlines()]
     assert ["tiny/dict-mlm-unconditioned", "47.5", "+15.0", "[-3.0,", "33.0]", "1"] in lines
     assert not any("nl" in line for line in lines)

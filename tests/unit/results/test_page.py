@@ -390,7 +390,7 @@ def test_a_run_without_scores_still_has_a_page(tmp_path: Path) -> None:
 
 def test_the_terminal_table_fits_eighty_columns(runs: list[Path]) -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(terminal_table(compare_folders(runs), "task"))
+    console.print(plain_grid(terminal_table(compare_folders(runs), "task")))
     lines = [line.split() for line in console.export_text().splitlines()]
     assert ["tatoeba_accuracy", "chance", "0.2", "n", "1,000"] in lines
     assert ["tiny/mlm", "0.2", "(at", "chance)", "1"] in lines
@@ -473,7 +473,7 @@ def test_a_report_leaves_no_file_of_another_one_and_takes_no_file_of_others(file
 def test_brackets_and_colons_of_users_are_text_in_the_terminal(metric: str, tmp_path: Path) -> None:
     comparison = compare_folders([write_scores_of(tmp_path / "x.csv", {"e5 [base]": [0.5], "[b]": [0.6]}, metric)])
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(terminal_table(comparison, "task"), terminal_table(comparison, "language"))
+    console.print(*(plain_grid(terminal_table(comparison, by)) for by in ("task", "language")))
     console.print(plain_grid(Table("[t]", ("[h]", "e5 [large]"), [(metric, "1 [i]")])))
     text = console.export_text()
     assert text.count(metric) == 3
@@ -483,7 +483,7 @@ def test_brackets_and_colons_of_users_are_text_in_the_terminal(metric: str, tmp_
 def test_a_number_of_questions_that_is_not_known_is_not_printed(tmp_path: Path) -> None:
     comparison = compare_folders([write_scores_of(tmp_path / "x.csv", {"a": [0.5], "b": [0.6]})])
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(terminal_table(comparison, "task"))
+    console.print(plain_grid(terminal_table(comparison, "task")))
     assert " n " not in console.export_text()
     (row,) = score_table(comparison, "task").rows
     assert [str(cell) for cell in row[-3:]] == ["-", "- (1 language)", "1"]
