@@ -35,7 +35,7 @@ def average(block: Block) -> tuple[float, float | None]:
 
 def common(block: Block, languages: Collection[str], seeds: Collection[str] | None = None) -> Block:
     """The part of a block in these languages, and with these seeds if given."""
-    return block.loc[block.index.isin(languages), slice(None) if seeds is None else block.columns.isin(seeds)]
+    return block.loc[block.index.isin([*languages]), slice(None) if seeds is None else block.columns.isin([*seeds])]
 
 
 def over_languages(values: ArrayLike) -> Any:

@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from xalign_ray.config.explain import suggest
@@ -304,15 +305,13 @@ def compare_scores(
     )
     frame = pd.concat([_compare_by(name, measured, by[name], chosen, group) for name in by], ignore_index=True)
     frame = frame.astype(object).where(frame.notna(), None)
-    several = {part: frame.groupby("metric")[part].transform("nunique") > 1 for part in KEY[1:]}
-    apart = [
-        ", ".join(str(frame.at[row, part]) for part, shown in several.items() if shown[row]) for row in frame.index
-    ]
+    parts = [np.where(frame.groupby("metric")[part].transform("nunique") > 1, frame[part], "") for part in KEY[1:]]
+    apart = [", ".join(filter(None, row)) for row in zip(*parts, strict=True)]
     titles = [METRICS[metric].title for metric in frame.metric]
-    frame["apart"] = [f" ({text})" if text else "" for text in apart]
+    frame["apart"] = [f" ({names})" if names else "" for names in apart]
     frame["title"] = [
-        title.replace(" (Tatoeba)", "") + text if text else title  # one of several test sets
-        for title, text in zip(titles, frame.apart, strict=True)
+        f"{title.replace(' (Tatoeba)', '')} ({names})" if names else title  # one of several test sets
+        for title, names in zip(titles, apart, strict=True)
     ]
     return Comparison(tuple(labels), chosen, frame, tuple(by))
 
@@ -392,8 +391,8 @@ def differences(found: pd.DataFrame, baseline: str, group: Grouping) -> pd.DataF
         difference_seeds, fewest_seeds, comparisons.
     """
     rows: dict[Any, tuple[Any, ...]] = {}
-    for (metric, *_), own in found.groupby(_ROW, observed=True):
-        if is_share(metric) and (own.label == baseline).any():
+    for _, own in found.groupby(_ROW, observed=True):
+        if is_share(own.metric.iloc[0]) and (own.label == baseline).any():
             arms = dict(zip(own.label, zip(own.index, own.block, strict=True), strict=True))
             _, base = arms.pop(baseline)
             for label, gap in differences_from({name: arm for name, (_, arm) in arms.items()}, base, group).items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from xalign_ray.results.claims import (
     CELLS,
     CLAIMS,
     AgainstPapers,
-    Measured,
     against_papers,
     citations,
     claim_table,
@@ -31,7 +30,6 @@ from xalign_ray.results.claims import (
 from xalign_ray.results.compare import (
     SCORE_COLUMNS,
     Comparison,
-    Groupings,
     compare_runs,
     compare_with_beginning,
     known_groupings,
@@ -39,7 +37,6 @@ from xalign_ray.results.compare import (
     score_frame,
 )
 from xalign_ray.results.continued import (
-    Continued,
     forgotten,
     of_comparison,
     origin_sentence,
@@ -72,29 +69,20 @@ PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
 _AT_TIMES = {CELLS, CLAIMS, POINTS, *(f"{name}.svg" for name in charts.NAMES)}
 
-_BASE = "base-"  # what the names of continued runs' sections begin with
-_OPEN = ("pairs", "average", "task", "papers")
 _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
 
 class Section(NamedTuple):
-    """A part of the page that the links at the top lead to; `folded` and the `recipes` by label open on a click.
-
-    So does all of it, but for what a reader came for: `is_open`.
-    """
+    """A part of the page that the links at the top lead to; the `recipes` by label open on a click, as do all parts but
+    those that a reader came for (`is_open`)."""
 
     name: str
     title: str
-    tables: Sequence[Table] = ()
-    charts: Sequence[Chart] = ()
+    tables: Sequence[Table | None] = ()
+    charts: Sequence[Chart | None] = ()
     notes: Sequence[str] = ()
-    folded: Sequence[Table] = ()
     recipes: Mapping[str, str] = {}
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is shown at once."""
-        return self.name in _OPEN or self.name.startswith(_BASE)
+    is_open: bool = False
 
 
 def report(
@@ -175,22 +163,74 @@ def write_report(
     """
     runs, baseline = as_published(runs), hide_places(baseline)
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
-    averaged = [average_table(scores, list(columns), average)] if average else []
     comparison = compare_runs(runs, scores, by, sizes, baseline)
     known, found = measured(runs, scores), find(comparison, declared_metric(runs))
     papers, transferred = against_papers(known), transfer_frame(known)
     headline = charts.score_chart(comparison, found.key) if found.key else None
-    transfer = _transfer_section(comparison, known, transferred, known_groupings(runs, sizes or {}))
-    compared = Section("papers", "Against the papers", paper_tables(papers), notes=citations(papers.papers))
+    groupings, beginning = known_groupings(runs, sizes or {}), compare_with_beginning(runs, scores)
+    configs = {label: dict(own[0].config) for label, own in columns.items() if own[0].config}
     continued = {run.label: base for run in runs if run.on_disk and (base := read_continued(run.folder))}
-    paired = paired_table(runs, comparison.baseline)
+    paired = paired_table(runs, comparison.baseline) if len(continued) > 1 else None
     every = [
-        Section("pairs", "The same test", [paired] if paired and len(continued) > 1 else []),
-        *_continued_sections(continued),
-        Section("average", "Average of a benchmark", averaged),
-        *_sections(runs, comparison, losses, scores, (transfer, compared)),
+        Section("pairs", "The same test", [paired], is_open=True),
+        *(
+            Section(
+                f"base-{number}",
+                "Base against yours" if len(continued) == 1 else f"{base.name} against {label}",
+                [*of_comparison(base)],
+                notes=hide_places(base.notes),
+                is_open=True,
+            )
+            for number, (label, base) in enumerate(continued.items())
+        ),
+        Section(
+            "average",
+            "Average of a benchmark",
+            [average_table(scores, list(columns), average)] if average else [],
+            is_open=True,
+        ),
+        *(
+            Section(
+                name,
+                tables.SUBJECTS[name],
+                [
+                    tables.decided_table(comparison) if name == "task" else None,
+                    tables.score_table(comparison, name),
+                    tables.cost_table(runs) if name == "task" and len(comparison.frame) else None,
+                ],
+                is_open=name == "task",
+            )
+            for name in comparison.by
+        ),
+        Section("forgetting", "Forgetting", [tables.forgetting_table(beginning)] if beginning else []),
+        Section(
+            "transfer",
+            "Transfer",
+            [transfer_table(known, name, groupings[name]) for name in dict.fromkeys(["task", *comparison.by])],
+            [transfer_chart(transferred, comparison.labels)],
+        ),
+        Section("papers", "Against the papers", paper_tables(papers), notes=citations(papers.papers), is_open=True),
+        Section("retrieval", "Retrieval", charts=[charts.retrieval_chart(runs, losses)]),
+        Section(
+            "losses",
+            "Losses",
+            charts=[charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)],
+            notes=repetitions(runs),
+        ),
+        Section("layers", "Layers", charts=[charts.layer_chart(runs, scores)]),
+        Section("data", "Data", tables.data_tables(runs)),
+        Section(
+            "recipes",
+            "Recipes",
+            [tables.values_table(runs), tables.difference_table(runs)],
+            recipes={
+                label: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) for label, tree in configs.items()
+            },
+        ),
+        Section("running", "Running", [*tables.study_tables(runs), tables.run_table(runs)]),
     ]
-    sections = [section for section in every if any(section[2:])]
+    filled = (one._replace(tables=_filled(one.tables), charts=[*filter(None, one.charts)]) for one in every)
+    sections = [section for section in filled if any(section[2:6])]
     only = next(iter(continued.values())) if len(continued) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
     recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
@@ -217,17 +257,17 @@ def write_report(
         restarted=charts.RESTARTED,
         files=[*_FILES, *files],
     )
-    _write_csv(out / "scores.csv", scores.reindex(columns=SCORE_COLUMNS))
-    _write_csv(out / "layers.csv", scores.loc[scores.single_layer].reindex(columns=SCORE_COLUMNS))
-    _write_csv(out / "losses.csv", losses)
+    shown_scores = scores.reindex(columns=SCORE_COLUMNS)
+    files |= {"scores.csv": shown_scores, "layers.csv": shown_scores.loc[scores.single_layer], "losses.csv": losses}
     for name, frame in files.items():
         _write_csv(out / name, frame)
     write_tables(comparison, out, papers)
-    drawn = list(filter(None, [headline, *(chart for section in sections for chart in section.charts)]))
-    for chart in drawn:
-        write_atomic(out / f"{chart.name}.svg", charts.draw_file(chart))
+    drawn = filter(None, [headline, *(chart for section in sections for chart in section.charts)])
+    figures = {f"{chart.name}.svg": charts.draw_file(chart) for chart in drawn}
+    for name, figure in figures.items():
+        write_atomic(out / name, figure)
     write_atomic(out / PAGE, page)
-    for name in _AT_TIMES.difference(files, (f"{chart.name}.svg" for chart in drawn)):
+    for name in _AT_TIMES.difference(files, figures):
         (out / name).unlink(missing_ok=True)
     return comparison, papers
 
@@ -235,45 +275,9 @@ def write_report(
 def write_tables(comparison: Comparison, out: Path, papers: AgainstPapers | None = None) -> None:
     """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
     _write_csv(out / "comparison.csv", comparison.shown)
-    shown = _filled(tables.decided_table(comparison), *(tables.score_table(comparison, by) for by in comparison.by))
+    shown = _filled([tables.decided_table(comparison), *(tables.score_table(comparison, by) for by in comparison.by)])
     shown += paper_tables(papers) if papers else []
     write_atomic(out / "comparison.md", "\n".join(map(tables.as_markdown, shown)))
-
-
-def _sections(
-    runs: Sequence[Run],
-    comparison: Comparison,
-    losses: pd.DataFrame,
-    scores: pd.DataFrame,
-    after_scores: Sequence[Section],
-) -> Iterator[Section]:
-    columns = columns_of(runs)
-    cost = _filled(tables.cost_table(runs))
-    for by in comparison.by:
-        decided = [tables.decided_table(comparison)] if by == "task" else []
-        shown = _filled(*decided, tables.score_table(comparison, by))
-        yield Section(by, tables.SUBJECTS[by], [*shown, *(cost if by == "task" and shown else [])])
-    if beginning := compare_with_beginning(runs, scores):
-        yield Section("forgetting", "Forgetting", _filled(tables.forgetting_table(beginning)))
-    yield from after_scores
-    yield Section("retrieval", "Retrieval", charts=list(filter(None, [charts.retrieval_chart(runs, losses)])))
-    curves = list(filter(None, [charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]))
-    yield Section("losses", "Losses", charts=curves, notes=repetitions(runs))
-    yield Section("layers", "Layers", charts=list(filter(None, [charts.layer_chart(runs, scores)])))
-    yield Section("data", "Data", _filled(*tables.data_tables(runs)))
-    configs = {label: dict(own[0].config) for label, own in columns.items() if own[0].config}
-    recipes = {label: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) for label, tree in configs.items()}
-    yield Section(
-        "recipes", "Recipes", _filled(tables.values_table(runs), tables.difference_table(runs)), recipes=recipes
-    )
-    yield Section("running", "Running", _filled(*tables.study_tables(runs), tables.run_table(runs)))
-
-
-def _continued_sections(continued: Mapping[str, Continued]) -> Iterator[Section]:
-    """Each continued run against its own base, before anything else."""
-    for number, (label, found) in enumerate(continued.items()):
-        title = "Base against yours" if len(continued) == 1 else f"{found.name} against {label}"
-        yield Section(f"{_BASE}{number}", title, _filled(*of_comparison(found)), notes=hide_places(found.notes))
 
 
 def _links(run: Run, out: Path) -> dict[str, str]:
@@ -283,13 +287,7 @@ def _links(run: Run, out: Path) -> dict[str, str]:
     return {name: os.path.relpath(path, out) for name, path in paths.items() if path.exists()}
 
 
-def _transfer_section(comparison: Comparison, known: Measured, points: pd.DataFrame, groupings: Groupings) -> Section:
-    first, *others = (transfer_table(known, by, groupings[by]) for by in dict.fromkeys(["task", *comparison.by]))
-    chart = transfer_chart(points, comparison.labels)
-    return Section("transfer", "Transfer", _filled(first), [chart] if chart else [], folded=_filled(*others))
-
-
-def _filled(*every: Table | None) -> list[Table]:
+def _filled(every: Sequence[Table | None]) -> list[Table]:
     return [table for table in every if table and (table.rows or table.note)]
 
 

@@ -55,9 +55,7 @@ def find_runs(names: Sequence[str]) -> list[Run]:
         else:
             is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
             runs[name] = _from_study(folder) if is_study else [read_run(folder)]
-    sources = _with_given_labels({**runs, **foreign})
-    _check_contradictions(sources)
-    return join_trials(_with_distinct_labels(join_studies(sources)))
+    return join_trials(_with_distinct_labels(join_sources(_with_given_labels({**runs, **foreign}))))
 
 
 def _is_given(run: Run) -> bool:
@@ -75,28 +73,6 @@ def _with_given_labels(sources: Mapping[str, Sequence[Run]]) -> Mapping[str, Seq
         ]
         for source, runs in sources.items()
     }
-
-
-def _check_contradictions(sources: Mapping[str, Sequence[Run]]) -> None:
-    """Raises DataError where two sources differ in a score of an encoder that was given.
-
-    `join_studies` checks those of studies; a run with a recipe may be trained twice, and a report says where they part.
-    """
-    known: dict[Any, set[Any]] = {}
-    for source, runs in sources.items():
-        own = defaultdict[Any, set[Any]](set)
-        for run in filter(_is_given, runs):
-            for one in run.scores:
-                key = (run.label, run.seed, one.seed, one.step, one.averaged_with, one.language)
-                own[key].add((one.value, one.n, one.chance))
-        for key, values in own.items():
-            if not values <= known.get(key, values):
-                name, seed, *_, (metric, *_), language = key
-                raise DataError(
-                    f"{source}: a second {metric} of {name}, seed {seed}, in {language}, which another file has with "
-                    "another value. Give one of them, or the encoder another name."
-                )
-        known = own | known
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -167,13 +143,14 @@ def _from_bundle(path: Path) -> list[Run]:
     return runs
 
 
-def join_studies(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
+def join_sources(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
     """The runs of all sources; what several say of one study, such as seeds that ran on machines of their own, is one.
 
-    An encoder that the study was given, and a seed with equal scores, count once, as the first source has them.
+    A seed, or an encoder that the study was given, counts once, as the first source has it.
 
     Raises:
-        DataError: sources of one study differ in its cells or in a recipe, or have one seed with other scores.
+        DataError: two sources have other scores of one seed, or of an encoder that was given; sources of one study
+            differ in its cells or in a recipe.
     """
     studies: dict[str, Mapping[str, Any]] = {}
     known: dict[tuple[str, str], list[tuple[str, Run]]] = defaultdict(list)
@@ -182,12 +159,13 @@ def join_studies(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
         earlier, again = {column: list(own) for column, own in known.items()}, set[str]()
         for run in runs:
             column = ((run.study or {}).get("name", ""), run.label)
-            others = earlier.get(column, []) if run.study else []
-            if others:
+            others = earlier.get(column, []) if run.label else []
+            if others and run.study:
                 _check_recipes(source, run, *others[0])
             same = [one for one in others if one[1].seed == run.seed]
-            if same:
-                _check_scores(source, run, *same[0])
+            for other in same:
+                _check_scores(source, run, *other)
+            if same and run.study:
                 again |= {run.label} if run.seed is None else set()
             else:
                 known[column].append((source, run))
@@ -207,6 +185,26 @@ def _check_recipes(source: str, run: Run, other: str, known: Run) -> None:
             f"{other} and {source} are of one study, and its {run.label} has {key} {two.get(key)} in the first and "
             f"{one.get(key)} in the second. Give one of them."
         )
+
+
+def _check_scores(source: str, run: Run, other: str, known: Run) -> None:
+    """Raises DataError unless scores that both have agree, and those of a study are the same.
+
+    Machines differ in the last digits: an encoder that a study was given may so differ by a sentence or two.
+    """
+    tolerance = _ANOTHER_MACHINE if run.study and run.seed is None else 0.0
+    first, own = (
+        {(one.averaged_with, one.language, one.test_set, one.seed, one.step): one for one in each.scores}
+        for each in (known, run)
+    )
+    differs = any(
+        abs(one.value - own[key].value) > tolerance or (one.n, one.chance) != (own[key].n, own[key].chance)
+        for key, one in first.items()
+        if key in own
+    )
+    if differs or (run.study and first.keys() != own.keys()):
+        what = run.label if run.seed is None else f"seed {run.seed} of {run.label}"
+        raise DataError(f"{other} and {source} both have {what}, with other scores. Give one of them.")
 
 
 def _without_paths(value: Any) -> Any:

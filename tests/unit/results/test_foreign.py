@@ -175,7 +175,7 @@ def test_an_encoder_that_is_called_as_one_of_a_study_is_a_column_of_its_own(tmp_
     together = write_bundle_of(study, own)
     for sources in ([study, bundle], [study, own, bundle], [together], [together, own], [own, together]):
         assert tables(*sources) == expected
-    differs = r"a second pos_accuracy of mlm \(given\), seed 0, in de, which another file has with another value"
+    differs = r"both have seed 0 of mlm \(given\), with other scores\. Give one of them"
     for first in (together, own, bundle):
         with pytest.raises(DataError, match=differs):
             open_folders([study, first, other])
@@ -193,7 +193,7 @@ def test_a_score_that_two_files_have_counts_once_and_is_refused_where_they_diffe
         for sources in ([bundle], [same, bundle], [bundle, same], [same, copy], [bundle, write_bundle_of(copy)]):
             assert tables(*sources) == expected
         for first, second in product((same, bundle), (differing, write_bundle_of(differing))):
-            with pytest.raises(DataError, match=r"a second .* in de, which another file has with"):
+            with pytest.raises(DataError, match=r"both have .*, with other scores\. Give one of them"):
                 open_folders([first, second])
 
 
