@@ -376,14 +376,14 @@ def _compare_by(
     found = means(single.assign(place=[place for place, _ in places], group=[name for _, name in places]), _LABELLED)
     found = found.join(first, on=KEY).sort_values(["metric", "first"], kind="stable", key=_order).astype(object)
     found = found.reset_index(drop=True).assign(by=by, baseline=baseline)
-    return found.join(differences(found, baseline, group)).drop(columns=["place", "first", "block"])
+    return found.join(baseline_differences(found, baseline, group)).drop(columns=["place", "first", "block"])
 
 
 def _order(column: pd.Series) -> pd.Series:
     return column.map([*METRICS].index) if column.name == "metric" else column
 
 
-def differences(found: pd.DataFrame, baseline: str, group: Grouping) -> pd.DataFrame:
+def baseline_differences(found: pd.DataFrame, baseline: str, group: Grouping) -> pd.DataFrame:
     """The difference of each row of `means` from that of the baseline in the same measurement and group of languages.
 
     Returns:

@@ -19,14 +19,12 @@ from xalign_ray.tasks.registry import METRICS, PREFIX, load_task, names_of_parts
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import Metric
 from xalign_ray.tasks.task_files import without_usual_script
-from xalign_ray.work.run_folder import CHOICES, EVENT_LOG, SCORES, STUDY
 from xalign_ray.work.status_line import say
 
 NEEDED = ("encoder", "seed", "language", "metric", "value")
 OPTIONAL = ("task", "split", "n", "chance")
 META = "model_meta.json"  # of mteb: beside the results of a model's revision
 PREDICTIONS = "_predictions.json"  # end of the names of mteb's files of predictions, which hold no score
-_HEAD = 1000  # bytes of a result of mteb that hold its version
 EXPERIMENTS = "experiments"  # folder of results with other settings, below them
 _OURS = frozenset(METRICS)  # each is of one task; of other programs, accuracy may be of several
 _FORM = f"a CSV file with the columns {','.join(NEEDED)} and, if you like, {','.join(OPTIONAL)}"
@@ -34,7 +32,7 @@ _FORM = f"a CSV file with the columns {','.join(NEEDED)} and, if you like, {','.
 
 def is_foreign(path: Path) -> bool:
     """Whether a name of a report is of scores that another program wrote."""
-    return path.is_file() or next(_metas(path), None) is not None or _without_meta(path) is not None
+    return path.is_file() or next(_metas(path), None) is not None
 
 
 def read_foreign(path: Path) -> list[Run]:
@@ -114,7 +112,8 @@ def _score(row: Mapping[str, str]) -> tuple[str, int | None, Score]:
     if count < 0:
         raise ValueError(f"n is {count}; write how many things were scored.")
     metric = metric if metric in {*_OURS, task} else f"{task} {metric}"
-    _know(metric)
+    # A metric that is none of ours is a share: higher is better, and differences are taken.
+    METRICS.setdefault(metric, Metric(metric, metric, "as the program that wrote it defines it"))
     return row["encoder"], seed, Score(
         run=None, encoder=row["encoder"], objective=None, task=task,
         split=row.get("split") or "test", language=language, metric=metric, value=value,
@@ -139,27 +138,8 @@ def _whole(name: str, text: str) -> int:
     return int(value)
 
 
-def _share(row: Mapping[str, Any], split: str) -> float:
-    name = f"main_score of {row['hf_subset']}, split {split},"
-    found = _number(name, str(row["main_score"]))
-    if not -1 <= found <= 1:
-        raise ValueError(f"{name} is {found:g}; it must be a share.")
-    return found
-
-
-def _know(metric: str) -> None:
-    """A metric that is none of ours is a share: higher is better, and differences are taken."""
-    METRICS.setdefault(metric, Metric(metric, metric, "as the program that wrote it defines it"))
-
-
 def _read_mteb(folder: Path) -> list[Run]:
     found = {meta.parent: _read_object(meta) for meta in sorted(_metas(folder))}
-    if not found and (path := _without_meta(folder)):
-        _check_version(path, _read_object(path))
-        raise DataError(
-            f"{path} is a result of mteb without {META}, which names its model: write one beside it, such as "
-            '{"name": "org/model", "revision": "main"}.'
-        )
     parts: dict[str, dict[str, Collection[str]]] = defaultdict(dict)
     rows = {results: [*_mteb_rows(results, parts)] for results in found}
     names = {task: names_of_parts(languages) for task, languages in parts.items()}
@@ -197,7 +177,6 @@ def _mteb_rows(results: Path, parts: dict[str, dict[str, Collection[str]]]) -> I
         if path.name == META or path.name.endswith(PREDICTIONS):
             continue
         result = _read_object(path)
-        _check_version(path, result)
         try:
             task = f"{PREFIX}{result['task_name']}"
             load_task(task)
@@ -206,38 +185,20 @@ def _mteb_rows(results: Path, parts: dict[str, dict[str, Collection[str]]]) -> I
                     if (key := (task, split, row["hf_subset"])) in seen:
                         raise DataError(f"{path}: a second score of {row['hf_subset']}, split {split}; keep one.")
                     seen.add(key)
+                    name = f"main_score of {row['hf_subset']}, split {split},"
+                    if not -1 <= (value := _number(name, str(row["main_score"]))) <= 1:
+                        raise ValueError(f"{name} is {value:g}; it must be a share.")
                     parts[task][row["hf_subset"]] = row["languages"]
                     yield Score(
                         run=None, encoder="", objective=None, task=task, split=split,
                         language=row["hf_subset"], metric=task,
-                        value=_share(row, split), chance=None, n=0, seed=None, step=None, layer="last",
+                        value=value, chance=None, n=0, seed=None, step=None, layer="last",
                         test_set=result.get("dataset_revision"),
                     )  # fmt: skip
         except ValueError as error:
             raise DataError(f"{path}: {error}") from None
         except (KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path} is not a result of mteb ({type(error).__name__}: {error}).") from None
-
-
-def _check_version(path: Path, result: Mapping[str, Any]) -> None:
-    if "mteb_dataset_name" in result:
-        raise DataError(
-            f"{path} was written by mteb before 1.11. Write each such file anew with a newer mteb: "
-            "mteb.TaskResult.from_disk(path).to_disk(path)."
-        )
-
-
-def _without_meta(folder: Path) -> Path | None:
-    """A result of mteb in a folder that is no run or study of ours; None if there is none."""
-    if any((folder / name).exists() for name in (EVENT_LOG, SCORES, STUDY, CHOICES)):
-        return None
-    files = (path for place in ("", "*/", "*/*/") for path in sorted(folder.glob(f"{place}*.json")) if path.is_file())
-    return next((path for path in files if b'"mteb_version"' in _head(path)), None)
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_HEAD)
 
 
 def _read_object(path: Path) -> dict[str, Any]:

@@ -245,7 +245,7 @@ def read_run(folder: Path) -> Run:
     if not path.is_file() and not scores:
         raise DataError(
             f"{folder} is not a run: it holds neither {path.name} nor a scores.json. Give run folders, such as those "
-            "below runs/."
+            "below runs/, or results of mteb with their model_meta.json."
         )
     log = read_log(path) if path.is_file() else Log()
     made_of = next((start["data"] for start in reversed(log.starts) if start.get("data")), None)

@@ -235,9 +235,7 @@ def test_two_revisions_are_two_columns_and_damage_is_named(tmp_path: Path) -> No
     with pytest.raises(DataError, match=r"Tatoeba.json is not a result of mteb \(KeyError: 'scores'\)"):
         open_folders([tmp_path])
     good = {"hf_subset": "deu-eng", "languages": ["deu-Latn"], "main_score": 0.5}
-    old = {"mteb_version": "1.0.2", "mteb_dataset_name": "Tatoeba", "test": {"accuracy": 0.5}}
     result = {"task_name": "Tatoeba", "mteb_version": "1.14"}
-    anew = r"Write each such file anew with a newer mteb: mteb\.TaskResult\.from_disk\(path\)\.to_disk\(path\)\."
     for wrong, message in (
         (
             result | {"scores": {"test": [good | {"main_score": 80}]}},
@@ -251,7 +249,6 @@ def test_two_revisions_are_two_columns_and_damage_is_named(tmp_path: Path) -> No
             result | {"scores": {"test": [good, good]}},
             r"Tatoeba\.json: a second score of deu-eng, split test; keep one\.",
         ),
-        (old, rf"Tatoeba\.json was written by mteb before 1\.11\. {anew}"),
     ):
         file.write_text(json.dumps(wrong))
         with pytest.raises(DataError, match=message):
@@ -259,14 +256,6 @@ def test_two_revisions_are_two_columns_and_damage_is_named(tmp_path: Path) -> No
     file.write_text(json.dumps(result | {"scores": {"test": [good]}}))
     (file.parent / "Tatoeba_predictions.json").write_text('{"deu-eng": {"test": []}}')
     assert len(open_folders([tmp_path])) == 2
-    for meta in tmp_path.rglob("model_meta.json"):
-        meta.unlink()
-    for folder in (tmp_path, file.parent):
-        with pytest.raises(DataError, match=r"Tatoeba\.json is a result of mteb without model_meta\.json, which names"):
-            open_folders([folder])
-    file.write_text(json.dumps(old))
-    with pytest.raises(DataError, match=anew):
-        open_folders([file.parent])
     (file.parent / "model_meta.json").write_text("{}")
     file.unlink()
     with pytest.raises(DataError, match=r"has no result beside its model_meta\.json"):

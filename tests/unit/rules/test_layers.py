@@ -23,7 +23,7 @@ LAYERS = [
     {"work/locks", "work/run_folder"},
     {"work/mirror"},
     {"config"},
-    {"results/aggregate"},
+    {"results/aggregate", "results/difference"},
     {"shards/counter_random"},
     {"shards/rows", "shards/order"},
     {"vocabulary"},
