@@ -345,7 +345,7 @@ def compare_run(found: Continuation, run: Path) -> bool:
     another margin changes verdicts alone.
     """
     before = read_continued(run)
-    if before is None or before.margin is None or (found.lines.keep and before.keep != [*found.lines.keep]):
+    if before is None or (found.lines.keep and before.keep != [*found.lines.keep]):
         _compare(found, run)
     elif before.margin != found.lines.margin:
         _judge_again(run, found.lines.model_copy(update={"keep": tuple(before.keep)}))

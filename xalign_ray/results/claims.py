@@ -253,7 +253,7 @@ def judge(claim: Claim, known: Measured) -> Verdict:
 
 
 def _names(claim: Claim) -> list[str]:
-    """Of the steps of a claim: what is taken less what."""
+    """The names of the steps of a claim: two arms and their difference."""
     if claim.kind == "correlation":
         return ["Spearman's correlation"]
     if claim.kind == "near":

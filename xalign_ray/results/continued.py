@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from rich.text import Text
 from xalign_ray.results.aggregate import over_languages, over_rows
 from xalign_ray.results.difference import MeanEstimate, accuracy_gain, holm_intervals
 from xalign_ray.results.run import Run, read_run
-from xalign_ray.results.tables import NONE, Entry, Table
+from xalign_ray.results.tables import NONE, Entry, Table, points
 from xalign_ray.tasks.scores import read_scores
 from xalign_ray.tasks.task import right_key
 from xalign_ray.work.artifacts import read_json
@@ -50,7 +50,7 @@ class Continued:
         during: retrieval in each language while it trained, in order of steps.
         command: that made the run, where it is known.
         keep: the files of what must not get worse, as they were named.
-        margin: points; a loss that is surely smaller is "kept". None of a comparison that an older version wrote.
+        margin: points; a loss that is surely smaller is "kept".
     """
 
     base: str
@@ -63,9 +63,9 @@ class Continued:
     notes: Sequence[str]
     during: Mapping[str, Sequence[float]]
     price: float | None
-    keep: Sequence[str] = ()
-    margin: float | None = None
-    command: str = ""
+    keep: Sequence[str]
+    margin: float
+    command: str
 
     @property
     def name(self) -> str:
@@ -93,11 +93,9 @@ def read_continued(folder: Path) -> Continued | None:
     path = RunFolder(folder).comparison
     if not path.is_file():
         return None
-    keys = ("base", "run", "steps", "seconds", "device_hours", "methods", "rows", "notes")
-    found = read_json(path, "Delete it and give the same `xalign continue` again.", *keys)
-    own = {"during": found.get("during", {}), "price": found.get("price"), "keep": found.get("keep", [])}
-    own |= {"margin": found.get("margin"), "command": found.get("command", "")}
-    return Continued(**{key: found[key] for key in keys}, **own)
+    names = [one.name for one in fields(Continued)]
+    found = read_json(path, "Delete it and give the same `xalign continue` again.", *names)
+    return Continued(**{name: found[name] for name in names})
 
 
 def sentence(found: Continued) -> str:
@@ -144,7 +142,8 @@ def of_comparison(found: Continued) -> Iterator[Table]:
         for measure, title in _TITLES.items():
             if rows := found.of(measure, trained):
                 where = "trained languages" if trained else "languages that were not trained"
-                yield _table(f"{title}: {where}", measure, rows, found.during if trained else {}, found.margin)
+                during = found.during if trained and measure == "retrieval" else {}
+                yield _table(f"{title}: {where}", measure, rows, during, found.margin)
 
 
 def comparison_text(found: Continued, width: int) -> str:
@@ -162,26 +161,34 @@ def comparison_text(found: Continued, width: int) -> str:
 
 
 def _table(
-    title: str, measure: str, rows: Sequence[Row], during: Mapping[str, Sequence[float]], margin: float | None
+    title: str, measure: str, rows: Sequence[Row], during: Mapping[str, Sequence[float]], margin: float
 ) -> Table:
-    shows = bool(during) and measure == "retrieval"
-    header = ["language", "n", "base", "yours", "difference", "verdict", *(["during"] if shows else [])]
-    body = [_entries(row, measure, during if shows else None) for row in rows]
+    def number(value: float) -> str:
+        return f"{100 * value:.1f}" if measure in _SHARES else f"{value:.3f}"
+
+    def signed(value: float) -> str:
+        return points(value) if measure in _SHARES else f"{value:+z.3f}"
+
+    body = []
+    for row in rows:
+        interval = "" if row["low"] is None else f"{signed(row['low'])} to {signed(row['high'])}"
+        verdict = Entry(row["verdict"], mark="best" if row["verdict"] == "gained" else "") if row["verdict"] else NONE
+        values = (number(row["base"]), number(row["yours"]), Entry(signed(row["difference"]), interval), verdict)
+        body.append((row["language"], f"{row['count']:,}", *values, sparkline(during.get(row["language"], ()))))
     if len(rows) > 1:
         base, yours = over_rows(rows, "base"), over_rows(rows, "yours")
-        entries = ("mean", NONE, _number(base, measure), _number(yours, measure), _signed(yours - base, measure), NONE)
-        body.append((*entries, *([NONE] if shows else [])))
-    unit = "In percent; differences in points." if measure in _SHARES else "In nats a masked token."
+        body.append(("mean", NONE, number(base), number(yours), signed(yours - base), NONE, NONE))
+    header = ("language", "n", "base", "yours", "difference", "verdict", "during")
     files = ", ".join(dict.fromkeys(row["split"] for row in rows))
-    note = f"{unit} n: {'pairs' if measure.startswith('retrieval') else 'sentences'} of {files}. 95 % interval"
-    if measure == "drift":
-        return Table(title, tuple(header), tuple(body), note=f"{note}.")
-    if margin is not None:
+    note = "In percent; differences in points." if measure in _SHARES else "In nats a masked token."
+    note += f" n: {'pairs' if measure.startswith('retrieval') else 'sentences'} of {files}. 95 % interval"
+    if measure != "drift":
         loss = f"{margin:g} point{'s' * (margin != 1)}" if measure in _SHARES else f"{margin / 100:g}"
         note += f"s, corrected for the number of languages (Holm); kept: a loss of {loss} is excluded"
     if measure == "retrieval_csls":
         note += ". CSLS corrects for sentences that are near to all others; the page's first sentence is by cosine"
-    return Table(title, tuple(header), tuple(body), note=f"{note}.")
+    shown = len(header) - (not during)
+    return Table(title, header[:shown], [row[:shown] for row in body], f"{note}.")
 
 
 def with_bases(runs: Sequence[Run]) -> list[Run]:
@@ -204,43 +211,34 @@ def paired_table(runs: Sequence[Run], baseline: str) -> Table | None:
     not about another seed.
     """
     found = {run.label: own for run in reversed(runs) if run.on_disk and (own := _found_by(run.folder))}
-    base, header, columns = found.pop(baseline, {}), ["language", "n", baseline], list[Sequence[Entry]]()
+    base = found.pop(baseline, {})
     languages = [key for key in base if all(key in own for own in found.values())]
     if not languages or not found:
         return None
-    before = _with_mean(base, languages)
-    for label, own in reversed(found.items()):
+
+    def with_mean(own: Mapping[Any, _OfTest]) -> list[float]:
+        values = [own[key].value for key in languages]
+        return [*values, float(over_languages(values))]
+
+    before = with_mean(base)
+    named = [*((key[0], f"{len(base[key].pairs):,}") for key in languages), ("mean", NONE)]
+    rows: list[tuple[Entry | str, ...]] = [
+        (*name, f"{100 * value:.1f}") for name, value in zip(named, before, strict=True)
+    ]
+    header = ("language", "n", baseline, *reversed(found))
+    for own in reversed(found.values()):
         gains = [accuracy_gain(base[key].pairs, own[key].pairs) for key in languages]
         error = sum(gain.standard_error**2 for gain in gains) ** 0.5 / len(gains)
         mean = MeanEstimate(float(over_languages([gain.value for gain in gains])), error)
         intervals = [*holm_intervals(gains), mean.interval()]
-        values = _with_mean(own, languages)
-        columns.append(
-            [
-                Entry(
-                    _number(value, "retrieval"),
-                    f"{_points(value - of_base)}, {_points(low)} to {_points(high)}",
-                    mark="best" if low > 0 else "",
-                )
-                for value, of_base, (low, high) in zip(values, before, intervals, strict=True)
-            ]
-        )
-        header.append(label)
-    counts = [(key[0], f"{len(base[key].pairs):,}") for key in languages]
-    names = [
-        (*name, _number(value, "retrieval")) for name, value in zip([*counts, ("mean", NONE)], before, strict=True)
-    ]
-    rows = tuple((*name, *cells) for name, *cells in zip(names, *columns, strict=True))
+        for number, (value, of_base, (low, high)) in enumerate(zip(with_mean(own), before, intervals, strict=True)):
+            gap = f"{points(value - of_base)}, {points(low)} to {points(high)}"
+            rows[number] = (*rows[number], Entry(f"{100 * value:.1f}", gap, "best" if low > 0 else ""))
     note = (
         f"In percent; in brackets the difference from {baseline} in points and its 95 % interval over the pairs of the "
         "test, corrected for the number of languages (Holm). It is about these runs: another seed may differ."
     )
-    return Table("Translations found, pair by pair on the same test", tuple(header), rows, note=note)
-
-
-def _with_mean(found: Mapping[Any, _OfTest], languages: Sequence[Any]) -> list[float]:
-    values = [found[key].value for key in languages]
-    return [*values, float(over_languages(values))]
+    return Table("Translations found, pair by pair on the same test", header, rows, note)
 
 
 class _OfTest(NamedTuple):
@@ -264,22 +262,6 @@ def _found_by(folder: Path) -> dict[tuple[str, str], _OfTest]:
     return found
 
 
-def _entries(row: Row, measure: str, during: Mapping[str, Sequence[float]] | None) -> tuple[Entry | str, ...]:
-    interval = "" if row["low"] is None else f"{_signed(row['low'], measure)} to {_signed(row['high'], measure)}"
-    verdict = row["verdict"]
-    cells: list[Entry | str] = [
-        row["language"],
-        f"{row['count']:,}",
-        _number(row["base"], measure),
-        _number(row["yours"], measure),
-        Entry(_signed(row["difference"], measure), interval),
-        Entry(verdict, mark="best" if verdict == "gained" else "") if verdict else NONE,
-    ]
-    if during is not None:
-        cells.append(sparkline(during.get(row["language"], ())))
-    return tuple(cells)
-
-
 def sparkline(values: Sequence[float]) -> str:
     """Values as eight heights of blocks, the least as the lowest."""
     if not values:
@@ -287,18 +269,6 @@ def sparkline(values: Sequence[float]) -> str:
     low, high = min(values), max(values)
     width = (high - low) or 1.0
     return "".join(_BLOCKS[round((value - low) / width * (len(_BLOCKS) - 1))] for value in values)
-
-
-def _points(value: float) -> str:
-    return _signed(value, "retrieval")
-
-
-def _number(value: float, measure: str) -> str:
-    return f"{100 * value:.1f}" if measure in _SHARES else f"{value:.3f}"
-
-
-def _signed(value: float, measure: str) -> str:
-    return f"{100 * value:+z.1f}" if measure in _SHARES else f"{value:+z.3f}"
 
 
 def _drawn(table: Table) -> rich.table.Table:

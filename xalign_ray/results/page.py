@@ -13,20 +13,10 @@ from rich.console import Console
 
 from xalign_ray.config.explain import flatten
 from xalign_ray.errors import ConfigError, LockError
-from xalign_ray.results import charts, tables
+from xalign_ray.results import charts, claims, continued, sentences, tables, transfer
 from xalign_ray.results.benchmark_average import average_table, check_benchmark
 from xalign_ray.results.bundle import Options, is_bundle, write_bundle
 from xalign_ray.results.charts import Chart
-from xalign_ray.results.claims import (
-    CELLS,
-    CLAIMS,
-    AgainstPapers,
-    against_papers,
-    citations,
-    claim_table,
-    measured,
-    paper_tables,
-)
 from xalign_ray.results.compare import (
     SCORE_COLUMNS,
     Comparison,
@@ -36,28 +26,10 @@ from xalign_ray.results.compare import (
     read_sizes,
     score_frame,
 )
-from xalign_ray.results.continued import (
-    forgotten,
-    of_comparison,
-    origin_sentence,
-    paired_table,
-    read_continued,
-    sentence,
-    with_bases,
-)
 from xalign_ray.results.run import Run, as_published, columns_of, label_runs
-from xalign_ray.results.sentences import (
-    ENVIRONMENT,
-    caveats,
-    declared_metric,
-    find,
-    how_to_read,
-    origins,
-    repetitions,
-)
+from xalign_ray.results.sentences import ENVIRONMENT
 from xalign_ray.results.sources import check_names, find_runs, is_foreign
 from xalign_ray.results.tables import Table
-from xalign_ray.results.transfer import POINTS, transfer_chart, transfer_frame, transfer_table
 from xalign_ray.work.artifacts import hash_value, write_atomic
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
@@ -67,7 +39,7 @@ from xalign_ray.work.storage import hide_places, shown_path
 
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
-_AT_TIMES = {CELLS, CLAIMS, POINTS, *(f"{name}.svg" for name in charts.NAMES)}
+_AT_TIMES = {claims.CELLS, claims.CLAIMS, transfer.POINTS, *(f"{name}.svg" for name in charts.NAMES)}
 
 _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
@@ -122,7 +94,7 @@ def report(
         _check_bundled(bundle)
     _check_kept([*names, *([str(sizes)] if sizes else [])], target)
     say(f"Reading {', '.join(names)}.")
-    runs = label_runs(with_bases(find_runs(names)))
+    runs = label_runs(continued.with_bases(find_runs(names)))
     try:
         with open_job(target, "report", waits=False, with_run=True):
             known_sizes = read_sizes(sizes) if sizes else {}
@@ -134,9 +106,9 @@ def report(
                     say(f"{shown_path(bundle)} names places outside this folder and your home: {', '.join(outside)}.")
     except LockError as locked:
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
-    if paired := paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
+    if paired := continued.paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
         Console(stderr=True).print(tables.plain_grid(paired))
-    for table in (tables.terminal_table(comparison, comparison.by[0]), claim_table(papers)):
+    for table in (tables.terminal_table(comparison, comparison.by[0]), claims.claim_table(papers)):
         if table and table.rows:
             Console(stderr=True).print(tables.plain_grid(table))
     if average:
@@ -153,7 +125,7 @@ def write_report(
     sizes: Mapping[str, float] | None = None,
     baseline: str | None = None,
     average: str = "",
-) -> tuple[Comparison, AgainstPapers]:
+) -> tuple[Comparison, claims.AgainstPapers]:
     """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, comparison.md, and figures.
 
     Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
@@ -164,24 +136,24 @@ def write_report(
     runs, baseline = as_published(runs), hide_places(baseline)
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     comparison = compare_runs(runs, scores, by, sizes, baseline)
-    known, found = measured(runs, scores), find(comparison, declared_metric(runs))
-    papers, transferred = against_papers(known), transfer_frame(known)
+    known, found = claims.measured(runs, scores), sentences.find(comparison, sentences.declared_metric(runs))
+    papers, transferred = claims.against_papers(known), transfer.transfer_frame(known)
     headline = charts.score_chart(comparison, found.key) if found.key else None
     groupings, beginning = known_groupings(runs, sizes or {}), compare_with_beginning(runs, scores)
     configs = {label: dict(own[0].config) for label, own in columns.items() if own[0].config}
-    continued = {run.label: base for run in runs if run.on_disk and (base := read_continued(run.folder))}
-    paired = paired_table(runs, comparison.baseline) if len(continued) > 1 else None
+    bases = {run.label: base for run in runs if run.on_disk and (base := continued.read_continued(run.folder))}
+    paired = continued.paired_table(runs, comparison.baseline) if len(bases) > 1 else None
     every = [
         Section("pairs", "The same test", [paired], is_open=True),
         *(
             Section(
                 f"base-{number}",
-                "Base against yours" if len(continued) == 1 else f"{base.name} against {label}",
-                [*of_comparison(base)],
+                "Base against yours" if len(bases) == 1 else f"{base.name} against {label}",
+                [*continued.of_comparison(base)],
                 notes=hide_places(base.notes),
                 is_open=True,
             )
-            for number, (label, base) in enumerate(continued.items())
+            for number, (label, base) in enumerate(bases.items())
         ),
         Section(
             "average",
@@ -206,16 +178,22 @@ def write_report(
         Section(
             "transfer",
             "Transfer",
-            [transfer_table(known, name, groupings[name]) for name in dict.fromkeys(["task", *comparison.by])],
-            [transfer_chart(transferred, comparison.labels)],
+            [transfer.transfer_table(known, name, groupings[name]) for name in dict.fromkeys(["task", *comparison.by])],
+            [transfer.transfer_chart(transferred, comparison.labels)],
         ),
-        Section("papers", "Against the papers", paper_tables(papers), notes=citations(papers.papers), is_open=True),
+        Section(
+            "papers",
+            "Against the papers",
+            claims.paper_tables(papers),
+            notes=claims.citations(papers.papers),
+            is_open=True,
+        ),
         Section("retrieval", "Retrieval", charts=[charts.retrieval_chart(runs, losses)]),
         Section(
             "losses",
             "Losses",
             charts=[charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)],
-            notes=repetitions(runs),
+            notes=sentences.repetitions(runs),
         ),
         Section("layers", "Layers", charts=[charts.layer_chart(runs, scores)]),
         Section("data", "Data", tables.data_tables(runs)),
@@ -231,26 +209,26 @@ def write_report(
     ]
     filled = (one._replace(tables=_filled(one.tables), charts=[*filter(None, one.charts)]) for one in every)
     sections = [section for section in filled if any(section[2:6])]
-    only = next(iter(continued.values())) if len(continued) == 1 and len(columns) == 2 else None
+    only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
     recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
-    files = papers.files | ({POINTS: transferred} if len(transferred) else {})
+    files = papers.files | ({transfer.POINTS: transferred} if len(transferred) else {})
     page = ENVIRONMENT.get_template("page.html").render(
         title=_title(runs),
         notes=[
             *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),
-            *([origin_sentence(only)] if only else []),
+            *([continued.origin_sentence(only)] if only else []),
         ],
         links=_links(runs[-1], out) if (len(runs) == 1 or only) and runs[-1].on_disk else {},
         lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
         wide=len(columns) > _MAX_NARROW,
-        finding=sentence(only) if only else found.brief,
-        detail=forgotten(only) if only else found.detail,
+        finding=continued.sentence(only) if only else found.brief,
+        detail=continued.forgotten(only) if only else found.detail,
         elsewhere=found.elsewhere,
-        origins=origins(runs, {label: hide_places(base.command) for label, base in continued.items()}),
+        origins=sentences.origins(runs, {label: hide_places(base.command) for label, base in bases.items()}),
         headline=headline,
-        caveats=[*guessed, *caveats(runs)],
-        reading=how_to_read(runs),
+        caveats=[*guessed, *sentences.caveats(runs)],
+        reading=sentences.how_to_read(runs),
         sections=sections,
         draw_svgs=charts.draw_svgs,
         variables=charts.VARIABLES,
@@ -272,11 +250,11 @@ def write_report(
     return comparison, papers
 
 
-def write_tables(comparison: Comparison, out: Path, papers: AgainstPapers | None = None) -> None:
+def write_tables(comparison: Comparison, out: Path, papers: claims.AgainstPapers | None = None) -> None:
     """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
     _write_csv(out / "comparison.csv", comparison.shown)
     shown = _filled([tables.decided_table(comparison), *(tables.score_table(comparison, by) for by in comparison.by)])
-    shown += paper_tables(papers) if papers else []
+    shown += claims.paper_tables(papers) if papers else []
     write_atomic(out / "comparison.md", "\n".join(map(tables.as_markdown, shown)))
 
 

@@ -61,7 +61,7 @@ class Log:
 
     @property
     def metrics(self) -> Mapping[str, Any]:
-        """What the end of the run says of it; empty of one that has not ended."""
+        """Metrics of the end event; empty before the run has ended."""
         return (self.end or {}).get("metrics") or {}
 
 

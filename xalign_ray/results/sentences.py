@@ -42,11 +42,11 @@ Key = tuple[str, ...]  # values of KEY
 
 
 class Finding(NamedTuple):
-    """What a report says first, honest about what is not decided.
+    """The first sentences of a report; undecided where the interval does not decide.
 
     Attributes:
         brief: at most MAX_WORDS words.
-        detail: how sure that is: languages, seeds, interval, and what was left out.
+        detail: languages, seeds and interval of it, and scores that are left out.
         key: the headline measurement, None where nothing has been scored.
         at_chance: titles of the other metrics on which no encoder is above chance.
         elsewhere: of three or more encoders, what other measurements decide where this one does not.

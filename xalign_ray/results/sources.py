@@ -8,13 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from xalign_ray.config.explain import check_folder
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
 from xalign_ray.results.bundle import is_bundle, read_bundle
+from xalign_ray.results.compare import score_frame
 from xalign_ray.results.foreign import is_foreign, read_foreign
-from xalign_ray.results.run import PATHS, Log, Run, columns_of, left_out, read_run
+from xalign_ray.results.run import PATHS, Log, Run, columns_of, label_runs, left_out, read_run
 from xalign_ray.tasks.scores import Score
 from xalign_ray.work.artifacts import check_files, read_json, read_manifest
 from xalign_ray.work.mirror import local_folder, opened
@@ -56,6 +59,11 @@ def find_runs(names: Sequence[str]) -> list[Run]:
             is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
             runs[name] = _from_study(folder) if is_study else [read_run(folder)]
     return join_trials(_with_distinct_labels(join_sources(_with_given_labels({**runs, **foreign}))))
+
+
+def read_runs(names: Sequence[str]) -> pd.DataFrame:
+    """One long frame of all scores of the runs in `find_runs`, a row a score: see `score_frame`."""
+    return score_frame(label_runs(find_runs(names)))
 
 
 def _is_given(run: Run) -> bool:
@@ -188,7 +196,7 @@ def _check_recipes(source: str, run: Run, other: str, known: Run) -> None:
 
 
 def _check_scores(source: str, run: Run, other: str, known: Run) -> None:
-    """Raises DataError unless scores that both have agree, and those of a study are the same.
+    """Raises DataError where common scores differ, or two sources of a study have other ones.
 
     Machines differ in the last digits: an encoder that a study was given may so differ by a sentence or two.
     """

@@ -380,16 +380,14 @@ def read_rates(study: StudyConfig, path: Path) -> dict[str, float]:
 
 
 def _tried(study: StudyConfig, folder: Path) -> Iterable[Tried]:
-    from xalign_ray.results.compare import compare_runs, score_frame  # pandas, which takes a second to import
-    from xalign_ray.results.run import label_runs
-    from xalign_ray.results.sources import find_runs
+    from xalign_ray.results import aggregate  # pandas, which takes a second to import
+    from xalign_ray.results.sources import read_runs
 
     assert study.rates, f"{study.name} chooses no rates"
-    runs = label_runs(find_runs([str(folder)]))
-    means: dict[str, float] = {}
-    for record in compare_runs(runs, score_frame(runs), by=["task"]).records("task"):
-        if record["metric"] == study.rates.metric:
-            means.setdefault(record["label"], record["mean"])  # of several splits or layers the preferred one is first
+    scores = read_runs([str(folder)])
+    own = aggregate.seed_values(aggregate.without_layers(scores.loc[scores.metric == study.rates.metric]))
+    found = aggregate.means(aggregate.preferred(own), ["label"])
+    means = dict(zip(found.label, found["mean"], strict=True))
     for encoder in study.encoders:
         for rate in study.rates.learning_rate if encoder.recipe else ():
             if (label := f"{encoder.shown} {rate:g}") in means:

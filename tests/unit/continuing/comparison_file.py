@@ -35,6 +35,10 @@ def write_comparison_file(folder: Path) -> None:
         "device_hours": 0.2083,
         "methods": ["contrast"],
         "margin": 1.0,
+        "during": {},
+        "price": None,
+        "keep": [],
+        "command": "",
         "rows": [
             row("retrieval", "ja", True, 0.90, 0.925, "gained"),
             row("retrieval", "hi", True, 0.984, 0.985, "kept"),

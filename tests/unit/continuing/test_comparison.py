@@ -212,7 +212,6 @@ def test_numbers_of_a_base_with_another_file_are_not_those_of_the_cache(
         ({"keep": ["fr.txt"]}, {"keep": ["fr.txt"]}, False),
         ({"keep": ["fr.txt"]}, {"keep": ["es.txt"]}, True),
         ({"keep": ["fr.txt"]}, {}, False),
-        ({"margin": None}, {}, True),
     ],
 )
 def test_finished_run_is_compared_again_with_other_kept_files(
