@@ -207,7 +207,7 @@ def write_report(
         ),
         Section("running", "Running", [*tables.study_tables(runs), tables.run_table(runs)]),
     ]
-    filled = (one._replace(tables=_filled(one.tables), charts=[*filter(None, one.charts)]) for one in every)
+    filled = (Section(*one[:2], _filled(one.tables), [*filter(None, one.charts)], *one[4:]) for one in every)
     sections = [section for section in filled if any(section[2:6])]
     only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
