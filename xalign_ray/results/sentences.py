@@ -245,6 +245,7 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> tuple
     apart, shown = f"{points(gap).lstrip('+')} points above {other}", f"{name} reaches {reached}."
     if why == NEAR_ZERO:
         brief = f"{name} and {other} differ by at most 1 point on {title}."
+        shown = f"{name} reaches {reached}, {apart}."
     elif why == ONE_RUN and gap > 0:
         brief, shown = f"Ahead in this one run on {title}: {name}, {reached}, {apart}.", ""
     elif why or gap < 0:

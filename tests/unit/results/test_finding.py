@@ -111,7 +111,8 @@ INTERVAL = "the 95 % interval of the difference,"
         (
             {"mlm": [FOUR] * 3, "new": [shifted(FOUR, gain) for gain in (0.001, 0.002, 0.0)]},
             f"new and mlm differ by at most 1 point on {RETRIEVAL}.",
-            f"new reaches 25.1 %. Over 4 languages and 3 seeds; {INTERVAL} [-0.1, 0.3], lies within 1 point of zero.",
+            "new reaches 25.1 %, 0.1 points above mlm. Over 4 languages and 3 seeds; "
+            f"{INTERVAL} [-0.1, 0.3], lies within 1 point of zero.",
         ),
         (
             {"mlm": [ONE_LANGUAGE], "new": [{"de": 0.5}]},
