@@ -344,7 +344,8 @@ def track_replay(
     """Bring MLflow or another tracker up to date with a run folder. Doing it again adds nothing."""
     from xalign_ray.config.explain import check_folder
     from xalign_ray.config.saved import read_saved
-    from xalign_ray.track.follower import open_command, replay, resolve_uri, runs_page, tracker_name
+    from xalign_ray.track.destinations import open_command, resolve_uri, runs_page, tracker_name
+    from xalign_ray.track.follower import replay
     from xalign_ray.work.mirror import opened
 
     folder = opened(as_path(run))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.config.explain import check_folder, suggest
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.track.follower import Track, publish, resolve_uri, track_of, tracks_of
+from xalign_ray.track.destinations import Track, resolve_uri, track_of, tracks_of
+from xalign_ray.track.follower import publish
 from xalign_ray.work.artifacts import EVALUATION_KIND, finished_run, hash_value, whole_manifest
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import check_lasting, local_folder, opened, url_of

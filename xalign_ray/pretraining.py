@@ -44,7 +44,7 @@ from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources.inputs import check_inputs
 from xalign_ray.sources.stage import InputHashes
 from xalign_ray.tokens.find import find_prepared
-from xalign_ray.track.follower import check_uri, say_unread, tracks_of
+from xalign_ray.track.destinations import check_uri, say_unread, tracks_of
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.train.progress import Progress

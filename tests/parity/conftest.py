@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from tests.parity.damage import Walk
 from tests.parity.file_server import Site, serve
 from xalign_ray.sources import fetch
-from xalign_ray.track.follower import resolve_uri
+from xalign_ray.track.destinations import resolve_uri
 
 
 @pytest.fixture(scope="session")

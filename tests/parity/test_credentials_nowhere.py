@@ -17,7 +17,8 @@ from mlflow import MlflowClient
 from tests.parity.mlflow_server import Server
 from tests.ray.small import batches, write_world
 from xalign_ray.results.page import report
-from xalign_ray.track.follower import replay, resolve_uri
+from xalign_ray.track.destinations import resolve_uri
+from xalign_ray.track.follower import replay
 from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work import credentials
 

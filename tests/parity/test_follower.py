@@ -19,17 +19,9 @@ from mlflow.entities import Run
 
 from xalign_ray.errors import ConfigError, DataError, TrackingError
 from xalign_ray.track import follower
+from xalign_ray.track.destinations import check_uri, open_command, resolve_uri, runs_page, say_unread
 from xalign_ray.track.events import EVENT_LOG, EventLog, run_identity
-from xalign_ray.track.follower import (
-    Follower,
-    check_uri,
-    open_command,
-    publish,
-    replay,
-    resolve_uri,
-    runs_page,
-    say_unread,
-)
+from xalign_ray.track.follower import Follower, publish, replay
 
 Points = list[tuple[int, float]]
 NOBODY = "http://127.0.0.1:9"  # the discard port: refused at once
@@ -322,7 +314,7 @@ def test_processes_that_make_the_database_at_once_all_find_it_whole(tmp_path: Pa
     code = """if True:
         import sys
         from mlflow import MlflowClient
-        from xalign_ray.track.follower import connecting
+        from xalign_ray.track.destinations import connecting
         print("ready", flush=True)
         sys.stdin.readline()
         with connecting(sys.argv[1]):

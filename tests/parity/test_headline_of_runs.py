@@ -17,7 +17,7 @@ from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.run import label_runs
 from xalign_ray.results.sources import find_runs
 from xalign_ray.studies.study import run_study
-from xalign_ray.track.follower import resolve_uri
+from xalign_ray.track.destinations import resolve_uri
 from xalign_ray.work.credentials import with_credentials
 from xalign_ray.work.run_folder import RunFolder
 

@@ -21,9 +21,10 @@ from tests.unit.results.run_folders import score
 from xalign_ray.config.load import load_recipe
 from xalign_ray.errors import ConfigError
 from xalign_ray.tasks.scores import write_scores
-from xalign_ray.track import follower
+from xalign_ray.track import destinations
+from xalign_ray.track.destinations import LOGGERS, check_uri, tracks_of
 from xalign_ray.track.events import EVENT_LOG, EventLog
-from xalign_ray.track.follower import LOGGERS, Follower, check_uri, replay, tracks_of
+from xalign_ray.track.follower import Follower, replay
 
 Series = Mapping[str, Mapping[int, float]]  # of each metric the value at each step
 
@@ -181,7 +182,7 @@ def test_the_recipe_names_trackers_beside_mlflow() -> None:
 def test_a_missing_package_is_named_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, found: ModuleSpec | None
 ) -> None:
-    monkeypatch.setattr(follower, "find_spec", lambda _name: found)
+    monkeypatch.setattr(destinations, "find_spec", lambda _name: found)
     for name in LOGGERS:
         with pytest.raises(ConfigError, match=rf"{name} needs the package .*: pip install 'xalign-ray\[{name}\]', or "):
             check_uri(name)

@@ -24,7 +24,7 @@ from xalign_ray.results import card, page
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.scores import read_scores
-from xalign_ray.track.follower import Track
+from xalign_ray.track.destinations import Track
 from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work.artifacts import LOCK, hash_files
 from xalign_ray.work.job import open_job

@@ -35,7 +35,7 @@ from xalign_ray.results.run import RETRIEVAL, read_log
 from xalign_ray.tasks.retrieval import MAX_PAIRS, RetrievalTask, TranslatedSentences
 from xalign_ray.tasks.scores import Score, average_languages, write_scores
 from xalign_ray.tasks.task import LAST, right_key, write_rows
-from xalign_ray.track.follower import open_command, resolve_uri, runs_page
+from xalign_ray.track.destinations import open_command, resolve_uri, runs_page
 from xalign_ray.work.artifacts import finished_run, hash_value, read_json, write_json
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder

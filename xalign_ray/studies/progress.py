@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import XalignError
 from xalign_ray.studies.cells import FINISHED, WAITING, Cell, Job, Pretraining
-from xalign_ray.track.follower import publish, replay_one, runs_inside, runs_page
+from xalign_ray.track.destinations import runs_page
+from xalign_ray.track.follower import publish, replay_one, runs_inside
 from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.mirror import url_of
 from xalign_ray.work.run_folder import STUDY

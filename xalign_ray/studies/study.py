@@ -23,8 +23,8 @@ from xalign_ray.studies.declared import EncoderConfig, StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
 from xalign_ray.studies.progress import Progress, describe_plan, publishing
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
+from xalign_ray.track.destinations import check_uri, open_command, resolve_uri
 from xalign_ray.track.events import EVENT_LOG
-from xalign_ray.track.follower import check_uri, open_command, resolve_uri
 from xalign_ray.train.cluster_address import check_named_cluster
 from xalign_ray.work.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value, read_json, write_atomic, write_json
 from xalign_ray.work.job import open_job

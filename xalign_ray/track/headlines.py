@@ -48,6 +48,8 @@ def headline_scores(records: list[dict[str, Any]], max_keys: int) -> dict[str, t
     Returns:
         MLflow key -> (value, training step of the encoder, 0 where it is not known).
     """
+    if not records:
+        return {}
     frame = pd.DataFrame(records, dtype=object).reindex(columns=_COLUMNS)
     frame = frame.loc[frame.value.notna()].assign(label="", run="", replicate="", of_tuned_head=False)
     frame["language"] = frame.language.where(frame.language.notna(), ALL_LANGUAGES)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,9 @@ from mlflow.models import Model
 
 from xalign_ray.config.identity import INPUTS
 from xalign_ray.config.saved import read_saved
-from xalign_ray.track.events import Event, EventReader, Thinning, run_identity, stream_events
+from xalign_ray.track.events import Event, EventReader, run_identity, stream_events
 from xalign_ray.track.headlines import headline_scores, read_headlines, table
+from xalign_ray.track.trackers import Numbers, Tracker
 from xalign_ray.work.artifacts import MANIFEST, hash_value, read_json, read_manifest
 from xalign_ray.work.credentials import with_credentials
 from xalign_ray.work.mirror import data_of_run, url_of
@@ -124,11 +126,6 @@ def language_tables(path: Path) -> dict[str, str]:
     return {name: "\n".join([*table, ""]) for name, table in lines.items() if len(table) > 1}
 
 
-def milliseconds(event: Event) -> int:
-    """When an event was written, in MLflow's unit."""
-    return int(event["time"] * 1000)
-
-
 _TYPE = "encoder"
 
 
@@ -204,30 +201,23 @@ def _flavor(export: Path, fingerprint: str) -> dict[str, object]:
 MAX_KEYS = 100  # metric keys a run: each is a chart
 _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
-_EVENTS_A_PIECE = 4000
-_STOPPED = "stopped"  # of the last event: a stopped job, a fine-tuning that was stopped early for better ones
 _FILES = (CONFIG, EVENT_LOG, MANIFEST, STUDY, CHOICES, COMPARISON)
 _NO_PARAMS = ("fingerprint", INPUTS, "notes")  # tags; MLflow's comparison begins with the first parameters that differ
 
 
-class MlflowRun:
-    """Finds the MLflow run of a run folder, or creates it, and brings it up to date.
-
-    A metric has at most one point a step. When a resumed run redoes steps, the first point stays: redone steps repeat
-    the same numbers (same `batch_hash`, same loss), and MLflow cannot delete a point. Long runs are thinned to
-    `MAX_POINTS` evenly spread points, the last step always among them.
-    """
+class MlflowRun(Tracker):
+    """The `Tracker` of MLflow: finds the MLflow run of a run folder, or creates it, and brings it up to date."""
 
     def __init__(self, folder: Path, tracking_uri: str, experiment: str) -> None:
         """Connects; raises whatever MLflow raises when the server does not answer.
 
         Args:
             folder: a run folder in which the run has started (its event log has a first line).
-            tracking_uri: a server or database, as `follower.resolve_uri` returns it.
+            tracking_uri: a server or database, as `destinations.resolve_uri` returns it.
             experiment: name of the MLflow experiment; created if missing.
         """
+        super().__init__(folder)
         self.folder = folder
-        self._reader = EventReader(RunFolder(folder).events)
         self._start = EventReader(RunFolder(folder).events).read(limit=1)[0]
         if data := self._start.get("data"):
             self._start["data"] = str(data_of_run(folder, data))
@@ -235,50 +225,37 @@ class MlflowRun:
         self._experiment = _open_experiment(self._client, tracking_uri, experiment)
         run = self._find(_identity_tags(folder)) or self._create()
         self.run_id = run.info.run_id
-        self._attempt = 0
-        self._resumed: list[int] = []
-        self._last: Event = self._start
-        self._ended = False
-        self._thinning = Thinning(self._start.get("steps") or read_saved(folder).get("train", {}).get("max_steps", 0))
-        for metric in run.data.to_proto().metrics:  # the public way to the step of a key's last point
-            self._thinning.take({metric.key: metric.value}, metric.step)
+        # The public way to the step of a key's last point. A total of a run is at step 0, its last point all the same.
+        self.last_steps = {
+            metric.key: sys.maxsize if _is_total(metric.key) else metric.step for metric in run.data.to_proto().metrics
+        }
+        self._tags_of_attempts: list[RunTag] = []
         self._describe(run)
 
-    def advance(self) -> bool:
-        """Logs the next piece of the event log; True while there may be more."""
-        events = self._reader.read(limit=_EVENTS_A_PIECE)
-        points = [point for event in events for point in self._points(event)]
+    def log(self, numbers: Sequence[Numbers], resumed_at: Sequence[int]) -> None:
+        """Adds numbers, and tags with the number of attempts. A total is a bar at step 0, not a line of one dot."""
+        points = [
+            Metric(key, value, int(time * 1000), 0 if _is_total(key) else step)
+            for metrics, step, time in numbers
+            for key, value in sorted(metrics.items())
+        ]
         for first in range(0, len(points), _MAX_PER_BATCH):
             self._client.log_batch(self.run_id, metrics=points[first : first + _MAX_PER_BATCH], synchronous=True)
-        if any(event["event"] == "start" for event in events):
-            resumed = ", ".join(map(str, self._resumed))
-            tags = [RunTag("xalign.attempts", str(self._attempt)), RunTag("xalign.resumed_at_steps", resumed)]
+        tags = [
+            RunTag("xalign.attempts", str(1 + len(resumed_at))),
+            RunTag("xalign.resumed_at_steps", ", ".join(map(str, resumed_at))),
+        ]
+        if tags != self._tags_of_attempts:
             self._client.log_batch(self.run_id, tags=tags, synchronous=True)
-        return len(events) == _EVENTS_A_PIECE
+            self._tags_of_attempts = tags
 
-    def finish(self) -> None:
-        """Logs scores and files of the folder, and ends the run: FINISHED if its last step was reached, else FAILED.
-
-        A stopped run, and a fine-tuning that was stopped early for better ones, is KILLED.
-        """
-        self._log_scores()
+    def close(self, scores: list[dict[str, Any]], status: str, time: float) -> None:
+        """Logs scores and files of the folder, and ends the run."""
+        if scores:
+            self._log_scores(scores)
         self._log_files()
         self._log_model()
-        stopped = _STOPPED in (self._last["event"], self._last.get("state"))
-        status = "KILLED" if stopped else "FINISHED" if self._ended else "FAILED"
-        self._client.set_terminated(self.run_id, status, end_time=milliseconds(self._last))
-
-    def _points(self, event: Event) -> Iterator[Metric]:
-        if event["attempt"] < self._attempt:
-            return  # written by a worker that had been given up
-        if event["event"] == "start":
-            self._attempt = event["attempt"]
-            self._resumed += [event["step"]] if event["attempt"] > 1 else []
-        self._last = event
-        self._ended = event["event"] == "end" or (self._ended and event["event"] != "start")
-        step = 0 if event["event"] == "end" else event["step"]  # one value is a bar at step 0, else a line of one dot
-        for key, value in sorted(self._thinning.take(event.get("metrics", {}), step).items()):
-            yield Metric(key, value, milliseconds(event), step)
+        self._client.set_terminated(self.run_id, status, end_time=int(time * 1000))
 
     def _link(self, pretraining: dict[str, str]) -> None:
         """Names the run that made the encoder, which is mostly in another experiment, and its id if it is here."""
@@ -305,7 +282,7 @@ class MlflowRun:
         tags |= {f"xalign.{name}": str(self._start[name]) for name in shown if name in self._start}
         if recipe := self._start.get("recipe"):
             tags |= {"mlflow.source.name": recipe, "mlflow.source.type": "LOCAL"}  # beside it MLflow shows the commit
-        name, started = self._start.get("title") or self.folder.resolve().name, milliseconds(self._start)
+        name, started = self._start.get("title") or self.folder.resolve().name, int(self._start["time"] * 1000)
         return self._client.create_run(self._experiment, start_time=started, tags=tags, run_name=name)
 
     def _describe(self, run: Run) -> None:
@@ -338,19 +315,15 @@ class MlflowRun:
             # Runs over the same data that start together all create it in the experiment; later it is found.
             self._client.log_inputs(self.run_id, [dataset])
 
-    def _log_scores(self) -> None:
-        files = RunFolder(self.folder).score_files
-        records = [record for path in files for record in read_headlines(path)]
-        if not records:
-            return
+    def _log_scores(self, records: list[dict[str, Any]]) -> None:
         known = self._client.get_run(self.run_id).data.metrics
         training = sum("/" in key for key in known)
         # A score that has not changed is not logged again; one that has gets the newest time and is shown.
-        when = int(max(path.stat().st_mtime for path in files) * 1000)
+        when = int(max(path.stat().st_mtime for path in RunFolder(self.folder).score_files) * 1000)
         scores = headline_scores(records, MAX_KEYS - training)
-        for path in RunFolder(RunFolder(self.folder).base).score_files[-1:]:  # that of the test, behind what was kept
+        for path in RunFolder(RunFolder(self.folder).base).score_files[-1:]:  # of the test, after the kept languages
             means = [record for record in read_headlines(path) if record["language"] == "all"]
-            scores |= {f"before/{key}": one for key, one in headline_scores(means, MAX_KEYS).items()}
+            scores |= {f"before/{key}": score for key, score in headline_scores(means, MAX_KEYS).items()}
         points = [Metric(key, value, when, 0) for key, (value, _) in scores.items() if known.get(key) != value]
         self._client.log_batch(self.run_id, metrics=points, synchronous=True)
         self._client.log_text(self.run_id, table(records), "scores.csv")
@@ -377,6 +350,10 @@ class MlflowRun:
             return
         name = read_saved(self.folder).get("track", {}).get("registered_model_name")
         log_model(self._client, self._client.get_run(self.run_id), export.resolve(), self._start["fingerprint"], name)
+
+
+def _is_total(metric: str) -> bool:
+    return metric.startswith("run/")
 
 
 def _open_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from xalign_ray.errors import LockError
+from xalign_ray.track.destinations import Track
 from xalign_ray.track.events import Event, EventLog, EventReader, last_attempt
-from xalign_ray.track.follower import Follower, Track
+from xalign_ray.track.follower import Follower
 from xalign_ray.work import process
 from xalign_ray.work.artifacts import MANIFEST, write_manifest
 from xalign_ray.work.locks import hold, holds, is_held, lost_sentence

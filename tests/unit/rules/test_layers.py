@@ -57,8 +57,8 @@ HOMES = {
     "deepspeed": ["private/deepspeed.py"],
     "mlflow": ["track", "results"],
     "matplotlib": ["results"],
-    "tensorboardX": ["track/logged_run.py"],
-    "wandb": ["track/logged_run.py"],
+    "tensorboardX": ["track/trackers.py"],
+    "wandb": ["track/trackers.py"],
 }
 WITHOUT_TORCH = [
     "vocabulary",
