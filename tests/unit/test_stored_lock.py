@@ -152,7 +152,7 @@ def test_conditions_that_are_left_out_without_a_word_are_found_out(
 ) -> None:
     """As s3fs does over a botocore from before November 2024, and some stores do."""
     system = fsspec.filesystem("s3")
-    monkeypatch.setattr("xalign_ray.work.locks._heeds", {})
+    monkeypatch.setattr("xalign_ray.work.locks._conditional_writes", {})
     asked = type(system)._filter_kwargs
     monkeypatch.setattr(
         type(system),

@@ -1,4 +1,4 @@
-"""Private and undocumented parts of DeepSpeed: how it is imported, flat weights, what it saves, its converters."""
+"""Private and undocumented parts of DeepSpeed: its import, flat weights, saved files, converters."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def take_device(on_gpu: bool) -> None:
 
 
 def restore_linear() -> None:
-    """Gives torch its own linear layer back, in whose place stage 3 puts one of its own and leaves it there.
+    """Restores torch's linear layer, which stage 3 replaces and leaves replaced.
 
     That sums a bias's gradient in another order: the bits of a later run in the same process would depend on what ran
     before. If it changes: such runs differ in the last bits.
@@ -81,16 +81,16 @@ def flat_weights(engine: Any) -> Iterator[tuple[Tensor, int, list[tuple[int, sli
     """
     zero = engine.optimizer
     for flat, tensors in zip(zero.single_partition_of_fp32_groups, zero.bit16_groups, strict=True):
-        held = [(number, one._hp_mapping.hp_fragment_address) for number, one in enumerate(tensors) if one._hp_mapping]
+        held = [(i, tensor._hp_mapping.hp_fragment_address) for i, tensor in enumerate(tensors) if tensor._hp_mapping]
         yield flat, len(tensors), [(number, slice(at.start, at.start + at.numel)) for number, at in held]
 
 
 @dataclass(frozen=True)
 class FlatGroup:
-    """Weights of stages 1 and 2 that lie one after the other in a flat tensor, of which each rank moves a stretch.
+    """Weights of stages 1 and 2, concatenated in a flat tensor; each rank updates a slice of it.
 
     Attributes:
-        weights: those of the model, views into `flat`.
+        weights: of the model, views into `flat`.
         flat: in the model's precision, with padding at its end that makes the ranks' stretches equally long.
         part: this rank's stretch of it. master: the same in fp32, which the optimizer moves.
     """
@@ -111,15 +111,15 @@ def whole_weights(module: nn.Module) -> dict[str, Tensor]:
     def whole(weight: nn.Parameter) -> Tensor:
         if weight.dtype == torch.float32 and not hasattr(weight, "ds_id"):
             return weight
-        found = safe_get_full_fp32_param(weight)
-        assert found is not None, "all weights are trained"
-        return found
+        master = safe_get_full_fp32_param(weight)
+        assert master is not None, "all weights are trained"
+        return master
 
     return {name: whole(weight) for name, weight in module.named_parameters()}
 
 
 def take_gradients(engine: Any, step: Callable[[], None]) -> list[FlatGroup]:
-    """Leaves all gradients where autograd puts them, for `step` to take; gives what it moves.
+    """Leaves all gradients where autograd puts them, for `step` to take; returns the weights that it moves.
 
     If it changes: an AttributeError at the start, or weights that do not move (tests/parity/train/test_train_steps.py).
     """
@@ -148,9 +148,9 @@ def take_gradients(engine: Any, step: Callable[[], None]) -> list[FlatGroup]:
 
 
 def keep_parts(engine: Any, copy: Callable[[Any], Any]) -> list[tuple[Path, Any]]:
-    """Makes `save_checkpoint` append what it would write to the list, each file with a copy of its value.
+    """Makes `save_checkpoint` append the files that it would write to the list, each with a copy of its value.
 
-    Nothing can fail then while the other ranks wait for this one. If it changes: a save writes files by itself, which
+    Nothing can fail then while the other ranks wait for this one. If it changes: a save writes files itself, which
     no manifest lists (tests/parity/train/test_train_async_save.py).
     """
     from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine

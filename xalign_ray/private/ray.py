@@ -1,4 +1,4 @@
-"""Private parts of Ray: the local node, what is free and drained of each, Ray Train's controller and process group."""
+"""Private parts of Ray: the local node, free and drained resources of nodes, Ray Train's controller and group."""
 
 # pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
 from __future__ import annotations
@@ -18,7 +18,7 @@ import ray
 def disable_sigterm_handler() -> None:
     """Keeps `ray.init` from its own handler of SIGTERM, which breaks a start off and leaves agents of the node behind.
 
-    If it changes: a cluster that is told to stop while it starts leaves processes (tests/unit/test_stops.py).
+    If it changes: a cluster that is stopped while it starts leaves processes (tests/unit/test_stops.py).
     """
     import ray._private.utils
 
@@ -73,7 +73,7 @@ def local_node() -> Any:
 
 
 def free_resources() -> Mapping[str, Mapping[str, float]]:
-    """What is free of each node's resources, by its id; the public `ray.available_resources` has the sum only.
+    """The free resources of each node, by its id; the public `ray.available_resources` has the sum only.
 
     If it changes: an AttributeError when a run with `min_workers` starts (tests/ray/test_free_room.py).
     """
@@ -115,10 +115,10 @@ def new_trainer(
 
     Beside `fit` it has, for other threads:
 
-    - `rank_zero(function, *arguments)`: the reference of what a function returns in that worker, None while there is
+    - `rank_zero(function, *arguments)`: reference of the value that a function returns in that worker, None while there is
       none.
-    - `must_move`: why the workers are to save and end, empty while they need not. A node that holds one is drained, of
-      which Ray Train would only tell them; or there is room for more, for which Ray Train would kill them in mid-step.
+    - `must_move`: why the workers are to save and end, empty while they need not. A node of theirs is drained, which
+      Ray Train only reports; or there is room for more, for which Ray Train would kill them in mid-step.
     - `end()`, after which `fit` raises CancelledError and no worker lives.
 
     Args:
@@ -230,7 +230,7 @@ def new_trainer(
 
         def _create_default_callbacks(self) -> list[Any]:
             not_needed = (DatasetsCallback, PlacementGroupCleanerCallback, StateManagerCallback)
-            return [one for one in super()._create_default_callbacks() if not isinstance(one, not_needed)]
+            return [hook for hook in super()._create_default_callbacks() if not isinstance(hook, not_needed)]
 
         def _initialize_and_run_controller(self, **given: Any) -> Any:
             _log_to_session()

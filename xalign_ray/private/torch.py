@@ -45,7 +45,7 @@ def scale_each(tensors: Sequence[Tensor], factors: Tensor) -> None:
 
 
 def add_each(tensors: Sequence[Tensor], others: Sequence[Tensor], factor: float) -> None:
-    """Adds to each tensor so many times another, in place; one kernel on a GPU.
+    """In-place `a += alpha * b` over lists of tensors; one kernel on a GPU.
 
     If it changes: as `norms_of`.
     """
@@ -101,7 +101,7 @@ def follow_each(averages: Sequence[Tensor], values: Sequence[Tensor], part: floa
 
 
 def rows_vary(*tensors: Tensor) -> None:
-    """Tells torch.compile that the first size of these is another from call to call, and the others are not.
+    """Marks the first dimension of these as dynamic for torch.compile, and the others as static.
 
     If it changes: an ImportError, or a function that is compiled anew (tests/unit/objectives/test_cross_entropy.py).
     """

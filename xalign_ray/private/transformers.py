@@ -42,7 +42,7 @@ def modernbert_transform(config: Any) -> Any:
 
 
 def modernbert_after_norm(layer: Any, hidden_states: Any, normed: Any, **given: Any) -> Any:
-    """What a layer of ModernBERT does after the norm before its attention; states of any shape that ends in d.
+    """A layer of ModernBERT after the norm before its attention; states of any shape that ends in d.
 
     If it changes: a compiled ModernBERT computes otherwise than one that is not (test_train_execution.py).
     """

@@ -1,4 +1,4 @@
-"""Where runs are shown: MLflow's addresses and pages, and the trackers beside it."""
+"""Addresses of MLflow and other trackers, and the pages that show a run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_loggers(names: Sequence[str]) -> None:
     """Raises ConfigError naming the package of a tracker that is not installed here."""
     for name in names:
         # A folder of that name, as wandb leaves where it ran, is found without an origin.
-        if missing := [one for one in LOGGERS[name] if getattr(find_spec(one), "origin", None) is None]:
+        if missing := [package for package in LOGGERS[name] if getattr(find_spec(package), "origin", None) is None]:
             raise ConfigError(
                 f"track.report_to: {name} needs the package {missing[0]}: pip install 'xalign-ray[{name}]', or leave "
                 f"{name} out."
@@ -110,10 +110,11 @@ def check_uri(tracking_uri: str) -> None:
 
 def say_unread(mlflow: str) -> None:
     """Warns that MLFLOW_TRACKING_URI differs from the recipe's `track.mlflow`, which is used."""
-    asked, own = (strip_credentials(uri).rstrip("/") for uri in (os.environ.get("MLFLOW_TRACKING_URI", ""), mlflow))
-    if asked not in ("", own):
+    uris = (os.environ.get("MLFLOW_TRACKING_URI", ""), mlflow)
+    asked, used = (strip_credentials(uri).rstrip("/") for uri in uris)
+    if asked not in ("", used):
         say(
-            f"MLFLOW_TRACKING_URI is not read, and track.mlflow is {own}: --set track.mlflow={shlex.quote(asked)} "
+            f"MLFLOW_TRACKING_URI is not read, and track.mlflow is {used}: --set track.mlflow={shlex.quote(asked)} "
             "shows the run there."
         )
 
@@ -141,8 +142,8 @@ def runs_page(tracking_uri: str, experiment: str) -> str:
     from mlflow.exceptions import MlflowException
 
     with suppress(MlflowException), connecting(tracking_uri):
-        if found := MlflowClient(with_credentials(tracking_uri)).get_experiment_by_name(experiment):
-            return f"/#/experiments/{found.experiment_id}/{RUNS_PAGE}"
+        if row := MlflowClient(with_credentials(tracking_uri)).get_experiment_by_name(experiment):
+            return f"/#/experiments/{row.experiment_id}/{RUNS_PAGE}"
     return ""
 
 

@@ -200,8 +200,8 @@ class EventReader:
         except (ValueError, AttributeError):
             pass
         raise DataError(
-            f"{self.path} line {self._line + 1} is not an event. The file was changed by another hand; "
-            "restore it from a copy, or delete this line and give the command again."
+            f"{self.path} line {self._line + 1} is not an event. The file was changed outside xalign; "
+            "restore it from a copy, or delete this line and rerun the command."
         )
 
 
@@ -218,14 +218,14 @@ class Thinning:
 
     def take(self, metrics: Mapping[str, float | None], step: int) -> dict[str, float]:
         """The finite numbers of a step that are the first of their place."""
-        place = self.place(step)
-        found = {
+        slot = self.place(step)
+        taken_now = {
             name: value
             for name, value in metrics.items()
-            if value is not None and place > self._taken.get(name, -math.inf)
+            if value is not None and slot > self._taken.get(name, -math.inf)
         }
-        self._taken |= dict.fromkeys(found, place)
-        return found
+        self._taken |= dict.fromkeys(taken_now, slot)
+        return taken_now
 
     def place(self, step: int) -> int:
         """Number of the step's place; grows with the step."""
@@ -255,9 +255,7 @@ def check_tuned(folder: Path) -> None:
     small = {name: digest for name, digest in manifest.get("files", {}).items() if not name.endswith(".safetensors")}
     check_files(folder, small, _CURE_OF_TUNED)
     if last_event(folder / EVENT_LOG).get("event") != "end":
-        raise DataError(
-            f"{folder / EVENT_LOG} is missing, empty or torn: it does not say how this ended. {_CURE_OF_TUNED}"
-        )
+        raise DataError(f"{folder / EVENT_LOG} is missing, empty or torn: it has no end event. {_CURE_OF_TUNED}")
 
 
 def last_event(path: Path) -> Event:
@@ -290,8 +288,8 @@ def read_events(path: Path, surviving: bool = True) -> list[Event]:
 def stream_events(path: Path) -> Iterator[tuple[Event, bool]]:
     """What `read_events` reads, a few events at a time, each with whether it is of the surviving lineage.
 
-    A resume at step k supersedes older events at steps > k (at 0, everything but the starts), and what an older attempt
-    still wrote after it.
+    A resume at step k supersedes older events at steps > k (at 0, everything but the starts), and events that an
+    older attempt still wrote after it.
 
     Raises:
         DataError: the file is missing, ends before its run did, or a line inside it is damaged.
@@ -330,10 +328,10 @@ def _read_starts(path: Path) -> tuple[list[tuple[int, int]], int]:
 
 def newest_data(path: Path) -> str | None:
     """The folder of prepared data in the newest start event; None if there is none."""
-    said = None
+    data = None
     for event, survives in stream_events(path):
-        said = event["data"] if survives and "data" in event else said
-    return said
+        data = event["data"] if survives and "data" in event else data
+    return data
 
 
 def last_attempt(path: Path) -> int:

@@ -64,7 +64,7 @@ class Mirror:
         self._has_ended = False
 
     def catch_up(self) -> None:
-        """Logs what is new in the event log."""
+        """Logs the new events."""
         while events := self._reader.read(limit=_EVENTS_A_PIECE):
             numbers = []
             for event in events:

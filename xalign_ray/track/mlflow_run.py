@@ -1,4 +1,4 @@
-"""One MLflow run as the mirror of one run folder; the server, not a local file, knows what it holds."""
+"""MLflow run of a run folder; the server, not a local file, knows the points that it holds already."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def found_by(start: Event, recipe: Mapping[str, Any]) -> dict[str, str]:
     """
     params = start.get("params", {})
     name = Path(params.get("recipe") or start.get("recipe", ""))
-    found = {
+    tags = {
         "method": params.get("objective"),
         "scale": _OWN if name.suffix else str(name.parent),
-        "objectives": ",".join(one["kind"] for one in recipe.get("objectives", ())),
+        "objectives": ",".join(loss["kind"] for loss in recipe.get("objectives", ())),
         **start.get("labels", {}),
     }
-    return {key: value[:_LENGTH] for key, value in found.items() if value and value != "."}
+    return {key: value[:_LENGTH] for key, value in tags.items() if value and value != "."}
 
 
 def origin_tags(origin: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, str]:
@@ -121,8 +121,8 @@ def language_tables(path: Path) -> dict[str, str]:
         if survives and event["event"] in LANGUAGE_TABLES:
             name, value = LANGUAGE_TABLES[event["event"]]
             table = lines.setdefault(name, [f"step,language,{value}"])
-            found = event.get("languages", {}).items()
-            table += [f"{event['step']},{language},{one}" for language, one in found if one is not None]
+            values = event.get("languages", {}).items()
+            table += [f"{event['step']},{language},{number}" for language, number in values if number is not None]
     return {name: "\n".join([*table, ""]) for name, table in lines.items() if len(table) > 1}
 
 
@@ -138,8 +138,8 @@ def log_model(client: MlflowClient, run: Run, export: Path, fingerprint: str, re
         register_as: name of a registered model that gets a version of it; none if null.
     """
     info, source = run.info, f"source_run_id = '{run.info.run_id}'"
-    found = client.search_logged_models([info.experiment_id], filter_string=source)
-    model = next(iter(found), None) or _create(client, run, export)
+    models = client.search_logged_models([info.experiment_id], filter_string=source)
+    model = next(iter(models), None) or _create(client, run, export)
     if model.status != LoggedModelStatus.READY:  # new, or an outage came before its files
         model = _finish(client, model, run, export, fingerprint)
     if register_as and not client.search_model_versions(f"name = '{register_as}' and run_id = '{info.run_id}'"):
@@ -176,7 +176,7 @@ def _finish(client: MlflowClient, model: LoggedModel, run: Run, export: Path, fi
     with tempfile.TemporaryDirectory() as folder:
         described.save(str(Path(folder, "MLmodel")))
         client.log_model_artifacts(model.model_id, folder)
-    if model.model_id not in {one.model_id for one in (run.outputs.model_outputs if run.outputs else ())}:
+    if model.model_id not in {output.model_id for output in (run.outputs.model_outputs if run.outputs else ())}:
         client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, step=0)])
     return client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
@@ -259,29 +259,29 @@ class MlflowRun(Tracker):
 
     def _link(self, pretraining: dict[str, str]) -> None:
         """Names the run that made the encoder, which is mostly in another experiment, and its id if it is here."""
-        every = [one.experiment_id for one in self._client.search_experiments()]
+        experiments = [experiment.experiment_id for experiment in self._client.search_experiments()]
         tags = {"name": pretraining["run"]}
-        if found := self._find(_tags(pretraining), every):
-            tags["id"] = found.info.run_id
+        if run := self._find(_tags(pretraining), experiments):
+            tags["id"] = run.info.run_id
         for name, value in tags.items():
             self._client.set_tag(self.run_id, f"xalign.pretraining_run_{name}", value)
 
     def _find(self, tags: dict[str, str], experiments: list[str] | None = None) -> Run | None:
         query = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
-        found = self._client.search_runs(
+        runs = self._client.search_runs(
             experiments or [self._experiment], query, max_results=1, order_by=["attributes.start_time"]
         )
-        if not found:
+        if not runs:
             return None
         # A search may lag behind on large servers; the run itself does not.
-        return self._client.get_run(found[0].info.run_id)
+        return self._client.get_run(runs[0].info.run_id)
 
     def _create(self) -> Run:
         tags = {**_identity_tags(self.folder), "xalign.run": self.folder.resolve().name}
         shown = ("recipe", "workers", "zero_stage")
         tags |= {f"xalign.{name}": str(self._start[name]) for name in shown if name in self._start}
         if recipe := self._start.get("recipe"):
-            tags |= {"mlflow.source.name": recipe, "mlflow.source.type": "LOCAL"}  # beside it MLflow shows the commit
+            tags |= {"mlflow.source.name": recipe, "mlflow.source.type": "LOCAL"}  # MLflow shows the commit next to it
         name, started = self._start.get("title") or self.folder.resolve().name, int(self._start["time"] * 1000)
         return self._client.create_run(self._experiment, start_time=started, tags=tags, run_name=name)
 
@@ -289,8 +289,8 @@ class MlflowRun(Tracker):
         """Brings everything but numbers up to date: status, parent, parameters, data set."""
         if run.info.status != "RUNNING":
             self._client.update_run(self.run_id, status="RUNNING")
-        if (parent := self._start.get("parent")) and (found := self._find(_tags(parent))):
-            self._client.set_tag(self.run_id, "mlflow.parentRunId", found.info.run_id)
+        if (parent := self._start.get("parent")) and (parent_run := self._find(_tags(parent))):
+            self._client.set_tag(self.run_id, "mlflow.parentRunId", parent_run.info.run_id)
         if pretraining := self._start.get("pretraining"):
             self._link(pretraining)
         # A resume may have another number of workers; MLflow refuses a second value for a parameter.
@@ -316,15 +316,15 @@ class MlflowRun(Tracker):
             self._client.log_inputs(self.run_id, [dataset])
 
     def _log_scores(self, records: list[dict[str, Any]]) -> None:
-        known = self._client.get_run(self.run_id).data.metrics
-        training = sum("/" in key for key in known)
+        logged = self._client.get_run(self.run_id).data.metrics
+        training = sum("/" in key for key in logged)
         # A score that has not changed is not logged again; one that has gets the newest time and is shown.
         when = int(max(path.stat().st_mtime for path in RunFolder(self.folder).score_files) * 1000)
         scores = headline_scores(records, MAX_KEYS - training)
         for path in RunFolder(RunFolder(self.folder).base).score_files[-1:]:  # of the test, after the kept languages
             means = [record for record in read_headlines(path) if record["language"] == "all"]
             scores |= {f"before/{key}": score for key, score in headline_scores(means, MAX_KEYS).items()}
-        points = [Metric(key, value, when, 0) for key, (value, _) in scores.items() if known.get(key) != value]
+        points = [Metric(key, value, when, 0) for key, (value, _) in scores.items() if logged.get(key) != value]
         self._client.log_batch(self.run_id, metrics=points, synchronous=True)
         self._client.log_text(self.run_id, table(records), "scores.csv")
 
@@ -357,14 +357,14 @@ def _is_total(metric: str) -> bool:
 
 
 def _open_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
-    if found := client.get_experiment_by_name(name):
-        return found.experiment_id
+    if experiment := client.get_experiment_by_name(name):
+        return experiment.experiment_id
     try:
         return client.create_experiment(name, artifact_location=_artifact_location(tracking_uri))
     except MlflowException:
         # Two runs that start together both create it; the second finds it.
-        if found := client.get_experiment_by_name(name):
-            return found.experiment_id
+        if experiment := client.get_experiment_by_name(name):
+            return experiment.experiment_id
         raise
 
 

@@ -22,21 +22,21 @@ _PACKAGES = ("xalign-ray", "torch", "transformers", "tokenizers", "deepspeed", "
 @cache
 def origin() -> dict[str, Any]:
     """User, host, commit and versions, for start events."""
-    found = {"host": socket.gethostname(), "python": platform.python_version(), "versions": versions()}
+    fields = {"host": socket.gethostname(), "python": platform.python_version(), "versions": versions()}
     with suppress(OSError, KeyError):  # a container's user may have no name
-        found["user"] = getpass.getuser()
+        fields["user"] = getpass.getuser()
     if commit := _commit(Path.cwd()) or _commit(Path(__file__).parent):
-        found["commit"] = commit
-    return found
+        fields["commit"] = commit
+    return fields
 
 
 def versions() -> dict[str, str]:
     """Of this package, and of those installed that its results may depend on."""
-    found = {}
+    numbers = {}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            numbers[name] = version(name)
+    return numbers
 
 
 def _commit(folder: Path) -> str | None:
@@ -92,6 +92,6 @@ def _encoder_params(model: str, label: str, run: str | None, is_run: bool) -> di
     path = Path(model) / "config.json"
     config = read_json(path, "Export the run again.") if path.is_file() else {}
     names = ("step",) if is_run else ("objective", "recipe", "step")
-    known = {name: config.get(f"xalign_{name}") for name in names}
-    known |= {"encoder": label, "pretraining_seed": config.get("xalign_seed"), "pretraining_run": run}
-    return {name: value for name, value in known.items() if value is not None}
+    params = {name: config.get(f"xalign_{name}") for name in names}
+    params |= {"encoder": label, "pretraining_seed": config.get("xalign_seed"), "pretraining_run": run}
+    return {name: value for name, value in params.items() if value is not None}

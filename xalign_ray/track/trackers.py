@@ -142,7 +142,7 @@ class TrackioTracker(Tracker):
             )
 
     def log(self, numbers: Sequence[Numbers], resumed_at: Sequence[int]) -> None:  # noqa: ARG002
-        for metrics, step, _ in numbers:  # trackio has times of its own
+        for metrics, step, _ in numbers:  # trackio takes the time itself
             self._run.log(dict(metrics), step=step)
 
     def close(self, scores: list[dict[str, Any]], status: str, time: float) -> None:  # noqa: ARG002

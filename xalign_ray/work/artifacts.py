@@ -24,7 +24,7 @@ MANIFEST = "manifest.json"
 LOCK = ".lock"
 _SEAL = 64  # hexadecimal digits of an archive's comment
 _DATE = (1980, 1, 1, 0, 0, 0)  # of every file of an archive, so that equal files are equal bytes
-STUDY_KIND, TRIAL_KIND, EVALUATION_KIND = "study", "tuned", "evaluation"  # of manifests that are not those of runs
+STUDY_KIND, TRIAL_KIND, EVALUATION_KIND = "study", "tuned", "evaluation"  # kinds of manifests; that of a run has none
 HOST = socket.gethostname()
 
 
@@ -51,7 +51,7 @@ def process_start(pid: int) -> str:
 
 
 def unfinished(path: Path) -> Path:
-    """A temporary name next to a file or folder that no other writer uses; it says who writes."""
+    """A temporary name next to a file or folder that no other writer uses; it names the writer."""
     return path.with_name(f".{path.name}.{os.getpid()}@{HOST}@{MACHINE}.{uuid.uuid4().hex[:8]}.unfinished")
 
 
@@ -70,7 +70,7 @@ def remove_unfinished(folder: Path, older_than: float) -> None:
             if machine and machine == MACHINE:
                 dead = not process_start(int(pid))
             else:
-                dead = max(one.stat().st_mtime for one in (path, *path.rglob("*"))) < older_than
+                dead = max(entry.stat().st_mtime for entry in (path, *path.rglob("*"))) < older_than
             if dead and path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             elif dead:
@@ -102,13 +102,13 @@ def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
     """Writes JSON atomically, keys sorted, so that equal values are equal files.
 
     Args:
-        indent: None for what is long: one line is written ten times as fast.
+        indent: None for long values: one line is written ten times as fast.
     """
     write_atomic(path, json.dumps(value, indent=indent, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def share(folder: Path, pattern: str) -> None:
-    """Gives files the mode that the umask says: safetensors writes for its user alone."""
+    """Gives files the mode of the umask: safetensors writes for its user alone."""
     probe = folder / ".probe"
     probe.touch()
     mode = stat.S_IMODE(probe.stat().st_mode)
@@ -157,7 +157,7 @@ def read_json(path: Path, hint: str, *keys: str) -> Any:
     """The value of a JSON file that this program wrote; with `keys`, an object that has them.
 
     Raises:
-        DataError: it is missing, or torn, empty or changed; names the file and says `hint`.
+        DataError: it is missing, or torn, empty or changed; names the file and ends with `hint`.
     """
     try:
         value = json.loads(read_plain(path))
@@ -200,7 +200,7 @@ def whole_manifest(folder: Path, *keys: str) -> dict[str, Any] | None:
 
 
 def stamp_of(file: Path) -> tuple[int, ...]:
-    """What changes when a file does: size, mtime and ctime in ns, inode. What was read of it holds until then."""
+    """Size, mtime and ctime in ns, and inode of a file: while these stay, so does its content."""
     stat = file.stat()
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
@@ -219,15 +219,15 @@ def check_file(path: Path, expected_hash: str, hint: str) -> None:
     """Raises DataError naming the file if it is missing or its bytes are not those that were written."""
     if not path.is_file():
         raise DataError(f"{path} is missing. {hint}")
-    if (found := hash_file(path)) != expected_hash:
-        ours, theirs = first_digits(found, expected_hash)
+    if (sha256 := hash_file(path)) != expected_hash:
+        ours, theirs = first_digits(sha256, expected_hash)
         raise DataError(f"{path} is damaged: its SHA-256 is {ours}, the manifest says {theirs}. {hint}")
 
 
-def first_digits(found: str, expected: str) -> tuple[str, str]:
+def first_digits(sha256: str, expected: str) -> tuple[str, str]:
     """The digits of two hashes up to the first that differs, at least 12 of each."""
-    equal = next((place for place, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), 0)
-    return found[: max(12, equal + 1)], expected[: max(12, equal + 1)]
+    equal = next((i for i, (a, b) in enumerate(zip(sha256, expected, strict=False)) if a != b), 0)
+    return sha256[: max(12, equal + 1)], expected[: max(12, equal + 1)]
 
 
 def write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
@@ -236,11 +236,11 @@ def write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of a scores.json; one of an earlier version has no hash and is taken as it is.
+    """The records of a scores.json; one of an earlier version has no hash and is not checked.
 
     Raises:
         DataError: the file is missing, holds no scores, was changed after it was written, or is not the one that the
-            manifest beside it lists.
+            manifest lists.
     """
     if expected := ((whole_manifest(path.parent) or {}).get("files") or {}).get(path.name):
         check_file(path, expected, "Delete it and evaluate again.")
@@ -253,8 +253,8 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{path} is missing: this evaluation has not finished; run it again.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is not a file of scores ({error}); delete it and evaluate again.") from error
-    if expected is not None and (found := hash_value(records)) != expected:
-        ours, theirs = first_digits(found, str(expected))
+    if expected is not None and (sha256 := hash_value(records)) != expected:
+        ours, theirs = first_digits(sha256, str(expected))
         raise DataError(
             f"{path} is damaged: the SHA-256 of its scores is {ours}, the file says {theirs}. Delete it and evaluate "
             "again."
@@ -284,7 +284,7 @@ def read_archive(content: bytes) -> tuple[dict[str, bytes], list[str]]:
     """The files of an archive by name, and the names of those that cannot be read; zipfile's errors if it is none."""
     members, damaged = {}, []
     archive = zipfile.ZipFile(io.BytesIO(content))
-    for name in (name for name in archive.namelist() if not name.endswith("/")):  # which those of folders do
+    for name in (name for name in archive.namelist() if not name.endswith("/")):  # as the names of folders do
         try:
             members[name] = archive.read(name)
         except Exception:  # zipfile and zlib raise a dozen kinds on changed bytes

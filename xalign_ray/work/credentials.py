@@ -20,18 +20,18 @@ _HINTS = {
     "mysql": "an option file that the URI names, ?read_default_file=PATH",
 }
 _OTHER = "what its driver reads them from, or put an MLflow server before it"
-_kept: dict[str, str] = {}  # by the URI as it is written and shown, the one that was given
+_kept: dict[str, str] = {}  # URI with credentials by the URI without
 
 
 def without_credentials(uri: str) -> str:
-    """The URI as it may be written and shown; what was taken out stays in this process, which says so once."""
+    """The URI without credentials, to write and show; this process keeps them, and warns once."""
     shown = strip_credentials(uri)
     if shown != uri:
         if shown not in _kept:
-            said = (
-                f"The credentials in {shown} are used now and written nowhere. Next time give them by {hint_for(uri)}."
+            sys.stderr.write(
+                f"The credentials in {shown} are used now and written nowhere. Next time give them by "
+                f"{hint_for(uri)}.\n"
             )
-            sys.stderr.write(f"{said}\n")
         _kept[shown] = uri
         os.environ |= _environment(uri)
     return shown
@@ -50,8 +50,8 @@ def strip_credentials(uri: str) -> str:
     if server := _server(uri):
         return server[0]
     address, mark, query = _DATABASE.sub(r"\1\2", uri).partition("?")
-    kept = "&".join(one for one in query.split("&") if not _QUERY.match(f"?{one}"))
-    return f"{address}{mark}{kept}" if kept else address
+    harmless = "&".join(pair for pair in query.split("&") if not _QUERY.match(f"?{pair}"))
+    return f"{address}{mark}{harmless}" if harmless else address
 
 
 def has_credentials(uri: str) -> bool:
@@ -61,20 +61,20 @@ def has_credentials(uri: str) -> bool:
 
 def _server(uri: str) -> tuple[str, str, str] | None:
     """The address of a server, what stood before it, and its query."""
-    found = _SERVER.fullmatch(uri)
-    if not found:
+    match = _SERVER.fullmatch(uri)
+    if not match:
         return None
-    rest, *query = re.split(r"[?#]", found[2], maxsplit=1)
+    rest, *query = re.split(r"[?#]", match[2], maxsplit=1)
     secret = ""
     if not _ADDRESS.fullmatch(rest.partition("/")[0]):
         if "@" not in rest:  # a password with a ? or # in it
-            rest, query = found[2], []
+            rest, query = match[2], []
         secret, _, rest = rest.rpartition("@")
-    return found[1] + rest, secret, "".join(query)
+    return match[1] + rest, secret, "".join(query)
 
 
 def _environment(uri: str) -> dict[str, str]:
-    """What MLflow reads instead of what was taken out of a server's URI."""
+    """The environment variables that MLflow reads in place of credentials in a server's URI."""
     _, secret, query = _server(uri) or ("", "", "")
     user, colon, password = secret.partition(":")
     if colon:
@@ -91,6 +91,6 @@ def hint_for(uri: str) -> str:
 
 def hide_credentials(text: str) -> str:
     """A text for a log or the user, without the credentials of the URIs in it."""
-    for shown, given in _kept.items():
-        text = text.replace(given, shown)
+    for shown, uri in _kept.items():
+        text = text.replace(uri, shown)
     return _IN_TEXT.sub(r"\1***@", text)

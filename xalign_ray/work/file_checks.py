@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 from xalign_ray.errors import DataError
 
-UTF16_NULS = 0.02  # of the bytes, all first or all second ones of two: those of blanks and line ends in any script
-HEAD_BYTES = 4096  # what the checks look at; an error message that a server sends is shorter
+UTF16_NULS = 0.02  # share of NUL bytes, all at even or all at odd offsets: blanks and line ends of any script have them
+HEAD_BYTES = 4096  # bytes that the checks read; an error message of a server is shorter
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFCHR: "a device",
@@ -25,7 +25,7 @@ _KINDS = {
 }
 _REFETCH = "Fetch the file again, and check its address and your access to it."
 
-# What is no data in any format, and what to do; looked for at the beginning of a file.
+# Beginnings of files that are no data in any format, and the way out.
 _NOT_DATA = (
     (
         rb"version https?://(git-lfs\.github\.com|hawser\.github\.com|git-media\.io)/",
@@ -100,7 +100,7 @@ _ARCHIVES = {
     "compress": rb"\x1f\x9d",
     "tar": rb"(?s).{257}ustar",
 }
-# What is data, but no lines of text.
+# Beginnings of data that are no lines of text.
 _NOT_TEXT = (
     (rb"\x1f\x8b|BZh[1-9]1AY&SY|\x28\xb5\x2f\xfd", "packed twice. Unpack it once."),
     (rb"PAR1", "a Parquet file, not lines of text. Read it with format parquet."),
@@ -118,7 +118,7 @@ _NOT_TEXT = (
         "of it.",
     ),
 )
-# What is lines of text, but no sentences.
+# Beginnings of text that is no sentences.
 _NOT_SENTENCES = (
     (
         rb"<[A-Za-z][\w.:-]*(\s+[\w.:-]+\s*=[^<>\n]*)?>[ \t]*\r?\n",
@@ -171,7 +171,7 @@ def read_plain(path: Path) -> str:
 
 
 def check_plain(path: str | Path) -> None:
-    """Refuses what is neither a plain file nor a link to one: to read a pipe or a device may never end.
+    """Refuses pipes, devices and the like: reading them may never end.
 
     Raises:
         DataError: it is a pipe, a device, a socket or a folder, or cannot be looked up.
@@ -185,21 +185,21 @@ def check_plain(path: str | Path) -> None:
 
 
 def check_first_bytes(path: str | Path, head: bytes) -> None:
-    """Refuses what no format reads: pointers to files that were not fetched, and what a server sent in a file's place.
+    """Refuses content that no format reads: Git LFS pointers, and a server's error message in place of the file.
 
     Args:
         head: the first HEAD_BYTES bytes of the file, unpacked; all of it if there are fewer.
 
     Raises:
-        DataError: it is such a thing; says what to do.
+        DataError: it is one of these; names the way out.
     """
     text = _without_mark(head)
-    known = next((what for pattern, what in _NOT_DATA if re.match(pattern, text)), None)
-    if known is None and len(head) < HEAD_BYTES and (_ERROR_TEXT.fullmatch(text) or _is_json_error(text)):
-        said = " ".join(text.decode("utf-8", "replace").split())
-        known = f"an error message of a server, not the file: {said[:200]!r}. {_REFETCH}"
-    if known:
-        raise DataError(f"{path} is {known}")
+    content = next((what for pattern, what in _NOT_DATA if re.match(pattern, text)), None)
+    if content is None and len(head) < HEAD_BYTES and (_ERROR_TEXT.fullmatch(text) or _is_json_error(text)):
+        message = " ".join(text.decode("utf-8", "replace").split())
+        content = f"an error message of a server, not the file: {message[:200]!r}. {_REFETCH}"
+    if content:
+        raise DataError(f"{path} is {content}")
 
 
 def check_archive(path: str | Path, head: bytes) -> None:
@@ -216,47 +216,47 @@ def check_archive(path: str | Path, head: bytes) -> None:
 
 
 def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> None:
-    """Refuses what is no lines of text: archives, binary files, XML, JSON, and what check_first_bytes refuses.
+    """Refuses content without lines of text: archives, binary files, XML, JSON, and all that check_first_bytes refuses.
 
     Args:
         head: as of check_first_bytes.
         json_lines: the file may hold JSON.
 
     Raises:
-        DataError: it is such a thing; says how to read it.
+        DataError: it is one of these; names the format that reads it.
     """
     check_first_bytes(path, head)
     check_archive(path, head)
     text = _without_mark(head)
-    nuls = [place % 2 for place, byte in enumerate(head) if not byte]
+    nuls = [offset % 2 for offset, byte in enumerate(head) if not byte]
     if len(nuls) > UTF16_NULS * len(head) and len(set(nuls)) == 1:
         order = "LE" if nuls[0] else "BE"
         raise DataError(
             f"{path} is UTF-16 without a byte-order mark. Convert it: iconv -f UTF-16{order} -t UTF-8 OLD > NEW"
         )
-    known = next((what for pattern, what in _NOT_TEXT if re.match(pattern, head) or re.match(pattern, text)), None)
-    if known is None and not json_lines and _JSON.match(text):
-        known = "JSON, not plain text. Read JSON lines with format jsonl (text) or jsonl_pairs (pairs)."
-    if known:
-        raise DataError(f"{path} is {known}")
+    content = next((what for pattern, what in _NOT_TEXT if re.match(pattern, head) or re.match(pattern, text)), None)
+    if content is None and not json_lines and _JSON.match(text):
+        content = "JSON, not plain text. Read JSON lines with format jsonl (text) or jsonl_pairs (pairs)."
+    if content:
+        raise DataError(f"{path} is {content}")
 
 
 def check_sentences(path: str | Path, head: bytes) -> None:
-    """Refuses lines of text that are no sentences, but those of subtitles, treebanks, PO files, or tags.
+    """Refuses lines of text that are no sentences, but accepts subtitles, treebanks, PO files, and tags.
 
     Raises:
-        DataError: it is such a thing; says how to read it.
+        DataError: it is one of these; names the format that reads it.
     """
     text = _without_mark(head)
-    if known := next((what for pattern, what in _NOT_SENTENCES if re.match(pattern, text)), None):
-        raise DataError(f"{path} is {known}")
+    if content := next((what for pattern, what in _NOT_SENTENCES if re.match(pattern, text)), None):
+        raise DataError(f"{path} is {content}")
 
 
 def check_safetensors(path: str | Path) -> None:
     """Refuses a safetensors file that is cut short, or is something else: only its header and its size are read.
 
     Raises:
-        DataError: it is shorter or longer than its header says, or has no such header.
+        DataError: its size is not the one in its header, or it has no such header.
     """
     with open_file(path) as file:
         size = file.seek(0, 2)

@@ -28,7 +28,7 @@ Upload = Literal["while it grows", "once finished", "its card"]
 
 
 class Shown(Protocol):
-    """Somebody who is shown the events of a job as they are written: a progress line, gauges."""
+    """A consumer of the events of a running job: a progress line, gauges."""
 
     def show(self, event: Event, /) -> None: ...
     def close(self) -> None: ...
@@ -40,7 +40,7 @@ class Job:
 
     Attributes:
         folder: on a disk that all of them share.
-        identity: what the start event says.
+        identity: fields of the start event.
         token: of the lock; empty where a launcher has none to pass on.
         trust: whether the files of a checkpoint may run code.
         stop_asked: name of the signal that asked the job to stop, empty if none did.
@@ -73,7 +73,7 @@ class Job:
 
     @contextmanager
     def shown(self, *to: Shown) -> Iterator[None]:
-        """Inside, a thread reads what is added to the log, whoever writes it, and shows it."""
+        """Inside, a thread passes on events that are appended to the log, by whichever process."""
         reader, over = EventReader(self.events), threading.Event()
         for _ in reader.stream():
             pass  # earlier attempts are history
@@ -83,13 +83,13 @@ class Job:
             while not is_last:
                 is_last = over.wait(POLL_S)
                 for event in reader.stream():
-                    for one in to:
-                        one.show(event)
+                    for consumer in to:
+                        consumer.show(event)
 
         thread = threading.Thread(target=read_on, name="tail", daemon=True)
         with ExitStack() as stack:
-            for one in to:
-                stack.enter_context(closing(one))
+            for consumer in to:
+                stack.enter_context(closing(consumer))
             thread.start()
             try:
                 yield
@@ -122,7 +122,7 @@ class OpenJob(Job):
             self._stack.callback(_say_if_any, follower.close)
 
     def finish(self, manifest: Mapping[str, Any] | None = None, card: Callable[[Path], None] | None = None) -> None:
-        """Says what is written when all else is done: the manifest, and after it the model card, by `card`."""
+        """Sets the files that are written last: the manifest, and after it the model card, by `card`."""
         self._manifest = None if manifest is None else dict(manifest)
         self._card = card
 
@@ -157,11 +157,11 @@ def open_job(
     Args:
         folder: made if it is not there.
         kind: the verb, for those who find the folder locked.
-        identity: what the start event says; without it the job writes no log of its own.
-        waits: wait for another writer, and say once for whom; without it the folder is refused.
+        identity: fields of the start event; without it the job writes no log.
+        waits: wait for another writer, and name it once; without it the folder is refused.
         with_run: lock the run or study that the folder lies in as well: its writers write the folder too.
         upload: what goes to the store of a folder that mirrors one, and when; None: another job uploads it.
-        keep: checkpoints that stay in the store, beside what is removed here; all if None.
+        keep: number of checkpoints that stay in the store; all if None. One that is removed here is removed there.
 
     Raises:
         LockError: another process writes the folder, or has taken it over.
@@ -194,7 +194,7 @@ def open_job(
 def _run_around(folder: Path) -> Path | None:
     """The run, study or evaluation that a folder lies in."""
     marks = (EVENT_LOG, STUDY)
-    return next((one for one in folder.absolute().parents if any((one / mark).is_file() for mark in marks)), None)
+    return next((above for above in folder.absolute().parents if any((above / mark).is_file() for mark in marks)), None)
 
 
 def _say_if_any(close: Callable[[], str | None]) -> None:

@@ -28,7 +28,7 @@ from xalign_ray.work import process
 from xalign_ray.work.artifacts import HOST, LOCK, MACHINE, process_start, remove_unfinished, unfinished
 from xalign_ray.work.storage import find_system, said_of
 
-LEASE_S = 60.0  # a lock that was not touched for so long is nobody's; longer than anything holds Python's interpreter
+LEASE_S = 60.0  # a lock is stale when it was not touched for this long; longer than any call holds the GIL
 BEAT_S = 5.0
 LOOK_S = 0.2
 
@@ -62,7 +62,7 @@ class Holder:
 
 
 class Lock:
-    """A lock that is held; `waited` says whether somebody else held it before."""
+    """A lock that is held; `waited`: whether another process held it before."""
 
     def __init__(self, path: Path, content: bytes, file: int, beat_s: float, waited: bool) -> None:
         self.waited = waited
@@ -108,8 +108,8 @@ def hold(
 
     Args:
         folder: made if it is not there.
-        verb: what the holder does, for those who find the folder locked.
-        waits: wait for another holder to end, and say once for whom; without it the folder is refused.
+        verb: the holder's verb, shown to those who find the folder locked.
+        waits: wait for another holder to end, and name it once; without it the folder is refused.
 
     Raises:
         LockError: another process holds it, has taken it over, or the folder cannot be written.
@@ -118,8 +118,8 @@ def hold(
     path = folder / LOCK
     content = json.dumps(asdict(Holder(verb))).encode()
     watch, reported = _Watch(lease_s), False
-    while isinstance(taken := _take(path, content, watch), bytes):
-        holder = _holder_of(taken)
+    while isinstance(lock_file := _take(path, content, watch), bytes):
+        holder = _holder_of(lock_file)
         if not waits and (watch.beats or (holder is not None and holder.is_alive_here)):
             raise LockError(
                 f"{folder} is being written by {holder or 'another process'}. Wait for its end, or stop it."
@@ -129,11 +129,11 @@ def hold(
             sys.stderr.write(f"{folder} is being written by {holder or 'another process'}; {why}.\n")
             reported = True
         time.sleep(LOOK_S)
-    lock = Lock(path, content, taken, beat_s, reported)
+    lock = Lock(path, content, lock_file, beat_s, reported)
     _remove_marks(path, content)
     _remove_leftovers(path, lease_s)
-    place = folder.resolve()  # now: links to it may change meanwhile
-    _held[place] = threading.get_ident()
+    resolved = folder.resolve()  # now: links to it may change meanwhile
+    _held[resolved] = threading.get_ident()
     try:
         with written_in(folder):
             yield lock
@@ -142,7 +142,7 @@ def hold(
             raise LockError(lost_sentence(folder)) from None
         raise
     finally:
-        del _held[place]
+        del _held[resolved]
         _remove_leftovers(path, lease_s)
         lock.release()
 
@@ -166,7 +166,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _refuse_url(folder: Path) -> None:
-    if folder.parts and folder.parts[0].endswith(":"):  # what a path makes of s3://bucket
+    if folder.parts and folder.parts[0].endswith(":"):  # a Path of s3://bucket
         raise LockError(
             f"{folder.parts[0]}//{'/'.join(folder.parts[1:])} is a URL, and this verb writes to a folder on a disk: "
             "name one that all nodes share, and copy it to the store afterwards."
@@ -180,7 +180,7 @@ def holds(folder: Path, token: str) -> bool:
 
 
 def lost_sentence(folder: Path) -> str:
-    """What to say when the lock is another's, or gone."""
+    """The error message for a lock that is another's, or gone."""
     holder = _holder_of(_read(folder / LOCK) or b"")
     return (
         f"{folder} is {f'now written by {holder}' if holder else 'no longer locked'}: this process was silent for too "
@@ -216,16 +216,16 @@ def _take(path: Path, content: bytes, watch: _Watch) -> int | bytes:
             return file
         try:
             with path.open("rb") as lock:
-                found, touched = lock.read(), os.fstat(lock.fileno()).st_mtime_ns
+                content_there, touched = lock.read(), os.fstat(lock.fileno()).st_mtime_ns
         except FileNotFoundError:
             continue
-        if not watch.is_over(path, found, touched):
-            return found
-        mark = _mark(path, found)
+        if not watch.is_over(path, content_there, touched):
+            return content_there
+        mark = _mark(path, content_there)
         file = _take(mark, content, watch)
         if isinstance(file, bytes):
             return file
-        if _read(path) == found:
+        if _read(path) == content_there:
             with suppress(FileNotFoundError):
                 os.replace(mark, path)
             if _read(path) == content:
@@ -265,15 +265,15 @@ def _mark(path: Path, content: bytes) -> Path:
 
 def _remove_leftovers(path: Path, lease_s: float) -> None:
     """Removes what dead writers have left in a locked folder, by the clock of its disk."""
-    with suppress(FileNotFoundError):  # somebody has removed the lock: nothing says any more that the folder is ours
+    with suppress(FileNotFoundError):  # the lock was removed: the folder may be another's
         remove_unfinished(path.parent, path.stat().st_mtime - lease_s)
 
 
 def _remove_marks(path: Path, content: bytes) -> None:
-    """Removes what the killed have left: marks on locks that are no more give no right to anything."""
-    own = _mark(path, content).name
+    """Removes marks that killed processes have left: a mark on a lock that is gone has no meaning."""
+    our_mark = _mark(path, content).name
     for mark in path.parent.glob(f"{path.name}.*"):
-        if not mark.name.startswith(own):
+        if not mark.name.startswith(our_mark):
             mark.unlink(missing_ok=True)
 
 
@@ -285,7 +285,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _holder_of(content: bytes) -> Holder | None:
-    """None where the content is torn or of another hand."""
+    """None where the content is torn or no lock of ours."""
     try:
         return Holder(**json.loads(content))
     except (ValueError, TypeError):
@@ -296,7 +296,9 @@ def _holder_of(content: bytes) -> Holder | None:
 
 _NOT_DONE = re.compile(r"(?i)precondition|pre-condition|412|conditionalrequestconflict|409")  # a refused write's words
 
-_heeds: dict[str, bool] = {}  # by bucket, whether conditions are heeded there: 1,831 sources are as many locks
+_conditional_writes: dict[
+    str, bool
+] = {}  # by bucket, whether it has conditional writes: asked once, not for each of 1,831 sources
 
 
 class _RefusedError(Exception):
@@ -305,12 +307,12 @@ class _RefusedError(Exception):
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Inside, what a store's package raises where a condition does not hold becomes _RefusedError."""
+    """Inside, any error of a store's package for a condition that does not hold becomes _RefusedError."""
     try:
         yield
     except Exception as error:
-        known = isinstance(error, FileNotFoundError | FileExistsError)
-        if known or _NOT_DONE.search(f"{type(error).__name__} {error}"):
+        is_refusal = isinstance(error, FileNotFoundError | FileExistsError)
+        if is_refusal or _NOT_DONE.search(f"{type(error).__name__} {error}"):
             raise _RefusedError from error
         raise
 
@@ -326,7 +328,7 @@ def hold_stored(url: str, verb: str, lease_s: float = LEASE_S, beat_s: float = B
 
     Args:
         url: of the folder.
-        verb: what the holder does, for those who find the folder locked.
+        verb: the holder's verb, shown to those who find the folder locked.
         lease_s: a lock that was not renewed for so long is taken over, where the store writes on conditions.
         beat_s: between two renewals.
 
@@ -371,7 +373,7 @@ class StoredLock:
 
     @property
     def lost_sentence(self) -> str:
-        """What to say when the lock is another's, or gone."""
+        """The error message for a lock that is another's, or gone."""
         return (
             f"{self._url} is no longer locked by this process: it was silent for too long, or the lock was removed. It "
             "stops here and writes nothing more there."
@@ -385,9 +387,9 @@ class StoredLock:
         """
         if self._conditional:
             bucket = self._path.partition("/")[0]
-            if bucket not in _heeds:
-                _heeds[bucket] = self._heeds_conditions()
-            self._conditional = _heeds[bucket]
+            if bucket not in _conditional_writes:
+                _conditional_writes[bucket] = self._has_conditional_writes()
+            self._conditional = _conditional_writes[bucket]
         began, seen = time.monotonic(), ""
         while not self._write():
             holder, version = self._look()
@@ -407,7 +409,7 @@ class StoredLock:
             else:
                 time.sleep(min(LOOK_S, self._beat_s))
 
-    def _heeds_conditions(self) -> bool:
+    def _has_conditional_writes(self) -> bool:
         """Whether a write is refused whose condition does not hold: some stores, and old packages, leave it out."""
         probe = f"{self._path}.{self._holder.token[:8]}"
         bucket, key, _ = self._system.split_path(probe)
@@ -481,7 +483,7 @@ class StoredLock:
         return True
 
     def _look(self) -> tuple[Holder | None, str]:
-        """The holder, and a version that is not newer than what was read: a write over it fails if it is older."""
+        """The holder, and a version that is at most as new: a conditional write over an older one fails."""
         try:
             version = str(self._system.info(self._path).get("ETag", "any"))
             fields = json.loads(self._system.cat_file(self._path))

@@ -30,8 +30,8 @@ from xalign_ray.work.storage import (
     url_of,
 )
 
-RECORD = ".mirror.json"  # here: what is the same in the store; there: which mirror has written last
-PUBLISH_S = 1.0  # between two looks for what is new
+RECORD = ".mirror.json"  # here: the files that equal those in the store; there: the mirror that has written last
+PUBLISH_S = 1.0  # between two looks for new files
 QUICK_S = 5.0  # an upload at the end that takes longer is reported
 REFRESH_S = 30.0  # a file that grows is sent again after so long, and after 20 times as long as it takes: no log of a
 _REFRESH_TIMES = 20  # long run is sent at each of its lines
@@ -41,13 +41,13 @@ _REMOVED_AT_END = ("ray", "tokenized")  # what Ray writes, and what fine-tunings
 
 @dataclass
 class Record:
-    """What a mirror knows of its store; beside the files of the mirror.
+    """The state of a mirror, kept next to its files.
 
     Attributes:
         writer: names the mirror, once it has written to the store.
         files: of each file that is the same here and there its version there, "" if unknown, and its size and time of
             change here.
-        closed: whether its last writer ended with all published. What is missing here since was removed to make room.
+        closed: whether its last writer ended with all published. Files missing since were removed to make room.
     """
 
     writer: str = ""
@@ -64,7 +64,7 @@ class Record:
         write_json(folder / RECORD, asdict(self))
 
     def is_same(self, folder: Path, name: str) -> bool:
-        """Whether a file here is still what is there."""
+        """Whether a file here still equals the one in the store."""
         return name in self.files and _stat(folder / name) == self.files[name][1:]
 
     def add(self, folder: Path, name: str, version: str = "") -> None:
@@ -81,15 +81,15 @@ def _stat(path: Path) -> list[int]:
 
 
 def is_published(name: str) -> bool:
-    """Whether a file of a folder goes to the store: not what begins with a dot, nor what is removed at the end."""
+    """Whether a file of a folder goes to the store: dot files and folders that are removed at the end do not."""
     parts = name.split("/")
     return all(parts) and not any(part.startswith(".") for part in parts) and parts[0] not in _REMOVED_AT_END
 
 
 def files_below(folder: Path) -> list[str]:
-    """The names of the files that go to the store; what is removed meanwhile is left out."""
-    found = (Path(above, name).relative_to(folder).as_posix() for above, _, names in os.walk(folder) for name in names)
-    return [name for name in found if is_published(name)]
+    """The names of the files that go to the store."""
+    below = (Path(above, name).relative_to(folder).as_posix() for above, _, names in os.walk(folder) for name in names)
+    return [name for name in below if is_published(name)]
 
 
 def checkpoint_of(name: str) -> str:
@@ -104,7 +104,7 @@ def newest_first(names: set[str]) -> list[str]:
 
 
 class Publisher:
-    """Uploads what is new in a mirrored folder while its lock is held."""
+    """Uploads new files of a mirrored folder while its lock is held."""
 
     def __init__(self, folder: Path, url: str, lock: StoredLock, stored: dict[str, int], keep: int | None) -> None:
         """
@@ -120,27 +120,27 @@ class Publisher:
         self._due: dict[str, float] = {}  # when a file that was sent may be sent again
 
     def publish(self, last: bool) -> None:
-        """One pass: what is new; then new checkpoints, each with its manifest last; then old ones are removed.
+        """One pass: new files; then new checkpoints, each with its manifest last; then old ones are removed.
 
         Args:
-            last: send also what is not due yet, and the folder's own manifest, after all else has arrived.
+            last: also files that are not due yet, and after all else has arrived the folder's manifest.
 
         Raises:
-            DataError: the store refuses, or did not keep what was sent.
+            DataError: the store refuses, or lost a file that was sent.
             LockError: the lock is lost; nothing more is written.
         """
         names = sorted(files_below(self._folder), key=lambda name: (Path(name).name == MANIFEST, name))
-        # Looked for before the log is sent: it then tells of all of them.
-        whole = {checkpoint_of(name) for name in names if Path(name).name == MANIFEST} - {""}
+        # Looked for before the log is sent: the log then has events of all of them.
+        checkpoints = {checkpoint_of(name) for name in names if Path(name).name == MANIFEST} - {""}
         others = [name for name in names if not checkpoint_of(name) and name != MANIFEST]
-        new = [one for one in newest_first(whole) if not self._is_sent(f"{one}/{MANIFEST}")]
+        new = [folder for folder in newest_first(checkpoints) if not self._is_sent(f"{folder}/{MANIFEST}")]
         try:
             with said_of(self._url, "cannot be published"):
                 now = time.monotonic()
-                self._send([one for one in others if last or new or self._due.get(one, now) <= now])
-                for one in new:
-                    self._send_whole([name for name in names if checkpoint_of(name) == one], f"{one}/{MANIFEST}")
-                self._remove_gone(set(names), whole)
+                self._send([name for name in others if last or new or self._due.get(name, now) <= now])
+                for folder in new:
+                    self._send_whole([name for name in names if checkpoint_of(name) == folder], f"{folder}/{MANIFEST}")
+                self._remove_gone(set(names), checkpoints)
                 if last:
                     self._send_whole(others, MANIFEST)
                     self._record.closed = self._changed = True
@@ -178,10 +178,10 @@ class Publisher:
                     self._keep_record()
 
     def _check_arrived(self, names: list[str], below: str) -> None:
-        found = files_in(self._system, f"{self._root}/{below}".rstrip("/"))
+        stored = files_in(self._system, f"{self._root}/{below}".rstrip("/"))
         for name in names:
             size = self._record.files.get(name, ["", 0])[1]
-            there = int(found.get(name.removeprefix(f"{below}/"), {"size": 0})["size"])
+            there = int(stored.get(name.removeprefix(f"{below}/"), {"size": 0})["size"])
             if there < size:
                 self._record.files.pop(name, None)
                 raise DataError(f"{self._url}/{name} arrived with {there:,} of its {size:,} bytes.")
@@ -189,12 +189,12 @@ class Publisher:
     def _remove_gone(self, here: set[str], whole: set[str]) -> None:
         gone = {name for name in self._record.files if name not in here and not checkpoint_of(name)}
         stored = {checkpoint_of(name) for name in self._stored} - {""}
-        kept = newest_first({one for one in stored | whole if one in whole or f"{one}/{MANIFEST}" in self._stored})
-        for place, one in enumerate(kept):
-            if one in whole:
-                stored.discard(one)
-            elif f"{one}/{MANIFEST}" not in self._record.files and (self._keep is None or place < self._keep):
-                stored.discard(one)  # it was never fetched
+        finished = {folder for folder in stored if f"{folder}/{MANIFEST}" in self._stored} | whole
+        for rank, folder in enumerate(newest_first(finished)):
+            if folder in whole:
+                stored.discard(folder)
+            elif f"{folder}/{MANIFEST}" not in self._record.files and (self._keep is None or rank < self._keep):
+                stored.discard(folder)  # it was never fetched
         gone |= {name for name in self._stored if checkpoint_of(name) in stored}
         gone |= {name for name in self._stored if checkpoint_of(name) in whole and name not in here}
         for name in sorted(gone, key=lambda name: (Path(name).name != MANIFEST, name)):
@@ -207,7 +207,7 @@ class Publisher:
 
 
 def files_in(system: Any, root: str) -> dict[str, dict[str, Any]]:
-    """What a store says of each file below a folder, by its name from there."""
+    """The store's facts on each file below a folder, by relative name."""
     return {str(path)[len(root) :].lstrip("/"): info for path, info in system.find(root, detail=True).items()}
 
 
@@ -276,14 +276,14 @@ def fetch_listed(folder: Path) -> None:
             partial = unfinished(folder / name)
             partial.parent.mkdir(parents=True, exist_ok=True)
             system.get_file(f"{root}/{name}", str(partial))
-            if hash_file(partial) != digest:  # once more: what a network has changed comes whole
+            if hash_file(partial) != digest:  # once more: a network may have changed it
                 system.get_file(f"{root}/{name}", str(partial))
             partial.replace(folder / name)
     write_atomic(folder / MANIFEST, manifest)
 
 
 def publish_file(path: Path) -> None:
-    """Uploads one file of a mirror, in place of what is there; nothing for one that is only here.
+    """Uploads one file of a mirror, replacing the stored one; does nothing outside a mirror.
 
     Raises:
         DataError: the store refuses.
@@ -304,9 +304,9 @@ def is_finished(folder: Path) -> bool:
 
 
 def refresh(folder: Path) -> None:
-    """Brings what is new in the store here, but no checkpoints; nothing for a folder that is no mirror.
+    """Fetches new files of the store, but no checkpoints; does nothing for a folder that is no mirror.
 
-    What was made here and could not be published stays, as long as no other machine has written there since.
+    Files made here that could not be published stay, as long as no other machine has written there since.
 
     Raises:
         DataError: the store refuses.
@@ -336,7 +336,7 @@ def published(folder: Path, verb: str, keep: int | None = None, beat_s: float = 
     Nothing for a folder that is no mirror.
 
     Args:
-        keep: checkpoints that stay there, beside what is removed here; all if None.
+        keep: number of checkpoints that stay there; all if None. One that is removed here is removed there.
 
     Raises:
         LockError: another process writes it, or has taken it over.
@@ -357,39 +357,39 @@ def published(folder: Path, verb: str, keep: int | None = None, beat_s: float = 
             if not lock.lost:
                 _say_rest(publisher, folder)
             raise
-        said, until = "", time.monotonic() + AWAY_S
+        reported, until = "", time.monotonic() + AWAY_S
         while True:
             try:
                 return publisher.publish(last=True)
             except DataError as error:
                 if time.monotonic() > until:
                     raise DataError(f"{error} {_KEPT.format(folder)}") from error
-                if str(error) != said:
+                if str(error) != reported:
                     say(f"{error} All else is done; the upload is tried again for {duration(AWAY_S)}.")
-                said = str(error)
+                reported = str(error)
                 time.sleep(PUBLISH_S)
 
 
 @contextmanager
 def _behind(publisher: Publisher, url: str) -> Iterator[None]:
-    """Inside, a thread publishes; what the store refuses is said once and tried again. Its last pass ends with it."""
+    """Inside, a background thread publishes; a refusal of the store is reported once and retried."""
     over = threading.Event()
 
     def publish() -> None:
-        said = ""
+        reported = ""
         while not over.wait(PUBLISH_S):
             try:
                 publisher.publish(last=False)
             except LockError:
-                return  # it has interrupted what is done here
+                return  # the lock has interrupted the main thread
             except (DataError, OSError) as error:
-                if str(error) != said:
+                if str(error) != reported:
                     sys.stderr.write(f"{error} It goes on here, and is tried again.\n")
-                said = str(error)
+                reported = str(error)
             else:
-                if said:
+                if reported:
                     sys.stderr.write(f"{url} is being published again.\n")
-                said = ""
+                reported = ""
 
     thread = threading.Thread(target=publish, name="publish", daemon=True)
     thread.start()
@@ -404,7 +404,7 @@ def _behind(publisher: Publisher, url: str) -> Iterator[None]:
 
 
 def _say_rest(publisher: Publisher, folder: Path) -> None:
-    """Publishes what is left while another error is on its way: what is wrong here is said only."""
+    """Publishes the rest while another error is raised: an error here is only printed."""
     try:
         publisher.publish(last=True)
     except DataError as error:
@@ -412,7 +412,7 @@ def _say_rest(publisher: Publisher, folder: Path) -> None:
 
 
 class _Stored:
-    """A folder of a store, as it is now, beside its mirror.
+    """The present state of a folder of a store, compared with its mirror.
 
     Attributes:
         sizes: of each file that is published.
@@ -429,28 +429,28 @@ class _Stored:
         self._writer = self._system.cat_file(f"{self._root}/{RECORD}").decode() if RECORD in self._infos else ""
 
     def fetch(self) -> None:
-        """Brings what is new here, but no checkpoints; what others have removed goes."""
+        """Fetches new files, but no checkpoints; removes files that others have removed."""
         for name in sorted(self.sizes, key=_manifests_last):
             if not checkpoint_of(name) and not self._is_here(name):
                 self._get(name)
         if not self._is_ours:
-            for name in [one for one in self._record.files if one not in self._infos and not checkpoint_of(one)]:
+            for name in [name for name in self._record.files if name not in self._infos and not checkpoint_of(name)]:
                 (self._folder / name).unlink(missing_ok=True)
                 del self._record.files[name]
         if self._infos:
             self._record.write(self._folder)
 
     def take_over(self) -> None:
-        """Makes this mirror the one that writes: what another has written meanwhile replaces what is here."""
+        """Makes this mirror the writer: files that another has written meanwhile replace those here."""
         ours = self._is_ours
         if not ours:
             if self._record.writer:
                 sys.stderr.write(f"{self._url} was written elsewhere since: it replaces what is in {self._folder}.\n")
                 (self._folder / MANIFEST).unlink(missing_ok=True)
                 self._record.files.pop(MANIFEST, None)
-            for one in self._whole_here():
-                if not self._is_here(f"{one}/{MANIFEST}"):
-                    shutil.rmtree(self._folder / one)
+            for checkpoint in self._whole_here():
+                if not self._is_here(f"{checkpoint}/{MANIFEST}"):
+                    shutil.rmtree(self._folder / checkpoint)
         self.fetch()
         if MANIFEST not in self._infos:
             self.fetch_checkpoint(None)
@@ -462,38 +462,38 @@ class _Stored:
     def fetch_checkpoint(self, step: int | None) -> None:
         """Brings the newest whole checkpoint here, or that of a step, its manifest last, unless it is here.
 
-        With the newest one come those with a score on dev pairs, of which the best is exported.
+        With the newest one come those that have a score on dev pairs: the best of these is exported.
         """
         here = self._whole_here()
         there = {checkpoint_of(name) for name in self.sizes if name.endswith(f"/{MANIFEST}")} - {""}
         damaged, is_found = list[str](), False
-        for one in newest_first(here | there):
-            if step is not None and RunFolder(self._folder).checkpoint(step).name != Path(one).name:
+        for checkpoint in newest_first(here | there):
+            if step is not None and RunFolder(self._folder).checkpoint(step).name != Path(checkpoint).name:
                 continue
-            if is_found and (one in here or self._manifest(one).get("dev") is None):
+            if is_found and (checkpoint in here or self._manifest(checkpoint).get("dev") is None):
                 continue
-            if (one in here or self._get_checkpoint(one, damaged)) and not is_found:
-                damaged, is_found = [f"{said} {Path(one).name} is taken." for said in damaged], True
-        for said in damaged:
-            sys.stderr.write(f"{said}\n")
+            if (checkpoint in here or self._get_checkpoint(checkpoint, damaged)) and not is_found:
+                damaged, is_found = [f"{sentence} {Path(checkpoint).name} is taken." for sentence in damaged], True
+        for sentence in damaged:
+            sys.stderr.write(f"{sentence}\n")
         self._record.write(self._folder)
 
-    def _manifest(self, one: str) -> dict[str, Any]:
+    def _manifest(self, checkpoint: str) -> dict[str, Any]:
         """That of a checkpoint in the store; empty where it cannot be read."""
         with suppress(ValueError, OSError):
-            return json.loads(self._system.cat_file(f"{self._root}/{one}/{MANIFEST}"))
+            return json.loads(self._system.cat_file(f"{self._root}/{checkpoint}/{MANIFEST}"))
         return {}
 
-    def _get_checkpoint(self, one: str, damaged: list[str]) -> bool:
-        names = sorted((name for name in self.sizes if checkpoint_of(name) == one), key=_manifests_last)
+    def _get_checkpoint(self, checkpoint: str, damaged: list[str]) -> bool:
+        names = sorted((name for name in self.sizes if checkpoint_of(name) == checkpoint), key=_manifests_last)
         try:
-            manifest = json.loads(self._system.cat_file(f"{self._root}/{one}/{MANIFEST}"))
+            manifest = json.loads(self._system.cat_file(f"{self._root}/{checkpoint}/{MANIFEST}"))
             for name in names[:-1]:
                 self._get(name)
-            check_files(self._folder / one, manifest["files"], "")
+            check_files(self._folder / checkpoint, manifest["files"], "")
         except (DataError, ValueError, KeyError, TypeError) as error:
-            damaged.append(f"{self._url}/{one} is damaged: {error}".strip())
-            shutil.rmtree(self._folder / one, ignore_errors=True)
+            damaged.append(f"{self._url}/{checkpoint} is damaged: {error}".strip())
+            shutil.rmtree(self._folder / checkpoint, ignore_errors=True)
             return False
         self._get(names[-1])
         return True
@@ -513,7 +513,7 @@ class _Stored:
 
     @property
     def _is_ours(self) -> bool:
-        """Whether no other mirror has written since this one: what is here is as new as what is there, or newer."""
+        """Whether no other mirror has written since this one: files here are as new as those there, or newer."""
         return bool(self._record.writer) and self._record.writer == self._writer
 
     def _is_here(self, name: str) -> bool:
@@ -527,8 +527,8 @@ class _Stored:
         return str(next((info[key] for key in ("ETag", "etag", "mtime", "created") if key in info), ""))
 
     def _whole_here(self) -> set[str]:
-        found = RunFolder(self._folder).checkpoints.glob(f"*/{MANIFEST}")
-        return {path.parent.relative_to(self._folder).as_posix() for path in found}
+        manifests = RunFolder(self._folder).checkpoints.glob(f"*/{MANIFEST}")
+        return {path.parent.relative_to(self._folder).as_posix() for path in manifests}
 
 
 def _manifests_last(name: str) -> tuple[bool, bool, str]:

@@ -42,16 +42,16 @@ def launched() -> tuple[int, int]:
     """Rank of this process and number of processes, as torchrun sets RANK and WORLD_SIZE; 0 and 1 where neither is set.
 
     Raises:
-        ConfigError: only one of the two is set, or they are no rank of so many processes.
+        ConfigError: only one of the two is set, or the rank is not below the number of processes.
     """
-    given = {name: os.environ[name] for name in ("RANK", "WORLD_SIZE") if name in os.environ}
-    if not given:
+    ranks = {name: os.environ[name] for name in ("RANK", "WORLD_SIZE") if name in os.environ}
+    if not ranks:
         return 0, 1
-    if len(given) == 2 and all(value.isdecimal() for value in given.values()):
-        rank, size = map(int, given.values())
+    if len(ranks) == 2 and all(value.isdecimal() for value in ranks.values()):
+        rank, size = map(int, ranks.values())
         if rank < size:
             return rank, size
-    shown = " ".join(f"{name}={value}" for name, value in given.items())
+    shown = " ".join(f"{name}={value}" for name, value in ranks.items())
     raise ConfigError(
         f"{shown} in the environment is no rank of a number of processes, such as RANK=0 WORLD_SIZE=2. Unset RANK and "
         "WORLD_SIZE to train in one process, or start all processes with torchrun."
@@ -64,7 +64,7 @@ def asked() -> str:
 
 
 def was_interrupted() -> bool:
-    """Whether a signal has ended what the main thread did."""
+    """Whether a signal has interrupted the main thread."""
     return _stop.interrupted
 
 
@@ -81,13 +81,13 @@ def listened() -> Iterator[None]:
         yield
         return
     _stop = _Stop()
-    before = {one: signal.getsignal(one) for one in SIGNALS}
-    _install(ignored={one for one, handler in before.items() if handler is signal.SIG_IGN})
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    _install(ignored={number for number, handler in before.items() if handler is signal.SIG_IGN})
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def kept() -> Iterator[None]:
     started from it; handlers that the library has installed give way to ours.
     """
     ours = signal.getsignal(signal.SIGTERM) is _on_signal
-    ignored = {one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN}
+    ignored = {number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         with heeded() if ours else nullcontext():
@@ -132,7 +132,7 @@ def kept() -> Iterator[None]:
 def stoppable() -> Iterator[None]:
     """Inside, or in a function that it decorates, stop signals act as in the command line, for programs.
 
-    Ctrl-C is KeyboardInterrupt, with what is saved if a step was. SIGTERM and SIGHUP leave by SystemExit with the
+    Ctrl-C is KeyboardInterrupt, with the saved step if there is one. SIGTERM and SIGHUP leave by SystemExit with the
     command line's exit codes, so that the interpreter ends in order. A lost lock interrupts where Ctrl-C is ignored.
     Only the main thread can hear signals.
     """
@@ -149,19 +149,19 @@ def stoppable() -> Iterator[None]:
 
 
 def interrupt() -> None:
-    """Ends what the main thread does, which must be the one that calls this: somebody acts on a signal's word."""
+    """Interrupts the main thread, which must be the caller: for those who act on a signal."""
     _stop.interrupted, _stop.urgent, _stop.at = True, False, time.monotonic()
     raise KeyboardInterrupt
 
 
 def ending() -> None:
-    """What is left of a process that was asked to stop, such as to shut a cluster down; one more stop ends that too."""
+    """Cleanup of a process that was stopped, such as shutting a cluster down; a second signal interrupts it too."""
     _stop.interrupted = True
-    _install(ignored={one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN})
+    _install(ignored={number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN})
 
 
 def interrupt_now() -> None:
-    """From another thread: interrupts the main thread, heeded or not. Something has happened that forbids to go on."""
+    """From another thread: interrupts the main thread, also inside `heeded`: it must not continue."""
     _stop.urgent = True
     main = threading.main_thread().ident
     assert main is not None
@@ -169,9 +169,9 @@ def interrupt_now() -> None:
 
 
 def _install(ignored: set[signal.Signals]) -> None:
-    for one in SIGNALS:
-        if one not in ignored or one is not signal.SIGHUP:
-            signal.signal(one, _on_signal)
+    for number in SIGNALS:
+        if number not in ignored or number is not signal.SIGHUP:
+            signal.signal(number, _on_signal)
 
 
 def _on_signal(number: int, _: object) -> None:

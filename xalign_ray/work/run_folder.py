@@ -75,8 +75,8 @@ class RunFolder:
     @classmethod
     def step_of(cls, export: Path) -> int | None:
         """The step of an export that is called as `export_at` calls it."""
-        found = re.fullmatch(rf"{EXPORT}_step_(\d{{6,}})", export.name)
-        return int(found[1]) if found else None
+        match = re.fullmatch(rf"{EXPORT}_step_(\d{{6,}})", export.name)
+        return int(match[1]) if match else None
 
     @property
     def checkpoints(self) -> Path:

@@ -1,4 +1,4 @@
-"""How far a job is, on one line: redrawn in a terminal, a plain line an interval elsewhere."""
+"""Progress line of a job: redrawn in a terminal, a plain line an interval elsewhere."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StatusLine:
         """Shows a line that the next one may replace."""
         self._shown_at = now
         if self.terminal:
-            width = shutil.get_terminal_size().columns - 1  # what is wrapped cannot be redrawn
+            width = shutil.get_terminal_size().columns - 1  # a wrapped line cannot be redrawn
             self._stream.write(f"\r\x1b[2K{text[:width]}")
             self._stream.flush()
             self._is_open = True
@@ -66,7 +66,7 @@ class StatusLine:
         self._is_open = False
 
     def close(self) -> None:
-        """Ends the line, so that what is said next begins one of its own."""
+        """Ends the line, so that the next message begins a new one."""
         if self._is_open:
             self._stream.write("\n")
             self._stream.flush()
@@ -76,13 +76,13 @@ class StatusLine:
 class PartsDone:
     """Counts the parts of a job while they are done; a job shorter than an interval leaves no line.
 
-    While a part takes long, the line comes again each minute, with what is left by then.
+    While a part takes long, the line comes again each minute, with the time left.
 
     Args:
         what: the job, as the line begins.
         sizes: bytes of each part, 0 where they are not known.
         stream: standard error if not given.
-        part: what a part is called.
+        part: the noun for a part.
     """
 
     def __init__(self, what: str, sizes: Mapping[Any, float], stream: TextIO | None = None, part: str = "part") -> None:
@@ -144,11 +144,11 @@ def say(text: str) -> None:
         sys.stderr.flush()
 
 
-_next: list[str] = []  # what a user may do after the verb of a command line
+_next: list[str] = []  # hints that a command line prints after the verb's result
 
 
 def say_next(*commands: str) -> None:
-    """Keeps what a user may do next, which the command line says after the verb's result. Programs are not told."""
+    """Keeps a hint for the user, which the command line prints after the verb's result; the Python API prints none."""
     _next[:] = commands
 
 

@@ -1,4 +1,4 @@
-"""Opens what lies behind URLs (s3, gs, az, hf, https) through fsspec, and says in sentences what a store refuses."""
+"""Object stores through fsspec (s3, gs, az, hf, https), their errors as sentences; local paths as users write them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 CACHE = "XALIGN_CACHE"  # the folder that mirrors stores; nodes of a cluster must share it
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "http", "https", "file", "memory")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
-# What the stores' packages say, by words in the name of the error or in its text; the first that fits holds.
+# Sentences for errors of the stores' packages, by words in an error's name or text; the first match is used.
 _FAULTS = (
     (r"expired", "the credentials have expired. Renew them in the environment and give the same command again."),
     (
@@ -86,7 +86,7 @@ def find_system(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def said_of(url: str, what: str = "cannot be read") -> Iterator[None]:
-    """Inside, what a store's package raises, each its own kinds, becomes one sentence about a URL."""
+    """Inside, any error of a store's package becomes one sentence about a URL."""
     try:
         yield
     except XalignError:
@@ -96,10 +96,10 @@ def said_of(url: str, what: str = "cannot be read") -> Iterator[None]:
 
 
 def _sentence(error: Exception) -> str:
-    known = " ".join(f"{type(one).__name__} {one}" for one in _causes(error))
-    for words, said in _FAULTS:
-        if re.search(words, known, re.IGNORECASE):
-            return said
+    names = " ".join(f"{type(cause).__name__} {cause}" for cause in _causes(error))
+    for words, sentence in _FAULTS:
+        if re.search(words, names, re.IGNORECASE):
+            return sentence
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{text.rstrip('.')}. Check the network and your access to it."
 
@@ -111,7 +111,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class StoredFile(io.BufferedIOBase):
-    """An object of a store as a file to read and seek in; it must be as long as the store says, to the last byte.
+    """An object of a store as a file to read and seek in; one that ends before its listed size is an error.
 
     Raises, from each of its methods:
       DataError: the store refuses, does not answer after its package's own tries, or ends an object early.
@@ -156,7 +156,7 @@ class StoredFile(io.BufferedIOBase):
         return len(data)
 
     def readline(self, size: int | None = -1) -> bytes:
-        """As files do; those of fsspec take no limit."""
+        """A line as a file gives it; fsspec's method takes no limit."""
         at, line = self._file.tell(), b""
         limit = self._size if size is None or size < 0 else size
         while not line.endswith(b"\n") and (piece := self.read(min(limit - len(line), LINE_BYTES))):
@@ -192,7 +192,7 @@ def home_folder() -> Path:
 
 
 def absolute_path(written: Written) -> Written:
-    """The path of a local file or folder, absolute; a URL as it is. Links are kept.
+    """The absolute path of a local file or folder; a URL unchanged. Links are kept.
 
     Raises:
         ConfigError: it begins with `~` and has no home folder, or has a `$VARIABLE`, and there is nothing of that name.
@@ -208,7 +208,7 @@ def absolute_path(written: Written) -> Written:
 
 
 def absolute_model(written: str) -> str:
-    """A model as a user names it: a folder that exists as absolute path, a hub id or URL as it is."""
+    """A model as a user names it: a folder that exists as absolute path, a hub id or URL unchanged."""
     expanded = expand_home(written)
     return absolute_path(expanded) if os.path.isdir(expanded) else expanded
 
@@ -222,7 +222,7 @@ def url_of(folder: Path) -> str | None:
     """The URL that a folder mirrors; None of one that is only here."""
     path, cache = Path(os.path.abspath(folder)), cache_folder()
     if not path.is_relative_to(cache):  # but perhaps behind a link, as ~/.cache is on clusters
-        path, cache = (Path(os.path.realpath(one)) for one in (path, cache))  # a link to itself is no error there
+        path, cache = (Path(os.path.realpath(link)) for link in (path, cache))  # a link to itself is no error there
     parts = path.relative_to(cache).parts if path.is_relative_to(cache) else ()
     # A folder of another name is the user's own: the cache may be the disk that all is on.
     return f"{parts[0]}://{'/'.join(parts[1:])}" if parts and parts[0] in SCHEMES else None
@@ -235,7 +235,7 @@ def quoted(path: Path) -> str:
 
 
 def is_folder_name(written: str) -> bool:
-    """Whether a model's name can only be that of a local folder; what is left can be the id of a hub model."""
+    """Whether a model's name can only be a local folder; any other name can be the id of a hub model."""
     if written.startswith(RUN_OF):
         return False
     hub_id = written.partition("@")[0]
@@ -263,10 +263,10 @@ def shown_path(path: Path) -> str:
 def hide_places(value: Any) -> Any:
     """A value of JSON in whose texts the current folder is `./` and the home folder `~/`.
 
-    What lies elsewhere stays as it is, and so does a part of a URL or of a longer path.
+    Other paths stay unchanged, and so does a part of a URL or of a longer path.
     """
     if isinstance(value, Mapping):
-        return {hide_places(key): hide_places(one) for key, one in value.items()}
+        return {hide_places(key): hide_places(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(map(hide_places, value))
     if isinstance(value, str) and "/" in value:
@@ -278,11 +278,11 @@ def hide_places(value: Any) -> Any:
 @cache
 def _places(*folders: Path) -> list[tuple[re.Pattern[str], str]]:
     """What to look for and what stands for it, the longer path first."""
-    known = [
+    folders_and_names = [
         (str(folder), short) for folder, short in zip(folders, ("./", "~/"), strict=True) if folder.parent != folder
     ]
     begins, ends = r"(?:(?<![\w.~/-])|(?<=file://)|(?<=sqlite:///))", r"(?:/|(?![\w-]|\.\w))"
     return [
         (re.compile(f"{begins}{re.escape(folder)}{ends}"), short)
-        for folder, short in sorted(known, key=lambda one: -len(one[0]))
+        for folder, short in sorted(folders_and_names, key=lambda one: -len(one[0]))
     ]

@@ -135,7 +135,7 @@ def test_a_damaged_line_inside_the_log_is_named(tmp_path: Path, damage: bytes) -
     write_attempt(path, 1, resumed=0, last=1)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + damage + lines[1])
-    with pytest.raises(DataError, match=r"events.jsonl line 2 is not an event. The file was changed by another hand"):
+    with pytest.raises(DataError, match=r"events.jsonl line 2 is not an event. The file was changed outside xalign"):
         read_events(path)
 
 
