@@ -115,7 +115,7 @@ def new_trainer(
 
     Beside `fit` it has, for other threads:
 
-    - `rank_zero(function, *arguments)`: reference of the value that a function returns in that worker, None while there is
+    - `rank_zero(function, *arguments)`: reference of the value that the function returns there, None while there is
       none.
     - `must_move`: why the workers are to save and end, empty while they need not. A node of theirs is drained, which
       Ray Train only reports; or there is room for more, for which Ray Train would kill them in mid-step.
