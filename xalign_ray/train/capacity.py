@@ -18,11 +18,11 @@ from xalign_ray.sources.stage import check_placement, placement
 from xalign_ray.work.status_line import say
 
 RETRY_S = 1.0
-SAY_S = 30.0  # between two sentences on what is waited for
+SAY_S = 30.0  # between two messages on the missing nodes
 
 
 def resources_of(parallel: ParallelConfig) -> dict[str, float]:
-    """What a training process reserves of its node."""
+    """The resources that a training process reserves of its node."""
     return {"CPU": parallel.cpus_per_worker} | ({"GPU": parallel.gpus_per_worker} if parallel.gpus_per_worker else {})
 
 
@@ -33,13 +33,13 @@ def labels_of(parallel: ParallelConfig) -> dict[str, str]:
 
 
 def wait_for_room(parallel: ParallelConfig) -> None:
-    """Until the cluster can hold the run, at most `parallel.nodes_timeout_s`; its autoscaler is asked for the nodes.
+    """Waits until the cluster can hold the run, at most `parallel.nodes_timeout_s`; requests nodes of its autoscaler.
 
     Raises:
-        ConfigError: it cannot hold the fewest workers, or not in time; says what is asked for and what is there.
+        ConfigError: it cannot hold the fewest workers, or not in time; names the demand and the resources.
     """
     fewest = parallel.model_copy(update={"workers": parallel.min_workers or parallel.workers})
-    began, said, last = time.monotonic(), 0.0, ""
+    began, reported_at, last = time.monotonic(), 0.0, ""
     try:
         while True:
             try:
@@ -49,13 +49,13 @@ def wait_for_room(parallel: ParallelConfig) -> None:
                 if waited >= parallel.nodes_timeout_s:
                     late = f" Waited {waited:.0f} s for more nodes (parallel.nodes_timeout_s)." if waited > 1 else ""
                     raise ConfigError(f"{lacking}{late}") from None
-                if str(lacking) != last or waited - said >= SAY_S:
+                if str(lacking) != last or waited - reported_at >= SAY_S:
                     of_feed = {"CPU": FEED_CPUS} | placement(parallel).get("resources", {})
                     request_resources(
                         bundles=[resources_of(parallel)] * parallel.workers + [of_feed],
                         bundle_label_selectors=[labels_of(parallel)] * parallel.workers + [{}],
                     )
-                    left, said, last = parallel.nodes_timeout_s - waited, waited, str(lacking)
+                    left, reported_at, last = parallel.nodes_timeout_s - waited, waited, str(lacking)
                     say(f"waiting for nodes, at most {left:.0f} s more: {lacking}")
             time.sleep(RETRY_S)
     finally:
@@ -90,7 +90,7 @@ def check_cluster(parallel: ParallelConfig) -> None:
     A node that is drained does not count.
 
     Raises:
-        ConfigError: it cannot, or no node may run data tasks; says what is asked for and what is there.
+        ConfigError: it cannot, or no node may run data tasks; names the demand and the resources.
     """
     nodes = lasting_nodes()
     cpus, gpus = (sum(node["Resources"].get(name, 0) for node in nodes) for name in ("CPU", "GPU"))
@@ -133,10 +133,10 @@ def _has(value: str | None, wanted: str) -> bool:
     """Whether a label is as Ray's selector wants it: `v`, `!v`, `in(v,w)` or `!in(v,w)`."""
     none_of, wanted = wanted.startswith("!"), wanted.removeprefix("!")
     among = wanted[3:-1].split(",") if wanted.startswith("in(") else [wanted]
-    return (value in [one.strip() for one in among]) != none_of
+    return (value in [label.strip() for label in among]) != none_of
 
 
 def _describe(parallel: ParallelConfig) -> str:
-    said = [f"{amount:g} {name}" for name, amount in resources_of(parallel).items()]
-    said += [f"label {key}={value}" for key, value in labels_of(parallel).items()]
-    return ", ".join(said)
+    demands = [f"{amount:g} {name}" for name, amount in resources_of(parallel).items()]
+    demands += [f"label {key}={value}" for key, value in labels_of(parallel).items()]
+    return ", ".join(demands)

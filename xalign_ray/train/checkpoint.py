@@ -162,23 +162,23 @@ class Checkpoints:
         Raises:
             CheckpointError: it was written by another recipe, or at another ZeRO stage.
         """
-        found, notes = None, []
+        checkpoint, notes = None, []
         if self._workers.rank == 0:
             try:
-                found, notes = newest(self._run_folder, self._fingerprint, trust=self._trust)
+                checkpoint, notes = newest(self._run_folder, self._fingerprint, trust=self._trust)
             except CheckpointError as error:
-                found = error
-        found, notes = self._workers.gather((found, notes))[0]
-        then = _GOES_ON.format(found.step) if isinstance(found, Checkpoint) else _BEGINS
+                checkpoint = error
+        checkpoint, notes = self._workers.gather((checkpoint, notes))[0]
+        then = _GOES_ON.format(checkpoint.step) if isinstance(checkpoint, Checkpoint) else _BEGINS
         notes = [f"{note} {then}" for note in notes]
-        if isinstance(found, CheckpointError):
-            raise found
-        if found is not None and found.zero_stage != self._zero_stage:
+        if isinstance(checkpoint, CheckpointError):
+            raise checkpoint
+        if checkpoint is not None and checkpoint.zero_stage != self._zero_stage:
             raise CheckpointError(
-                f"{found.folder} was written with parallel.zero_stage {found.zero_stage}, this run has "
-                f"{self._zero_stage}. Continue with --set parallel.zero_stage={found.zero_stage}."
+                f"{checkpoint.folder} was written with parallel.zero_stage {checkpoint.zero_stage}, this run has "
+                f"{self._zero_stage}. Continue with --set parallel.zero_stage={checkpoint.zero_stage}."
             )
-        return found, notes
+        return checkpoint, notes
 
     def begin(self, engine: Engine, step: int, facts: dict[str, Any]) -> None:
         """Copies the state after `step` finished steps and begins to write it; the one before must be published.
@@ -219,8 +219,8 @@ class Checkpoints:
         assert self._flight is not None
         flight, self._flight, began = self._flight, None, time.monotonic()
         files = self._together(flight.step, flight.writing, flight.files.result)
-        own = {path.relative_to(flight.writing).as_posix(): digest for path, digest in files.items()}
-        hashes = {name: digest for files in self._workers.gather(own) for name, digest in files.items()}
+        our_hashes = {path.relative_to(flight.writing).as_posix(): digest for path, digest in files.items()}
+        hashes = {name: digest for files in self._workers.gather(our_hashes) for name, digest in files.items()}
         folder = RunFolder(self._run_folder).checkpoint(flight.step)
         fields = {"step": flight.step, "fingerprint": self._fingerprint, "zero_stage": self._zero_stage}
         fields |= {"workers": self._workers.size, "files": hashes} | flight.facts
@@ -247,29 +247,29 @@ class Checkpoints:
                 done = work()
         except Exception as error:
             problem = str(error) or type(error).__name__
-        said = [text for text in self._workers.gather(problem) if text]
-        if not said:
+        problems = [text for text in self._workers.gather(problem) if text]
+        if not problems:
             return done
         if self._workers.rank == 0:
             shutil.rmtree(writing, ignore_errors=True)
         older = next((folder for folder in _folders(self._run_folder) if (folder / MANIFEST).is_file()), None)
-        kept = f"{older} is whole and stays" if older else "There is no older one"
+        remaining = f"{older} is whole and stays" if older else "There is no older one"
         raise CheckpointError(
-            f"The checkpoint of step {step} cannot be written to {writing.parent}: {said[0]}. {kept}; make room and "
-            "give the same command again: the run continues from its newest checkpoint."
+            f"The checkpoint of step {step} cannot be written to {writing.parent}: {problems[0]}. {remaining}; make "
+            "room and give the same command again: the run continues from its newest checkpoint."
         )
 
     def _prune(self, step: int) -> None:
         """Keeps the newest and the best whole ones up to a step just saved: newer ones were damaged, passed over."""
         folders = list(_folders(self._run_folder))
-        whole = [folder for folder in folders if (folder / MANIFEST).is_file()]
-        earlier = [folder for folder in whole if _step(folder) <= step]
-        kept = {*earlier[: self._save_total_limit], *sorted(earlier, key=_by_dev)[:1]}
-        for folder in whole:
-            if folder not in kept:
+        finished = [folder for folder in folders if (folder / MANIFEST).is_file()]
+        earlier = [folder for folder in finished if _step(folder) <= step]
+        keep = {*earlier[: self._save_total_limit], *sorted(earlier, key=_by_dev)[:1]}
+        for folder in finished:
+            if folder not in keep:
                 (folder / MANIFEST).unlink()  # from now on it does not exist, even if the removal is interrupted
         for folder in folders:
-            if folder not in kept:
+            if folder not in keep:
                 shutil.rmtree(folder, ignore_errors=True)
 
 

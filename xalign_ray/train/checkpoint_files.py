@@ -33,8 +33,8 @@ def plain_path(folder: Path) -> Iterator[Path]:
         yield folder
         return
     temporary = tempfile.gettempdir()
-    with tempfile.TemporaryDirectory(dir="/tmp" if _READ_OTHERWISE.search(temporary) else temporary) as place:
-        link = Path(place) / "folder"
+    with tempfile.TemporaryDirectory(dir="/tmp" if _READ_OTHERWISE.search(temporary) else temporary) as parent:
+        link = Path(parent) / "folder"
         link.symlink_to(folder)
         yield link
 
@@ -43,7 +43,7 @@ Part = tuple[Path, Any]  # a file, and the value that `torch.save` is to write t
 
 
 def copy_to_host(state: Any) -> Any:
-    """The same value with tensors of its own, which later steps do not change; those shared in it stay shared.
+    """A copy of the value on the host, which later steps do not change; tensors shared in it stay shared.
 
     A GPU's tensors go to pinned memory, and may be on their way: wait for the device before they are read.
     """
@@ -52,10 +52,10 @@ def copy_to_host(state: Any) -> Any:
     def copy(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        place = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
-        if place not in copies:
-            copies[place] = value.detach().to("cpu", non_blocking=True, copy=True)
-        return copies[place]
+        key = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
+        if key not in copies:
+            copies[key] = value.detach().to("cpu", non_blocking=True, copy=True)
+        return copies[key]
 
     return map_tensors(copy, state)
 
@@ -67,7 +67,7 @@ def write_parts(parts: Sequence[Part]) -> dict[Path, str]:
         The SHA-256 of each file.
 
     Raises:
-        OSError, RuntimeError: what the system said, such as of a full disk.
+        OSError, RuntimeError: the system's error, such as of a full disk.
     """
     hashes = {}
     for path, state in parts:
@@ -83,7 +83,7 @@ def write_parts(parts: Sequence[Part]) -> dict[Path, str]:
 
 
 def _root(error: OSError | RuntimeError) -> OSError | RuntimeError:
-    """What the system said: torch covers it with an error about its own file format."""
+    """The system's error: torch hides it behind an error about its file format."""
     context = error.__context__
     return _root(context) if isinstance(context, OSError | RuntimeError) else error
 
@@ -119,8 +119,8 @@ def only_data(trusted: bool = False, allowed: Sequence[str] = ALLOWED) -> Iterat
     other.
 
     Args:
-        trusted: everything is read as it is.
-        allowed: types, which are imported: those of DeepSpeed after `load_deepspeed`.
+        trusted: everything is read, without checks.
+        allowed: types, which are imported: DeepSpeed's after `load_deepspeed`.
 
     Raises:
         CheckpointError: a file holds something else.
@@ -129,11 +129,11 @@ def only_data(trusted: bool = False, allowed: Sequence[str] = ALLOWED) -> Iterat
         if trusted:
             yield
             return
-        known = [getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in allowed]
+        types = [getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in allowed]
         before = {name: os.environ.pop(name, None) for name in (FORCED, NEVER)}
         os.environ[FORCED] = "1"
         try:
-            with safe_globals(known):
+            with safe_globals(types):
                 yield
         except pickle.UnpicklingError as error:
             raise CheckpointError(f"A file of the checkpoint is refused: it names {_named(error)}. {HINT}") from None
@@ -143,6 +143,6 @@ def only_data(trusted: bool = False, allowed: Sequence[str] = ALLOWED) -> Iterat
 
 
 def _named(error: Exception) -> str:
-    """What the pickle wanted: torch says it in the middle of its advice."""
-    found = re.search(r"GLOBAL (\S+)", str(error))
-    return found[1] if found else "something that is no tensor and no plain value"
+    """The type that the pickle names: torch has it in the middle of its advice."""
+    match = re.search(r"GLOBAL (\S+)", str(error))
+    return match[1] if match else "something that is no tensor and no plain value"

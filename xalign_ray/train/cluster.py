@@ -73,9 +73,9 @@ def _connect(parallel: ParallelConfig, cpus: int | None) -> None:
                 include_dashboard=False,
                 **quiet,
             )
-    except Exception as error:  # Ray has no class of its own for this: it raises bare Exceptions too
-        if (said := long_temporary_folder(error)) is not None:
-            raise ConfigError(said) from error
+    except Exception as error:  # Ray has no class for this: it raises bare Exceptions too
+        if (sentence := long_temporary_folder(error)) is not None:
+            raise ConfigError(sentence) from error
         raise ClusterError(
             f"Ray did not start on this machine: {first_sentence(error)} Give the command again when it is less busy; "
             "Ray's own words are in the newest /tmp/ray/session_*/logs."

@@ -31,12 +31,12 @@ def ensure_token() -> None:
         if path.exists():
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        own = path.with_name(f"auth_token.{os.getpid()}")
-        with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        temporary = path.with_name(f"auth_token.{os.getpid()}")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_hex(32))
         with suppress(FileExistsError):  # another process was first: its token holds
-            os.link(own, path)
-        own.unlink()
+            os.link(temporary, path)
+        temporary.unlink()
     except OSError as error:
         raise ConfigError(
             f"The token that keeps other users out of this cluster cannot be written to {path}: {error.strerror}. "
@@ -150,9 +150,9 @@ def why_unauthenticated() -> str:
     """Why a cluster with a token does not let this process in; and in a second sentence what to do."""
     token, where = _own_token()
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
-        given = ", and RAY_AUTH_TOKEN to the cluster's token or RAY_AUTH_TOKEN_PATH to a file that holds it"
-        given = f"; the token in {where} is sent then" if token else given
-        return f"it wants a token, and RAY_AUTH_MODE is not `token`. Set RAY_AUTH_MODE=token{given}."
+        hint = ", and RAY_AUTH_TOKEN to the cluster's token or RAY_AUTH_TOKEN_PATH to a file that holds it"
+        hint = f"; the token in {where} is sent then" if token else hint
+        return f"it wants a token, and RAY_AUTH_MODE is not `token`. Set RAY_AUTH_MODE=token{hint}."
     if token:
         return f"the token in {where} is not the cluster's. `ray get-auth-token` prints the cluster's on its head node."
     if "RAY_AUTH_TOKEN_PATH" in os.environ:

@@ -1,4 +1,4 @@
-"""What GPUs can do at most and how much they hold, by their names; `devices.yaml` is the table. Without torch."""
+"""Peak speed and memory of GPUs by name; `devices.yaml` is the table. Without torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def known_devices() -> Mapping[str, Device]:
 
 
 def precision_of(train: TrainConfig) -> str:
-    """What a recipe's matrix products are done in on a GPU: bf16, TF32 or fp32."""
+    """Precision of a recipe's matrix products on a GPU: bf16, TF32 or fp32."""
     return "bf16" if train.in_bf16(on_gpu=True) else "TF32" if train.tf32 else "fp32"
 
 

@@ -22,21 +22,21 @@ from xalign_ray.work import process
 
 _HERE, _LOOK_S = "processes that have come", 0.5
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of mallopt, in malloc.h
-# oneDNN keeps a kernel for each number of labels that it has met, and ideep one more, 1,024 of each. What they hold
-# lies in between what a step frees, which nothing large fits into any more: 2.1 GB in use became 8 in 100 steps.
+# oneDNN caches a kernel for each number of labels, and ideep another, up to 1,024 of each. They fragment the memory
+# that a step frees, so that no large block fits any more: 2.1 GB in use became 8 in 100 steps.
 _KERNELS_KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "LRU_CACHE_CAPACITY": "16"}  # read at the first bf16 product
 
 
 def keep_freed_memory() -> bool:
-    """Makes the C library keep what is freed instead of giving it back to the system.
+    """Makes the C library keep freed memory instead of returning it to the system.
 
     The table's gradient and the logits of a large vocabulary are some hundred MB each. By default they are mapped anew
     in each step, and zeroing those pages is a third of it (4 layers of 256, 119,000 pieces); kept, they are there. In
     exchange the resident memory of the process stays at its peak, which is larger by a third, or twice as large where
     micro-steps differ much in their labels (word exchange over 30,000 pieces: 0.7 GB in use, 1.6 GB held); and its
-    address space at its own, with what was asked for and never touched: after some trainings the system refuses to fork
+    address space at its peak too, untouched pages included: after some trainings the system refuses to fork
     it. So this is for processes that train once and end, never for a program that calls us. Few of oneDNN's kernels are
-    kept, since what is freed would be in pieces otherwise.
+    kept, since they would fragment the freed memory.
 
     Returns:
         Whether the C library can: glibc.
@@ -64,7 +64,7 @@ class Workers:
     def sum(self, values: Sequence[float]) -> list[float]:
         """Element-wise sum over the ranks, in float64; the order of the sum is the same on every rank.
 
-        It goes over the hosts: a GPU has not to end what it is doing first.
+        It goes over the hosts: it does not wait for the work queued on a GPU.
         """
         return self.sum_on_device(torch.tensor(values, dtype=torch.float64)).tolist()
 
@@ -99,10 +99,10 @@ class Workers:
         return values
 
     def concatenate(self, rows: torch.Tensor, sizes: Sequence[int] | None = None) -> torch.Tensor:
-        """Every rank's rows [n, ...], one below the other in order of rank; n may differ from rank to rank.
+        """Every rank's rows [n, ...], concatenated in order of rank; n may differ from rank to rank.
 
         Args:
-            sizes: n of each rank where it is known; else the ranks are asked first.
+            sizes: n of each rank where it is known; else it is gathered first.
         """
         sizes = self.gather(len(rows)) if sizes is None else sizes
         padded = rows.new_zeros(max(sizes), *rows.shape[1:])
@@ -129,8 +129,8 @@ def combine_hash(low: float, high: float) -> int:
 def setup_workers(parallel: ParallelConfig) -> Workers:
     """Sets up the process group of the job that this process was started for: by Ray Train, by torchrun, or alone.
 
-    Ray Train has set up the process group; torchrun says in the environment who is who; a plain process becomes a group
-    of one that no other machine reaches. GPUs are used if `parallel.gpus_per_worker` is above 0.
+    Ray Train has set up the process group; torchrun names the ranks in the environment; a plain process becomes a
+    group of one that no other machine reaches. GPUs are used if `parallel.gpus_per_worker` is above 0.
 
     Raises:
         ConfigError: the recipe wants a GPU that is not there, or another number of workers than were started.
@@ -146,7 +146,7 @@ def setup_workers(parallel: ParallelConfig) -> Workers:
     if on_gpu:
         torch.cuda.set_device(device)
     else:
-        # A sum over threads depends on their number: the recipe says it, not the machine.
+        # A sum over threads depends on their number: the recipe sets it, not the machine.
         torch.set_num_threads(max(1, int(parallel.cpus_per_worker)))
     if not dist.is_initialized():
         _start_group(backend_of(on_gpu), timedelta(seconds=parallel.group_timeout_s))
@@ -159,7 +159,7 @@ def setup_workers(parallel: ParallelConfig) -> Workers:
 
 
 def backend_of(on_gpu: bool) -> str:
-    """What a job's process group is made of, as torch names it: numbers of the host go by gloo, a GPU's by NCCL."""
+    """The backends of a job's process group, in torch's words: gloo for the host's tensors, NCCL for a GPU's."""
     return "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
 
 
@@ -180,29 +180,29 @@ def _meet(rank: int, size: int, timeout: timedelta) -> dist.Store:  # pyright: i
     Waits in Python, where a stop signal ends it: torch waits in C++, and no handler of Python's runs.
 
     Raises:
-        ConfigError: the environment does not say where the processes meet, or the address is taken.
+        ConfigError: the environment names no address to meet at, or the address is taken.
         TrainingError: some have not come in time.
     """
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
     if not address or not port.isdecimal():
         raise ConfigError(
-            f"WORLD_SIZE is {size}, and MASTER_ADDR and MASTER_PORT do not say where the processes meet. Unset RANK "
-            "and WORLD_SIZE to train in one process, or start all processes with torchrun."
+            f"WORLD_SIZE is {size}, and MASTER_ADDR and MASTER_PORT name no address where the processes meet. Unset "
+            "RANK and WORLD_SIZE to train in one process, or start all processes with torchrun."
         )
     ends = time.monotonic() + timeout.total_seconds()
 
     def wait_for(missing: Callable[[], str]) -> None:
-        said = ""
+        reported = ""
         while lacking := missing():
             if time.monotonic() > ends:
                 raise TrainingError(f"{lacking} did not come within {timeout.total_seconds():,.0f} s.")
-            if lacking != said:
-                sys.stderr.write(  # `say` is the first rank's alone
+            if lacking != reported:
+                sys.stderr.write(  # `say` is for the first rank alone
                     f"Rank {rank} waits for {lacking}, at most {ends - time.monotonic():,.0f} s. To train in one "
                     "process, unset RANK and WORLD_SIZE.\n"
                 )
                 sys.stderr.flush()
-            said = lacking
+            reported = lacking
             time.sleep(_LOOK_S)
 
     def rank_zero() -> str:
@@ -226,9 +226,9 @@ def _meet(rank: int, size: int, timeout: timedelta) -> dist.Store:  # pyright: i
 
 
 def keep_to_loopback() -> None:
-    """Says, before a group starts, that all of it is on this machine: Gloo and NCCL take orders from whoever connects.
+    """Binds Gloo and NCCL to loopback before a group starts: they do not authenticate peers.
 
-    Without it they listen at the address that the machine's name has. What the user has set stays.
+    By default they listen at the address of the machine's host name. Variables that the user has set stay.
     """
     loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
     for library in ("GLOO", "NCCL"):

@@ -57,13 +57,13 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
 def describe(train: TrainConfig, device: torch.device, dense_only: bool = False) -> str:
     """These settings and the precision in words; `dense_only` is the family's."""
     kind = choose_attention(train, device.type != "cpu", dense_only)
-    said = {
+    settings = {
         f"{kind} attention": True,
         "gradient checkpointing": train.gradient_checkpointing,
         "compiled": train.torch_compile,
         "bf16": train.in_bf16(device.type != "cpu"),
     }
-    return ", ".join(text for text, holds in said.items() if holds)
+    return ", ".join(text for text, holds in settings.items() if holds)
 
 
 def check_precision(train: TrainConfig, device: torch.device) -> None:
@@ -98,7 +98,9 @@ class Engine:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.train.tf32
         # For scores: a module of the same tensors, which DeepSpeed neither casts nor hooks.
         module.to(workers.device)
-        self._plain: Any = deepcopy(module, {id(one): one for one in chain(module.parameters(), module.buffers())})
+        self._plain: Any = deepcopy(
+            module, {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())}
+        )
         plain = {"bf16": False, "attention": "auto", "gradient_checkpointing": False, "torch_compile": False}
         set_up(self._plain.encoder, config.train.model_copy(update=plain), workers.device)
         self._plain.eval()
@@ -174,9 +176,9 @@ class Engine:
     def _clip(self) -> torch.Tensor:
         """Clips at stage 0, where every rank holds the whole averaged gradient; gives the norm before."""
         parameters = [p for p in self._engine.module.parameters() if p.requires_grad]
-        for one in parameters:
-            if one.grad is None:  # no loss reads it: it is decayed, as at the other stages
-                one.grad = torch.zeros_like(one)
+        for weight in parameters:
+            if weight.grad is None:  # no loss reads it: it is decayed, as at the other stages
+                weight.grad = torch.zeros_like(weight)
         norm = nn.utils.get_total_norm([p.grad for p in parameters])
         if self._clipping and (self._workers.on_gpu or norm > self._clipping):  # a GPU is not waited for
             nn.utils.clip_grads_with_norm_(parameters, self._clipping, norm)
@@ -186,7 +188,7 @@ class Engine:
     def scoring(self) -> Iterator[Callable[..., dict[str, Any]]]:
         """Gives a `forward` in fp32 with the weights that an export would have, without dropout; called by all ranks.
 
-        Its states are those of the export, whatever precision the training has.
+        Its states equal the export's, in any precision of training.
         """
         with torch.no_grad(), in_fp32():
             weights = whole_weights(self._engine.module)
@@ -220,8 +222,8 @@ class Engine:
         assert path is not None, f"{folder} has a manifest, but DeepSpeed finds no checkpoint in it"
         if self._universal:
             # At stage 3 DeepSpeed gives every group the options of the first and one step counter for all to advance.
-            for group, own in zip(groups, options, strict=True):
-                group.update(own)
+            for group, before in zip(groups, options, strict=True):
+                group.update(before)
             for state in self._optimizer.state.values():
                 state["step"] = state["step"].clone()
             self._load_buffers(folder)
@@ -231,10 +233,10 @@ class Engine:
 
         At stage 3, where DeepSpeed keeps the module's state in parts, no loss has such a memory.
         """
-        kept = [name for name in self._engine.module.state_dict() if name not in self._trained]
-        if kept:
+        buffers = [name for name in self._engine.module.state_dict() if name not in self._trained]
+        if buffers:
             state = torch.load(folder / STATE / MODULE_STATE, map_location=self._workers.device)["module"]
-            self._engine.module.load_state_dict({name: state[name] for name in kept}, strict=False)
+            self._engine.module.load_state_dict({name: state[name] for name in buffers}, strict=False)
 
 
 def check_overrides(config: RunConfig) -> None:
@@ -248,5 +250,5 @@ def check_overrides(config: RunConfig) -> None:
     try:
         read_settings(deepspeed_config(config, on_gpu))
     except Exception as error:  # asserts, pydantic's and Python's own, whatever reads the value first
-        said = " ".join(str(error).partition("\n    For further")[0].split())
-        raise ConfigError(f"parallel.deepspeed_overrides: DeepSpeed cannot read it: {said}") from None
+        message = " ".join(str(error).partition("\n    For further")[0].split())
+        raise ConfigError(f"parallel.deepspeed_overrides: DeepSpeed cannot read it: {message}") from None

@@ -18,15 +18,16 @@ NORM_OF = 1 << 20  # numbers whose squares are summed together: more would lose 
 @torch.no_grad()
 def average_gradients(weights: Iterable[nn.Parameter], workers: Workers, dtype: torch.dtype) -> None:
     """Puts the mean over ranks in place of each gradient, in one reduction of that type."""
-    moved = [one for one in weights if one.requires_grad]
-    gradients = [_gradient(one) for one in moved]
-    flat = torch.empty(sum(one.numel() for one in moved), dtype=dtype, device=moved[0].device)
-    sent = [part.view_as(one) for one, part in zip(moved, flat.split([one.numel() for one in moved]), strict=True)]
+    trained = [weight for weight in weights if weight.requires_grad]
+    gradients = [_gradient(weight) for weight in trained]
+    sizes = [weight.numel() for weight in trained]
+    flat = torch.empty(sum(sizes), dtype=dtype, device=trained[0].device)
+    sent = [part.view_as(weight) for weight, part in zip(trained, flat.split(sizes), strict=True)]
     copy_each(sent, gradients)
     workers.add_up(flat.div_(workers.size))
     copy_each(gradients, sent)
-    for one, mean in zip(moved, gradients, strict=True):
-        one.grad = mean
+    for weight, mean in zip(trained, gradients, strict=True):
+        weight.grad = mean
 
 
 def _gradient(weight: nn.Parameter) -> Tensor:
@@ -61,16 +62,16 @@ class FlatGradients:
     @torch.no_grad()
     def add(self) -> None:
         """Takes the gradients of one micro-step."""
-        taken = [self._flat(group) for group in self.groups]
+        flats = [self._flat(group) for group in self.groups]
         if self._split:
-            taken = [self._reduced(flat) for flat in taken]
+            flats = [self._reduced(flat) for flat in flats]
         if self._micro_steps == 1:
-            self._sums = taken
+            self._sums = flats
         elif not self._sums:
-            self._sums = [flat.float() for flat in taken]
+            self._sums = [flat.float() for flat in flats]
         else:
-            for own, flat in zip(self._sums, taken, strict=True):
-                own.add_(flat)
+            for total, flat in zip(self._sums, flats, strict=True):
+                total.add_(flat)
 
     @torch.no_grad()
     def step(self) -> None:
@@ -78,7 +79,8 @@ class FlatGradients:
         gradients, self._sums = self._sums, []
         if not self._split:
             gradients = [
-                self._reduced(own.to(group.flat.dtype)) for own, group in zip(gradients, self.groups, strict=True)
+                self._reduced(gradient.to(group.flat.dtype))
+                for gradient, group in zip(gradients, self.groups, strict=True)
             ]
         if gradients[0].dtype != torch.float32:
             half, gradients = gradients, [torch.empty_like(group.master) for group in self.groups]
@@ -86,8 +88,8 @@ class FlatGradients:
         self.norm = self._norm(gradients)
         if self._clipping:
             scale_all(gradients, (self._clipping / (self.norm + 1e-6)).clamp(max=1.0))
-        for group, own in zip(self.groups, gradients, strict=True):
-            group.master.grad = own
+        for group, gradient in zip(self.groups, gradients, strict=True):
+            group.master.grad = gradient
         self._optimizer.step()
         copy_each([group.part for group in self.groups], [group.master for group in self.groups])
         for group in self.groups:
@@ -109,6 +111,6 @@ class FlatGradients:
 
     def _norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """The L2 norm over all ranks' stretches."""
-        norms = norms_of([piece for own in gradients for piece in own.split(NORM_OF)])
+        norms = norms_of([piece for gradient in gradients for piece in gradient.split(NORM_OF)])
         squares = torch.dot(norms, norms)
         return (self._workers.add_up(squares) if self._workers.size > 1 else squares).sqrt()

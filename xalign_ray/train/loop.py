@@ -55,7 +55,7 @@ def train(job: Job, config: RunConfig, prepared: Prepared, open_batches: OpenBat
 
     Args:
         job: of the run folder, where events.jsonl and checkpoints/ are, on a disk that all ranks see. Its identity has
-            `recipe` and `fingerprint`. All stop when one rank is asked to.
+            `recipe` and `fingerprint`. All ranks stop when one gets a signal.
         config: the recipe.
         prepared: the prepared data.
         open_batches: (first step, rank, workers) -> this rank's batches of consecutive steps, closed at the end.
@@ -75,13 +75,13 @@ def train(job: Job, config: RunConfig, prepared: Prepared, open_batches: OpenBat
     fingerprint = job.identity["fingerprint"]
     saved = Checkpoints(job.folder, fingerprint, config, workers, job.trust)
     with process.heeded(), closing(saved) as checkpoints:
-        found, notes = checkpoints.choose()
-        first = found.step if found else 0
+        checkpoint, notes = checkpoints.choose()
+        first = checkpoint.step if checkpoint else 0
         # Opened first: batches are made while the model is set up.
         opened = closing(open_batches(first, workers.rank, workers.size)) if first < config.train.max_steps else None
         with opened or nullcontext(()) as batches:
             model = build_model(config, prepared, workers.device)
-            Loop(job, config, model, prepared, workers, checkpoints, found, notes).run(iter(batches))
+            Loop(job, config, model, prepared, workers, checkpoints, checkpoint, notes).run(iter(batches))
 
 
 def build_model(config: RunConfig, prepared: Prepared, device: torch.device | None = None) -> EncoderWithLosses:
@@ -186,10 +186,10 @@ class Loop:
     def _what_is_missing(self, log: Path) -> list[str]:
         """Gaps in the run's numbers, and their reasons; reported at the start."""
         done = self._found.step if self._found else 0
-        known = last_step(log)
-        is_cut = done and (not known or known + self._config.logging_steps <= done)
+        last = last_step(log)
+        is_cut = done and (not last or last + self._config.logging_steps <= done)
         cut = (
-            f"{log.name} ends at step {known}, the checkpoint is of step {done}: the log was removed or cut, and the "
+            f"{log.name} ends at step {last}, the checkpoint is of step {done}: the log was removed or cut, and the "
             "numbers between are lost. Later ones are added to it."
         )
         return [cut] * bool(is_cut) + self._scoring.notes()
@@ -240,10 +240,10 @@ class Loop:
         if now < self._data_due and step < self._config.train.max_steps:
             return
         self._data_due = now + DATA_EVERY_S
-        given = self._delivered
-        by_language = dict(zip(self._prepared.languages, given.language_tokens.tolist(), strict=True))
-        counts = {"data/rows": given.rows, "data/tokens": given.tokens} | host_metrics(self._workers.device)
-        waits, held, step_ms, steps = given.take_ms()
+        delivered = self._delivered
+        by_language = dict(zip(self._prepared.languages, delivered.language_tokens.tolist(), strict=True))
+        counts = {"data/rows": delivered.rows, "data/tokens": delivered.tokens} | host_metrics(self._workers.device)
+        waits, held, step_ms, steps = delivered.take_ms()
         self._log_event("data", step, counts, language_tokens=by_language, data_wait_ms=waits, held_up_ms=held)
         if steps >= ENOUGH_STEPS and (sentence := slow_worker(held, waits, step_ms, self._hosts)):
             self._log_event("straggler", step, text=sentence)

@@ -42,11 +42,11 @@ from xalign_ray.work.storage import CACHE
 
 LOOK_S = 0.05  # how soon a signal is passed on
 ASK_S = 5.0  # between two questions whether somebody still ends a step
-ENDS_S = 60  # for Ray to end the workers of a run that has saved its step, and to say so
+ENDS_S = 60  # for Ray to end, and report ended, the workers of a run that has saved its step
 PARTING_S = 10  # seconds for the thread that fits to notice the end of its workers
 POLL_S = 0.5  # how often Ray Train looks at its workers; Ray's 2 s lose work after a death
-# In a thread that is not the first, such as Ray Train's, glibc takes what is large from the system each time and gives
-# it back, whatever `keep_freed_memory` says, unless the process began with one arena for all threads.
+# In a thread that is not the first, such as Ray Train's, glibc maps and unmaps large blocks each time, in spite of
+# `keep_freed_memory`, unless the process began with one arena for all threads.
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 
 
@@ -73,7 +73,7 @@ def run_on_ray(
 
     Ray Train starts dead workers again, with `parallel.min_workers` as many as there is room for. Workers on a node
     that is drained (Kubernetes, spot machines) save the step in progress and start again on the other nodes before it
-    dies; so do those of a run that Ray Train would make larger.
+    dies; so do the workers of a run that Ray Train would make larger.
 
     Args:
         job: of the run folder, on a disk that all nodes see; workers that outlive its lock save nothing more.
@@ -92,7 +92,7 @@ def run_on_ray(
     wait_for_room(parallel)
     check_mirror(job.folder, sum(node["Alive"] for node in ray.nodes()))
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(POLL_S))
-    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # it tells workers, and moves none
+    os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # it notifies workers, and moves none
     os.environ.setdefault("RAY_TRAIN_ENABLE_CONTROLLER_STRUCTURED_LOGGING", "0")  # it takes over this process's logging
     storage = RunFolder(job.folder.resolve()).ray
     few_rows = needs_few_rows(Prepared.open(prepared_folder), config)
@@ -203,8 +203,8 @@ def _fit(trainer: Any) -> XalignError | None:
         if why := out_of_memory("\n".join(map(str, [failed, *failures.values()]))):
             return TrainingError(why)
         if failures:
-            said = "; ".join(f"worker {rank}: {_last_line(error)}" for rank, error in sorted(failures.items()))
-            return TrainingError(f"Workers failed more often than parallel.max_failures allows; the last time {said}")
+            errors = "; ".join(f"worker {rank}: {_last_line(error)}" for rank, error in sorted(failures.items()))
+            return TrainingError(f"Workers failed more often than parallel.max_failures allows; the last time {errors}")
         return TrainingError(f"Ray gave the job up: {_last_line(failed)}")
 
 

@@ -137,10 +137,10 @@ class Lamb(Optimizer):
 
     def _adapt(self, weights: Sequence[torch.Tensor], directions: Sequence[torch.Tensor]) -> None:
         """Makes the direction of each tensor, in place, as long as the tensor is."""
-        whole = [number for number, weight in enumerate(weights) if weight not in self._parts]
-        if whole:
-            norms = norms_of([*(weights[number] for number in whole), *(directions[number] for number in whole)])
-            scale_each([directions[number] for number in whole], _ratios(*norms.view(2, -1)))
+        unsplit = [number for number, weight in enumerate(weights) if weight not in self._parts]
+        if unsplit:
+            norms = norms_of([*(weights[number] for number in unsplit), *(directions[number] for number in unsplit)])
+            scale_each([directions[number] for number in unsplit], _ratios(*norms.view(2, -1)))
         for weight, direction in zip(weights, directions, strict=True):
             if weight in self._parts:
                 self._adapt_parts(weight, direction, self._parts[weight])

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: a trace of some steps of rank 0 and a summary of it that fits a screen."""
+"""Profiler of training steps: a trace of some steps of rank 0, and a summary of their time that fits a screen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StepProfile:
     """Used as a context around each step; writes `trace.json` and `summary.txt` once its steps are over."""
 
     def __init__(self, folder: Path, steps: int, device: torch.device, on_summary: OnSummary) -> None:
-        """`on_summary` is told the steps that were looked at, and the summary."""
+        """`on_summary` is called with the number of profiled steps, and the summary."""
         self._folder, self._device, self._on_summary = folder, device, on_summary
         self._left = SKIPPED + WARM_UP + steps if steps else 0
         self._profile: profile | None = None
@@ -83,19 +83,19 @@ def summarize(events: Any, on_gpu: bool) -> tuple[int, str]:
         if COMMUNICATION.match(event.name):
             communicated += event.time_range.elapsed_us()
     steps = max(calls[ALL], 1)
-    whole = host[ALL] or 1.0
+    total = host[ALL] or 1.0
 
     def line(name: str, micros: float, on_device: float | None = None) -> str:
         gpu = f"{(on_device or 0) / 1e3 / steps:>12.2f}" if on_gpu and on_device is not None else ""
-        return f"{name:<36}{micros / 1e3 / steps:>10.2f}{micros / whole:>9.1%}{gpu}"
+        return f"{name:<36}{micros / 1e3 / steps:>10.2f}{micros / total:>9.1%}{gpu}"
 
     parts = [name for name in host if name.startswith(SPAN) and name not in (ENCODER, ALL)]
-    known = sum(host[name] for name in parts)
+    named = sum(host[name] for name in parts)
     lines = [
-        f"{steps} steps of rank 0, {whole / 1e3 / steps:.1f} ms each",
+        f"{steps} steps of rank 0, {total / 1e3 / steps:.1f} ms each",
         f"{'':<36}{'ms a step':>10}{'share':>9}{'GPU ms':>12}" if on_gpu else f"{'':<36}{'ms a step':>10}{'share':>9}",
         *(line(name.removeprefix(SPAN), host[name], device[name]) for name in sorted(parts, key=lambda n: -host[n])),
-        line("other", whole - known),
+        line("other", total - named),
         line("encoder, within forward", host[ENCODER], device[ENCODER]),
         line("communication, within the others", communicated),
         *([line("the GPU at work", at_work)] if on_gpu else []),

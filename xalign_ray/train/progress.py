@@ -1,4 +1,4 @@
-"""What a user sees of a run while it trains: one updated line in a terminal, a plain line an interval elsewhere."""
+"""Progress of a training run: one updated line in a terminal, a plain line an interval elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_SHOWN = 16  # languages
 
 
 class Progress:
-    """Shows events as they are written, wherever they come from: the loop itself, or the log it writes."""
+    """Shows events of a running job, from the loop itself or from its log."""
 
     def __init__(self, steps: int, stream: TextIO, title: str = "") -> None:
         """`title` begins each line, where several runs are shown side by side."""
@@ -102,13 +102,13 @@ class Progress:
 
 
 def _by_language(losses: Mapping[str, float | None]) -> str:
-    """Each language's, or the ends of what is too long to read: all of them are in events.jsonl."""
-    said = [f"{language} {_number(loss)}" for language, loss in losses.items()]
-    if len(said) <= _MAX_SHOWN:
-        return ", ".join(said)
-    known = {language: math.inf if loss is None else loss for language, loss in losses.items()}
-    said = [f"{language} {_number(losses[language])}" for language in sorted(known, key=known.__getitem__)]
-    return f"of {len(said)} languages the lowest {', '.join(said[:3])}, the highest {', '.join(said[-3:])}"
+    """Each language's number, or of many the three lowest and highest: all of them are in events.jsonl."""
+    shown = [f"{language} {_number(loss)}" for language, loss in losses.items()]
+    if len(shown) <= _MAX_SHOWN:
+        return ", ".join(shown)
+    ranked = sorted(losses, key=lambda language: math.inf if (loss := losses[language]) is None else loss)
+    shown = [f"{language} {_number(losses[language])}" for language in ranked]
+    return f"of {len(shown)} languages the lowest {', '.join(shown[:3])}, the highest {', '.join(shown[-3:])}"
 
 
 def _number(value: float | None) -> str:

@@ -54,7 +54,7 @@ class _Refreshed:
             for (name, tags), value in values:
                 try:
                     _gauge(name).set(value, dict(tags))
-                except Exception as error:  # of whatever kind Ray's are
+                except Exception as error:  # Ray raises errors of any kind
                     _log.debug("Ray does not take the gauge %s (%s).", name, error)
             if last:
                 return
@@ -70,7 +70,7 @@ class RunGauges:
         self._set(*begun(time.time()))
 
     def show(self, event: Mapping[str, Any]) -> None:
-        """Sets what an event says."""
+        """Sets the gauges of an event."""
         self._set(*self._events.points(event))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How the workers of a Ray Train job meet: over loopback where one machine holds them all, else as Ray does it."""
+"""Process-group setup of a Ray Train job: over loopback where one machine holds all workers, else as Ray does it."""
 
 from __future__ import annotations
 

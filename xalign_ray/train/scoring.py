@@ -34,7 +34,7 @@ def held_out_losses(
     """Mean masked-LM loss of each language, nats a label; languages without a held-out label are left out.
 
     Args:
-        batches: the language of each row, a number of `languages`, and rows of this rank, of whatever languages; as
+        batches: the language of each row, a number of `languages`, and rows of this rank, of any languages; as
             many on each rank, some possibly with no rows.
         languages: the run's languages in order.
     """
@@ -76,7 +76,7 @@ def retrieval_accuracies(
     Returns:
         The accuracy by the names that `name_of_pair` gives.
     """
-    found = {}
+    accuracies = {}
     with engine.scoring() as forward:
         for test in tests:
             chosen = thin(len(test.first), MAX_PAIRS)
@@ -86,8 +86,8 @@ def retrieval_accuracies(
             vectors = _vectors(forward, [*texts[0], *texts[1]], of_sentence, workers, pooling, max_tokens)
             first, second = vectors.double().chunk(2)
             right = find_translations(first, second, (_numbers(texts[0]), _numbers(texts[1])), device=str(first.device))
-            found[name_of_pair(test.language, test.other_language)] = float(right.mean())
-    return found
+            accuracies[name_of_pair(test.language, test.other_language)] = float(right.mean())
+    return accuracies
 
 
 def _vectors(
@@ -101,14 +101,14 @@ def _vectors(
     """A vector for each sentence, fp32 [N, d] on the device, equal on all ranks."""
     lengths = np.array([len(ids) for ids in sentences])
     shares = [*_shares(lengths, workers.size, max_tokens)]
-    own = []
+    vectors_here = []
     for of_ranks in shares:
         width = lengths[np.concatenate(of_ranks)].max()
         mine = of_ranks[workers.rank]
-        rows = _rows([sentences[place] for place in mine], languages[mine], width)
+        rows = _rows([sentences[index] for index in mine], languages[mine], width)
         batch = tensors(rows, workers.device)
-        own.append(forward(batch, (workers.rank, workers.size), 0, pooling=pooling)["vectors"])
-    gathered = workers.concatenate(torch.cat(own).float())
+        vectors_here.append(forward(batch, (workers.rank, workers.size), 0, pooling=pooling)["vectors"])
+    gathered = workers.concatenate(torch.cat(vectors_here).float())
     places = np.concatenate([of_ranks[rank] for rank in range(workers.size) for of_ranks in shares])
     vectors = torch.empty_like(gathered)
     vectors[torch.from_numpy(places).to(gathered.device)] = gathered
@@ -116,7 +116,7 @@ def _vectors(
 
 
 def _shares(lengths: NDArray[np.integer], ranks: int, max_tokens: int) -> Iterator[list[NDArray[np.integer]]]:
-    """The sentences of each forward pass, by rank: those of like length together, perhaps none for some ranks."""
+    """The sentences of each forward pass, by rank: sentences of like length together, perhaps none for some ranks."""
     order = np.argsort(lengths, kind="stable")[::-1]
     begin = 0
     while begin < len(order):
@@ -143,10 +143,10 @@ def _numbers(sentences: Sequence[Ids]) -> NDArray[np.int64]:
     return np.unique([ids.tobytes() for ids in sentences], return_inverse=True)[1]
 
 
-TENTHS = 10  # of a run, after each of which the model is scored unless the recipe says otherwise
+TENTHS = 10  # of a run: the model is scored after each, unless the recipe sets other steps
 SHARE = 0.1  # of the cost of training, at most, that this scoring takes
 IN_FP32 = 5  # cost of a scoring's forward pass, in fp32, in passes of a training in bf16: about that on GPUs
-OF_TRAINING = 3  # what a token costs in training, in forward passes: one, and a backward pass of two
+OF_TRAINING = 3  # cost of a token in training, in forward passes: one, and a backward pass of two
 
 
 class Scoring:
@@ -172,10 +172,12 @@ class Scoring:
         if retrieval_steps is None or (held_out_steps is None and self._has_loss):
             affordable = int(SHARE * self._cost_of_training(config) / self._cost_of_scoring())
             self._points = max(1, min(self._points, affordable))
-        self._has_start = self._points > 2  # of one or two, the end and the middle say more than the beginning
-        every = math.ceil(self._steps / max(1, self._points - self._has_start))
-        self._held_out_steps = every if held_out_steps is None else held_out_steps
-        self._retrieval_steps = every if retrieval_steps is None else retrieval_steps
+        self._has_start = (
+            self._points > 2
+        )  # with one or two scorings, the end and the middle are worth more than the beginning
+        interval = math.ceil(self._steps / max(1, self._points - self._has_start))
+        self._held_out_steps = interval if held_out_steps is None else held_out_steps
+        self._retrieval_steps = interval if retrieval_steps is None else retrieval_steps
 
     def _cost_of_training(self, config: RunConfig) -> float:
         """In forward passes of a token. By counts and not by the clock, so that a resumed run scores the same steps."""
@@ -191,15 +193,15 @@ class Scoring:
         return max(1, self._of_pass * tokens)
 
     def is_due(self, step: int) -> bool:
-        """Whether something is scored after so many steps."""
+        """Whether anything is scored after this step."""
         return self._is_at(step, self._held_out_steps) or self._is_at(step, self._retrieval_steps)
 
     def chooses(self, step: int) -> bool:
-        """Whether the score after so many steps may choose their checkpoint."""
+        """Whether the score after this step may choose its checkpoint."""
         return self.part == DEV and step > 0 and self._is_at(step, self._retrieval_steps)
 
     def score(self, step: int, log: Callable[..., None]) -> float | None:
-        """Scores what is due after so many steps; before the first one retrieval alone.
+        """Runs the scorings that are due after this step; before the first one retrieval alone.
 
         Args:
             log: called with the kind of event, the step and its metrics, and fields by name.
@@ -211,15 +213,15 @@ class Scoring:
             self._score_held_out(step, log)
         if not self._is_at(step, self._retrieval_steps):
             return None
-        found = retrieval_accuracies(
+        accuracies = retrieval_accuracies(
             self._engine, self._tests, self._prepared.languages, self._workers, self._pooling, self._tokens
         )
-        mean = sum(found.values()) / len(found)
-        log("retrieval", step, {"retrieval/accuracy": mean}, languages=found, part=self.part)
+        mean = sum(accuracies.values()) / len(accuracies)
+        log("retrieval", step, {"retrieval/accuracy": mean}, languages=accuracies, part=self.part)
         return mean
 
     def notes(self) -> list[str]:
-        """What chooses the exported checkpoint; what the run's numbers will lack, and why."""
+        """Notes on the choice of the exported checkpoint, and on numbers that the run will lack, with the reasons."""
         notes = []
         if self.part == DEV:
             pairs = ", ".join(f"{name_of_pair(*test[:2])} {len(test.first):,}" for test in self._tests)

@@ -42,15 +42,15 @@ def tensors(rows: RankBatch, device: torch.device, also: Sequence[str] = ()) -> 
     Args:
         also: further columns to take, if the rows have them.
     """
-    taken = {key: np.ascontiguousarray(rows[key]) for key in (*MODEL_INPUTS, *also) if key in rows}
-    given = {key: torch.from_numpy(value) for key, value in taken.items()}  # narrow on its way to a device
-    for examples in [key for key in given if key.endswith("example_ids")]:
+    arrays = {key: np.ascontiguousarray(rows[key]) for key in (*MODEL_INPUTS, *also) if key in rows}
+    columns = {key: torch.from_numpy(value) for key, value in arrays.items()}  # narrow on its way to a device
+    for examples in [key for key in columns if key.endswith("example_ids")]:
         of = examples.removesuffix("example_ids")
-        given |= {f"{of}{name}": at for name, at in layout(given[examples]).items()}
-    given["labelled_at"] = labelled_at(given["labels"])
+        columns |= {f"{of}{name}": at for name, at in layout(columns[examples]).items()}
+    columns["labelled_at"] = labelled_at(columns["labels"])
     if device.type == "cuda":
-        given = _copied_ahead(given, device)
-    return {key: value if value.dtype == torch.uint8 else value.long() for key, value in given.items()}
+        columns = _copied_ahead(columns, device)
+    return {key: value if value.dtype == torch.uint8 else value.long() for key, value in columns.items()}
 
 
 def _copied_ahead(host: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
@@ -80,12 +80,14 @@ class Flops:
         self._predicting = [kind for kind, loss in model.used.items() if loss.predicts]
 
     def of_rows(self, batch: Mapping[str, np.ndarray]) -> float:
-        """What encoding a batch takes."""
-        given = {name: batch[f"{name}example_ids"] for name in self._encoded if f"{name}example_ids" in batch}
-        return sum(self._encoded[name] * self._operations.forward(example_lengths(ids)) for name, ids in given.items())
+        """Operations of encoding a batch."""
+        examples = {name: batch[f"{name}example_ids"] for name in self._encoded if f"{name}example_ids" in batch}
+        return sum(
+            self._encoded[name] * self._operations.forward(example_lengths(ids)) for name, ids in examples.items()
+        )
 
     def of_labels(self, counts: Mapping[str, float]) -> float:
-        """What predicting takes, by the counts of the losses."""
+        """Operations of predicting, by the counts of the losses."""
         return self._operations.of_labels(sum(counts[kind] for kind in self._predicting))
 
 
@@ -138,7 +140,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _Pending:
     """A step whose numbers are still on the device: its losses' sums, pairs of its metrics by name, gradient norm."""
 
     step: int
@@ -149,10 +151,10 @@ class _Taken:
     numbers: torch.Tensor
 
     def outcome(self, numbers: Sequence[float]) -> Outcome:
-        *found, norm = numbers
+        *sums, norm = numbers
         counts = self.totals.counts
-        losses = {kind: total / max(of, 1.0) for total, (kind, of) in zip(found, counts.items(), strict=False)}
-        pairs = zip(self.logged, found[len(losses) :: 2], found[len(losses) + 1 :: 2], strict=True)
+        losses = {kind: total / max(of, 1.0) for total, (kind, of) in zip(sums, counts.items(), strict=False)}
+        pairs = zip(self.logged, sums[len(losses) :: 2], sums[len(losses) + 1 :: 2], strict=True)
         metrics = {name: total / over for name, total, over in pairs if over}
         loss = sum(value_at(self.weights[kind], self.step) * value for kind, value in losses.items())
         return Outcome(self.totals, losses, metrics, loss, self.learning_rate, norm)
@@ -177,16 +179,16 @@ def compare_over_ranks(
     """A rank's terms of a loss over the whole step, and the gradient of all ranks' terms by this rank's vectors."""
     sizes = totals.by_rank[loss.settings.kind]
     first = sum(sizes[: workers.rank])
-    own = slice(first, first + sizes[workers.rank])
-    compared = compare_terms(loss, workers.concatenate(vectors, sizes), workers.concatenate(marks, sizes), own)
-    return replace(compared, gradient=workers.add_up(compared.gradient)[own])
+    mine = slice(first, first + sizes[workers.rank])
+    compared = compare_terms(loss, workers.concatenate(vectors, sizes), workers.concatenate(marks, sizes), mine)
+    return replace(compared, gradient=workers.add_up(compared.gradient)[mine])
 
 
 def raise_on_all_ranks(workers: Workers, problem: str | None) -> None:
     """Raises on every rank the problem of any rank, so that none waits for another; called by all."""
-    said = [text for text in workers.gather(problem) if text]
-    if said:
-        raise TrainingError(said[0])
+    problems = [text for text in workers.gather(problem) if text]
+    if problems:
+        raise TrainingError(problems[0])
 
 
 class Stepper:
@@ -199,13 +201,13 @@ class Stepper:
         self._workers = workers
         self._sizes = derive_batch(config)
         self._use(self._losses_at(0))
-        self._taken: list[_Taken] = []
+        self._pending: list[_Pending] = []
         self._held = 0.0
 
     def _losses_at(self, step: int) -> Sequence[ObjectiveChoice]:
         """The losses whose weight at a step is not 0; all at ZeRO stage 3, where each step moves every weight."""
         losses = self._config.objectives
-        weighed = tuple(one for one in losses if value_at(one.weight, step))
+        weighed = tuple(loss for loss in losses if value_at(loss.weight, step))
         return losses if self._config.parallel.zero_stage == 3 or not weighed else weighed
 
     def _use(self, losses: Sequence[ObjectiveChoice]) -> None:
@@ -243,7 +245,7 @@ class Stepper:
             norm = self._engine.step(rate)
         self._model.after_step(self._workers.concatenate, totals.by_rank)
         numbers = torch.cat([summed, norm.to(summed).reshape(1)])
-        self._taken.append(_Taken(step, totals, rate, self._model.weights, logged, numbers))
+        self._pending.append(_Pending(step, totals, rate, self._model.weights, logged, numbers))
         return totals
 
     def fetch(self) -> Outcome:
@@ -252,12 +254,12 @@ class Stepper:
         Raises:
             LossError: on all ranks, if a loss or the gradient of a step since the last fetch is not finite.
         """
-        taken, self._taken = self._taken, []
+        steps, self._pending = self._pending, []
         with record_function("step/wait for the device"):  # here alone: it computes while this process prepares
-            numbers = iter(torch.cat([one.numbers for one in taken]).tolist())
-        outcomes = [one.outcome(list(islice(numbers, len(one.numbers)))) for one in taken]
-        for one, outcome in zip(taken, outcomes, strict=True):
-            _check_finite(one.step, outcome)
+            numbers = iter(torch.cat([pending.numbers for pending in steps]).tolist())
+        outcomes = [pending.outcome(list(islice(numbers, len(pending.numbers)))) for pending in steps]
+        for pending, outcome in zip(steps, outcomes, strict=True):
+            _check_finite(pending.step, outcome)
         return outcomes[-1]
 
     def _wrong_rows(self, step: int, batch: RankBatch) -> str | None:
@@ -277,7 +279,7 @@ class Stepper:
         counts = self._model.counts(batch, [self._part(micro) for micro in range(self._sizes.accumulation)], step)
         low, high = split_hash(int(batch["row_hash"].sum(dtype=np.uint64)))
         shown, languages = batch["example_ids"] > 0, len(self._config.languages)
-        own = {
+        local = {
             "low": low,
             "high": high,
             "labels": (batch["labels"] != IGNORED).sum(),
@@ -293,12 +295,12 @@ class Stepper:
         by_rank = np.zeros((2 + len(counts), self._workers.size))
         by_rank[:, self._workers.rank] = [waited, self._held, *counts.values()]
         language_tokens = np.bincount(batch["language_ids"][shown], minlength=languages)[:languages]
-        parts = [list(own.values()), list(counts.values()), language_tokens, by_rank.ravel()]
+        parts = [list(local.values()), list(counts.values()), language_tokens, by_rank.ravel()]
         began = time.perf_counter()
         summed = self._workers.sum(np.concatenate(parts).tolist())
         self._held = time.perf_counter() - began
         numbers, of_counts, tokens, of_ranks = np.split(summed, np.cumsum([len(part) for part in parts[:-1]]))
-        total = dict(zip(own, numbers.tolist(), strict=True))
+        total = dict(zip(local, numbers.tolist(), strict=True))
         waits, held, *counted = of_ranks.reshape(by_rank.shape)
         if total["problems"]:
             raise_on_all_ranks(self._workers, problem)
@@ -333,10 +335,10 @@ class Stepper:
             compare = self._first_pass(step, batches, compare)
         for micro, moved in enumerate(batches):
             self._reseed(step, micro)
-            given = self._engine.forward(moved, self._part(micro), step, compare=compare)
+            losses = self._engine.forward(moved, self._part(micro), step, compare=compare)
             with record_function("step/backward"):
-                self._engine.backward(self._scaled(step, given, totals))
-            for kind, value in given.items():
+                self._engine.backward(self._scaled(step, losses, totals))
+            for kind, value in losses.items():
                 sums[kind] = sums[kind] + value.detach()
             for name, both in self._model.metrics.items():
                 logged[name] = logged.get(name, nothing) + torch.stack(both)
@@ -362,11 +364,11 @@ class Stepper:
         learned = {}
         for kind, loss in self._model.over_step.items():
             vectors, marks = zip(*(of_micro[kind] for of_micro in embedded), strict=True)
-            whole = compare(loss, torch.cat(vectors), torch.cat(marks))
-            first, *others = whole.gradient.split([len(one) for one in vectors])
-            nothing = torch.zeros_like(whole.total)  # only the first micro-step reports the sum
+            compared = compare(loss, torch.cat(vectors), torch.cat(marks))
+            first, *others = compared.gradient.split([len(part) for part in vectors])
+            nothing = torch.zeros_like(compared.total)  # only the first micro-step reports the sum
             learned[kind] = iter(
-                [Compared(whole.total, first, whole.metrics), *(Compared(nothing, g, {}) for g in others)]
+                [Compared(compared.total, first, compared.metrics), *(Compared(nothing, g, {}) for g in others)]
             )
         return lambda loss, *_: next(learned[loss.settings.kind])
 

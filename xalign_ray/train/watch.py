@@ -91,7 +91,7 @@ class StallWatch:
                 if self._workers.rank == 0:
                     self._listen(store)
             except dist.DistError:
-                return  # rank 0, whose process holds the store, is gone: the next collective operation says so
+                return  # rank 0, whose process holds the store, is gone: the next collective operation raises
             if self._workers.rank == 0 and time.monotonic() - since > self._limit and not self._over.is_set():
                 self._end(step)
 

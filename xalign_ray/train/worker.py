@@ -25,13 +25,13 @@ ANSWER_S = 6.0  # for rank 0 to answer, after which it does not listen
 
 
 def work(sent: dict[str, Any]) -> XalignError | None:
-    """The train function. What the loop raises on all ranks together is returned: a retry would only meet it again."""
+    """The train function. Errors that the loop raises on all ranks are returned: a retry would only meet them again."""
     config = RunConfig.model_validate(sent["config"])
     parallel = config.parallel.model_copy(update={"workers": ray.train.get_context().get_world_size()})
     config = config.model_copy(update={"parallel": parallel})
     prepared = Prepared.open(Path(sent["prepared_folder"]))
-    open_rows, said = _feed(prepared, config, sent["few_rows"])
-    # A worker's alone: torch and what is built on it would hold the driver up for two seconds.
+    open_rows, fields = _feed(prepared, config, sent["few_rows"])
+    # Imported by workers alone: torch and its users would hold the driver up for two seconds.
     from xalign_ray.train.distributed import keep_freed_memory, setup_workers
     from xalign_ray.train.loop import train
 
@@ -45,7 +45,7 @@ def work(sent: dict[str, Any]) -> XalignError | None:
 
     job = Job(
         Path(sent["job"]["folder"]),
-        sent["job"]["identity"] | said,
+        sent["job"]["identity"] | fields,
         sent["job"]["token"],
         trust=sent["trust"],
         stop_asked=hear_stop() if workers.rank == 0 else lambda: "",
@@ -59,7 +59,7 @@ def work(sent: dict[str, Any]) -> XalignError | None:
 
 
 def _feed(prepared: Prepared, config: RunConfig, few_rows: bool) -> tuple[OpenBatches, dict[str, Any]]:
-    """What opens a rank's rows, and what a start event says of it."""
+    """The opener of a rank's rows, and the fields of a start event on it."""
     if few_rows:
         return lambda first_step, rank, _: open_local(prepared, config, first_step, rank), {}
     from xalign_ray.feed.on_ray import Feed, describe_feed, start_server
