@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +17,10 @@ from xalign_ray.sources import fetch as catalogue_module
 from xalign_ray.sources.fetch import catalogue, describe, downloads_of, fetch, needs_of
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import Pair
-from xalign_ray.tasks.question_answering import MLQA, XQUAD, QaBenchmark
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.task import TunedTask
+
+MLQA, XQUAD = (TUNED_TASKS[name] for name in ("mlqa", "xquad"))
 
 REAL = catalogue_module.FILE
 ASKED = {"id": "1", "question": "Who barks?", "answers": [{"text": "A dog", "answer_start": 0}]}
@@ -29,7 +33,7 @@ WIKITEXT = {f"wikitext-103-raw__wiki.{split}.raw": b" \n = Dog = \n \n Dogs bark
             ("train", "valid", "test")}  # fmt: skip
 
 
-def questions(*folders: Path, task: QaBenchmark = MLQA) -> dict[str, int]:
+def questions(*folders: Path, task: TunedTask[Any] = MLQA) -> dict[str, int]:
     """How many questions the task finds, by split and language."""
     found = task.find(folders)
     return {f"{split} {code}": len(task.read(path, code)) for split in found for code, path in found[split].items()}

@@ -23,11 +23,13 @@ from xalign_ray.models.inference import Encoder
 from xalign_ray.tasks.question_answering import Question
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.task_files import read_lines
-from xalign_ray.tasks.text_classification import MLDOC, SIB, LabelledText
+from xalign_ray.tasks.text_classification import LabelledText
 from xalign_ray.vocabulary.tokenizer import train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import save_tokenizer, vocabulary, wrap_tokenizer
 from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.run_folder import PREDICTIONS
+
+MLDOC, SIB = (TUNED_TASKS[name] for name in ("mldoc", "sib"))
 
 LANGUAGES = ["en", "qdv"]
 LENGTH = 160  # positions: more than the 128 pieces of most tasks' inputs

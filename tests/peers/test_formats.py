@@ -9,7 +9,9 @@ from translate.storage.tmx import tmxfile
 
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import Document, Pair
-from xalign_ray.tasks.token_classification import POS
+from xalign_ray.tasks.registry import TUNED_TASKS
+
+POS = TUNED_TASKS["pos"]
 
 TREEBANK = """# newdoc id = n1
 # sent_id = 1

@@ -8,16 +8,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.peers.seqeval_versions import f1_of_version_0, f1_of_version_1
-from xalign_ray.tasks.token_classification import (
-    NER,
-    POS,
-    UPOS,
-    Sentence,
-    seqeval0_spans,
-    seqeval1_spans,
-    span_f1,
-    strict_spans,
-)
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.token_classification import Sentence, seqeval0_spans, seqeval1_spans, span_f1, strict_spans
+
+NER, POS = (TUNED_TASKS[name] for name in ("ner", "pos"))
 
 NAMES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 ALL_LETTERS = ("O", ".", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("PER", "LOC")))
@@ -46,8 +40,8 @@ def draw(tags: Sequence[str], rng: random.Random) -> tuple[list[list[str]], list
 @pytest.mark.parametrize(
     ("tags", "ours", "theirs"),
     [
-        pytest.param(UPOS, seqeval0_spans, f1_of_version_0, id="pos_f1_seqeval0"),
-        pytest.param(UPOS, seqeval1_spans, f1_of_version_1, id="pos_f1_seqeval1"),
+        pytest.param(POS.classes, seqeval0_spans, f1_of_version_0, id="pos_f1_seqeval0"),
+        pytest.param(POS.classes, seqeval1_spans, f1_of_version_1, id="pos_f1_seqeval1"),
         pytest.param(NAMES, seqeval1_spans, f1_of_version_0, id="ner_f1, seqeval 0.0.12"),
         pytest.param(NAMES, seqeval1_spans, f1_of_version_1, id="ner_f1, seqeval 1.2.2"),
         pytest.param(ALL_LETTERS, seqeval0_spans, f1_of_version_0, id="all letters, seqeval 0.0.12"),

@@ -12,17 +12,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from xalign_ray.config.fields import Float, Frozen
-from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.models.weight_files import CONFIG, read_config
-from xalign_ray.sources.formats import read
 from xalign_ray.sources.language_id import codes_in_name
-from xalign_ray.sources.records import BadRow, Entry, list_reasons
-from xalign_ray.sources.terms import find_dictionary_form
+from xalign_ray.sources.records import list_reasons
 from xalign_ray.tasks.task import Files, ReplaceWord, TunedTask
-from xalign_ray.tasks.task_files import name_others
+from xalign_ray.tasks.task_files import name_others, read_entries
 from xalign_ray.vocabulary.dictionary import look_up_form
 
 Unit = Sequence[Any]  # examples that always share a batch
@@ -187,20 +184,16 @@ def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list
                 f"{path}: its name does not say {source} and another language. Call it {source}-de.txt, "
                 f"terms.{source}-de.tsv or so."
             )
-        dictionary = Dictionary(format=find_dictionary_form(path), languages=(codes[0], codes[1]), paths=(path,))
         at, left_out, words = codes.index(source), Counter[str](), 0
-        for record in read(dictionary.reader, [path], codes, left_out):
-            if isinstance(record, BadRow):
-                left_out[record.reason] += 1
-            elif isinstance(record, Entry):
-                word, translation = record.words[at], record.words[1 - at]
-                if word == translation:
-                    left_out["translated by itself"] += 1
-                elif " " in word:
-                    left_out["term of several words"] += 1
-                else:
-                    found[look_up_form(word, source)][codes[1 - at]].append(translation)
-                    words += 1
+        for record in read_entries(Path(path), left_out):
+            word, translation = record.words[at], record.words[1 - at]
+            if word == translation:
+                left_out["translated by itself"] += 1
+            elif " " in word:
+                left_out["term of several words"] += 1
+            else:
+                found[look_up_form(word, source)][codes[1 - at]].append(translation)
+                words += 1
         if not words:
             raise DataError(
                 f"{path} holds no word of {source} to switch; set aside: {list_reasons(left_out) or 'none'}."

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import Vectors, nearest_cosine, nearest_csls, unit_rows
 from xalign_ray.sources.language_id import codes_in_name
-from xalign_ray.sources.records import BadRow, Entry, list_reasons
-from xalign_ray.sources.terms import muse_words
+from xalign_ray.sources.records import list_reasons
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
-from xalign_ray.tasks.task import COSINE, Measure, Metric, Task, right_key, right_ones, write_rows
-from xalign_ray.tasks.task_files import choose_languages, read_lines
-from xalign_ray.vocabulary.dictionary import look_up_form, trim_punctuation
+from xalign_ray.tasks.task import COSINE, ENGLISH, Measure, Metric, Task, right_key, right_ones, write_rows
+from xalign_ray.tasks.task_files import choose_languages, read_entries
+from xalign_ray.vocabulary.dictionary import look_up_form
 from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
@@ -68,8 +66,10 @@ def read_exported_pairs(folder: Path) -> list[WordPair]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         parts = {TRAINED: content["trained"], HELD_OUT: content["held_out"]}
-        return [replace(_from_english(*pair), part=part) for part, pairs in parts.items() for pair in pairs]
-    except (ValueError, KeyError, TypeError) as error:
+        return [
+            replace(_from_english(pair[:2], pair[2:]), part=part) for part, pairs in parts.items() for pair in pairs
+        ]
+    except (ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error}); export the run again.") from error
 
 
@@ -132,36 +132,19 @@ def _is_muse(path: Path) -> bool:
     return path.suffix in (".txt", ".tsv") and "." not in path.stem and len(codes_in_name(path.name)) == 2
 
 
-def _read_dictionary(path: Path) -> Iterator[WordPair]:
-    from xalign_ray.sources.formats import NOTED, read
-    from xalign_ray.sources.terms import find_dictionary_form
+def _read_dictionary(path: Path) -> list[WordPair]:
+    from xalign_ray.sources.formats import NOTED
 
-    first, second = codes_in_name(str(path))
-    form = find_dictionary_form(str(path))
-    if form == "muse":
-        for number, line in enumerate(read_lines(path), 1):
-            words = muse_words(line)
-            if len(words) != 2:
-                raise DataError(f"{path}, line {number}: {len(words)} words, not a word and its translation: {line!r}.")
-            yield _from_english(first, trim_punctuation(words[0]), second, trim_punctuation(words[1]))
-        return
     left_out: Counter[str] = Counter()
-    entries = 0
-    source = Dictionary(format=form, languages=(first, second), paths=(str(path),))
-    for record in read(source.reader, source.paths, source.languages, left_out):
-        if isinstance(record, Entry):
-            entries += 1
-            yield _from_english(first, record.words[0], second, record.words[1])
-        elif isinstance(record, BadRow):
-            left_out[record.reason] += 1
+    entries = [*read_entries(path, left_out)]
     counts = Counter({reason: count for reason, count in left_out.items() if not reason.startswith(NOTED)})
-    say(f"{path}: {entries:,} entries" + (f"; set aside: {list_reasons(counts)}" if counts else ""))
+    say(f"{path}: {len(entries):,} entries" + (f"; set aside: {list_reasons(counts)}" if counts else ""))
+    return [_from_english(*zip(entry.languages, entry.words, strict=True)) for entry in entries]
 
 
-def _from_english(language: str, word: str, other_language: str, other_word: str) -> WordPair:
-    if other_language == "en":
-        return WordPair(other_language, other_word, language, word)
-    return WordPair(language, word, other_language, other_word)
+def _from_english(first: tuple[str, str], second: tuple[str, str]) -> WordPair:
+    """A pair of (language, word), from English where either is."""
+    return WordPair(*second, *first) if second[0] == ENGLISH else WordPair(*first, *second)
 
 
 LAYER = "embedding_table"

@@ -18,7 +18,7 @@ from xalign_ray.config.language_codes import check_language, name_of_pair
 from xalign_ray.config.plugins import import_plugin
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.weight_files import read_config
-from xalign_ray.tasks import PROBES, TUNED
+from xalign_ray.tasks import BENCHMARKS, PROBES
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task import Metric, Task, TunedTask
 from xalign_ray.tasks.task_files import plain_language, without_usual_script
@@ -220,7 +220,14 @@ def _count(dataset: Any, subset: str, split: str) -> int:
     return 0
 
 
-TUNED_TASKS: dict[str, TunedTask[Any]] = {name: resolve_name(f"{__package__}.{place}") for name, place in TUNED.items()}
+def _benchmark(name: str, row: Mapping[str, Any]) -> TunedTask[Any]:
+    """The task of a row of benchmarks.yaml."""
+    facts = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    facts["metrics"] = tuple(Metric(metric, *said[:2], by="".join(said[2:])) for metric, said in row["metrics"].items())
+    return resolve_name(f"{__package__}.{facts.pop('task')}")(name=name, **facts)
+
+
+TUNED_TASKS: dict[str, TunedTask[Any]] = {name: _benchmark(name, row) for name, row in BENCHMARKS.items()}
 TASKS: dict[str, Task] = {name: resolve_name(f"{__package__}.{place}") for name, place in PROBES.items()}
 TASKS.update(TUNED_TASKS)
 

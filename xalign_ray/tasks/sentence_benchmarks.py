@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from xalign_ray.models.nearest import (
     MARGIN_NEIGHBOURS,
     Indices,
     Mined,
-    Neighbours,
     Vectors,
     are_pairs,
     best_threshold,
@@ -31,32 +30,36 @@ from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.task import COSINE, Measure, Metric, SentenceTask
 from xalign_ray.tasks.task_files import (
     choose_languages,
-    column_in,
     is_table,
+    matching_files,
     name_language,
     plain_language,
     read_lines,
-    read_rows,
+    read_table,
 )
-from xalign_ray.tasks.text_classification import csv_cells
 from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
     from xalign_ray.models.vectors import SentenceVectors
 
-_CODE = r"[a-z]{2,3}(?:-[A-Za-z0-9]+)*"
-_FLORES = re.compile(r"(?P<code>[a-z]{3}(?:_[A-Z][a-z]{3})?)\.(?P<split>devtest|dev|jsonl|parquet)")
-_BUCC = re.compile(rf"(?P<first>{_CODE})-(?P<second>{_CODE})\.(?P<split>dev|sample|test|training)\.(?P<end>.+)")
-_STS = (
-    re.compile(rf"STS\.(?P<first>{_CODE})-(?P<second>{_CODE})\.txt"),
-    re.compile(
-        rf"(?:sts|stsb)[.-](?!(?:train|dev|test)\.)(?P<first>{_CODE}?)(?:-(?!(?:train|dev|test)\.)(?P<second>{_CODE}?))?"
-        r"(?:[.-](?P<split>train|dev|test))?\.(?:tsv|csv|jsonl|parquet)"
-    ),
-)
-_STS_COLUMNS = (("sentence1",), ("sentence2",), ("score", "similarity_score"))
 _DEV, _TEST = ("dev", "sample"), ("test", "training")  # XTREME calls BUCC's sample dev, and its training set test
+_FLORES = [
+    name
+    for code in ("{flores}", "{language}")
+    for split in ("devtest", "dev")
+    for name in (f"{code}.{split}", f"*/{code}.{split}", f"{split}/{code}.(jsonl|parquet)")
+]
+_BUCC = [f"{up}{{first}}-{{second}}.{part}.[A-Za-z0-9-]+" for up in ("", "*/") for part in (*_DEV, *_TEST)]
+_STS = [
+    "STS.{first}-{second}.txt",
+    *(
+        f"(sts|stsb)[-.]{codes}{end}.(tsv|csv|jsonl|parquet)"
+        for end in ("[-.]test", "")
+        for codes in ("{first}-{second}", "{first}")
+    ),
+]
+_STS_COLUMNS = ("sentence1", "sentence2", "score|similarity_score")
 
 
 class FloresTask(SentenceTask):
@@ -143,13 +146,10 @@ def flores_files(data: Path, languages: Sequence[str] | None = None) -> tuple[st
         DataError: there are none, none of English, or none of a language that was asked for.
     """
     found: dict[str, dict[str, Path]] = {"devtest": {}, "dev": {}}
-    for path in sorted([*data.glob("*"), *data.glob("*/*")]) if data.is_dir() else []:
-        match = _FLORES.fullmatch(path.name)
-        split = match and (match["split"] if match["split"] in found else path.parent.name)
-        if match and split in found and (language := plain_language(match["code"])):
-            if language in found[split]:
-                raise DataError(f"{path} and {found[split][language]} are both {split} of {language}; keep one.")
-            found[split][language] = path
+    for name, parts, path in matching_files(data, _FLORES):
+        split = "devtest" if "devtest" in name else "dev"
+        if (language := plain_language(parts["language"])) and found[split].setdefault(language, path) != path:
+            raise DataError(f"{path} and {found[split][language]} are both {split} of {language}; keep one.")
     split = next((split for split in found if found[split]), "")
     if not split:
         raise DataError(f"{data} holds no FLORES files; they are called devtest/deu_Latn.devtest, dev/deu_Latn.jsonl.")
@@ -164,10 +164,8 @@ def flores_files(data: Path, languages: Sequence[str] | None = None) -> tuple[st
 def flores_sentences(path: Path) -> list[str]:
     """The sentences of a file; DataError if one is empty."""
     if is_table(path):
-        rows = read_rows(path)
-        rows = sorted(rows, key=lambda row: row["id"]) if rows and "id" in rows[0] else rows
-        column = column_in(path, rows, ("text", "sentence"))
-        texts = [str(row[column]) for row in rows]
+        rows = [row for _, row in read_table(path, ("text|sentence",), ("id",))]
+        texts = [str(row["text|sentence"]) for row in sorted(rows, key=lambda row: row.get("id", 0))]
     else:
         texts = read_lines(path)
     for number, text in enumerate(texts, 1):
@@ -193,23 +191,19 @@ class BuccTask(SentenceTask):
     )
 
     def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
-        spoken = set()
-        for sets in bucc_sets(data, languages).values():
-            for one in sets:
-                one.read()
-                spoken |= {*one.languages}
-        return spoken
+        sets = [one for both in bucc_sets(data, languages).values() for one in both]
+        return {code for one in sets for code in one.languages if one.places}
 
     def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
         for name, (dev, test) in bucc_sets(data, languages).items():
-            mined = mine_set(vectors, dev)
+            mined = dev.mine(vectors)
             found = best_threshold(mined, dev.gold_places(), gold_is_whole=True)
             if found is None:
                 raise DataError(
                     f"None of the gold pairs of {dev.gold} was mined; the encoder does not align these languages."
                 )
             if test.split != dev.split:
-                mined = mine_set(vectors, test)
+                mined = test.mine(vectors)
             else:
                 say(f"{data} has no gold pairs of a test set in {name}: dev is scored at the threshold chosen on it.")
             measures = measure_mined(mined, test.gold_places(), found.score)
@@ -227,64 +221,55 @@ class MiningSet:
     files: tuple[Path, Path]
     gold: Path
 
-    def read(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Sentence by id, of both sides; DataError where a line has no id."""
+    @cached_property
+    def _sides(self) -> list[dict[str, str]]:
+        """Sentence by id, of both sides."""
         sides = []
         for path in self.files:
             rows = [line.split("\t", 1) for line in read_lines(path) if line.strip()]
             if bad := next((number for number, row in enumerate(rows, 1) if len(row) < 2), 0):
                 raise DataError(f"{path}, row {bad}: not an id and a sentence, parted by a tab.")
             sides.append({name.strip(): text.strip() for name, text in rows})
-        return sides[0], sides[1]
+        return sides
 
-    def sentences(self) -> tuple[list[str], list[str]]:
-        """The distinct sentences of both sides, in order."""
-        first, second = (list(dict.fromkeys(side.values())) for side in self.read())
-        return first, second
+    @cached_property
+    def texts(self) -> list[list[str]]:
+        """The distinct sentences of both sides, in order; DataError where a line has no id."""
+        return [list(dict.fromkeys(side.values())) for side in self._sides]
+
+    @cached_property
+    def places(self) -> list[dict[str, int]]:
+        """By id, of both sides, its sentence's place in `texts`; below 0, where no mined pair is, if it repeats."""
+        places = []
+        for side, texts in zip(self._sides, self.texts, strict=True):
+            at, counts = {text: place for place, text in enumerate(texts)}, Counter(side.values())
+            rows = enumerate(side.items())
+            places.append({name: at[text] if counts[text] == 1 else -1 - number for number, (name, text) in rows})
+        return places
 
     def gold_places(self) -> set[tuple[int, int]]:
-        """Places of the sentences of each gold pair among the distinct ones; below 0 of one that stands twice."""
-        places: list[dict[str, int]] = []
-        for side in self.read():
-            at = {text: place for place, text in enumerate(dict.fromkeys(side.values()))}
-            counts = Counter(side.values())
-            # Each sentence that occurs twice has its own place below 0, which no mined pair has.
-            places.append(
-                {
-                    name: at[text] if counts[text] == 1 else -1 - number
-                    for number, (name, text) in enumerate(side.items())
-                }
-            )
+        """The `places` of each gold pair."""
         pairs = set()
         for number, line in enumerate(read_lines(self.gold), 1):
             names = [name.strip() for name in line.split("\t")]
-            if len(names) != 2 or any(name not in at for name, at in zip(names, places, strict=True)):
+            if len(names) != 2 or any(name not in at for name, at in zip(names, self.places, strict=True)):
                 raise DataError(f"{self.gold}, line {number}: not two ids of {self.files[0]} and {self.files[1]}.")
-            pairs.add((places[0][names[0]], places[1][names[1]]))
+            pairs.add((self.places[0][names[0]], self.places[1][names[1]]))
         if not pairs:
             raise DataError(f"{self.gold} holds no pair.")
         return pairs
 
+    def mine(self, vectors: SentenceVectors) -> list[Mined]:
+        """Mined pairs of places in `texts`, the best first; none of a sentence that stands twice."""
+        say(f"{self.split}: mining {len(self.texts[0]):,} and {len(self.texts[1]):,} sentences.")
+        first, second = (unit_rows(vectors.encode(*side)) for side in zip(self.texts, self.languages, strict=True))
+        device = str(vectors.encoder.model.device)
+        return self.keep_single(mine_pairs(*nearest_both_ways(first, second, MARGIN_NEIGHBOURS, device)))
 
-def mine_set(vectors: SentenceVectors, pairs: MiningSet) -> list[Mined]:
-    """Mined pairs of places among the distinct sentences, the best first; none of a sentence that stands twice."""
-    texts = pairs.sentences()
-    say(f"{pairs.split}: mining {len(texts[0]):,} and {len(texts[1]):,} sentences.")
-    first, second = (unit_rows(vectors.encode(side, code)) for side, code in zip(texts, pairs.languages, strict=True))
-    return mined_of(nearest_both_ways(first, second, MARGIN_NEIGHBOURS, str(vectors.encoder.model.device)), pairs)
-
-
-def mined_of(neighbours: tuple[Neighbours, Neighbours], pairs: MiningSet) -> list[Mined]:
-    """As `mine_set`, of neighbours among the distinct sentences."""
-    twice = []
-    for side in pairs.read():
-        counts = Counter(side.values())
-        twice.append({place for place, text in enumerate(dict.fromkeys(side.values())) if counts[text] > 1})
-    return [
-        one
-        for one in mine_pairs(*neighbours)
-        if one.score > 0 and one.first not in twice[0] and one.second not in twice[1]
-    ]
+    def keep_single(self, mined: Iterable[Mined]) -> list[Mined]:
+        """The mined pairs with a score above 0 whose sentences stand once."""
+        once = [{*side.values()} for side in self.places]
+        return [one for one in mined if one.score > 0 and one.first in once[0] and one.second in once[1]]
 
 
 def measure_mined(mined: Sequence[Mined], gold: Collection[tuple[int, int]], threshold: float) -> dict[str, Measure]:
@@ -304,26 +289,22 @@ def bucc_sets(data: Path, languages: Sequence[str] | None = None) -> dict[str, t
         DataError: there are none with gold pairs, or none of a language that was asked for.
     """
     found: dict[tuple[str, str], dict[str, dict[str, Path]]] = {}
-    for path in sorted([*data.glob("*"), *data.glob("*/*")]) if data.is_dir() else []:
-        if match := _BUCC.fullmatch(path.name):
-            codes = match["first"], match["second"]
-            if match["end"] in (*codes, "gold"):
-                found.setdefault(codes, {}).setdefault(match["split"], {})[match["end"]] = path
+    for _, parts, path in matching_files(data, _BUCC):
+        part, end = path.name.split(".")[1:]
+        found.setdefault((parts["first"], parts["second"]), {}).setdefault(part, {})[end] = path
     sets: dict[str, tuple[MiningSet, MiningSet]] = {}
-    for (first, second), splits in found.items():
+    for (first, second), by_part in found.items():
         whole = {
-            split: MiningSet(
+            part: MiningSet(
                 (name_language(first, files["gold"]), name_language(second, files["gold"])),
-                split, (files[first], files[second]), files["gold"],
+                part, (files[first], files[second]), files["gold"],
             )
-            for split, files in splits.items()
+            for part, files in by_part.items()
             if files.keys() >= {first, second, "gold"}
         }  # fmt: skip
-        dev, test = (next((whole[name] for name in names if name in whole), None) for names in (_DEV, _TEST))
+        dev, test = ([whole[part] for part in parts if part in whole] for parts in (_DEV, _TEST))
         if dev or test:
-            one, other = dev or test, test or dev
-            assert one is not None
-            assert other is not None
+            one, other = (dev or test)[0], (test or dev)[0]
             sets[name_of_pair(*one.languages)] = one, other
     if not sets:
         raise DataError(
@@ -370,11 +351,10 @@ class StsTask(SentenceTask):
 def sts_files(data: Path, languages: Sequence[str] | None = None) -> dict[str, tuple[Path, tuple[str, str]]]:
     """File and languages by name, such as "de" or "de-en"; DataError if there are none."""
     found: dict[str, tuple[Path, tuple[str, str]]] = {}
-    for path in sorted(data.glob("*")) if data.is_dir() else []:
-        match = next((match for pattern in _STS if (match := pattern.fullmatch(path.name))), None)
-        if match and match.groupdict().get("split") in (None, "test"):
-            first = name_language(match["first"], path)
-            codes = first, name_language(match["second"], path) if match["second"] else first
+    for _, parts, path in matching_files(data, _STS):
+        if not {"train", "dev", "test"} & {*"-".join(parts.values()).split("-")}:  # dev is a language, too
+            first = name_language(parts["first"], path)
+            codes = first, name_language(parts.get("second", first), path)
             name = first if codes[0] == codes[1] else name_of_pair(*codes)
             if name in found:
                 raise DataError(f"{path} and {found[name][0]} are both of {name}; keep one.")
@@ -388,29 +368,18 @@ def sts_rows(path: Path) -> list[tuple[str, str, float]]:
     """Two sentences and their score a row.
 
     Raises:
-        DataError: a row has not these, a score is not finite, all are equal, or there are fewer than 3.
+        DataError: a row has not these, a score is not finite, all are equal, or there are fewer than 2.
     """
-    if is_table(path):
-        rows = read_rows(path)
-        names = [column_in(path, rows, one) for one in _STS_COLUMNS]
-        cells = [[str(row[name]) for name in names] for row in rows]
-    else:
-        lines = read_lines(path)
-        is_csv = path.suffix == ".csv"
-        cells = [row for _, row in csv_cells(path, lines, 1, ",")] if is_csv else [line.split("\t") for line in lines]
-        header = [*map(str.lower, cells[0])] if cells else []
-        places = [header.index(name) for names in _STS_COLUMNS for name in names if name in header]
-        if len(places) == len(_STS_COLUMNS):
-            cells = [[row[place] for place in places if place < len(row)] for row in cells[1:]]
     found = []
-    for number, row in enumerate((row for row in cells if any(row)), 1):
+    for where, row in read_table(path, _STS_COLUMNS):
+        first, second, written = (row[column] for column in _STS_COLUMNS)
         try:
-            score = float(row[2])
-        except (IndexError, ValueError):
+            score = float(written)
+        except ValueError:
             score = math.nan
         if not math.isfinite(score):
-            raise DataError(f"{path}, row {number}: not two sentences and a number.")
-        found.append((row[0], row[1], score))
+            raise DataError(f"{where}: {written!r} is not the number of a score.")
+        found.append((str(first), str(second), score))
     if len({score for *_, score in found}) < 2:
         raise DataError(f"{path}: {len(found)} rows with fewer than two different scores have no correlation.")
     return found

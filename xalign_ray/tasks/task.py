@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,18 @@ from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import DataError
 from xalign_ray.models.tokenized import LONGEST_INPUT, Features, Inputs
 from xalign_ray.tasks.scores import Score, average_languages
-from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, name_others
+from xalign_ray.tasks.task_files import (
+    DOWNLOAD,
+    MAX_NAMED,
+    choose_languages,
+    example_of,
+    find_tables,
+    matching_files,
+    name_language,
+    name_others,
+    name_pattern,
+    split_of,
+)
 from xalign_ray.work.artifacts import hash_file, write_atomic
 from xalign_ray.work.status_line import say
 
@@ -48,6 +58,7 @@ class Metric:
     meaning: str  # in a sentence, without the unit
     unit: str = SHARE  # of things that came out right; COSINE and PREMIUM describe an encoder
     higher_is_better: bool | None = True  # None where neither end is better
+    by: str = ""  # how a task of several metrics computes it
     of_tuned_head: bool = False  # `<name>_supervised` where the head was tuned on the tested language
 
 
@@ -193,15 +204,41 @@ def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> Measure:
     return Measure(right / len(gold), Counter(gold).most_common(1)[0][1] / len(gold), len(gold))
 
 
-class TunedTask(Task, Generic[E]):
-    """A task that a head is fine-tuned for. The first of its metrics decides between epochs and settings."""
+def check_keys(path: Path, examples: Sequence[Example]) -> None:
+    """Refuses a file without an example, and examples of one key."""
+    if not examples:
+        raise DataError(f"{path} holds no example.")
+    key, count = Counter(example.key for example in examples).most_common(1)[0]
+    if count > 1:
+        raise DataError(f"{path}: two rows have the id {key}.")
 
-    head: ClassVar[str]  # name of an Auto class of transformers
-    longest: ClassVar[int] = LONGEST_INPUT  # pieces of an input, as `features` makes it
-    classes: ClassVar[tuple[str, ...]] = ()  # of the head; none if the training file names them, or there are none
-    file_names: ClassVar[tuple[str, ...]]  # examples for messages, with `{split}` and `{language}` in the first
-    patterns: ClassVar[tuple[re.Pattern[str], ...]]  # of names, as `find_split_files` takes them
-    same_heads: ClassVar[tuple[str, ...]] = ()  # tasks whose fine-tuned models this one scores too
+
+class TunedTask(Task, Generic[E]):
+    """A task that a head is fine-tuned for. The first of its metrics decides between epochs and settings.
+
+    The facts of a task are attributes of its class, or arguments: so each row of `benchmarks.yaml` is a task.
+
+    Attributes:
+        head: name of an Auto class of transformers.
+        longest: pieces of an input, as `features` makes it.
+        classes: of the head; none if the training file names them, or there are none.
+        files: names of its files, see `name_pattern`. One without `{split}` is of the split that is a word in it, else
+            a test set; one without a language is English.
+        lent: names of files of other tasks, which a model can be trained and chosen on, and which are not scored.
+        codes: languages of codes in names that are no language codes; "" is that of names without a code.
+        same_heads: tasks whose fine-tuned models this one scores too.
+    """
+
+    head: ClassVar[str]
+    longest: ClassVar[int] = LONGEST_INPUT
+    classes: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]]
+    lent: ClassVar[tuple[str, ...]] = ()
+    codes: ClassVar[Mapping[str, str | Sequence[str]]] = {}
+    same_heads: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, **facts: Any) -> None:
+        vars(self).update(facts)
 
     @property
     def metric(self) -> str:
@@ -227,9 +264,9 @@ class TunedTask(Task, Generic[E]):
     def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[Any]:
         """The model's prediction for each example, from its features, in the form of its `gold`."""
 
-    @abstractmethod
     def measure(self, examples: Sequence[E], predicted: Sequence[Any]) -> dict[str, Measure]:
-        """All metrics of these predictions."""
+        """All metrics of these predictions; here the accuracy."""
+        return {self.metric: accuracy([example.gold for example in examples], predicted)}
 
     def from_gold(self, key: str, gold: Any, language: str) -> E:  # noqa: ARG002
         """An example with only its gold, by which `measure` scores a kept prediction without its file.
@@ -269,9 +306,11 @@ class TunedTask(Task, Generic[E]):
         """The head's classes, for tasks whose training examples name them."""
         return self.classes
 
-    def languages_of(self, code: str, path: Path) -> Collection[str]:
-        """The languages of a file that has this code in its name."""
-        return (name_language(code, path),)
+    def languages_of(self, parts: Mapping[str, str], path: Path) -> Collection[str]:
+        """The languages of a file, by the parts of its name."""
+        code = parts.get("language", "")
+        known = self.codes.get(code, code or ENGLISH)
+        return [name_language(one, path) for one in ([known] if isinstance(known, str) else known)]
 
     def speaks(self, language: str) -> Sequence[str]:
         """The languages that occur in a file of this language, as `find` names it."""
@@ -282,10 +321,35 @@ class TunedTask(Task, Generic[E]):
         return check_language(language)
 
     def find(self, folders: Sequence[Path]) -> Files:
-        """The task's files in these folders, as `find_split_files` finds them. Looks at names, opens none."""
-        first, *others = self.file_names
-        examples = (first.format(split="train", language=ENGLISH), *others)
-        return find_split_files(folders, self.patterns, self.name, examples, self.languages_of)
+        """The task's files in these folders, by split, then language. Looks at names, opens none.
+
+        Raises:
+            DataError: a folder is missing, there is nothing in any (what there is instead is named), or two files are
+                the same split of one language.
+        """
+        found: dict[str, dict[str, Path]] = {"train": {}, "dev": {}, "test": {}}
+        names = [*dict.fromkeys((*self.lent, *self.files))]
+        examples = [*map(example_of, names[:MAX_NAMED])]
+        for folder in folders:
+            if not folder.is_dir():
+                raise DataError(
+                    f"{folder} is not a folder; give the folder of {self.name} files such as {examples[0]}, or of "
+                    f"Hugging Face data sets. {DOWNLOAD}"
+                )
+            named = (
+                (language, split_of(parts.get("split") or name), path)
+                for name, parts, path in matching_files(folder, names, self.codes)
+                for language in self.languages_of(parts, path)
+            )
+            for language, split, path in (*find_tables(folder), *named):
+                if not (known := found[split].setdefault(language, path)).samefile(path):  # a README may name it too
+                    raise DataError(f"{path} and {known} are both {split} of {language}; keep one.")
+        if not any(found.values()):
+            where = ", ".join(map(str, folders))
+            raise DataError(
+                f"{where}: no {self.name} files; they are called {', '.join(examples)}.{name_others(found, folders)}"
+            )
+        return found
 
     def find_all(
         self, folders: Sequence[Path], languages: Sequence[str] | None, train_language: str
@@ -294,7 +358,7 @@ class TunedTask(Task, Generic[E]):
         found = self.find(folders)
         for split in ("train", "dev"):
             if train_language not in found[split]:
-                name = self.file_names[0].format(split=split, language=train_language)
+                name = example_of((*self.lent, *self.files)[0], split, train_language)
                 raise DataError(
                     f"{', '.join(map(str, folders))}: no {split} file in {train_language}, such as {name}; {self.name} "
                     f"needs it.{name_others(found, folders)}"
@@ -308,8 +372,16 @@ class TunedTask(Task, Generic[E]):
 
         A language without a test file is scored on its dev file, the `split` of its score.
         """
-        splits = {language: split for split in ("dev", "test") for language in found[split]}
-        where = ", ".join(map(str, folders))
+        lent, where = [name_pattern(name) for name in {*self.lent} - {*self.files}], ", ".join(map(str, folders))
+        splits = {
+            language: split
+            for split in ("dev", "test")
+            for language, path in found[split].items()
+            if not any(pattern.fullmatch(path.name) for pattern in lent)
+        }
+        if lent and not splits:
+            own = ", ".join(map(example_of, self.files))
+            raise DataError(f"{where}: no file to score {self.name} on, such as {own}; other tasks score the others.")
         if tuned_on == ENGLISH:
             return {language: splits[language] for language in choose_languages(splits, asked, where, self.canonical)}
         if others := sorted(set(asked or ()) - {tuned_on}):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +15,27 @@ import langcodes
 from huggingface_hub.constants import REPOCARD_NAME
 
 from xalign_ray.config.language_codes import check_language
+from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources import open as opening
 from xalign_ray.sources.columnar import open_arrow, open_parquet
 from xalign_ray.sources.hub import SPLITS, config_names, data_files, saved_files, saved_splits
-from xalign_ray.sources.language_id import language_of_name
+from xalign_ray.sources.language_id import codes_in_name, language_of_name
 from xalign_ray.sources.open import CR, NOT_UTF8, NUL, OVER_LONG, read_as
+from xalign_ray.sources.records import BadRow, Entry
 
-LANGUAGE = r"(?P<language>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)"  # a part of the patterns of many tasks
-SPLIT = r"(?P<split>train|dev|test)"
+_PARTS = {  # of the names of files
+    "{split}": "(?P<split>train|dev|val|test)",
+    "{flores}": "(?P<language>[a-z]{3}_[A-Z][a-z]{3})",
+    "{first}": "(?P<first>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)",
+    "{second}": "(?P<second>[a-z]{2,3}(?:-[A-Za-z0-9]+)*)",
+    "*": r"\w+",
+    ".": r"\.",
+}
+_LANGUAGE = "[a-z]{2,3}(?:-[A-Za-z0-9]+)*"
 MAX_NAMED = 5  # files that a message names
 _CONVERT = "convert the file to UTF-8 with LF line ends"
 _HINTS = {NOT_UTF8: _CONVERT, NUL: _CONVERT, CR: _CONVERT, OVER_LONG: "this is no file of a task's lines"}
-_SPLITS = {"train": "train", "dev": "dev", "val": "dev", "test": "test", "": "test"}
 
 
 def read_lines(path: Path) -> list[str]:
@@ -49,59 +60,53 @@ def read_lines(path: Path) -> list[str]:
 
 
 def name_language(code: str, path: Path) -> str:
-    """The language that a code in a file's name means, in canonical form: `deu` is `de`; DataError if it means none."""
+    """The language that a code in a file's name means, in canonical form: `deu` is `de`; DataError if it means none.
+
+    A code of Flores has its script only where that is not the usual one: `deu_Latn` is `de`.
+    """
     try:
-        return check_language(code)
+        return without_usual_script(check_language(code)) if "_" in code else check_language(code)
     except ConfigError as error:
         raise DataError(f"{path}: {error}") from None
 
 
-def find_split_files(
-    folders: Sequence[Path],
-    patterns: Sequence[re.Pattern[str]],
-    what: str,
-    examples: Sequence[str],
-    languages_of: Callable[[str, Path], Collection[str]],
-) -> dict[str, dict[str, Path]]:
-    """The files whose names have a split and a language, by split, then language. Contents are not read.
+def name_pattern(name: str, codes: Iterable[str] = ()) -> re.Pattern[str]:
+    """The regular expression of a name of files, such as `{language}/{split}.tsv`.
 
     Args:
-        folders: count as one.
-        patterns: of whole names with groups `split` (train, dev or val, test; empty for sets that are for testing only)
-            and `language`; a pattern with a slash is of folder and file.
-        what: the files in one word, for messages, such as "XNLI".
-        examples: names of such files, for messages.
-        languages_of: the languages that a name's `language` means.
-
-    Raises:
-        DataError: a folder is missing, there is nothing in any (what there is instead is named), or two files are the
-            same split of one language.
+        name: `{split}` is train, dev, val or test; `{language}` a code or one of `codes`; `{flores}` one such as
+            deu_Latn; `{first}` and `{second}` two codes; `*` letters, digits and `_`. A slash parts folder and file.
+        codes: other names of languages in files.
     """
-    found: dict[str, dict[str, Path]] = {"train": {}, "dev": {}, "test": {}}
-    depths = sorted({pattern.pattern.count("/") for pattern in patterns})
-    for folder in folders:
-        if not folder.is_dir():
-            raise DataError(
-                f"{folder} is not a folder; give the folder of {what} files such as {examples[0]}, or of Hugging Face "
-                f"data sets. {DOWNLOAD}"
-            )
-        for language, split, path in find_tables(folder):
-            if (known := found[split].setdefault(language, path)) != path:
-                raise DataError(f"{path} and {known} are both {split} of {language}; keep one.")
-        for path in sorted(path for depth in depths for path in folder.glob("/".join("*" * (depth + 1)))):
-            name = path.relative_to(folder).as_posix()
-            match = next((match for pattern in patterns if (match := pattern.fullmatch(name))), None)
-            if match is None or path.is_dir():  # yo/train is a file of WikiAnn's, and a folder of a saved data set
-                continue
-            split = _SPLITS[match["split"]]
-            for language in languages_of(match["language"], path):
-                if not (known := found[split].setdefault(language, path)).samefile(path):  # a README may name it too
-                    raise DataError(f"{path} and {known} are both {split} of {language}; keep one.")
-    if not any(found.values()):
-        named = " or ".join(filter(None, (", ".join(examples[:-1]), examples[-1])))
-        where = ", ".join(map(str, folders))
-        raise DataError(f"{where}: no {what} files; they are called {named}.{name_others(found, folders)}")
-    return found
+    language = "|".join([*map(re.escape, filter(None, codes)), _LANGUAGE])
+    parts = {**_PARTS, "{language}": f"(?P<language>{language})"}
+    return re.compile(re.sub(r"\{\w+\}|[.*]", lambda part: parts[part[0]], name))
+
+
+def split_of(name: str) -> str:
+    """The split that a file's name holds: train, dev (also called val) or test; test if it holds none."""
+    match = re.search("train|dev|val|test", name)
+    return {"val": "dev"}.get(match[0], match[0]) if match else "test"
+
+
+def example_of(name: str, split: str = "train", language: str = "en") -> str:
+    """A file's name as a message shows it."""
+    parts = {"split": split, "language": language, "flores": "eng_Latn", "first": language, "second": "de"}
+    return re.sub(r"\{(\w+)\}", lambda part: parts[part[1]], name)
+
+
+def matching_files(
+    folder: Path, names: Iterable[str], codes: Iterable[str] = ()
+) -> Iterator[tuple[str, dict[str, str], Path]]:
+    """The files of a folder whose names fit one of `names`, sorted, with that name and its parts (`name_pattern`)."""
+    patterns = {name: name_pattern(name, codes) for name in names}
+    depths = {name.count("/") for name in patterns}
+    for path in sorted(path for depth in depths for path in folder.glob("/".join("*" * (depth + 1)))):
+        shown = path.relative_to(folder).as_posix()
+        fitting = ((name, match) for name, pattern in patterns.items() if (match := pattern.fullmatch(shown)))
+        name, match = next(fitting, ("", None))
+        if match and not path.is_dir():  # yo/train is a file of WikiAnn's, and a folder of a saved data set
+            yield name, match.groupdict(), path
 
 
 def name_others(found: Mapping[str, Mapping[str, Path]], folders: Sequence[Path]) -> str:
@@ -244,17 +249,99 @@ def _named(value: Any, names: Sequence[str] | None) -> Any:
     return names[value] if names and isinstance(value, int) and 0 <= value < len(names) else value
 
 
-def column_in(path: Path, rows: Sequence[dict[str, Any]], wanted: Sequence[str]) -> str:
-    """The first of some columns that is there.
+def read_table(
+    path: Path, columns: Sequence[str], optional: Sequence[str] = (), quoted: bool = False
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a table with the columns that are read; others are left alone.
+
+    A table is JSON lines, Parquet, Arrow, or text whose columns are parted by tabs (by commas in a .csv). Text without
+    these names in its first line has exactly these columns, in this order.
+
+    Args:
+        path: of the table; its rows are numbered from 1.
+        columns: their names; `a|b` is called either.
+        optional: columns that may be missing, from the rows too.
+        quoted: whether cells may be quoted as in CSV, and then hold tabs and line ends; in a .csv they always may.
+
+    Yields:
+        File and place of a row, for messages; and each value below its column as it was asked for.
 
     Raises:
-        DataError: none is; names those that there are.
+        DataError: a column is missing, a row has other columns, or a value is null; names file and row.
     """
-    there = list(rows[0]) if rows else []
-    found = next((name for name in wanted if name in there), "")
-    if not found:
-        raise DataError(f"{path} has no column {' or '.join(wanted)}; it has {', '.join(there) or 'no rows'}.")
-    for number, row in enumerate(rows, 1):
-        if row[found] is None:
-            raise DataError(f"{path}, row {number}: {found} is null.")
-    return found
+    in_lines = not is_table(path)
+    if in_lines:
+        names, rows = _split_lines(path, columns, quoted)
+    else:
+        table = read_rows(path)
+        names = [*(table[0] if table else ())]
+        rows = enumerate(([row[name] for name in names] for row in table), 1)
+    places = {column: place for column in (*columns, *optional) if (place := _place(column, names)) is not None}
+    if names and (lacking := [column for column in columns if column not in places]):
+        where = (
+            f"{path}, line 1: no header, and no row of {', '.join(map(_shown, columns))}:" if in_lines else f"{path}:"
+        )
+        hint = " XTREME's own test files lack the label: take those of the data set itself."
+        raise DataError(
+            f"{where} there is no column {_shown(lacking[0])}, only {', '.join(names)}."
+            f"{hint * (in_lines and len(names) == len(columns) - 1)}"
+        )
+    for number, cells in rows:
+        where = f"{path}, {'line' if in_lines else 'row'} {number}"
+        if len(cells) != len(names):
+            raise DataError(f"{where}: {len(cells)} columns; {len(names)} were expected, {', '.join(names)}.")
+        row = {column: cells[place] for column, place in places.items()}
+        if nulls := [names[places[column]] for column in columns if row[column] is None]:
+            raise DataError(f"{where}: {nulls[0]} is null.")
+        yield where, row
+
+
+Cells = Iterator[tuple[int, list[str]]]
+
+
+def _split_lines(path: Path, columns: Sequence[str], quoted: bool) -> tuple[list[str], Cells]:
+    """The names of the columns of a table of lines, and the numbers and cells of its rows."""
+    lines, is_csv = read_lines(path), path.suffix == ".csv"
+    parted = enumerate((line.split("\t") for line in lines), 1)
+    rows = _csv_cells(path, lines, "," if is_csv else "\t") if quoted or is_csv else parted
+    number, first = next(rows, (0, []))
+    if len(first) == len(columns) and any(_place(column, first) is None for column in columns):
+        return [column.split("|")[0] for column in columns], chain([(number, first)], rows)
+    return first, rows
+
+
+def _shown(column: str) -> str:
+    return " or ".join(dict.fromkeys(column.split("|")))
+
+
+def _place(column: str, names: Sequence[str]) -> int | None:
+    known = [name.lower() for name in names]
+    return next((known.index(name) for name in column.lower().split("|") if name in known), None)
+
+
+def _csv_cells(path: Path, lines: Sequence[str], delimiter: str) -> Cells:
+    """The cells of each row, which may hold line ends, and the number of its first line."""
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
+    while True:
+        line = 1 + reader.line_num
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise DataError(f"{path}, line {line}: a quoted field is malformed ({error}).") from None
+        if cells is None:
+            return
+        yield line, cells
+
+
+def read_entries(path: Path, left_out: Counter[str]) -> Iterator[Entry]:
+    """The entries of a dictionary in any form whose name has its two languages; other rows are counted by reason."""
+    from xalign_ray.sources.formats import read  # of every format, which tasks without a dictionary do without
+    from xalign_ray.sources.terms import find_dictionary_form
+
+    first, second = codes_in_name(str(path))
+    source = Dictionary(format=find_dictionary_form(str(path)), languages=(first, second), paths=(str(path),))
+    for record in read(source.reader, source.paths, source.languages, left_out):
+        if isinstance(record, Entry):
+            yield record
+        elif isinstance(record, BadRow):
+            left_out[record.reason] += 1

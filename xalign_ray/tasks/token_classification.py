@@ -1,24 +1,23 @@
-"""Token classification: any file of tagged words, and the tags of Universal Dependencies, PAN-X and MasakhaNER."""
+"""Token classification: any file of tagged words, and F1 over spans by seqeval's rules."""
 
 from __future__ import annotations
 
 import random
 import re
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from xalign_ray.derive.tasks import IOB2, find_scheme, reorder_tags
 from xalign_ray.errors import DataError
 from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.sources.text import explain_withheld, is_withheld
 from xalign_ray.streams.collate import IGNORED
-from xalign_ray.tasks.task import Measure, Metric, ReplaceWord, TunedTask, accuracy
-from xalign_ray.tasks.task_files import LANGUAGE, SPLIT, column_in, is_table, read_lines, read_rows
+from xalign_ray.tasks.task import Measure, ReplaceWord, TunedTask, accuracy
+from xalign_ray.tasks.task_files import is_table, read_lines, read_table
 from xalign_ray.vocabulary.words import BLANKS
 from xalign_ray.work.status_line import say
 
@@ -54,8 +53,18 @@ class TaggedColumns:
     tag: int
     has_index: bool = False
 
-    def split(self, line: str) -> tuple[str, str] | None:
-        """The word, which may be empty, and the tag of a row; None where it has other columns."""
+    def read(self, line: str, where: str) -> tuple[str, str]:
+        """The word, which may be empty, and the tag of a row; DataError where it has other columns."""
+        if row := self._split(line):
+            return row
+        count, hint = len(_split_cells(line, self.separator)), ""
+        if count < self.count == 2:
+            hint = " XTREME's own test files lack the tag: take those of the data set itself."
+        elif count > self.count and self.separator == " ":
+            hint = " If its word holds a blank, part all columns by tabs."
+        raise DataError(f"{where}: not {self.what}: {line!r}.{hint}")
+
+    def _split(self, line: str) -> tuple[str, str] | None:
         cells = _split_cells(line, self.separator)
         if self.separator == " " and self.count == 2:
             if len(cells) > 3 and _CHUNK.fullmatch(cells[-2]):  # CoNLL-2003's four, among rows of two
@@ -119,8 +128,10 @@ LONGEST_SENTENCE = 128  # pieces; a longer one becomes several inputs
 OUTSIDE = "O"
 BOM = "\ufeff"  # alone in a line where files were joined that begin with it
 # Columns of data sets of the hub: MasakhaNER and WikiANN, XTREME, Universal Dependencies and MasakhaPOS.
-WORD_COLUMNS = ("tokens", "words")
-TAG_COLUMNS = ("ner_tags", "upos", "pos_tags", "tags", "labels")
+WORD_COLUMNS = "tokens|words"
+TAG_COLUMNS = "ner_tags|upos|pos_tags|tags|labels"
+_TAG = re.compile(r"O|[BIESLU]-\S+")
+_PREFIX = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?:")
 Span = tuple[str, int, int]  # kind, first word, the word behind the last
 Cut = Callable[[Sequence[str]], set[Span]]
 # conlleval: first letters of two neighbouring tags between which a chunk ends, or begins, whatever its kind
@@ -153,20 +164,40 @@ def say_form(task: str, path: Path, what: str) -> None:
 
 
 class TaggingTask(TunedTask[Sentence]):
-    """A task whose examples are sentences with a tag for each word; tasks differ in reading a row and in the score."""
+    """A task whose examples are sentences with a tag for each word.
+
+    With `classes` these are the tags. Without them tags mark spans in IOB, BIOES or BILOU and are read as IOB2, and
+    the kinds of spans come from the training file. Its metrics are computed `by` accuracy or one of `CUTS`.
+    """
 
     head = "AutoModelForTokenClassification"
     longest = LONGEST_SENTENCE
-    untagged_hint: ClassVar[str] = ""  # what to do about rows without a tag
 
-    @abstractmethod
-    def read_tag(self, tag: str, where: str) -> str:
-        """The tag in its scored form; `where` is file and line. DataError if it is none of the task's."""
+    def read(self, path: Path, language: str) -> list[Sentence]:
+        """The sentences of a file, which empty lines part; prints the form of its rows once for each form."""
+        columns = self._rows_of_table(path) if is_table(path) else self._rows_of_lines(path)
+        if not columns:
+            raise DataError(f"{path} holds no sentence.")
+        if withheld := sum(is_withheld(words) for words, _ in columns):
+            raise DataError(explain_withheld(path, withheld, len(columns)))
+        sentences = [Sentence(str(place), words, tags, language) for place, (words, tags) in enumerate(columns)]
+        return sentences if self.classes else self._in_iob2(sentences, path)
 
-    def words_and_tags(self, path: Path) -> list[list[tuple[str, str]]]:
-        """The rows of each sentence of a file; prints the columns once for each form."""
-        if is_table(path):
-            return self._rows_of_table(path)
+    def _in_iob2(self, sentences: list[Sentence], path: Path) -> list[Sentence]:
+        """With tags in IOB2, and without the prefix `en:` that PAN-X puts before each word."""
+        scheme = find_scheme([sentence.tags for sentence in sentences])
+        if scheme is not None and scheme != IOB2:
+            say_form(self.name, path, f"tags in {scheme.name} are read as IOB2")
+            sentences = [
+                replace(one, tags=tuple(reorder_tags(one.tags, range(len(one.tags)), IOB2))) for one in sentences
+            ]
+        prefix = _PREFIX.match(sentences[0].words[0])
+        if not prefix or not all(word.startswith(prefix[0]) for sentence in sentences for word in sentence.words):
+            return sentences
+        return [replace(one, words=tuple(word.removeprefix(prefix[0]) for word in one.words)) for one in sentences]
+
+    def _rows_of_lines(self, path: Path) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """The words and the tags of each sentence."""
         lines = read_lines(path)
         form = find_columns(lines)
         say_form(self.name, path, f"a row is {form.what}")
@@ -177,57 +208,52 @@ class TaggingTask(TunedTask[Sentence]):
                 sentences.append([])
             elif form.is_row(line) and (sentences[-1] or not _COMMENT.match(line)):
                 try:
-                    sentences[-1].append(self._read_row(line, form, where))
+                    word, tag = form.read(line, where)
+                    self._check_tag(tag, where)
+                    sentences[-1].append((word, tag))
                 except DataError:
                     if sentences[-1] or not line.startswith("# "):  # a comment stands above the words of a sentence
                         raise
-        return sentences
+        return [(words, tags) for rows in sentences if rows for words, tags in [zip(*rows, strict=True)]]
 
-    def _read_row(self, line: str, form: TaggedColumns, where: str) -> tuple[str, str]:
-        if (row := form.split(line)) is not None:
-            return row[0], self.read_tag(row[1], where)
-        count, hint = len(_split_cells(line, form.separator)), ""
-        if count < form.count == 2:
-            hint = self.untagged_hint
-        elif count > form.count and form.separator == " ":
-            hint = " If its word holds a blank, part all columns by tabs."
-        raise DataError(f"{where}: not {form.what}: {line!r}.{hint}")
-
-    def _rows_of_table(self, path: Path) -> list[list[tuple[str, str]]]:
-        rows = read_rows(path)
-        word, tag = column_in(path, rows, WORD_COLUMNS), column_in(path, rows, TAG_COLUMNS)
-        say_form(self.name, path, f"a row has its words in {word} and their tags in {tag}")
+    def _rows_of_table(self, path: Path) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
         sentences = []
-        for number, row in enumerate(rows, 1):
-            where = f"{path}, row {number}"
-            if len(row[word]) != len(row[tag]):
-                raise DataError(f"{where}: {len(row[word])} words and {len(row[tag])} tags.")
-            if numbers := [one for one in row[tag] if not isinstance(one, str)]:
-                raise DataError(f"{where}: the tag {numbers[0]} is a number, and the file does not name its tags.")
-            sentences.append(
-                [(text, self.read_tag(name, where)) for text, name in zip(row[word], row[tag], strict=True)]
-            )
+        for where, row in read_table(path, (WORD_COLUMNS, TAG_COLUMNS)):
+            words, tags = tuple(row[WORD_COLUMNS]), tuple(row[TAG_COLUMNS])
+            if len(words) != len(tags):
+                raise DataError(f"{where}: {len(words)} words and {len(tags)} tags.")
+            for tag in tags:
+                self._check_tag(tag, where)
+            sentences += [(words, tags)] if words else []
         return sentences
 
-    def read(self, path: Path, language: str) -> list[Sentence]:
-        """The sentences of a file, which empty lines part."""
-        columns = [list(zip(*rows, strict=True)) for rows in self.words_and_tags(path) if rows]
-        if not columns:
-            raise DataError(f"{path} holds no sentence.")
-        if withheld := sum(is_withheld(words) for words, _ in columns):
-            raise DataError(explain_withheld(path, withheld, len(columns)))
-        return [Sentence(str(place), words, tags, language) for place, (words, tags) in enumerate(columns)]
+    def _check_tag(self, tag: Any, where: str) -> None:
+        if not isinstance(tag, str):
+            raise DataError(f"{where}: the tag {tag} is a number, and the file does not name its tags.")
+        if self.classes and tag not in self.classes:
+            raise DataError(f"{where}: {tag!r} is not one of the tags {', '.join(self.classes)}.")
+        if not self.classes and not _TAG.fullmatch(tag):
+            raise DataError(f"{where}: {tag!r} is no tag of IOB, BIOES or BILOU, such as O, B-PER or I-PER.")
+
+    def classes_of(self, examples: Iterable[Sentence]) -> tuple[str, ...]:
+        """The task's own classes; else O, then B- and I- of every kind of span, even if only one of the two occurs."""
+        kinds = sorted({tag[2:] for one in examples for tag in one.tags if tag != OUTSIDE} if not self.classes else ())
+        return self.classes or (OUTSIDE, *(f"{mark}-{kind}" for kind in kinds for mark in "BI"))
 
     def from_gold(self, key: str, gold: Sequence[str], language: str) -> Sentence:
         return Sentence(key, (), tuple(gold), language)
 
     def check(self, examples: Sequence[Sentence], classes: Sequence[str], path: Path) -> None:
-        """Refuses tags that the head does not know, such as kinds of names that the training file lacks."""
+        """Refuses tags that the head does not know, such as kinds of names that the training file lacks, and a file of
+        spans without any.
+        """
         if strange := sorted({tag for sentence in examples for tag in sentence.tags} - set(classes)):
             raise DataError(
                 f"{path} has the tag {', '.join(strange)}, which the head does not know; its classes are "
                 f"{', '.join(classes)}. Leave that language out, or give a copy of the file with O for that tag."
             )
+        if not self.classes and not count_spans([sentence.tags for sentence in examples], strict_spans):
+            raise DataError(f"{path} has no name at all: there is nothing to score. Leave that language out.")
 
     def features(self, inputs: Inputs, examples: Sequence[Sentence], classes: Sequence[str]) -> list[list[Features]]:
         """Inputs of at most 128 pieces that hold every word once, its label on its first piece: nothing is cut off.
@@ -257,6 +283,14 @@ class TaggingTask(TunedTask[Sentence]):
             ]
             for part in features
         ]
+
+    def measure(self, examples: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> dict[str, Measure]:
+        gold = [tag for sentence in examples for tag in sentence.tags]
+        said = [tag for tags in predicted for tag in tags]
+        return {
+            metric.name: measure_spans(examples, predicted, CUTS[metric.by]) if metric.by else accuracy(gold, said)
+            for metric in self.metrics
+        }
 
     def replace_words(self, example: Sentence, replace_word: ReplaceWord) -> Sentence:
         return replace(example, words=tuple(map(replace_word, example.words)))
@@ -363,153 +397,5 @@ def _encode(inputs: Inputs, words: Sequence[Sequence[int]], labels: Sequence[int
     return features | {"labels": [*ends[0], *marks, *ends[1]]}
 
 
-UPOS = (
-    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
-    "SYM", "VERB", "X",
-)  # fmt: skip
-
-
-class PosTask(TaggingTask):
-    """Part-of-speech tagging with the 17 universal tags: accuracy over words, and F1 of seqeval's two versions.
-
-    Files are `en.train.conllu`, `en_ewt-ud-train.conllu`, XTREME's `train-en.tsv` or MasakhaPOS's `swa/train.txt`.
-
-    Dev and test files are named alike. Columns are found by looking at them, but for CoNLL-U's.
-
-    XTREME and the authors of ALIGN-MLM score tags without B- and I- by seqeval, in two versions that differ by a few
-    tenths. Each has its own metric; neither is an accuracy. Both equal the library (tests/peers/test_seqeval.py).
-    """
-
-    name = "pos"
-    metrics = (
-        Metric("pos_accuracy", "Parts of speech", "part-of-speech tags right, fine-tuned on English only"),
-        Metric(
-            "pos_f1_seqeval0", "Parts of speech, F1 (XTREME)",
-            "F1 over chunks of equal tags, as seqeval 0.0.12 cuts them for XTREME",
-        ),
-        Metric(
-            "pos_f1_seqeval1", "Parts of speech, F1 (ALIGN-MLM)",
-            "F1 over chunks of equal tags, as seqeval 1.2.2 cuts them for ALIGN-MLM's authors",
-        ),
-    )  # fmt: skip
-    classes = UPOS
-    file_names = ("{language}.{split}.conllu", "en_ewt-ud-train.conllu", "train-en.tsv", "swa/train.txt")
-    patterns = (
-        re.compile(rf"{LANGUAGE}\.{SPLIT}\.conllu"),  # the embedded world: de.test.conllu
-        re.compile(rf"{LANGUAGE}_\w+-ud-{SPLIT}\.conllu"),  # Universal Dependencies: de_pud-ud-test.conllu
-        re.compile(rf"{SPLIT}-{LANGUAGE}\.tsv"),  # XTREME: dev-de.tsv
-        re.compile(rf"{LANGUAGE}/{SPLIT}\.txt"),  # MasakhaPOS: swa/dev.txt
-    )
-
-    def words_and_tags(self, path: Path) -> list[list[tuple[str, str]]]:
-        if path.suffix != ".conllu":
-            return super().words_and_tags(path)
-        sentences: list[list[tuple[str, str]]] = [[]]
-        for number, line in enumerate(read_lines(path), 1):
-            where = f"{path}, line {number}"
-            if not line.strip(BLANKS):
-                sentences.append([])
-            elif row := _read_conllu(line, where, len(sentences[-1])):
-                sentences[-1].append((row[0], self.read_tag(row[1], where)))
-        return sentences
-
-    def read_tag(self, tag: str, where: str) -> str:
-        if tag not in UPOS:
-            raise DataError(f"{where}: {tag!r} is not one of the parts of speech {', '.join(UPOS)}.")
-        return tag
-
-    def measure(self, examples: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> dict[str, Measure]:
-        gold = [tag for sentence in examples for tag in sentence.tags]
-        return {
-            "pos_accuracy": accuracy(gold, [tag for tags in predicted for tag in tags]),
-            "pos_f1_seqeval0": measure_spans(examples, predicted, seqeval0_spans),
-            "pos_f1_seqeval1": measure_spans(examples, predicted, seqeval1_spans),
-        }
-
-
-def _read_conllu(line: str, where: str, place: int) -> tuple[str, str] | None:
-    columns = line.split("\t")
-    if line.startswith("#"):
-        return None
-    if len(columns) != 10:
-        raise DataError(f"{where}: {len(columns)} columns; CoNLL-U has 10, separated by tabs.")
-    if _SKIPPED_ID.fullmatch(columns[0]):
-        return None
-    if columns[0] != str(place + 1):
-        raise DataError(f"{where}: word id {columns[0]!r}; {place + 1} was expected.")
-    return columns[1], columns[3]
-
-
-POS = PosTask()
-
-
-_SPLIT = r"(?P<split>train|dev|val|test)"
-_TAG = re.compile(r"O|[BIESLU]-\S+")
-_PREFIX = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?:")
-
-
-class NerTask(TaggingTask):
-    """Named entities (WikiAnn, PAN-X, Universal NER, MasakhaNER): F1 over spans by seqeval, lenient and strict.
-
-    Files are XTREME's `dev-de.tsv`, WikiAnn's `de/val.conllu`, Universal NER's `.iob2`, MasakhaNER's `swa/dev.txt`.
-
-    Their columns are found by looking at them, see `tagged_columns`. Tags in IOB1, such as CoNLL-2003's own, in
-    BIOES or in BILOU are read as IOB2: every name then begins with B-.
-
-    The kinds of names come from the training file: a test file that has others, such as MasakhaNER's DATE for a
-    model of PAN-X, is refused.
-    """
-
-    name = "ner"
-    untagged_hint = " XTREME's own test files lack the tag: take those of WikiAnn."
-    metrics = (
-        Metric("ner_f1", "Names (NER)", "F1 over names by seqeval's default mode, as XTREME"),
-        Metric("ner_f1_strict", "Names (NER), strict IOB2", "F1 over names by seqeval's strict mode for IOB2"),
-    )
-    file_names = ("{split}-{language}.tsv", "en/train.conllu", "en_ewt-ud-train.iob2", "swa/train.txt")
-    patterns = (
-        re.compile(rf"{LANGUAGE}/{_SPLIT}(?:\.conllu)?"),  # WikiAnn, a folder a language: de/val.conllu, de/dev
-        re.compile(rf"(?:\w+_)?{LANGUAGE}/{_SPLIT}\.(?:txt|bio|iob)"),  # MasakhaNER: swa/dev.txt
-        re.compile(rf"{LANGUAGE}_\w+-ud-{_SPLIT}\.iob2"),  # Universal NER: de_pud-ud-test.iob2
-        re.compile(rf"{_SPLIT}-{LANGUAGE}\.tsv"),  # XTREME: dev-de.tsv
-        re.compile(rf"{LANGUAGE}-{_SPLIT}"),  # what XTREME makes them of: de-dev
-    )
-
-    def read(self, path: Path, language: str) -> list[Sentence]:
-        """The sentences of a file, tagged in IOB2. The prefix `en:` that PAN-X puts before each word is left out."""
-        sentences = super().read(path, language)
-        scheme = find_scheme([sentence.tags for sentence in sentences])
-        if scheme is not None and scheme != IOB2:
-            say_form(self.name, path, f"tags in {scheme.name} are read as IOB2")
-            sentences = [
-                replace(one, tags=tuple(reorder_tags(one.tags, range(len(one.tags)), IOB2))) for one in sentences
-            ]
-        prefix = _PREFIX.match(sentences[0].words[0])
-        if not prefix or not all(word.startswith(prefix[0]) for sentence in sentences for word in sentence.words):
-            return sentences
-        return [replace(one, words=tuple(word.removeprefix(prefix[0]) for word in one.words)) for one in sentences]
-
-    def read_tag(self, tag: str, where: str) -> str:
-        if not _TAG.fullmatch(tag):
-            raise DataError(f"{where}: {tag!r} is no tag of IOB, BIOES or BILOU, such as O, B-PER or I-PER.")
-        return tag
-
-    def classes_of(self, examples: Iterable[Sentence]) -> tuple[str, ...]:
-        """O, then B- and I- of every kind of name that occurs, even if only one of the two does."""
-        kinds = sorted({tag[2:] for sentence in examples for tag in sentence.tags if tag != OUTSIDE})
-        return (OUTSIDE, *(f"{mark}-{kind}" for kind in kinds for mark in "BI"))
-
-    def check(self, examples: Sequence[Sentence], classes: Sequence[str], path: Path) -> None:
-        """Refuses a file without a name, too."""
-        super().check(examples, classes, path)
-        if not count_spans([sentence.tags for sentence in examples], strict_spans):
-            raise DataError(f"{path} has no name at all: there is nothing to score. Leave that language out.")
-
-    def measure(self, examples: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> dict[str, Measure]:
-        return {
-            "ner_f1": measure_spans(examples, predicted, seqeval1_spans),
-            "ner_f1_strict": measure_spans(examples, predicted, strict_spans),
-        }
-
-
-NER = NerTask()
+CUTS: dict[str, Cut] = {"seqeval0": seqeval0_spans, "seqeval1": seqeval1_spans, "strict": strict_spans}
+"""How tags are cut into spans: as XTREME's and ALIGN-MLM's versions of seqeval (tests/peers/test_seqeval.py), IOB2."""

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from xalign_ray.demo.world import Fact, Noun, load_languages, say
 from xalign_ray.demo.writer import ANSWER_ROWS, tag_names
-from xalign_ray.tasks.question_answering import MLQA
-from xalign_ray.tasks.token_classification import NER
+from xalign_ray.tasks.registry import TUNED_TASKS
+
+MLQA, NER = (TUNED_TASKS[name] for name in ("mlqa", "ner"))
 
 LANGUAGES = {language.code: language for language in load_languages()}
 FACT = Fact(

@@ -10,8 +10,10 @@ from xalign_ray.derive.changes import Sentence, invert
 from xalign_ray.derive.tasks import derive_task_files
 from xalign_ray.errors import DataError
 from xalign_ray.sources.text import MERGE
-from xalign_ray.tasks.text_classification import XNLI
-from xalign_ray.tasks.token_classification import NER, POS, strict_spans
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.token_classification import strict_spans
+
+NER, POS, XNLI = (TUNED_TASKS[name] for name in ("ner", "pos", "xnli"))
 
 INV = ("inv",)
 

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
+from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.token_classification import PosTask
+from xalign_ray.tasks.token_classification import TaggingTask
 from xalign_ray.work.artifacts import read_manifest
 
 LANGUAGES = ("de", "en", "sw")
@@ -43,8 +44,9 @@ def tune(
     """
     encoder, tested = str(make_bert(["cats", "see", "dogs"])), []
 
-    class Watched(PosTask):
+    class Watched(TaggingTask):
         def __init__(self) -> None:
+            super().__init__(**vars(TUNED_TASKS["pos"]))
             self.asked = {code: iter(scores) for code, scores in DEVELOPMENT.items()}
 
         def read(self, path: Path, language: str) -> Any:

@@ -16,12 +16,14 @@ from xalign_ray.finetune.features import column, tokenize_once
 from xalign_ray.finetune.training_set import Training, TrainingSet
 from xalign_ray.models.inference import open_model
 from xalign_ray.models.tokenized import Inputs
-from xalign_ray.tasks.token_classification import UPOS, PosTask
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.token_classification import TaggingTask
 
 PIECES = ["cats", "see"]
+POS = TUNED_TASKS["pos"]
 
 
-class Counted(PosTask):
+class Counted(TaggingTask):
     """Counts how often it is asked for features."""
 
     asked: int = 0
@@ -50,15 +52,15 @@ def inputs(make_bert: Callable[..., Path]) -> Inputs:
 
 @pytest.fixture
 def tokenize(tmp_path: Path, data: Path, inputs: Inputs) -> Callable[..., Any]:
-    def run(task: PosTask, inputs: Inputs = inputs, most: int | None = None) -> Any:
+    def run(task: TaggingTask, inputs: Inputs = inputs, most: int | None = None) -> Any:
         training_set = TrainingSet(task, task.find([data])["train"], "en", Training(), most, 1)
-        return tokenize_once(training_set, inputs, UPOS, tmp_path / "cache")
+        return tokenize_once(training_set, inputs, POS.classes, tmp_path / "cache")
 
     return run
 
 
 def task() -> Counted:
-    return Counted()
+    return Counted(**vars(POS))
 
 
 def stored(tmp_path: Path) -> Sequence[str]:
@@ -70,7 +72,7 @@ def test_a_row_has_the_arguments_of_a_model_its_unit_and_its_length(tokenize: Ca
     assert column(rows, "unit").tolist() == [0, 1, 2]
     assert column(rows, "length").tolist() == [4, 4, 4]
     batch = inputs.collate([rows[0], rows[2]])
-    assert batch["labels"].tolist() == [[-100, UPOS.index("NOUN"), UPOS.index("VERB"), -100]] * 2
+    assert batch["labels"].tolist() == [[-100, POS.classes.index("NOUN"), POS.classes.index("VERB"), -100]] * 2
     assert rows.cache_files, "memory-mapped"
 
 
@@ -100,7 +102,7 @@ def test_two_at_the_same_time_are_served_by_one(tmp_path: Path, tokenize: Callab
 def test_who_fails_half_way_leaves_nothing_that_another_would_read(
     tmp_path: Path, data: Path, tokenize: Callable[..., Any]
 ):
-    class Dies(PosTask):
+    class Dies(TaggingTask):
         def features(self, inputs: Inputs, examples: Any, classes: Any) -> Any:
             if len(examples) < 1000:
                 raise DataError("the second thousand is broken")
@@ -108,6 +110,6 @@ def test_who_fails_half_way_leaves_nothing_that_another_would_read(
 
     write(data, 1500)
     with pytest.raises(DataError, match="the second thousand"):
-        tokenize(Dies())
+        tokenize(Dies(**vars(POS)))
     assert stored(tmp_path) == []
     assert len(tokenize(task())) == 1500

@@ -12,7 +12,9 @@ from tests.unit.tasks.conftest import make_bert_in, make_tokenizer
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import note_pooling
 from xalign_ray.finetune.tune import MODEL, tune_task
-from xalign_ray.tasks.text_classification import SIB
+from xalign_ray.tasks.registry import TUNED_TASKS
+
+SIB = TUNED_TASKS["sib"]
 
 WORDS = ["cats", "dogs", "see"]
 

@@ -13,10 +13,12 @@ import pytest
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
+from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import Score, read_scores
-from xalign_ray.tasks.token_classification import POS
 from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work.artifacts import check_files, hash_files
+
+POS = TUNED_TASKS["pos"]
 
 SETTINGS = FineTuning(learning_rate=1e-2, num_train_epochs=2, train_batch_size=4, seed=1)
 

@@ -14,7 +14,8 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.settings import FineTuning, read_papers
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.studies.declared import FineTuningConfig, load_study
-from xalign_ray.tasks.token_classification import PosTask
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.token_classification import TaggingTask
 
 SCRIPTS, ALIGN = "google-research/xtreme, scripts", "princeton-nlp/align-mlm, scripts/alignedmlm_paper_experiments"
 TEXT, SILENT = "its text", "not printed"  # a place that we do not give by number
@@ -175,7 +176,7 @@ def test_dropout_is_that_of_hidden_states_attention_and_head(tmp_path: Path, mak
             opened.append(AutoModelForTokenClassification.from_pretrained(*arguments, **settings))
             return opened[-1]
 
-    task = type("RecordedPos", (PosTask,), {"model_class": Recorded})()
+    task = type("RecordedPos", (TaggingTask,), {"model_class": Recorded})(**vars(TUNED_TASKS["pos"]))
     settings = FineTuning(num_train_epochs=1, train_batch_size=4, max_train_samples=2)
     encoder, data = str(make_bert(["cats", "see", "dogs"])), tagged(tmp_path / "pos")
     for rate in (None, 0.3):
@@ -189,20 +190,20 @@ def test_dropout_is_that_of_hidden_states_attention_and_head(tmp_path: Path, mak
 def test_the_metric_that_is_named_decides_between_epochs(
     tmp_path: Path, make_bert: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ):
-    measure, seen = PosTask.measure, []
+    measure, seen = TaggingTask.measure, []
 
-    def recorded(self: PosTask, examples: Any, predicted: Any) -> Any:
+    def recorded(self: TaggingTask, examples: Any, predicted: Any) -> Any:
         found = measure(self, examples, predicted)
         seen.append(found)
         return found
 
-    monkeypatch.setattr(PosTask, "measure", recorded)
+    monkeypatch.setattr(TaggingTask, "measure", recorded)
     encoder, data = str(make_bert(["cats", "see", "dogs"])), tagged(tmp_path / "pos")
     told: list[float] = []
     for metric in (None, "pos_f1_seqeval0"):
         settings = FineTuning(learning_rate=1e-3, num_train_epochs=1, train_batch_size=4, metric_for_best_model=metric)
         tune_task(
-            PosTask(),
+            TUNED_TASKS["pos"],
             encoder,
             [data],
             tmp_path / "out",

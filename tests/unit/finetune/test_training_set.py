@@ -16,8 +16,10 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet
 from xalign_ray.finetune.tune import tune_task
-from xalign_ray.tasks.text_classification import MLDOC, SIB, XNLI, XnliTask
-from xalign_ray.tasks.token_classification import POS, Sentence
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.token_classification import Sentence
+
+MLDOC, POS, SIB, XNLI = (TUNED_TASKS[name] for name in ("mldoc", "pos", "sib", "xnli"))
 
 PAIRS, EPOCHS = 10, 2
 LANGUAGES = ("en", "de", "sw")
@@ -87,7 +89,7 @@ def train(
 
     def train_on(training: Training, seed: int = 1, batch_size: int = 4, **settings: Any):
         recorded = Recorded()
-        task = type("RecordedXnli", (XnliTask,), {"model_class": recorded})()
+        task = type("RecordedXnli", (type(XNLI),), {"model_class": recorded})(**vars(XNLI))
         encoder = make_bert(PIECES, languages=LANGUAGES)
         fine_tuning = FineTuning(
             learning_rate=1e-3, num_train_epochs=EPOCHS, train_batch_size=batch_size, seed=seed, **settings

@@ -24,7 +24,10 @@ from xalign_ray.errors import DataError
 from xalign_ray.models.inference import Encoder, open_model
 from xalign_ray.models.language_modernbert import LanguageModernBertConfig, LanguageModernBertForMaskedLM
 from xalign_ray.models.tokenized import Inputs
-from xalign_ray.tasks.text_classification import PAWSX, SIB, XNLI, LabelledText, longest_first, replace_running_words
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.text_classification import LabelledText, longest_first, replace_running_words
+
+PAWSX, SIB, XNLI = (TUNED_TASKS[name] for name in ("pawsx", "sib", "xnli"))
 
 WORDS = [f"w{number}" for number in range(40)]
 SMALL = {"vocab_size": 45, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}

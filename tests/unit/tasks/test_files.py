@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.tasks.task_files import choose_languages, find_split_files, name_language, read_lines
+from xalign_ray.tasks.task_files import choose_languages, name_language, name_pattern, read_lines
+from xalign_ray.tasks.text_classification import ClassificationTask
 from xalign_ray.verbs.scores import tune
 
 
@@ -68,27 +68,36 @@ def test_a_file_name_without_a_language_names_the_file():
 
 
 def test_a_file_of_a_split_is_found_by_its_name_in_any_of_the_folders(tmp_path: Path):
-    pattern = re.compile(r"(?P<language>\w+)/(?P<split>train|dev|test)\.txt")
     for name in ("a/deu/dev.txt", "a/deu/deeper/test.txt", "a/dev.txt", "b/en/train.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = find_split_files(
-        [tmp_path / "a", tmp_path / "b"], [pattern], "such", ["en/dev.txt"], lambda *name: (name_language(*name),)
-    )
-    assert found == {
-        "train": {"en": tmp_path / "b/en/train.txt"},
-        "dev": {"de": tmp_path / "a/deu/dev.txt"},
-        "test": {},
-    }
+    task, deeper = ClassificationTask(name="such", files=("{language}/{split}.txt",)), tmp_path / "a/deu/deeper"
+    assert task.find([tmp_path / "a", tmp_path / "b"]) == {
+        "train": {"en": tmp_path / "b/en/train.txt"}, "dev": {"de": tmp_path / "a/deu/dev.txt"}, "test": {},
+    }  # fmt: skip
     with pytest.raises(DataError) as caught:
-        find_split_files(
-            [tmp_path / "a/deu/deeper"], [pattern], "such", ["en/dev.txt"], lambda *name: (name_language(*name),)
-        )
-    deeper = tmp_path / "a/deu/deeper"
+        task.find([deeper])
     assert str(caught.value) == (
-        f"{deeper}: no such files; they are called en/dev.txt. Not read, since no name of the task fits: 1 file, "
+        f"{deeper}: no such files; they are called en/train.txt. Not read, since no name of the task fits: 1 file, "
         f"{deeper / 'test.txt'}."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "parts"),
+    [
+        ("{language}_*-ud-{split}.iob2", "de_pud-ud-val.iob2", {"language": "de", "split": "val"}),
+        ("{language}.{split}", "spanish-latam.dev", {"language": "spanish-latam", "split": "dev"}),
+        ("{split}-context-{first}-question-{second}.json", "dev-context-zh-Hans-question-en.json",
+         {"split": "dev", "first": "zh-Hans", "second": "en"}),
+        ("{flores}.jsonl", "dev.jsonl", None),
+        ("a.{split}.(txt|bio)", "a.test.bio", {"split": "test"}),
+        ("a.{split}", "axtest", None),
+    ],
+)  # fmt: skip
+def test_parts_of_a_name(name: str, file: str, parts: dict[str, str] | None):
+    match = name_pattern(name, ["spanish-latam", ""]).fullmatch(file)
+    assert (match and match.groupdict()) == parts
 
 
 def test_a_line_of_more_than_16_megabytes_is_refused_before_the_file_is_in_memory(tmp_path: Path):

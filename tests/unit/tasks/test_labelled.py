@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.tasks.text_classification import ClassificationTask, Columns, LabelledText
+from xalign_ray.tasks.text_classification import ClassificationTask, LabelledText
 
-NAMED = Columns(texts=("one", "two"), label="label", key="id")
-BARE = Columns(texts=("one", "two"), label="label", header=False)
-
-
-class Table(ClassificationTask):
-    """A task of tables."""
-
-    classes = ("no", "yes")
-    spellings: ClassVar = {"ja": "yes"}
+TABLE: dict[str, Any] = {"classes": ("no", "yes"), "spellings": {"ja": "yes"}, "texts": ("one|uno", "two"), "key": "id"}
 
 
-def read(path: Path, content: str, *layouts: Columns) -> list[LabelledText]:
+def read(path: Path, content: str, **facts: Any) -> list[LabelledText]:
     path.write_bytes(content.encode("utf-8"))
-    task = type("Table", (Table,), {"layouts": layouts or (NAMED, BARE)})()
-    return task.read(path, "de")
+    return ClassificationTask(**TABLE | facts).read(path, "de")
 
 
 @pytest.fixture
@@ -52,8 +43,9 @@ def test_other_spellings_of_a_label_are_its_class(table: Path):
 
 
 def test_rows_of_other_languages_are_left_out(table: Path):
-    layout = Columns(texts=("text",), label="label", language="code")
-    rows = read(table, "code\tlabel\ttext\nen\tyes\ta\nde\tno\tb\nen\tyes\tc\nde\tyes\td\n", layout)
+    rows = read(
+        table, "code\tlabel\ttext\nen\tyes\ta\nde\tno\tb\nen\tyes\tc\nde\tyes\td\n", texts=("text",), language="code"
+    )
     assert [(row.key, row.texts) for row in rows] == [("0", ("b",)), ("1", ("d",))]
 
 
@@ -76,30 +68,27 @@ def test_quotes_of_csv_are_undone_and_quotes_of_the_text_stay(table: Path, cell:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            "a\tb\tyes\nc\td\n",
-            ", line 2: 2 columns; 3 were expected, with one, two, label; XTREME's own test files lack",
-        ),
+        ("a\tb\tyes\nc\td\n", ", line 2: 2 columns; 3 were expected, one, two, label."),
         ("a\tb\tyes\n\nc\td\tno\n", ", line 2: 1 columns; 3 were expected"),
         ("a\tb\tmaybe\n", ", line 1: the label 'maybe' is none of no, yes."),
-        (
-            "id\tone\ttwo\tlabel\nr1\ta\tb\tno\textra\n",
-            ", line 2: 5 columns; 4 were expected, with id, one, two, label.",
-        ),
+        ("id\tone\ttwo\tlabel\nr1\ta\tb\tno\textra\n", ", line 2: 5 columns; 4 were expected, id, one, two, label."),
         ("id\tone\ttwo\tlabel\nr1\t\t\tno\n", ", line 2: there is no text."),
         ("id\tone\ttwo\tlabel\nr1\ta\tb\tno\nr1\tc\td\tyes\n", ": two rows have the id r1."),
         ("id\tone\ttwo\tlabel\n", " holds no example."),
         ("", " holds no example."),
+        (
+            "one\ttwo\n",
+            ", line 1: no header, and no row of one or uno, two, label: there is no column label, only one",
+        ),
+        (
+            "a\tb\n",
+            "there is no column one or uno, only a, b. XTREME's own test files lack the label: take those of the",
+        ),
     ],
 )
 def test_what_is_malformed_is_named(table: Path, content: str, message: str):
-    with pytest.raises(DataError, match=re.escape(f"{table}{message}")):
+    with pytest.raises(DataError, match=f"^{re.escape(str(table))}.*{re.escape(message)}"):
         read(table, content)
-
-
-def test_a_missing_header_is_named_where_there_must_be_one(table: Path):
-    with pytest.raises(DataError, match=r"table.tsv, line 1: not a header with the columns id, one, two, label\."):
-        read(table, "a\tb\tyes\n", NAMED)
 
 
 def test_one_side_of_a_pair_may_be_empty(table: Path):

@@ -18,7 +18,10 @@ from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import MODEL, tune_task
 from xalign_ray.models.open_folder import open_model
 from xalign_ray.models.tokenized import Inputs
-from xalign_ray.tasks.multiple_choice import BELEBELE, XCOPA, Choices
+from xalign_ray.tasks.multiple_choice import Choices
+from xalign_ray.tasks.registry import TUNED_TASKS
+
+BELEBELE, XCOPA = (TUNED_TASKS[name] for name in ("belebele", "xcopa"))
 
 WORDS = [
     "cats",
@@ -83,10 +86,10 @@ def test_a_copy_of_belebele_from_the_hub_is_read(tmp_path: Path) -> None:
     assert BELEBELE.find([tmp_path]) == {"train": {}, "dev": {}, "test": {"en": path}}
 
 
-def test_a_passage_and_its_answers() -> None:
+def test_a_passage_and_its_answers(tmp_path: Path) -> None:
     behind = ("Who? cats", "Who? dogs", "Who? rome", "Who? old")
     expected = Choices("https://x#2", "Cats see dogs.", behind, 2, ("en", "en"))
-    assert BELEBELE.fields(PASSAGE, "en", 1) == expected
+    assert BELEBELE.read(put(tmp_path / "eng_Latn.jsonl", PASSAGE), "en") == [expected]
     assert expected.gold == "3"
 
 
@@ -95,7 +98,7 @@ def test_rows_of_the_published_training_set_have_other_names(tmp_path: Path) -> 
         f"answer{n}": str(n) for n in range(1, 5)
     }
     first, second = BELEBELE.read(put(tmp_path / "train.eng_Latn.jsonl", row, row), "en")
-    assert (first.key, second.key, first.answers[3], first.gold) == ("1", "2", "Who? 4", "1")
+    assert (first.key, second.key, first.answers[3], first.gold) == ("0", "1", "Who? 4", "1")
 
 
 def test_a_premise_and_its_causes(tmp_path: Path) -> None:
@@ -115,12 +118,14 @@ def test_a_table_of_the_hub(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "row", "said"),
     [
-        (BELEBELE, {**PASSAGE, "correct_answer_num": "5"}, "row 1: correct_answer_num must be 1 to 4, got '5'."),
+        (
+            BELEBELE,
+            {**PASSAGE, "correct_answer_num": "5"},
+            "row 1: correct_answer_num is none of 1, 2, 3, 4: '5'.",
+        ),
         (BELEBELE, {**PASSAGE, "mc_answer2": " "}, "row 1: a text or an answer is empty."),
-        (BELEBELE, {"flores_passage": "a", "question": "b"}, "row 1: there is no mc_answer1."),
-        (XCOPA, {key: PREMISE[key] for key in PREMISE if key != "label"}, "row 1: there is no label."),
-        (XCOPA, {**PREMISE, "question": "why"}, "row 1: question must be cause or effect, got 'why'."),
-        (XCOPA, {**PREMISE, "label": 2}, "row 1: label must be 0 or 1, got '2'."),
+        (XCOPA, {**PREMISE, "question": "why"}, "row 1: question is none of cause, effect: 'why'."),
+        (XCOPA, {**PREMISE, "label": 2}, "row 1: label is none of 0, 1, choice1, choice2: '2'."),
     ],
 )
 def test_a_row_that_cannot_be_scored_is_refused(tmp_path: Path, task: Any, row: dict[str, Any], said: str) -> None:
@@ -133,8 +138,9 @@ def test_a_row_that_cannot_be_scored_is_refused(tmp_path: Path, task: Any, row: 
     ("content", "said"),
     [
         ("", " holds no example."),
-        ("{\n", ", line 1: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))."),
-        ("[1]\n", ", line 1: a JSON object was expected, with a name for each value."),
+        ("{\n", ", line 1 is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))."),
+        ("[1]\n", ", line 1 is no object with the columns of the first row."),
+        ('{"premise": "a", "question": "b"}\n', ": there is no column label, only premise, question."),
         (f"{json.dumps(PREMISE)}\n" * 2, ": two rows have the id 7."),
     ],
 )

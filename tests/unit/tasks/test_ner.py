@@ -11,8 +11,11 @@ import pytest
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
+from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.token_classification import NER, Sentence
+from xalign_ray.tasks.token_classification import Sentence
+
+NER = TUNED_TASKS["ner"]
 
 ROWS = [(("Karl", "B-PER"), ("Ove", "I-PER"), ("#", "O")), (("Oslo", "B-LOC"),)]
 EXPECTED = [
@@ -108,7 +111,7 @@ def test_a_malformed_row_is_named_by_file_and_line(tmp_path: Path, name: str, ro
 
 def test_an_empty_file_and_a_folder_without_files_are_refused(tmp_path: Path):
     with pytest.raises(
-        DataError, match=rf"{tmp_path}: no ner files; they are called train-en.tsv, en/train.conllu, en_"
+        DataError, match=rf"{tmp_path}: no ner files; they are called train-en.tsv, en/train.conllu, en/train, en_"
     ):
         NER.find([tmp_path])
     (tmp_path / "dev-de.tsv").write_text("\n\n")

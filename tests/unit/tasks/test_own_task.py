@@ -20,21 +20,18 @@ from xalign_ray.tasks import registry
 from xalign_ray.tasks.scores import Score, read_scores, write_scores
 
 MOOD = """
-import re
-
-from xalign_ray.tasks.token_classification import POS
+from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.task import Metric, Task
-from xalign_ray.tasks.task_files import LANGUAGE, SPLIT
-from xalign_ray.tasks.text_classification import ClassificationTask, Columns
+from xalign_ray.tasks.text_classification import ClassificationTask
 
 
 class MoodTask(ClassificationTask):
     name = __name__
     metrics = (Metric("mood_accuracy", "Moods", "sentences whose mood was predicted right"),)
     classes = ("statement", "order")
-    file_names = ("{language}.{split}.tsv",)
-    patterns = (re.compile(rf"{LANGUAGE}\\.{SPLIT}\\.tsv"),)
-    layouts = (Columns(texts=("sentence",), label="mood"),)
+    files = ("{language}.{split}.tsv",)
+    texts = ("sentence",)
+    label = "mood"
 
 
 class LengthTask(Task):
@@ -55,7 +52,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "mood": "MOOD = MoodTask()",
         "length": "LENGTH = LengthTask()",
         "two": "MOOD, LENGTH = MoodTask(), LengthTask()",
-        "none": "OTHER = POS",
+        "none": "OTHER = TUNED_TASKS['pos']",
         "again": "MOOD = MoodTask()",
         "tone": "MoodTask.name = 'tone'\nTONE = MoodTask()",
     }.items():

@@ -14,8 +14,10 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import tune_task
+from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import Score, read_scores
-from xalign_ray.tasks.token_classification import POS
+
+POS = TUNED_TASKS["pos"]
 
 ENGLISH = {"the": "DET", "cat": "NOUN", "dog": "NOUN", "sees": "VERB", "hears": "VERB", ".": "PUNCT"}
 GERMAN = {"die": "DET", "katze": "NOUN", "hund": "NOUN", "sieht": "VERB", "hört": "VERB", ".": "PUNCT"}

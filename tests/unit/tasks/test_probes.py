@@ -220,11 +220,11 @@ def test_a_folder_of_muse_files_is_read_without_its_splits_and_controls(tmp_path
     ]
 
 
-def test_a_line_that_is_not_two_words_is_named(tmp_path: Path):
+def test_a_line_that_is_not_two_words_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "en-de.txt"
     path.write_text("dog hund\ncat\n")
-    with pytest.raises(DataError, match=r"en-de.txt, line 2: 1 words, not a word and its translation: 'cat'\."):
-        read_word_pairs(path, ())
+    assert [pair.words for pair in read_word_pairs(path, [])] == [(("en", "dog"), ("de", "hund"))]
+    assert "en-de.txt: 1 entries; set aside: dictionary line has one column: 1" in capsys.readouterr().err
 
 
 def test_a_name_without_two_languages_is_no_dictionary(tmp_path: Path):

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.nearest import best_threshold, nearest_both_ways, unit_rows
+from xalign_ray.models.nearest import best_threshold, mine_pairs, nearest_both_ways, unit_rows
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.tasks.sentence_benchmarks import (
     BUCC,
@@ -22,7 +22,6 @@ from xalign_ray.tasks.sentence_benchmarks import (
     STS,
     MiningSet,
     measure_mined,
-    mined_of,
     right_by_margin,
     sts_files,
     sts_rows,
@@ -138,7 +137,7 @@ def write_bucc(folder: Path, split: str, seed: int) -> MiningSet:
 def vectors_of(pairs: MiningSet, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of the distinct sentences, near each other in two of three gold pairs."""
     rng = np.random.default_rng(seed)
-    texts = pairs.sentences()
+    texts = pairs.texts
     first, second = (rng.normal(size=(len(side), 16)).astype(np.float32) for side in texts)
     for number, (one, other) in enumerate(sorted(pairs.gold_places())):
         if number % 3 and one >= 0 and other >= 0:
@@ -160,7 +159,7 @@ def slow_bucc(
     forth, back = slow_margins(first, second, 4), slow_margins(second, first, 4)
     candidates = [(forth[row].max(), row, int(forth[row].argmax())) for row in range(len(first))]
     candidates += [(back[row].max(), int(back[row].argmax()), row) for row in range(len(second))]
-    texts, mined, seen = pairs.sentences(), {}, set()
+    texts, mined, seen = pairs.texts, {}, set()
     for score, one, other in sorted(candidates, reverse=True):
         if ("first", one) not in seen and ("second", other) not in seen:
             seen |= {("first", one), ("second", other)}
@@ -183,7 +182,7 @@ def slow_bucc(
 
 def test_bucc_tries_every_cut_of_dev_and_keeps_it_for_test(tmp_path: Path) -> None:
     dev, test = write_bucc(tmp_path, "dev", 5), write_bucc(tmp_path, "test", 8)
-    mined = [mined_of(nearest_both_ways(*vectors_of(one, 1)), one) for one in (dev, test)]
+    mined = [one.keep_single(mine_pairs(*nearest_both_ways(*vectors_of(one, 1)))) for one in (dev, test)]
     found = best_threshold(mined[0], dev.gold_places(), gold_is_whole=True)
     assert found is not None
     threshold, f1 = slow_bucc(dev, *vectors_of(dev, 1))
@@ -252,10 +251,10 @@ def test_of_sts_the_test_files_alone_are_scored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a\tb\tc\n", r"STS.en-de.txt, row 1: not two sentences and a number"),
-        ("a\tb\n", r"STS.en-de.txt, row 1: not two sentences and a number"),
-        ("a\tb\t1\nc\td\tnan\n", r"STS.en-de.txt, row 2: not two sentences and a number"),
-        ("score\tsentence1\tsentence2\n1\ta\tb\n2\tc\n", r"row 2: not two sentences and a number"),
+        ("a\tb\tc\n", r"STS.en-de.txt, line 1: 'c' is not the number of a score"),
+        ("a\tb\n", r"STS.en-de.txt, line 1: no header, and no row of sentence1, sentence2, score or"),
+        ("a\tb\t1\nc\td\tnan\n", r"STS.en-de.txt, line 2: 'nan' is not the number of a score"),
+        ("score\tsentence1\tsentence2\n1\ta\tb\n2\tc\n", r"line 3: 2 columns; 3 were expected"),
         ("a\tb\t1\nc\td\t1\n", r"2 rows with fewer than two different scores have no correlation"),
     ],
 )
@@ -304,7 +303,7 @@ def test_bucc_is_what_xtremes_scripts_print(
 ) -> None:
     """On these vectors, by mine_bitext, bucc_eval and bucc_f1 of google-research/xtreme 838c13b with faiss."""
     dev, test = (write_bucc(tmp_path, split, 5 + 11 * seed + number) for number, split in enumerate(("dev", "test")))
-    mined = [mined_of(nearest_both_ways(*vectors_of(one, seed)), one) for one in (dev, test)]
+    mined = [one.keep_single(mine_pairs(*nearest_both_ways(*vectors_of(one, seed)))) for one in (dev, test)]
     found = best_threshold(mined[0], dev.gold_places(), gold_is_whole=True)
     assert found is not None
     assert 100 * found.f1 == pytest.approx(of_dev, abs=1e-9)

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.tasks.question_answering import MLQA, SQUAD, TYDIQA, XQUAD, Answer, Question, pair_languages, read_squad
+from xalign_ray.tasks.question_answering import Answer, Question, pair_languages, read_squad
+from xalign_ray.tasks.registry import TUNED_TASKS
+
+MLQA, SQUAD, TYDIQA, XQUAD = (TUNED_TASKS[name] for name in ("mlqa", "squad", "tydiqa", "xquad"))
 
 CONTEXT = "K\u00e4the sah 1999 den Hund."
 
@@ -60,7 +63,7 @@ def test_files_are_found_by_all_published_names(tmp_path: Path):
 
 
 def test_two_files_of_one_split_and_none_at_all_are_refused(tmp_path: Path):
-    with pytest.raises(DataError, match=r"no mlqa files; they are called train-v1.1.json, dev-context-de-question-en"):
+    with pytest.raises(DataError, match=r"no mlqa files; they are called train-v1.1.json, squad.translate.train.en-en"):
         MLQA.find([tmp_path])
     for name in ("dev-v1.1.json", "dev-context-en-question-en.json"):
         (tmp_path / name).touch()

@@ -9,8 +9,10 @@ import pytest
 
 from xalign_ray.errors import DataError
 from xalign_ray.tasks import token_classification
-from xalign_ray.tasks.text_classification import AFRISENTI, MASAKHANEWS
-from xalign_ray.tasks.token_classification import NER, POS, find_columns
+from xalign_ray.tasks.registry import TUNED_TASKS
+from xalign_ray.tasks.token_classification import find_columns
+
+AFRISENTI, MASAKHANEWS, NER, POS = (TUNED_TASKS[name] for name in ("afrisenti", "masakhanews", "ner", "pos"))
 
 # The rows of `Karl Ove sees Oslo`, and what a row is called.
 FORMS: dict[str, tuple[str, str]] = {
@@ -128,7 +130,7 @@ def test_parts_of_speech_of_masakhapos(tmp_path: Path) -> None:
     (sentence,) = POS.read(path, "sw")
     assert (sentence.words, sentence.tags) == (("10 000", "nyumba", "."), ("NUM", "NOUN", "PUNCT"))
     path.write_text("nyumba NOUN\nkubwa Adj\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"dev\.txt, line 2: 'Adj' is not one of the parts of speech ADJ, ADP, ADV"):
+    with pytest.raises(DataError, match=r"dev\.txt, line 2: 'Adj' is not one of the tags ADJ, ADP, ADV"):
         POS.read(path, "sw")
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from xalign_ray.models.inference import Encoder
 from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.streams.collate import IGNORED
+from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.task import accuracy
-from xalign_ray.tasks.token_classification import PosTask, Sentence
+from xalign_ray.tasks.token_classification import Sentence
 
 PIECES = ["the", "cat", "un", "##do", "##ing"]
 LABELS = ("DET", "NOUN", "VERB")
-TAGGING = PosTask()
+TAGGING = TUNED_TASKS["pos"]
 
 
 def sentence(*words: str, tags: Sequence[str], language: str = "en") -> Sentence:

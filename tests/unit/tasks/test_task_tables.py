@@ -14,7 +14,8 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from xalign_ray.errors import DataError
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.task_files import plain_language
-from xalign_ray.tasks.token_classification import NER, POS
+
+NER, POS = (TUNED_TASKS[name] for name in ("ner", "pos"))
 
 WORDS = [["Ade", "lọ", "sí", "Èkó"], ["Ó", "dára"]]
 NER_NAMES = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
@@ -132,15 +133,17 @@ def test_what_a_data_set_lacks_is_said(tmp_path: Path) -> None:
 
     numbers = Dataset.from_dict({"tokens": WORDS, "ner_tags": [[1, 0, 0, 3], [0, 0]]})
     assert refusal(numbers) == ", row 1: the tag 1 is a number, and the file does not name its tags."
-    assert refusal(Dataset.from_dict({"text": ["a"]})) == " has no column tokens or words; it has text."
+    assert refusal(Dataset.from_dict({"text": ["a"]})) == ": there is no column tokens or words, only text."
     short = Dataset.from_dict({"tokens": WORDS, "ner_tags": [["O"], ["O", "O"]]})
     assert refusal(short) == ", row 1: 4 words and 1 tags."
     assert refusal(NAMES, POS) == (
-        ", row 1: 'B-PER' is not one of the parts of speech ADJ, ADP, ADV, AUX, CCONJ, DET, INTJ, NOUN, NUM, PART, "
+        ", row 1: 'B-PER' is not one of the tags ADJ, ADP, ADV, AUX, CCONJ, DET, INTJ, NOUN, NUM, PART, "
         "PRON, PROPN, PUNCT, SCONJ, SYM, VERB, X."
     )
     pairs = Dataset.from_dict({"premise": ["a"], "label": ["neutral"]})
-    assert refusal(pairs, TUNED_TASKS["xnli"]).endswith("; it has label, premise.")
+    assert refusal(pairs, TUNED_TASKS["xnli"]).endswith(
+        "there is no column sentence2 or hypo or hypothesis, only premise, label."
+    )
 
 
 def test_configurations_of_a_copy_that_were_not_fetched_are_passed_over(tmp_path: Path) -> None:
@@ -162,7 +165,10 @@ def test_configurations_of_a_copy_that_were_not_fetched_are_passed_over(tmp_path
             ", line 2 is no object with the columns of the f",
         ),
         (['{"tokens": ["a"], "upos": ["NOUN"]}', '["a"]'], ", line 2 is no object with the columns of the first row"),
-        (['{"tokens": ["a"], "upos": ["NOUN"]}', '{"tokens": ["b"], "upos": null}'], ", row 2: upos is null"),
+        (
+            ['{"tokens": ["a"], "upos": ["NOUN"]}', '{"tokens": ["b"], "upos": null}'],
+            ", row 2: upos is null",
+        ),
     ],
 )
 def test_lines_that_are_no_rows_are_named(tmp_path: Path, lines: list[str], problem: str) -> None:

@@ -12,15 +12,10 @@ from transformers import PreTrainedTokenizerFast
 
 from xalign_ray.models.inference import Encoder
 from xalign_ray.models.tokenized import Features, Inputs
-from xalign_ray.tasks.question_answering import (
-    MLQA,
-    Answer,
-    Context,
-    Question,
-    Window,
-    best_span,
-    piece_contexts,
-)
+from xalign_ray.tasks.question_answering import Answer, Context, Question, Window, best_span, piece_contexts
+from xalign_ray.tasks.registry import TUNED_TASKS
+
+MLQA = TUNED_TASKS["mlqa"]
 
 LETTERS = list("abcdefghij")
 WORDS = [*LETTERS, "who", "un", "##do", "##ing"]
