@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ class WorkersHere(workers.CellRunner):
     """Runs each cell when it is started."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        self._study, self._keep_models, self._busy, self._free = folder, plan.study.keep_models, {}, defaultdict(list)
+        self._study, self._keep_models, self._started = folder, plan.study.keep_models, []
 
     def start(self, job: Job) -> Future[Any]:
         if isinstance(job, Pretraining):
@@ -50,7 +49,8 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
             return super().start(job)
 
     patch.setattr(queue, "CellRunner", Named)
-    patch.setattr(queue.ray, "cluster_resources", lambda: {"CPU": 4.0})
+    for asked in ("cluster_resources", "available_resources"):
+        patch.setattr(queue.ray, asked, lambda: {"CPU": 4.0})
     patch.setattr(cluster, "connect", lambda *_: connected.append("connected"))
 
 

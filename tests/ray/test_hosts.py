@@ -20,7 +20,7 @@ from xalign_ray.work.run_folder import RunFolder
 
 pytestmark = [pytest.mark.ray, pytest.mark.long, needs_hosts]
 STEPS = 12
-TRIAL, MAP = "ray::CellWorker", "ray::Map("
+TRIAL, MAP = "ray::run_cell", "ray::Map("
 MLFLOW = "http://127.0.0.1:5000"
 FOUND = """
 import json, mlflow

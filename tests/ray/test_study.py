@@ -108,7 +108,7 @@ def trials_at_work() -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if (process / "cmdline").read_bytes().startswith(b"ray::CellWorker.run"):
+            if (process / "cmdline").read_bytes().startswith(b"ray::run_cell"):
                 raylet = Path("/proc") / str(parent_of(process))
                 found += [int(process.name)] if parent_of(raylet) == os.getpid() else []
     return found
@@ -131,7 +131,7 @@ def is_at_work(process: int) -> bool:
     """Whether it can still run a trial, or start one."""
     with suppress(OSError):
         command = Path(f"/proc/{process}/cmdline").read_bytes()
-        return b"ray::CellWorker" in command or b"raylet/raylet" in command
+        return b"ray::run_cell" in command or b"raylet/raylet" in command
     return False
 
 

@@ -93,7 +93,7 @@ def pretrain(recipe, title):
     return Path(recipe.config.output)
 pretraining.pretrain, pretraining.prepare, pretraining.find_run = pretrain, lambda recipe: None, lambda recipe: None
 cluster.connect = lambda *_: None
-queue.ray.cluster_resources = lambda: {"CPU": 2.0}
+queue.ray.cluster_resources = queue.ray.available_resources = lambda: {"CPU": 2.0}
 sys.argv = ["xalign", "study", FILE, "--out", OUT]
 cli.main()
 """

@@ -73,6 +73,11 @@ class Resources(Frozen):
     cpus: Annotated[Float, Field(gt=0)] = 1.0
     gpus: Annotated[Float, Field(ge=0)] = 0.0
 
+    @property
+    def named(self) -> dict[str, float]:
+        """By Ray's names, those that are needed."""
+        return {name: count for name, count in (("CPU", self.cpus), ("GPU", self.gpus)) if count}
+
     def __str__(self) -> str:
         return f"{self.cpus:g} CPU" + (f", {self.gpus:g} GPU" if self.gpus else "")
 
@@ -330,9 +335,12 @@ def load_study(name: str, settings: Sequence[str] = (), encoder: str = "") -> St
         folder = Path(encoder.rstrip("/"))
         named = folder.parent.name if folder.name == EXPORT else folder.name
         own["name"] += "-" + re.sub(r"[^\w.-]", "-", named)
-    values = tree.get("values", {})
-    values = {f"{{{key}}}": str(value) for key, value in values.items()} if isinstance(values, Mapping) else {}
-    return parse_study(own | _filled(tree, values | {"{encoder}": str(tree.get("encoder", ""))}), origins, str(path))
+    values = tree["values"] if isinstance(tree.get("values"), Mapping) else {}
+    tree = _filled(tree, {**values, "encoder": tree.get("encoder", "")})
+    for key in ("encoders", "evaluations", "finetunings"):
+        if isinstance(items := tree.get(key), list):
+            tree[key] = [arm for item in items for arm in _arms(item)]
+    return parse_study(own | tree, origins, str(path))
 
 
 def _read_study(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -347,7 +355,7 @@ def _read_study(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, An
     return below | tree, {key: file for key, file in (inherited | origins).items() if key not in tree}
 
 
-def _filled(tree: Any, values: Mapping[str, str]) -> Any:
+def _filled(tree: Any, values: Mapping[str, Any]) -> Any:
     """A tree in whose texts each value stands for its name in braces."""
     if isinstance(tree, Mapping):
         return {key: _filled(value, values) for key, value in tree.items()}
@@ -355,8 +363,17 @@ def _filled(tree: Any, values: Mapping[str, str]) -> Any:
         return [_filled(value, values) for value in tree]
     if isinstance(tree, str):
         for name, value in values.items():
-            tree = tree.replace(name, value)
+            tree = tree.replace(f"{{{name}}}", str(value))
     return tree
+
+
+def _arms(item: Any) -> list[Any]:
+    """An item of a list; of one with `over`, an item for each combination of its values, as `_filled` with them."""
+    if not isinstance(item, Mapping) or not isinstance(over := item.get("over"), Mapping):
+        return [item]
+    lists = [values if isinstance(values, list) else [values] for values in over.values()]
+    own = {key: value for key, value in item.items() if key != "over"}
+    return [_filled(own, dict(zip(over, values, strict=True))) for values in itertools.product(*lists)]
 
 
 def parse_study(tree: dict[str, Any], origins: dict[str, str], source: str) -> StudyConfig:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -20,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.errors import XalignError
 from xalign_ray.studies.cells import FINISHED, WAITING, Cell, Job, Pretraining
 from xalign_ray.track.destinations import runs_page
-from xalign_ray.track.follower import publish, replay_one, runs_inside
+from xalign_ray.track.follower import replay_one, runs_inside
 from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.mirror import url_of
 from xalign_ray.work.run_folder import STUDY
@@ -35,15 +31,14 @@ UNKNOWN = dict.fromkeys(("name", "folder", "task", "train_language", "training",
 
 
 class Progress:
-    """Reports the progress of a study. MLflow is fed by another process, which no cell waits for.
+    """Reports the progress of a study.
 
     study.json holds every cell, so it is not written at each end, but at most every `RECORD_S` seconds.
     """
 
-    def __init__(self, queue: Queue, publisher: MlflowProcess | None = None) -> None:
+    def __init__(self, queue: Queue, publisher: StudyPublisher | None = None) -> None:
         self._queue, self._publisher = queue, publisher
         self._written: tuple[int, float] = (queue.left, 0.0)  # how many cells were left, and when
-        self._lines: dict[Job, tuple[object, str]] = {}
 
     def report_end(self, job: Job) -> None:
         """Prints how a cell ended, and sends it to MLflow."""
@@ -69,16 +64,10 @@ class Progress:
         head["study"] = study.model_dump(mode="json")
         head["seeds"] = {one.shown: one.seeds or study.seeds for one in study.encoders if one.recipe}
         shown = json.dumps(head, sort_keys=True, ensure_ascii=False, indent=1).removesuffix("\n}")
-        lines = ",\n".join(map(self._line, queue.jobs))  # a cell a line
+        cells = (json.dumps(describe(queue, job), sort_keys=True, ensure_ascii=False) for job in queue.jobs)
+        lines = ",\n".join(cells)  # a cell a line
         write_atomic(queue.folder / STUDY, f'{shown},\n "cells": [\n{lines}\n ]\n}}\n')
         self._written = (queue.left, time.monotonic())
-
-    def _line(self, job: Job) -> str:
-        """A cell as JSON, renewed where it has ended or its encoder has come to be there."""
-        end, model = self._queue.ends[job], "" if isinstance(job, Pretraining) else job.model
-        if job not in self._lines or self._lines[job][0] != (end, model):
-            self._lines[job] = (end, model), json.dumps(describe(self._queue, job), sort_keys=True, ensure_ascii=False)
-        return self._lines[job][1]
 
 
 def describe(queue: Queue, job: Job) -> dict[str, Any]:
@@ -140,11 +129,8 @@ def _time_left(queue: Queue) -> str:
     return f"{shown}; of {unknown} more none of the kind has ended" if unknown else shown
 
 
-# Process that brings a study and its cells to MLflow, so that its driver spends no time on that.
-
-
-class MlflowProcess:
-    """The driver's end of the process: folders go in, one line each.
+class StudyPublisher:
+    """Brings a study and its cells to MLflow in a thread, which no cell waits for.
 
     Attributes:
         uri: of MLflow.
@@ -154,73 +140,41 @@ class MlflowProcess:
     def __init__(self, study: Path, tracking_uri: str, experiment: str) -> None:
         self.uri, self.page = tracking_uri, ""
         self._study, self._experiment = study, experiment
-        paths = [os.path.abspath(path) for path in sys.path]  # tasks of the user's own are imported as here
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(study), tracking_uri, experiment],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-            text=True,
-        )
+        self._folders, self._done = SimpleQueue[Path | None](), set[Path]()
+        self._thread = threading.Thread(target=self._run, name="study to MLflow", daemon=True)
+        self._thread.start()
 
     def publish(self, folder: Path) -> None:
         """Queues the folder of a cell, or of the study itself."""
-        with suppress(OSError):  # the process has died: `finish` makes up for it
-            assert self._process.stdin
-            self._process.stdin.write(json.dumps(str(folder)) + "\n")
-            self._process.stdin.flush()
+        self._folders.put(folder)
 
     def finish(self) -> str:
         """Waits until MLflow has the study and all of its cells; else returns a sentence on the missing part."""
-        said, _ = self._process.communicate()
-        try:
-            self.page, lacking = json.loads(said)
-        except ValueError:  # it has died
-            lacking = publish(self._study, self.uri, self._experiment) or ""
-            self.page = runs_page(self.uri, self._experiment)
-        return lacking
+        self._folders.put(None)
+        self._thread.join()
+        missed = (folder for folder in runs_inside(self._study) if folder not in self._done)
+        for folder in (self._study, *missed):
+            try:
+                replay_one(folder, self.uri, self._experiment)
+            except XalignError as error:
+                return str(error)
+        self.page = runs_page(self.uri, self._experiment)
+        return ""
+
+    def _run(self) -> None:
+        while (folder := self._folders.get()) is not None:
+            with suppress(XalignError):  # tried again at the end
+                replay_one(folder, self.uri, self._experiment)
+                self._done.add(folder)
 
 
 @contextmanager
-def publishing(study: Path, tracking_uri: str, experiment: str) -> Iterator[MlflowProcess]:
+def publishing(study: Path, tracking_uri: str, experiment: str) -> Iterator[StudyPublisher]:
     """Publishes a study; at the end MLflow has all of it, or a sentence names the missing part."""
-    publisher = MlflowProcess(study, tracking_uri, experiment)
+    publisher = StudyPublisher(study, tracking_uri, experiment)
     publisher.publish(study)
     try:
         yield publisher
     finally:
         if lacking := publisher.finish():
             say(lacking)
-
-
-def _main(study: Path, tracking_uri: str, experiment: str) -> None:
-    """Publishes each folder that is read from standard input; at its end the study, and those of its cells that MLflow
-    has not got. Ends with the driver.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the driver
-    driver, folders, done = os.getppid(), SimpleQueue[Path | None](), set[Path]()
-
-    def read() -> None:  # at once, so that the driver never waits for the pipe
-        for line in sys.stdin:
-            folders.put(Path(json.loads(line)))
-        folders.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    while (folder := folders.get()) is not None and os.getppid() == driver:
-        with suppress(XalignError):  # tried again at the end
-            replay_one(folder, tracking_uri, experiment)
-            done.add(folder)
-    lacking = ""
-    for folder in (study, *(inside for inside in runs_inside(study) if inside not in done)):
-        if os.getppid() != driver:
-            return
-        try:
-            replay_one(folder, tracking_uri, experiment)
-        except XalignError as error:
-            lacking = str(error)
-            break
-    sys.stdout.write(json.dumps([runs_page(tracking_uri, experiment), lacking]))
-
-
-if __name__ == "__main__":
-    _main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,11 +1,11 @@
-"""Queue of a study's cells: each starts when its encoder is there and the cluster has room, in the plan's order."""
+"""Queue of a study's cells: each starts, in the plan's order, when the cells that it needs have ended and it fits."""
 
 from __future__ import annotations
 
 import heapq
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing, suppress
 from pathlib import Path
@@ -27,7 +27,6 @@ from xalign_ray.studies.cells import (
     WAITING,
     Cell,
     Choice,
-    Encoder,
     Job,
     Pretraining,
     Trial,
@@ -39,6 +38,7 @@ from xalign_ray.train.ray_gauges import CellGauges
 from xalign_ray.work import process
 from xalign_ray.work.artifacts import MANIFEST, whole_manifest
 from xalign_ray.work.run_folder import RunFolder
+from xalign_ray.work.status_line import say
 
 LOOK_S = 0.1
 RETRIES = 1  # of a cell that died or failed, before it is reported; the others go on
@@ -48,8 +48,8 @@ NOT_SHARED = "Workers must see this folder, and run the same version of xalign_r
 class Queue:
     """The cells of a study and their states. A cell that does not fit holds back those behind it.
 
-    The end of a cell costs the same however many cells there are: it reads the files of that cell alone, and touches
-    only the cells that were waiting for it.
+    A cell needs its encoder's pretraining, which needs the one that it continues; the repetitions of a search need all
+    of its trials. The end of a cell reads the files of that cell alone, and touches only the cells that need it.
 
     Attributes:
         plan: of the study.
@@ -58,48 +58,37 @@ class Queue:
         ends: how each cell has ended; WAITING also while it runs.
         failures: why cells failed.
         runs: folder of each pretraining that has finished.
+        left: number of cells that have not ended.
     """
 
-    _runner: CellRunner
     _ended: Callable[[Job], None]
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        self.plan, self.folder, self.jobs = plan, folder, plan.jobs
+        self.plan, self.folder, self.jobs, self.left = plan, folder, plan.jobs, len(plan.jobs)
         self.ends: dict[Job, End] = dict.fromkeys(plan.jobs, End(WAITING))
         self.failures: dict[Job, str] = {}
         self.runs: dict[Pretraining, Path] = {}
-        self._counts = Counter({WAITING: len(plan.jobs)})
-        self._place = {job: place for place, job in enumerate(plan.jobs)}
         self._ready: list[int] = []  # heap of the places of cells that can start
+        self._place = {job: place for place, job in enumerate(plan.jobs)}
         self._running: dict[Job, Future[Any]] = {}
         self._tries: Counter[Job] = Counter()
         self._stopped: list[str] = []  # messages of pretrainings that have saved their step
-        self._cells: defaultdict[Encoder, list[Cell]] = defaultdict(list)
         self._searches: defaultdict[tuple[str, ...], list[Trial]] = defaultdict(list)
-        self._searching: Counter[tuple[str, ...]] = Counter()  # cells of each search that have not ended
-        self._released: set[Trial] = set()  # of a chosen setting, with seeds that the search did not use
         for job in self.jobs:
-            if isinstance(job, Cell):
-                self._cells[job.source].append(job)
             if isinstance(job, Trial):
                 self._searches[job.search].append(job)
-                self._searching[job.search] += not job.after_choice
-        there = [encoder for encoder in plan.encoders if encoder.pretraining is None]
-        for job in plan.pretrainings:
-            if model := _find_export(job.recipe):
-                there += self._add_model(job, model)
-        self._queue_pretrainings()
-        self._queue_cells(there)
+        self._needs = {job: {*self._needed(job)} for job in self.jobs}
+        self._needed_by: defaultdict[Job, list[Job]] = defaultdict(list)
+        for job, needs in self._needs.items():
+            for needed in needs:
+                self._needed_by[needed].append(job)
+        for job in [job for job in self.jobs if not self._needs[job]]:
+            self._open(job)
 
     @property
     def is_over(self) -> bool:
         """Whether nothing runs and nothing can start."""
         return not self._running and not self._ready
-
-    @property
-    def left(self) -> int:
-        """Number of cells that have not ended."""
-        return self._counts[WAITING]
 
     @property
     def trials(self) -> list[Trial]:
@@ -109,8 +98,9 @@ class Queue:
     @property
     def counts(self) -> dict[str, int]:
         """Number of cells in each state."""
+        states = Counter(end.state for end in self.ends.values())
         now = {WAITING: self.left - len(self._running), RUNNING: len(self._running)}
-        return now | {state: self._counts[state] for state in (FINISHED, STOPPED, FAILED, NOT_CHOSEN)}
+        return now | {state: states[state] for state in (FINISHED, STOPPED, FAILED, NOT_CHOSEN)}
 
     def run(self, ended: Callable[[Job], None], look: Callable[[], None] = lambda: None) -> None:
         """Runs everything that has not ended. Ray must be connected.
@@ -126,21 +116,26 @@ class Queue:
             StoppedError: a stop signal came, and steps were saved.
         """
         self._check_resources()
-        self._ended = ended
+        self._ended, is_held_up = ended, False
         with (
             process.heeded(),
             closing(CellGauges(self.plan.study.name)) as gauges,
-            CellRunner(self.plan, self.folder) as self._runner,
+            CellRunner(self.plan, self.folder) as workers,
         ):
             while not self.is_over:
-                self._start_what_fits()
+                while self._ready and not process.asked() and self._has_room(job := self.jobs[self._ready[0]]):
+                    heapq.heappop(self._ready)
+                    self._start(job, workers)
+                if self._ready and not self._running and not is_held_up:
+                    is_held_up = True
+                    say("The cluster has no room now: others hold its CPUs or GPUs. The study waits.")
                 gauges.show(self.counts)
                 look()
                 if self._running:
                     wait(self._running.values(), LOOK_S, FIRST_COMPLETED)
                 else:
                     time.sleep(LOOK_S)
-                self._notice_ends()
+                self._notice_ends(workers)
             gauges.show(self.counts)
             look()
 
@@ -150,27 +145,60 @@ class Queue:
         scores = {trial.name: self.ends[trial].development for trial in trials}
         return choose(trials, {name: score for name, score in scores.items() if score is not None})
 
-    def _start_what_fits(self) -> None:
-        while self._ready and not process.asked() and self._has_room(job := self.jobs[self._ready[0]]):
-            heapq.heappop(self._ready)
-            try:
-                if isinstance(job, Cell):
-                    export_step(job.model)
-            except XalignError as error:
-                self._end(job, End(FAILED), str(error))
-            else:
-                self._start(job)
-        self._runner.dismiss_free()
+    def _needed(self, job: Job) -> Iterator[Job]:
+        """The cells that must have ended before this one."""
+        before = job.needs if isinstance(job, Pretraining) else job.source.pretraining
+        if before and not (isinstance(job, Pretraining) and _find_export(job.recipe)):
+            yield before
+        if isinstance(job, Trial) and job.after_choice:
+            yield from (one for one in self._searches[job.search] if not one.after_choice)
 
-    def _start(self, job: Job) -> None:
+    def _open(self, job: Job) -> None:
+        """Queues a cell whose needs have ended, unless it has ended before or its search did not choose it."""
+        if isinstance(job, Pretraining):
+            if model := _find_export(job.recipe):
+                self._add_model(job, model)
+                return
+        elif (end := read_end(job.folder(self.folder))).state != WAITING:
+            self._set(job, end)
+            return
+        elif isinstance(job, Trial) and job.after_choice:
+            (choice,) = self.choices(self._searches[job.search])
+            if not choice.kept or choice.kept.setting != job.setting:
+                self._set(job, End(NOT_CHOSEN))
+                return
+        heapq.heappush(self._ready, self._place[job])
+
+    def _set(self, job: Job, end: End) -> None:
+        """Records an end, and opens the cells that waited for it alone; those of a pretraining that failed stay."""
+        self.ends[job] = end
+        self.left -= 1
+        for waiting in self._needed_by[job] if isinstance(job, Cell) or end.state == FINISHED else ():
+            self._needs[waiting].discard(job)
+            if not self._needs[waiting]:
+                self._open(waiting)
+
+    def _add_model(self, job: Pretraining, model: Path) -> None:
+        self.runs[job] = model.parent
+        for encoder in self.plan.encoders:
+            if encoder.pretraining is job:
+                folder = model if encoder.step is None else RunFolder(model.parent).export_at(encoder.step)
+                encoder.model = str(folder.resolve())
+        self._set(job, End(FINISHED, seconds=seconds_of(model.parent)))
+
+    def _start(self, job: Job, workers: CellRunner) -> None:
         self._tries[job] += 1
-        self._running[job] = self._runner.start(job)
+        try:
+            if isinstance(job, Cell):
+                export_step(job.model)
+            self._running[job] = workers.start(job)
+        except XalignError as error:
+            self._fail(job, str(error))
 
-    def _notice_ends(self) -> None:
+    def _notice_ends(self, workers: CellRunner) -> None:
         for job in [job for job, running in self._running.items() if running.done()]:
             running = self._running.pop(job)
             error = running.exception()
-            self._runner.end(job, error)
             if error is None:
                 self._finish(job, running)
             elif process.asked():
@@ -178,99 +206,42 @@ class Queue:
             elif not isinstance(error, XalignError | RayError):
                 raise error
             elif isinstance(job, Cell) and self._tries[job] <= RETRIES:
-                self._start(job)
+                self._start(job, workers)
             else:
-                self._end(job, End(FAILED), failure_reason(error))
+                self._fail(job, failure_reason(error))
         if process.asked() and not any(isinstance(job, Pretraining) for job in self._running):
             if self._stopped:
                 raise StoppedError("\n".join(self._stopped), process.exit_code(process.asked()))
             process.interrupt()
 
     def _finish(self, job: Job, running: Future[Any]) -> None:
-        if isinstance(job, Cell):
-            end = read_end(job.folder(self.folder))
-            self._end(job, end, f"it ended and left no scores in {self.folder}. {NOT_SHARED}")
+        if isinstance(job, Pretraining):
+            self._add_model(job, RunFolder(running.result()).export)
+        elif (end := read_end(job.folder(self.folder))).state == WAITING:  # it would be run again without end
+            self._fail(job, f"it ended and left no scores in {self.folder}. {NOT_SHARED}")
+            return
         else:
-            made = self._add_model(job, RunFolder(running.result()).export)
-            self._queue_pretrainings(job)
-            self._queue_cells(made)
-            self._ended(job)
-
-    def _end(self, job: Job, end: End, reason: str = "") -> None:
-        """Records an end. A cell that is not whole has failed: it would be run again without end."""
-        if end.state in (WAITING, FAILED):
-            end, self.failures[job] = End(FAILED), reason
-        self._set(job, end)
-        if isinstance(job, Trial):
-            self._leave_search(job)
+            self._set(job, end)
         self._ended(job)
 
-    def _set(self, job: Job, end: End) -> None:
-        self._counts[self.ends[job].state] -= 1
-        self._counts[end.state] += 1
-        self.ends[job] = end
-
-    def _add_model(self, job: Pretraining, model: Path) -> list[Encoder]:
-        """Marks a pretraining as finished; gives the encoders that it has made."""
-        self.runs[job] = model.parent
-        self._set(job, End(FINISHED, seconds=seconds_of(model.parent)))
-        made = [encoder for encoder in self.plan.encoders if encoder.pretraining is job]
-        for encoder in made:
-            folder = model if encoder.step is None else RunFolder(model.parent).export_at(encoder.step)
-            encoder.model = str(folder.resolve())
-        return made
-
-    def _queue_pretrainings(self, after: Pretraining | None = None) -> None:
-        """Queues the pretrainings that continue this one; without it, all that can start when the study opens."""
-        for job in self.plan.pretrainings:
-            can_start = job.needs is None or self.ends[job.needs].state == FINISHED
-            if self.ends[job].state == WAITING and can_start and (after is None or job.needs is after):
-                heapq.heappush(self._ready, self._place[job])
-
-    def _queue_cells(self, encoders: Sequence[Encoder]) -> None:
-        """Queues the cells of encoders that have come to be there, but those that have ended before."""
-        cells = [cell for encoder in encoders for cell in self._cells[encoder]]
-        for cell in cells:
-            if (end := read_end(cell.folder(self.folder))).state != WAITING:
-                self._set(cell, end)
-            elif not (isinstance(cell, Trial) and cell.after_choice):
-                heapq.heappush(self._ready, self._place[cell])
-        for cell in cells:
-            if isinstance(cell, Trial) and self.ends[cell].state != WAITING:
-                self._searching[cell.search] -= not cell.after_choice
-        for search in dict.fromkeys(cell.search for cell in cells if isinstance(cell, Trial) and cell.after_choice):
-            self._release(search)
-
-    def _leave_search(self, trial: Trial) -> None:
-        if not trial.after_choice:
-            self._searching[trial.search] -= 1
-            self._release(trial.search)
-
-    def _release(self, search: tuple[str, ...]) -> None:
-        """Queues the repetitions of the chosen setting, once all cells of a search have ended."""
-        if self._searching[search]:
-            return
-        trials = self._searches[search]
-        waiting = [one for one in trials if one.after_choice and one.model and self.ends[one].state == WAITING]
-        if not (held := [one for one in waiting if one not in self._released]):
-            return
-        (choice,) = self.choices(trials)
-        for trial in held:
-            if choice.kept and choice.kept.setting == trial.setting:
-                self._released.add(trial)
-                heapq.heappush(self._ready, self._place[trial])
-            else:
-                self._set(trial, End(NOT_CHOSEN))
+    def _fail(self, job: Job, reason: str) -> None:
+        self.failures[job] = reason
+        self._set(job, End(FAILED))
+        self._ended(job)
 
     def _has_room(self, job: Job) -> bool:
-        there, held = ray.cluster_resources(), [job.resources, *(one.resources for one in self._running)]
-        fits_cpus = sum(one.cpus for one in held) <= there.get("CPU", 0) + 1e-9
-        return fits_cpus and sum(one.gpus for one in held) <= there.get("GPU", 0) + 1e-9
+        """Whether a cell fits beside those that run, and into what nobody else has taken."""
+        total, free = ray.cluster_resources(), ray.available_resources()
+        return all(
+            asked <= free.get(name, 0) + 1e-9
+            and asked + sum(one.resources.named[name] for one in self._running) <= total.get(name, 0) + 1e-9
+            for name, asked in job.resources.named.items()
+        )
 
     def _check_resources(self) -> None:
         there = ray.cluster_resources()
         for job in self.jobs:
-            for name, asked in (("CPU", job.resources.cpus), ("GPU", job.resources.gpus)):
+            for name, asked in job.resources.named.items():
                 if asked > there.get(name, 0):
                     raise ConfigError(
                         f"{job} needs {asked:g} {name}s; the cluster has {there.get(name, 0):g}. Lower its "

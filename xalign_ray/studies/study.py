@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -280,15 +279,6 @@ def _identity(plan: Plan) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A rate of a recipe, and its mean score over the development languages."""
-
-    encoder: str
-    rate: float
-    score: float
-
-
 def trial_study(study: StudyConfig) -> StudyConfig:
     """The study that tries every rate of every recipe with one seed, and scores development languages alone.
 
@@ -341,20 +331,34 @@ def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
     Raises:
         TrainingError: a recipe has no score at any rate.
     """
+    from xalign_ray.results import aggregate  # pandas, which takes a second to import
+    from xalign_ray.results.sources import read_runs
+
     assert study.rates, f"{study.name} chooses no rates"
-    tried = list(_tried(study, folder))
+    labels = {
+        f"{encoder.shown} {rate:g}": (encoder.shown, rate)
+        for encoder in study.encoders
+        if encoder.recipe
+        for rate in study.rates.learning_rate
+    }
+    scores = read_runs([str(folder)])
+    own = aggregate.seed_values(aggregate.without_layers(scores.loc[scores.metric == study.rates.metric]))
+    found = aggregate.means(aggregate.preferred(own), ["label"])
+    means = dict(zip(found.label, found["mean"], strict=True))
+    tried = [
+        {"encoder": encoder, "learning_rate": rate, "score": means[label]}
+        for label, (encoder, rate) in labels.items()
+        if label in means
+    ]
     chosen: dict[str, float] = {}
-    for encoder in (one.shown for one in study.encoders if one.recipe):
-        own = [one for one in tried if one.encoder == encoder]
+    for encoder in dict.fromkeys(encoder for encoder, _ in labels.values()):
+        own = [one for one in tried if one["encoder"] == encoder]
         if not own:
             metrics = f"{study.rates.evaluation.task} has no {study.rates.metric}"
             raise TrainingError(f"{study.name}: no rate of {encoder} can be chosen: {metrics}.")
-        chosen[encoder] = max(own, key=lambda one: (one.score, -one.rate)).rate
-    scores = [{"encoder": one.encoder, "learning_rate": one.rate, "score": one.score} for one in tried]
+        chosen[encoder] = max(own, key=lambda one: (one["score"], -one["learning_rate"]))["learning_rate"]
     languages = list(study.rates.evaluation.languages)
-    write_json(
-        folder / RATES, {"metric": study.rates.metric, "languages": languages, "tried": scores, "chosen": chosen}
-    )
+    write_json(folder / RATES, {"metric": study.rates.metric, "languages": languages, "tried": tried, "chosen": chosen})
     return chosen
 
 
@@ -377,18 +381,3 @@ def read_rates(study: StudyConfig, path: Path) -> dict[str, float]:
     if lacking := [one.shown for one in study.encoders if one.recipe and one.shown not in chosen]:
         raise ConfigError(f"rates.chosen: {path} has no rate of {', '.join(lacking)}.")
     return chosen
-
-
-def _tried(study: StudyConfig, folder: Path) -> Iterable[Tried]:
-    from xalign_ray.results import aggregate  # pandas, which takes a second to import
-    from xalign_ray.results.sources import read_runs
-
-    assert study.rates, f"{study.name} chooses no rates"
-    scores = read_runs([str(folder)])
-    own = aggregate.seed_values(aggregate.without_layers(scores.loc[scores.metric == study.rates.metric]))
-    found = aggregate.means(aggregate.preferred(own), ["label"])
-    means = dict(zip(found.label, found["mean"], strict=True))
-    for encoder in study.encoders:
-        for rate in study.rates.learning_rate if encoder.recipe else ():
-            if (label := f"{encoder.shown} {rate:g}") in means:
-                yield Tried(encoder.shown, rate, means[label])

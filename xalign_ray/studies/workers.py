@@ -1,11 +1,9 @@
-"""Ray processes that run the cells of a study: actors for evaluations and fine-tunings, a thread per pretraining."""
+"""Runs the cells of a study: tasks of Ray for evaluations and fine-tunings, a thread per pretraining."""
 
 from __future__ import annotations
 
 import shutil
 import threading
-from collections import defaultdict
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,12 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from xalign_ray import pretraining
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.studies.cells import FINISHED, STOPPED, TOKENIZED, WAITING, Cell, Job, Pretraining, Trial
-from xalign_ray.studies.declared import AshaSearch, Resources
+from xalign_ray.studies.declared import AshaSearch
 from xalign_ray.studies.plan import Plan
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
 from xalign_ray.tasks.scores import SCORES, are_whole, write_scores
@@ -29,9 +27,6 @@ from xalign_ray.work.job import OpenJob, open_job
 from xalign_ray.work.run_folder import PREDICTIONS
 
 STOP_MARK = "stopped.json"  # of a fine-tuning that was stopped early: it has no manifest, and is not run again
-
-GoesOn = Callable[[Trial, int, float], bool]
-"""Whether a fine-tuning goes on after an epoch with this development score."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class _StoppedEarlyError(Exception):
     """Ends a fine-tuning after an epoch, with its epoch and development score."""
 
 
-def run_cell(cell: Cell, study: Path, keep_model: bool, goes_on: GoesOn = lambda *_: True) -> None:
+def run_cell(cell: Cell, study: Path, keep_model: bool, halving: Any = None) -> None:
     """Runs a cell; its event log has the start, each epoch and the end, and its manifest is written last.
 
     In MLflow it is shown below its study, or below the encoder's run where the study has no log (`tune`).
@@ -62,7 +57,7 @@ def run_cell(cell: Cell, study: Path, keep_model: bool, goes_on: GoesOn = lambda
         cell: an evaluation or a fine-tuning whose encoder is there.
         study: folder of the study.
         keep_model: whether the fine-tuned model is kept.
-        goes_on: asked after each epoch; a fine-tuning that does not go on is marked as stopped.
+        halving: actor of `Halving` that may stop a fine-tuning after an epoch, which is then marked as stopped.
     """
     load_task(cell.task)
     folder, epochs = cell.folder(study), cell.settings.num_train_epochs if isinstance(cell, Trial) else 0
@@ -78,11 +73,51 @@ def run_cell(cell: Cell, study: Path, keep_model: bool, goes_on: GoesOn = lambda
     )
     try:
         with open_job(folder, cell.kind, identity, upload=None) as job:  # the study uploads it
-            _score(cell, study, keep_model, goes_on, job)
+            if isinstance(cell, Trial):
+                _fine_tune(cell, study, keep_model, halving, job)
+            else:
+                _evaluate(cell, folder, job)
     except _StoppedEarlyError as stopped:
         epoch, score = stopped.args
         write_json(folder / STOP_MARK, {"epoch": epoch, "development": score})
         read_end(folder)
+
+
+def _evaluate(cell: Cell, folder: Path, job: OpenJob) -> None:
+    task, predictions = TASKS[cell.task], folder / PREDICTIONS
+    shutil.rmtree(predictions, ignore_errors=True)
+    kept: dict[str, Any] = {PREDICTIONS: predictions} if task.keeps_predictions else {}
+    data = Path(cell.data[0]) if cell.data else None
+    write_scores(folder / SCORES, task.evaluate(cell.model, data, cell.languages, **kept))
+    written = [folder / SCORES, *sorted(predictions.glob("*"))]
+    files = {path.relative_to(folder).as_posix(): hash_file(path) for path in written}
+    job.finish({"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})
+
+
+def _fine_tune(cell: Trial, study: Path, keep_model: bool, halving: Any, job: OpenJob) -> None:
+    def on_epoch(epoch: int, score: float) -> None:
+        assert job.log
+        job.log.write("held_out", epoch, {"fine_tune/dev_score": score})
+        if (
+            halving
+            and not cell.after_choice
+            and not ray.get(halving.goes_on.remote(cell.name, cell.search, epoch, score))
+        ):
+            raise _StoppedEarlyError(epoch, score)
+
+    tune_task(
+        TUNED_TASKS[cell.task],
+        cell.model,
+        [Path(path) for path in cell.data],
+        cell.folder(study),
+        languages=cell.languages,
+        settings=cell.settings,
+        training=cell.training,
+        train_language=cell.train_language,
+        on_epoch=on_epoch,
+        cache=study / TOKENIZED,
+        keep_model=keep_model,
+    )
 
 
 def read_end(folder: Path) -> End:
@@ -104,49 +139,16 @@ def seconds_of(folder: Path) -> float | None:
     return last_event(folder / EVENT_LOG).get("metrics", {}).get("run/seconds")
 
 
-def _score(cell: Cell, study: Path, keep_model: bool, goes_on: GoesOn, job: OpenJob) -> None:
-    folder, data = cell.folder(study), [Path(path) for path in cell.data]
-    if not isinstance(cell, Trial):
-        task, predictions = TASKS[cell.task], folder / PREDICTIONS
-        shutil.rmtree(predictions, ignore_errors=True)
-        kept: dict[str, Any] = {PREDICTIONS: predictions} if task.keeps_predictions else {}
-        write_scores(folder / SCORES, task.evaluate(cell.model, data[0] if data else None, cell.languages, **kept))
-        written = [folder / SCORES, *sorted(predictions.glob("*"))]
-        files = {path.relative_to(folder).as_posix(): hash_file(path) for path in written}
-        job.finish({"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})
-        return
-
-    def on_epoch(epoch: int, score: float) -> None:
-        assert job.log
-        job.log.write("held_out", epoch, {"fine_tune/dev_score": score})
-        if not goes_on(cell, epoch, score):
-            raise _StoppedEarlyError(epoch, score)
-
-    tune_task(
-        TUNED_TASKS[cell.task],
-        cell.model,
-        data,
-        folder,
-        languages=cell.languages,
-        settings=cell.settings,
-        training=cell.training,
-        train_language=cell.train_language,
-        on_epoch=on_epoch,
-        cache=study / TOKENIZED,
-        keep_model=keep_model,
-    )
-
-
 class CellRunner:
-    """Starts cells. An actor holds the resources of its cell and goes on to the next cell that needs the same, so
-    that torch and transformers are imported once a process.
+    """Starts cells: evaluations and fine-tunings as tasks of Ray, pretrainings in a thread.
+
+    Ray runs tasks of equal CPUs in one process after the other, so that torch is imported once in each. A task with a
+    GPU has a process of its own, whose memory of the GPU goes with it.
     """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._study, self._keep_models = folder.resolve(), plan.study.keep_models
-        self._actor = ray.remote(CellWorker)
-        self._busy: dict[Cell, Any] = {}
-        self._free: defaultdict[Resources, list[Any]] = defaultdict(list)
+        self._started: list[Any] = []
         self._halving = None
         if isinstance(plan.study.search, AshaSearch):
             epochs = max((job.settings.num_train_epochs for job in plan.jobs if isinstance(job, Trial)), default=1)
@@ -156,42 +158,19 @@ class CellRunner:
         """Starts a job. The future of a pretraining has its run folder; that of a failed job has the error."""
         if isinstance(job, Pretraining):
             return _in_thread(job)
-        own = job.resources
-        if not self._free[own]:
-            self._free[own].append(self._actor.options(num_cpus=own.cpus, num_gpus=own.gpus).remote())
-        actor = self._free[own].pop()
-        self._busy[job] = actor
+        task: Any = ray.remote(run_cell).options(
+            num_cpus=job.resources.cpus, num_gpus=job.resources.gpus, max_retries=0
+        )
         sent = replace(job, source=replace(job.source, pretraining=None))
-        return actor.run.remote(sent, self._study, self._keep_models, self._halving).future()
-
-    def end(self, job: Job, error: BaseException | None) -> None:
-        """Takes back the actor of a job that has ended, unless it died."""
-        if isinstance(job, Cell) and (actor := self._busy.pop(job, None)) and not isinstance(error, RayActorError):
-            self._free[job.resources].append(actor)
-
-    def dismiss_free(self) -> None:
-        """Gives back the resources of actors without a cell."""
-        self._free.clear()  # Ray ends an actor that nothing refers to
+        self._started.append(task.remote(sent, self._study, self._keep_models, self._halving))
+        return self._started[-1].future()
 
     def __enter__(self) -> CellRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.dismiss_free()
-        for actor in self._busy.values():
-            ray.kill(actor)
-
-
-class CellWorker:
-    """An actor that runs cells in turn."""
-
-    def run(self, cell: Cell, study: Path, keep_model: bool, halving: Any) -> None:
-        """Runs a cell, which a search may stop early."""
-        goes_on: GoesOn = lambda trial, epoch, score: ray.get(  # noqa: E731
-            halving.goes_on.remote(trial.name, trial.search, epoch, score)
-        )
-        searched = halving is not None and isinstance(cell, Trial) and not cell.after_choice
-        run_cell(cell, study, keep_model, *([goes_on] if searched else []))
+        for started in self._started:
+            ray.cancel(started, force=True)  # one that has ended stays as it is
 
 
 class Halving:
@@ -229,7 +208,7 @@ def failure_reason(error: BaseException) -> str:
     if isinstance(error, RayTaskError):
         return f"{type(error.cause).__name__}: {error.cause}"
     lines = str(error).strip().splitlines()
-    return lines[-1] if isinstance(error, RayActorError) and lines else str(error) or "it died"
+    return lines[-1] if isinstance(error, RayError) and lines else str(error) or "it died"
 
 
 def _in_thread(cell: Pretraining) -> Future[Path]:

@@ -71,7 +71,10 @@ class MtebTask(Task):
         """
         if data is not None and not any(path.suffix in _TABLES for path in data.rglob("*")):
             raise DataError(f"{data} holds no table, so it is not a copy of the data of {self.name}.")
-        mteb = _import_mteb()
+        try:
+            import mteb
+        except ImportError:
+            raise ConfigError("Tasks of mteb need its package: pip install 'xalign-ray[mteb]'.") from None
         task = self._task(mteb, languages)
         if data is not None:
             of_folder = {**task.metadata.dataset, "path": str(data.absolute())}
@@ -147,14 +150,6 @@ class MtebTask(Task):
     def _unreadable(self, error: Exception, hint: str) -> DataError:
         first = (str(error).strip().splitlines() or [""])[0]
         return DataError(f"The data of {self.name} cannot be read ({type(error).__name__}: {first}); {hint}.")
-
-
-def _import_mteb() -> Any:
-    try:
-        import mteb
-    except ImportError:
-        raise ConfigError("Tasks of mteb need its package: pip install 'xalign-ray[mteb]'.") from None
-    return mteb
 
 
 def _open(encoder: str, device: str, prompt: str | None) -> SentenceTransformer:

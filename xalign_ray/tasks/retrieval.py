@@ -249,7 +249,7 @@ class TatoebaTask(SentenceTask):
         test_set = hash_value([*map(hash_file, paths)])
         for metric, value, where in found:
             measure = Measure(value, 1 / len(other) if metric.startswith("tatoeba_accuracy") else None, len(other))
-            yield self.sentence_score(vectors, split, language, test_set, metric, measure, **where)
+            yield from self.scores_of(vectors, split, language, test_set, {metric: measure}, **where)
 
     def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:
         """The headline that neighbours give: of sentence i its own translation is candidate i.
@@ -383,9 +383,8 @@ class RetrievalTask(SentenceTask):
             *enumerate(_values(first[pooling], second[pooling], pairs, device)),
         ]
         for layer, values in found:
-            for metric, value in values.items():
-                measure = Measure(value, 1 / len(pairs), len(pairs))
-                yield self.sentence_score(vectors, pairs.split, language, test_set, metric, measure, layer=layer)
+            measures = {metric: Measure(value, 1 / len(pairs), len(pairs)) for metric, value in values.items()}
+            yield from self.scores_of(vectors, pairs.split, language, test_set, measures, layer=layer)
 
 
 def _values(first: Vectors, second: Vectors, pairs: TranslatedSentences, device: str) -> list[dict[str, float]]:

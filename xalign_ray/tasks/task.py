@@ -165,24 +165,18 @@ class SentenceTask(Task):
         """The scores of each language."""
 
     def scores_of(
-        self, vectors: SentenceVectors, split: str, language: str, test_set: str, measures: Mapping[str, Measure]
-    ) -> Iterator[Score]:
-        for metric, measure in measures.items():
-            yield self.sentence_score(vectors, split, language, test_set, metric, measure)
-
-    def sentence_score(
         self,
         vectors: SentenceVectors,
         split: str,
         language: str,
         test_set: str,
-        metric: str,
-        measure: Measure,
+        measures: Mapping[str, Measure],
         **where: Any,
-    ) -> Score:
-        """The score of an encoder's own vectors in one language; `where` may name another layer or pooling."""
-        where = {"layer": LAST, "pooling": vectors.rule.pooling, "vectors": vectors.rule.words, **where}
-        return self.score_of(vectors.encoder, split, language, metric, measure, test_set=test_set, **where)
+    ) -> Iterator[Score]:
+        """The scores of an encoder's own vectors in one language; `where` may name another layer or pooling."""
+        own = {"layer": LAST, "pooling": vectors.rule.pooling, "vectors": vectors.rule.words, "test_set": test_set}
+        for metric, measure in measures.items():
+            yield self.score_of(vectors.encoder, split, language, metric, measure, **own | where)
 
 
 class Example(Protocol):

@@ -200,7 +200,8 @@ class TaggingTask(TunedTask[Sentence]):
         """The words and the tags of each sentence."""
         lines = read_lines(path)
         form = find_columns(lines)
-        say_form(self.name, path, f"a row is {form.what}")
+        if form != _CONLLU:
+            say_form(self.name, path, f"a row is {form.what}")
         sentences: list[list[tuple[str, str]]] = [[]]
         for number, line in enumerate(lines, 1):
             where = f"{path}, line {number}"

@@ -64,7 +64,7 @@ class Fake:
         future.set_result(None)
         return future
 
-    end = dismiss_free = __exit__ = lambda *_: None
+    __exit__ = lambda *_: None  # noqa: E731
 
     def __enter__(self) -> Fake:
         return self
@@ -78,7 +78,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     Fake.scores, Fake.ran = {}, []
     monkeypatch.setattr(queue, "CellRunner", Fake)
     monkeypatch.setattr(queue, "CellGauges", lambda _: NoGauges())
-    monkeypatch.setattr(queue.ray, "cluster_resources", lambda: {"CPU": 1.0})
+    for asked in ("cluster_resources", "available_resources"):
+        monkeypatch.setattr(queue.ray, asked, lambda: {"CPU": 1.0})
 
 
 OPENED: list[str] | None = None
@@ -92,13 +93,10 @@ def note_opened(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(note_opened)  # for the life of the process; it only notes inside `opened_files`
 
 
-def files_opened(study: Queue) -> tuple[Counter[str], int]:
-    """The files that were opened while all cells of a study ended, and how many lines of study.json were made."""
+def files_opened(study: Queue) -> Counter[str]:
+    """The files that were opened while all cells of a study ended."""
     global OPENED
-    described: list[Job] = []
-    describe = progress.describe
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(progress, "describe", lambda study, job: described.append(job) or describe(study, job))
         patch.setattr(progress, "say", lambda _: None)
         reported = Progress(study)
         OPENED = []
@@ -106,7 +104,7 @@ def files_opened(study: Queue) -> tuple[Counter[str], int]:
             study.run(reported.report_end, reported.write_if_due)
         finally:
             opened, OPENED = OPENED, None
-    return Counter(Path(path).name for path in opened if str(study.folder) in path), len(described)
+    return Counter(Path(path).name for path in opened if str(study.folder) in path)
 
 
 def test_files_opened_per_ended_cell_do_not_grow_with_the_number_of_cells(
@@ -118,7 +116,7 @@ def test_files_opened_per_ended_cell_do_not_grow_with_the_number_of_cells(
     for folder, encoders in ((small, 2), (large, 20)):
         folder.mkdir()
         study = open_study(folder, encoders)
-        opened, _ = files_opened(study)
+        opened = files_opened(study)
         assert len(study.jobs) == 6 * encoders
         assert study.counts[FINISHED] == len(study.jobs)
         per_cell.append({name: opened[name] / len(study.jobs) for name in ("manifest.json", "scores.json")})
@@ -127,16 +125,26 @@ def test_files_opened_per_ended_cell_do_not_grow_with_the_number_of_cells(
     assert per_cell == [{"manifest.json": 2.0, "scores.json": 1.0}] * 2  # once to compare it with its scores
 
 
-def test_study_json_renews_the_line_of_an_ended_cell_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "RECORD_S", 0.0)
+def test_study_json_has_the_state_and_the_reason_of_each_cell(tmp_path: Path) -> None:
     study = open_study(tmp_path)
     Fake.scores = dict.fromkeys(study.trials[::5], TrainingError("the loss became nan"))
-    _, described = files_opened(study)
-    assert described <= 2 * len(study.jobs), "once for each state that a cell comes to"
+    study.run(lambda _: None)
+    Progress(study).write()
     cells = read_json(study.folder / "study.json", "")["cells"]
     assert Counter(cell["state"] for cell in cells) == Counter({FINISHED: 19, FAILED: 5})
     assert {cell["reason"] for cell in cells} == {None, "the loss became nan"}
     assert [cell["name"] for cell in cells] == [job.name for job in study.trials]
+
+
+def test_a_cell_waits_until_others_have_left_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = iter([0.0, 0.0, *[1.0] * 100])
+    monkeypatch.setattr(queue.ray, "available_resources", lambda: {"CPU": next(free)})
+    study = open_study(tmp_path, encoders=1)
+    study.run(lambda _: None)
+    assert study.counts[FINISHED] == 6
+    assert capsys.readouterr().err.count("The study waits.") == 1
 
 
 def test_cells_start_in_the_order_of_the_plan_and_a_failed_one_twice(tmp_path: Path) -> None:

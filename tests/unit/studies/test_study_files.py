@@ -429,3 +429,15 @@ def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
         f"Study {file.stem}: planning its cells; output is {tmp_path / 'runs'}.\n"
         f"pos: Not read, since no name of the task fits: 1 file, {tmp_path / 'pos' / 'german.conllu'}.\n"
     )
+
+
+def test_an_item_with_over_is_one_for_each_combination(tmp_path: Path) -> None:
+    arm = {"recipe": "tiny/{method}", "settings": ["train.max_steps={steps}"], "label": "{method} {steps}"}
+    task = POS | {"train_language": "{code}", "languages": ["{code}"], "over": {"code": ["de", "es"]}}
+    arms = [arm | {"over": {"method": ["mlm", "xlm"], "steps": [10, 20]}}]
+    study = load_study(str(write(tmp_path, encoders=arms, finetunings=[task])))
+    assert [one.shown for one in study.encoders] == ["mlm 10", "mlm 20", "xlm 10", "xlm 20"]
+    assert study.encoders[1].settings == ("train.max_steps=20",)
+    assert [(one.train_language, one.languages) for one in study.finetunings] == [("de", ("de",)), ("es", ("es",))]
+    with pytest.raises(ConfigError, match=r"encoders have \{steps\}, which nothing stands for"):
+        load_study(str(write(tmp_path, encoders=[arm | {"over": {"method": ["mlm"]}}])))

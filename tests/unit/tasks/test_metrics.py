@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from xalign_ray.tasks import BENCHMARKS
 from xalign_ray.tasks.registry import METRICS, TUNED_TASKS
 from xalign_ray.tasks.task import COSINE, PREMIUM, SHARE
+from xalign_ray.tasks.task_files import example_of, name_pattern
 
 
 def test_no_name_can_be_taken_for_one_of_a_run() -> None:
@@ -28,3 +30,13 @@ def test_a_share_or_a_correlation_has_a_direction_and_what_describes_has_none() 
     assert {*correlations.values()} == {True}
     of_premiums = {metric.higher_is_better for metric in METRICS.values() if metric.unit == PREMIUM}
     assert {*of_cosines.values()} == of_premiums == {None}
+
+
+def test_a_row_of_the_table_says_what_its_class_asks_for() -> None:
+    for name, row in BENCHMARKS.items():
+        task = TUNED_TASKS[name]
+        known = {key for one in type(task).mro() for key in getattr(one, "__annotations__", {})}
+        assert row.keys() - {"task"} <= known, name
+        for file in (*task.files, *task.lent):
+            example = example_of(re.sub(r"\((\w+).*?\)", r"\1", file)).replace("*", "x")
+            assert name_pattern(file, task.codes).fullmatch(example), file

@@ -1,4 +1,4 @@
-"""The process that brings a study to MLflow: all is there when it has finished, and also where it died."""
+"""A study in MLflow: all is there when publishing has finished, also what failed before."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from xalign_ray.studies.progress import MlflowProcess
+from xalign_ray.errors import TrackingError
+from xalign_ray.studies import progress
+from xalign_ray.studies.progress import StudyPublisher
 from xalign_ray.track.events import EVENT_LOG, EventLog, run_identity
 
 
-@pytest.mark.parametrize("dies", [False, True])
-def test_mlflow_has_the_study_and_its_cells(tmp_path: Path, dies: bool) -> None:
+def refuse(*_: object) -> None:
+    raise TrackingError("MLflow does not answer")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_mlflow_has_the_study_and_its_cells(tmp_path: Path, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     study, cells = tmp_path / "study", [tmp_path / "study" / "cells" / name for name in ("known", "missed")]
     with EventLog(study / EVENT_LOG, 1) as log:
         log.write("start", 0, recipe="studies/one", fingerprint="one", params={}, labels={})
@@ -21,13 +27,14 @@ def test_mlflow_has_the_study_and_its_cells(tmp_path: Path, dies: bool) -> None:
             log.write("start", 0, fingerprint=cell.name, parent=run_identity(study), params={}, title=cell.name)
             log.write("end", 0, state="finished")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    publisher = MlflowProcess(study, uri, "one")
+    publisher = StudyPublisher(study, uri, "one")
     publisher.publish(study)
+    if fails:
+        monkeypatch.setattr(progress, "replay_one", refuse)
     publisher.publish(cells[0])
-    if dies:
-        publisher._process.kill()
-        publisher._process.wait()
-        publisher.publish(cells[0])
+    publisher._folders.put(None)
+    publisher._thread.join()
+    monkeypatch.undo()
     assert publisher.finish() == ""
     client = MlflowClient(uri)
     found = client.get_experiment_by_name("one")
