@@ -12,7 +12,8 @@ from xalign_ray.errors import DataError
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.text_classification import LabelledText
 
-MLDOC, MLDOC_H, PAWSX, SIB, XNLI = (TUNED_TASKS[name] for name in ("mldoc", "mldoc_h", "pawsx", "sib", "xnli"))
+NAMES = ("afrisenti", "masakhanews", "mldoc", "mldoc_h", "pawsx", "sib", "xnli")
+AFRISENTI, MASAKHANEWS, MLDOC, MLDOC_H, PAWSX, SIB, XNLI = (TUNED_TASKS[name] for name in NAMES)
 
 OFFICIAL_XNLI = """\
 language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpromptID\tmatch
@@ -196,3 +197,28 @@ def test_the_headline_is_the_first_sentence(tmp_path: Path, text: str, headline:
     path = write(tmp_path / "english.dev", f"MCAT\t{text}\n")
     assert texts(MLDOC_H.read(path, "en")) == [(headline,)]
     assert texts(MLDOC.read(path, "en")) == [(text,)]
+
+
+def test_masakhanews_reads_quoted_articles_of_several_lines(tmp_path: Path) -> None:
+    (tmp_path / "eng").mkdir()
+    path = tmp_path / "eng" / "dev.tsv"
+    path.write_text('category\theadline\ttext\turl\nhealth\tA "b"\t"One ""two"".\nThree\tfour."\thttp://x\n')
+    assert MASAKHANEWS.find([tmp_path])["dev"] == {"en": path}
+    (example,) = MASAKHANEWS.read(path, "en")
+    assert (example.texts, example.label) == (('A "b" One "two". Three four.',), "health")
+    path.write_text('category\theadline\ttext\turl\nhealth\tA\t"never closed\thttp://x\n')
+    with pytest.raises(DataError, match=r"dev\.tsv, line 2: a quoted field is malformed \(unexpected end of data\)\."):
+        MASAKHANEWS.read(path, "en")
+
+
+def test_afrisenti_is_read_from_both_of_its_releases(tmp_path: Path) -> None:
+    for name, content in {
+        "hau/train.tsv": "tweet\tlabel\nSannu duniya\tneutral\n",
+        "kr_dev.tsv": "ID\ttweet\tlabel\nkr_dev_1\tAmakuru\tpositive\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    found = AFRISENTI.find([tmp_path])
+    assert found["train"] == {"ha": tmp_path / "hau/train.tsv"}
+    assert found["dev"] == {"rw": tmp_path / "kr_dev.tsv"}
+    assert [one.texts for one in AFRISENTI.read(found["dev"]["rw"], "rw")] == [("Amakuru",)]
