@@ -27,7 +27,7 @@ Block = pd.DataFrame  # [languages, seeds] values of one label and measurement, 
 EMPTY = Block(dtype=float)
 
 
-def average(block: Block) -> tuple[float, float | None]:
+def average(block: Block | Array) -> tuple[float, float | None]:
     """Mean over languages, then seeds; sample standard deviation over seeds, None of one."""
     of_seeds = over_languages(block)
     return float(of_seeds.mean()), float(of_seeds.std(ddof=1)) if len(of_seeds) > 1 else None
@@ -158,18 +158,18 @@ def _mean(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) ->
     whole = [(known >= there).all(axis=1) for there in patterns]  # languages that have all seeds of a pattern
     best = max(range(len(patterns)), key=lambda one: (whole[one].sum() * patterns[one].sum(), patterns[one].sum(), one))
     kept, there = whole[best], patterns[best]
-    (sizes, chances), of_seeds = facts[kept].T, over_languages(table[kept][:, there])
-    block = Block(table[kept][:, there], list(compress(rows, kept)), list(compress(columns, there)))
-    mean, deviation = average(block)
+    table, (sizes, chances) = table[kept][:, there], facts[kept].T
+    block = Block(table, list(compress(rows, kept)), list(compress(columns, there)))
+    mean, deviation = average(table)
     total = None if np.isnan(sizes).any() else int(sizes.sum())
     guessed = None if np.isnan(chances).all() else float(np.nanmean(chances))
     variance = np.nansum(guess_variance(chances, sizes)) / len(block) ** 2  # of a mean over languages
     at_chance = None if guessed is None else bool(is_at_chance(mean, guessed, variance))
-    is_share = total and ((table[kept][:, there] >= 0) & (table[kept][:, there] <= 1)).all()
-    of_test = macro_interval(over_languages(block.T), sizes) if is_share else None
+    is_share = total and ((table >= 0) & (table <= 1)).all()
+    of_test = macro_interval(over_languages(table.T), sizes) if is_share else None
     return (
-        *(block, mean, deviation, of_seeds.tolist(), " ".join(block.index), len(of_seeds)),
-        *(total, guessed, at_chance, of_test, int(known.sum() - block.size)),
+        *(block, mean, deviation, over_languages(table).tolist(), " ".join(compress(rows, kept)), table.shape[1]),
+        *(total, guessed, at_chance, of_test, int(known.sum() - table.size)),
     )
 
 

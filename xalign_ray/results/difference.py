@@ -203,20 +203,25 @@ def difference(
         comparisons: intervals that are all to be right in 95 % of the cases (Bonferroni).
         group: the languages of a group vary together; each is its own if None, or where all are of one group.
     """
-    languages, seeds = [name for name in arm.index if name in base.index], arm.columns.intersection(base.columns)
+    names = [(block.index.tolist(), block.columns.tolist()) for block in (arm, base)]
+    (rows, own_seeds), (other_rows, other_seeds) = names
+    languages = [name for name in rows if name in other_rows]
     if not languages:
         return None
-    paired = len(seeds) > 0
-    own, other = (one.loc[languages, seeds if paired else one.columns] for one in (arm, base))
+    paired = [name for name in own_seeds if name in other_seeds]
+    # By places: pandas' own look-up would take most of the time of a report on many languages.
+    values, others = (
+        block.to_numpy()[[*map(known.index, languages)]][:, [*map(seeds.index, paired or seeds)]]
+        for block, (known, seeds) in zip((arm, base), names, strict=True)
+    )
     groups = group(languages) if group else languages
     groups = groups if len({*groups}) > 1 else languages
-    values, others = own.to_numpy(), other.to_numpy()
     found = uncertainty(
         values.mean(axis=1) - others.mean(axis=1), [values - others] if paired else [values, others], groups
     )
     gap = values.mean(axis=0).mean() - others.mean(axis=0).mean()
     estimate = MeanEstimate(float(gap), float(found.standard_error), float(found.degrees))
-    every = [own.columns, other.columns]
+    every = [paired, paired] if paired else [own_seeds, other_seeds]
     fewest = min(map(len, every))
     return Difference(
         estimate,
@@ -224,7 +229,7 @@ def difference(
         bool(found.by_seeds),
         len(languages),
         len({*groups}),
-        len(seeds),
+        len(paired),
         fewest,
         min((len(seeds) for seeds in every if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=0),
         comparisons,
