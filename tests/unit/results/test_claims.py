@@ -44,9 +44,6 @@ def order(*arms: str, **measure: Any) -> Claim:
     return claim("order", arms, measure=measure)
 
 
-NEAR = claim("near", "a", within=20, measure={"less": (("label", "b"),)})
-
-
 def estimates(found: Verdict) -> list[float | None]:
     return [step.estimate for step in found.steps]
 
@@ -56,34 +53,66 @@ def intervals(found: Verdict) -> list[Any]:
 
 
 BASE = np.array([[0.5, 0.6], [0.1, 0.4], [0.3, 0.2]])
+NOISE = np.array([[1.0, -1.0], [-1.0, 1.0], [0.5, -0.5]])
+FEW, GROUPS = "too few languages", "too few groups of languages"
 
 
-@pytest.mark.parametrize(
-    ("gain", "verdict", "why"),
-    [
-        (0.1, "holds", ""),
-        (-0.1, "does not hold", ""),
-        ([[0.2, 0.2], [-0.2, -0.2], [0.2, 0.2]], "undecided", "too few languages"),
-        ([[0.2, -0.2], [0.2, -0.2], [0.2, -0.2]], "undecided", "too few seeds"),
-        ([[1e-3, 2e-3], [-1e-3, 0], [1e-3, 0]], "undecided", "no difference of more than 1 point"),
-    ],
-)
-def test_a_sign_is_judged_by_whether_its_interval_includes_zero(gain: Any, verdict: str, why: str) -> None:
-    found = judge(order("a", "b"), scored({("a", POS): BASE + np.array(gain), ("b", POS): BASE}))
+def near(within: float = 20) -> Claim:
+    return claim("near", "a", within=within, measure={"less": (("label", "b"),)})
+
+
+# A claim, the scores of arms above BASE (all of the first are BASE plus them), and the verdict with its estimates.
+JUDGED: dict[str, tuple[Claim, Mapping[str, Any], str, str, Sequence[float]]] = {
+    "above": (order("a", "b"), {"a": 0.1, "b": 0.0}, "holds", "", [0.1]),
+    "below": (order("a", "b"), {"a": -0.1, "b": 0.0}, "does not hold", "", [-0.1]),
+    "languages differ": (
+        order("a", "b"),
+        {"a": [[0.2] * 2, [-0.2] * 2, [0.2] * 2], "b": 0.0},
+        "undecided",
+        FEW,
+        [0.2 / 3],
+    ),
+    "seeds differ": (order("a", "b"), {"a": [[0.2, -0.2]] * 3, "b": 0.0}, "undecided", "too few seeds", [0.0]),
+    "no difference": (
+        *(order("a", "b"), {"a": [[1e-3, 2e-3], [-1e-3, 0], [1e-3, 0]], "b": 0.0}),
+        *("undecided", "no difference of more than 1 point", [0.0005]),
+    ),
+    "two steps": (order("a", "b", "c"), {"a": 0.2, "b": 0.1, "c": 0.0}, "holds", "", [0.1, 0.1]),
+    "a step is reversed": (order("a", "c", "b"), {"a": 0.2, "b": 0.1, "c": 0.0}, "does not hold", "", [0.2, -0.1]),
+    "above by 6": (claim("order", by=6), {"a": 0.1 + 1e-3 * NOISE, "b": 0.0}, "holds", "", [0.1]),
+    "not by 6": (claim("order", by=6), {"a": 0.02 + 1e-3 * NOISE, "b": 0.0}, "does not hold", "", [0.02]),
+    "by about 6": (
+        claim("order", by=6),
+        {"a": 0.06 + 1e-3 * NOISE, "b": 0.0},
+        "undecided",
+        "within 1 point of 6",
+        [0.06],
+    ),
+    "near": (near(3), {"a": 1e-3 * NOISE, "b": 0.0}, "holds", "", [0.0]),
+    "near by a point": (near(3), {"a": 0.01 + 1e-3 * NOISE, "b": 0.0}, "holds", "", [0.01]),
+    "far above": (near(3), {"a": 0.1 + 1e-3 * NOISE, "b": 0.0}, "does not hold", "", [0.1]),
+    "far below": (near(3), {"a": -0.1 + 1e-3 * NOISE, "b": 0.0}, "does not hold", "", [-0.1]),
+    "near or not": (near(3), {"a": [[0.1] * 2, [-0.1] * 2, [0.05, 0.04]], "b": 0.0}, "undecided", FEW, [0.015]),
+}
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_claim_is_judged_by_whether_the_intervals_of_its_steps_lie_on_one_side(case: str) -> None:
+    asked, gains, verdict, why, expected = JUDGED[case]
+    found = judge(asked, scored({(arm, POS): BASE + np.array(gain) for arm, gain in gains.items()}))
     assert (found.verdict, found.why, found.languages, found.seeds) == (verdict, why, 3, 2)
-    assert estimates(found) == pytest.approx([np.mean(gain)])
-    assert found.steps[0].ours.endswith(" less 35.0 ± 7.1")  # the deviation of the seeds' means, 30 and 40
-    if isinstance(gain, float):  # an equal gain everywhere has no width
-        assert intervals(found) == [pytest.approx((gain, gain))]
+    assert estimates(found) == pytest.approx(expected, abs=1e-9)
+    for (low, high), step in zip(intervals(found), found.steps, strict=True):
+        assert low - 1e-9 <= step.estimate <= high + 1e-9
+    if case in ("above", "below"):  # an equal gain everywhere has no width
+        assert intervals(found) == [pytest.approx((expected[0],) * 2)]
+        assert found.steps[0].ours.endswith(" less 35.0 ± 7.1")  # the deviation of the seeds' means, 30 and 40
 
 
-def test_one_seed_is_undecided_however_many_languages_agree() -> None:
+def test_one_seed_is_undecided_however_many_languages_agree_and_so_are_two_of_two() -> None:
     found = judge(order("a", "b"), scored({("a", POS): np.ones((6, 1)), ("b", POS): np.zeros((6, 1))}))
     assert (found.verdict, found.why, found.seeds) == ("undecided", "too few seeds (one)", 1)
     assert intervals(found) == [pytest.approx((1.0, 1.0))]
-
-
-def test_two_seeds_of_two_languages_are_too_few_and_of_three_languages_are_not() -> None:
     for languages, verdict in ((2, "undecided"), (3, "holds")):
         values = {("a", POS): np.ones((languages, 2)), ("b", POS): np.zeros((languages, 2))}
         assert judge(order("a", "b"), scored(values)).verdict == verdict
@@ -91,19 +120,11 @@ def test_two_seeds_of_two_languages_are_too_few_and_of_three_languages_are_not()
 
 def test_of_two_groups_of_languages_nothing_is_decided() -> None:
     scores = scored({("a", POS): BASE + 0.1, ("b", POS): BASE})
-    for groups, verdict, why in (("xyz", "holds", ""), ("xxy", "undecided", "too few groups of languages")):
+    for groups, verdict, why in (("xyz", "holds", ""), ("xxy", "undecided", GROUPS)):
         grouped = replace(scores, group=lambda languages, groups=groups: list(groups[: len(languages)]))
-        for asked in (order("a", "b"), NEAR):
+        for asked in (order("a", "b"), near()):
             found = judge(asked, grouped)
             assert (found.verdict, found.why) == (verdict, why)
-
-
-def test_an_order_holds_if_every_step_does_and_not_if_one_is_reversed() -> None:
-    a, b, c = ({(name, POS): BASE + step} for name, step in (("a", 0.2), ("b", 0.1), ("c", 0.0)))
-    found = judge(order("a", "b", "c"), scored(a | b | c))
-    assert (found.verdict, estimates(found)) == ("holds", pytest.approx([0.1, 0.1]))
-    found = judge(order("a", "c", "b"), scored(a | b | c))
-    assert (found.verdict, estimates(found)) == ("does not hold", pytest.approx([0.2, -0.1]))
 
 
 def test_intervals_of_an_order_allow_for_its_steps() -> None:
@@ -249,39 +270,6 @@ def test_every_claim_of_the_package_can_be_judged_and_follows_from_what_is_print
             wrong += [name] if any(a <= b + one.by for a, b in pairwise(printed_values(one))) else []
     assert wrong == []
     assert printed_values(claims["weam-over-translations"]) == pytest.approx([65.2667, 64.7333], abs=1e-3)
-
-
-@pytest.mark.parametrize(("by", "gain", "verdict"), [(6, 0.1, "holds"), (6, 0.02, "does not hold"), (0, 0.02, "holds")])
-def test_an_order_by_points_shifts_what_must_be_passed(by: float, gain: float, verdict: str) -> None:
-    noise = np.array([[1e-3, -1e-3], [-1e-3, 1e-3], [1e-3, 0]])
-    found = judge(claim("order", by=by), scored({("a", POS): BASE + gain + noise, ("b", POS): BASE}))
-    assert found.verdict == verdict
-    assert estimates(found)[0] == pytest.approx(gain, abs=1e-3)
-    assert intervals(found)[0][0] < estimates(found)[0] < intervals(found)[0][1]
-
-
-def test_a_gain_near_the_points_that_are_claimed_is_not_called_no_difference() -> None:
-    noise = np.array([[1e-3, -1e-3], [-1e-3, 1e-3], [1e-3, 0]])
-    found = judge(claim("order", by=6), scored({("a", POS): BASE + 0.06 + noise, ("b", POS): BASE}))
-    assert (found.verdict, found.why) == ("undecided", "within 1 point of 6")
-
-
-@pytest.mark.parametrize(
-    ("gain", "spread", "verdict", "why"),
-    [
-        (0.0, 1e-3, "holds", ""),
-        (0.01, 1e-3, "holds", ""),
-        (0.1, 1e-3, "does not hold", ""),
-        (-0.1, 1e-3, "does not hold", ""),
-        (0.0, 0.1, "undecided", "too few languages"),
-    ],
-)
-def test_a_near_claim_holds_where_the_whole_interval_is_within(
-    gain: float, spread: float, verdict: str, why: str
-) -> None:
-    noise = spread * np.array([[1, 1], [-1, -1], [0.5, 0.4]])
-    found = judge(replace(NEAR, within=3), scored({("a", POS): BASE + gain + noise, ("b", POS): BASE}))
-    assert (found.verdict, found.why) == (verdict, why)
 
 
 def test_claims_that_nothing_is_known_of_come_last() -> None:
