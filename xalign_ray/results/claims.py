@@ -416,18 +416,19 @@ def paper_tables(found: AgainstPapers) -> list[Table]:
 
 
 def claim_table(found: AgainstPapers) -> Table | None:
-    """The verdicts for a terminal, a row a step; None without a claim."""
-    rows = list[list[str]]()
-    for _, steps in found.claims.groupby("claim", sort=False):
+    """The verdicts for a terminal, a row a step, and the number of claims without scores; None without a verdict."""
+    judged, rows = found.claims.loc[found.claims.seeds > 0], list[list[str]]()
+    for _, steps in judged.groupby("claim", sort=False):
         first = steps.iloc[0]
-        said = f"  {first.verdict}{f': {first.why}' if first.why else ''}"
+        verdict = f"  {first.verdict}{f': {first.why}' if first.why else ''}"
         rows.append([_sentence(first.says), *[""] * 3])
-        for step in _rows(steps) if first.seeds else ():
+        for step in _rows(steps):
             printed = str(Entry(_number(step, step.printed), step.size))
-            rows.append([said, printed, _estimate(step), str(step.seeds)])
-            said = ""
-        rows += [[said, *[""] * 3]] * (not first.seeds)
+            rows.append([verdict, printed, _estimate(step), str(step.seeds)])
+            verdict = ""
+    left = found.claims.claim.nunique() - judged.claim.nunique()
     title = f"Claims of the papers, with 95 % intervals; printed cells beside ours are in {CELLS}"
+    title += f"; arms of {left} more claims lack scores ({CLAIMS})" if left else ""
     return Table(title, ("", "printed", "ours", "seeds"), rows) if rows else None
 
 

@@ -305,7 +305,9 @@ def compare_scores(
     )
     frame = pd.concat([_compare_by(name, measured, by[name], chosen, group) for name in by], ignore_index=True)
     frame = frame.astype(object).where(frame.notna(), None)
-    parts = [np.where(frame.groupby("metric")[part].transform("nunique") > 1, frame[part], "") for part in KEY[1:]]
+    by_metric = frame.groupby("metric")
+    several = {part: np.asarray(by_metric[part].transform("nunique")) > 1 for part in KEY[1:]}
+    parts = [np.where(shown, frame[part], "") for part, shown in several.items()]
     apart = [", ".join(filter(None, row)) for row in zip(*parts, strict=True)]
     titles = [METRICS[metric].title for metric in frame.metric]
     frame["apart"] = [f" ({names})" if names else "" for names in apart]

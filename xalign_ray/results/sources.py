@@ -224,19 +224,6 @@ def _without_paths(value: Any) -> Any:
     return PATHS if isinstance(value, str) and value.startswith(PATHS) else value
 
 
-def _check_scores(source: str, run: Run, other: str, known: Run) -> None:
-    """Machines differ in the last digits; an encoder that was given may so differ by a sentence or two."""
-    tolerance = _ANOTHER_MACHINE if run.seed is None else 0.0
-    values = [
-        {(one.averaged_with, one.language, one.test_set): one.value for one in each.scores} for each in (known, run)
-    ]
-    if values[0].keys() != values[1].keys() or any(
-        abs(values[0][key] - values[1][key]) > tolerance for key in values[0]
-    ):
-        what = run.label if run.seed is None else f"seed {run.seed} of {run.label}"
-        raise DataError(f"{other} and {source} both have {what}, with other scores. Give one of them.")
-
-
 def _join_declarations(
     source: str, study: Mapping[str, Any], again: Collection[str], first: Mapping[str, Any]
 ) -> Mapping[str, Any]:

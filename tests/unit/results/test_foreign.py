@@ -304,3 +304,10 @@ def test_codes_of_flores_and_short_ones_are_the_same_language(tmp_path: Path) ->
     runs = open_folders([tmp_path / "a.csv", tmp_path / "b.csv"])
     _, own = compare_runs(runs, score_frame(runs)).records("task")
     assert (own["languages"], own["difference_languages"]) == ("min new sh yo zh zh-Hant", 6)
+
+
+def test_two_files_of_one_encoder_may_have_other_metrics(tmp_path: Path) -> None:
+    for metric in ("f1", "acc"):
+        (tmp_path / f"{metric}.csv").write_text(f"{HEADER}a,0,de,{metric},0.5\n")
+    (run,) = open_folders([tmp_path / "f1.csv", tmp_path / "acc.csv"])
+    assert {one.metric for one in run.scores} == {"f1", "acc"}
