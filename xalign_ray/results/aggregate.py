@@ -141,10 +141,9 @@ def means(measured: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 def blocks(measured: pd.DataFrame, by: Sequence[str]) -> dict[Any, Block]:
     """The block of each group, by its values of `by`: a tuple of several."""
-    found = means(measured, by)
-    return dict(
-        zip(found[by[0]] if len(by) == 1 else found[list(by)].itertuples(index=False), found.block, strict=True)
-    )
+    averaged = means(measured, by)
+    keys = averaged[by[0]] if len(by) == 1 else averaged[list(by)].itertuples(index=False, name=None)
+    return dict(zip(keys, averaged.block, strict=True))
 
 
 def _mean(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -> tuple[Any, ...]:

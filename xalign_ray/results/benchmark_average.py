@@ -184,9 +184,9 @@ def _task_scores(measured: pd.DataFrame, labels: Sequence[str], task: BenchmarkT
     for metric in task.metrics:
         own = measured.loc[(measured.metric == metric) & measured.language.isin(codes)].sort_values("place")
         shared = [split for split, rows in own.groupby("split", sort=False) if {*rows.label} >= {*labels}]
-        found = blocks(preferred(own.loc[own.split.isin(shared[:1])]), ["label"])
+        by_label = blocks(preferred(own.loc[own.split.isin(shared[:1])]), ["label"])
         of_metrics.append(
-            {str(label): dict(zip(one.index, over_languages(one.T), strict=True)) for label, one in found.items()}
+            {str(label): dict(zip(one.index, over_languages(one.T), strict=True)) for label, one in by_label.items()}
         )
     every = [scores.get(label, {}) for scores in of_metrics for label in labels]
     common = sorted(set.intersection(*map(set, every))) if every else []

@@ -251,15 +251,15 @@ def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
     own = own.loc[own.split == splits.idxmax()] if len(splits) else own
     single = own.loc[own.language != ALL_LANGUAGES]
     panels = [(single if len(single) else own).assign(panel=ALL_LANGUAGES), single.assign(panel=single.language)]
-    found = means(pd.concat(panels), ["panel", "label", "layer"])
+    averaged = means(pd.concat(panels), ["panel", "label", "layer"])
     rows = [
         (row.panel, row.label, row.layer, seed, 100 * value)
-        for row in found.itertuples()
+        for row in averaged.itertuples()
         for seed, value in zip(row.block.columns, row.values, strict=True)
     ]
     curves = curves_of(pd.DataFrame(rows, columns=["panel", "label", "x", "across", "value"]))
     titles = {ALL_LANGUAGES: _MEAN} | {language: language for language in sorted(single.language.unique())}
-    chances = {row.panel: 100 * row.chance for row in found.itertuples() if row.chance is not None}
+    chances = {row.panel: 100 * row.chance for row in averaged.itertuples() if row.chance is not None}
     return _curve_chart(runs, curves, titles, "layers", subject, "layer", chances=chances)
 
 

@@ -130,15 +130,15 @@ class Measured:
         return self._scored.get((part.label, part.metric), {})
 
     def _values(self, test_set: str, quantity: Quantity) -> Block:
-        found = []
+        tables = []
         for part in quantity.parts:
             own = self._of(part)[test_set]
             own = own.loc[[self._is_meant(part, language) for language in own.language]]
-            found.append(next(iter(blocks(own, ["label"]).values()), EMPTY))
-        if len(found) == 1:
-            return found[0]
-        one, other = (common(block, beside.index, beside.columns) for block, beside in (found, found[::-1]))
-        return one - other if one.size else EMPTY
+            tables.append(next(iter(blocks(own, ["label"]).values()), EMPTY))
+        if len(tables) == 1:
+            return tables[0]
+        first, second = (common(block, beside.index, beside.columns) for block, beside in (tables, tables[::-1]))
+        return first - second if first.size else EMPTY
 
     def _is_meant(self, quantity: Quantity, language: str) -> bool:
         if quantity.dictionary is not None and self.has_dictionary(language) is not quantity.dictionary:
@@ -225,8 +225,8 @@ def judge(claim: Claim, known: Measured) -> Verdict:
         pairs = [(arm, 0 * arm) for arm in values]
     else:  # both groups have the same seeds, and languages of their own: the roles of the two are exchanged
         pairs = [(values[0].T, values[1].T)]
-    found = [difference(*pair, len(pairs), None if covers else known.group) for pair in pairs]
-    gaps = [gap for gap in found if gap]
+    differences = [difference(*pair, len(pairs), None if covers else known.group) for pair in pairs]
+    gaps = [gap for gap in differences if gap]
     if len(gaps) < len(pairs):
         nothing = f"no {claim.measure.metric} of all arms in one language"
         if covers:
@@ -262,17 +262,17 @@ def _names(claim: Claim) -> list[str]:
     return [f"{names[0]}, with less without a dictionary"] if claim.kind == "coverage" else names
 
 
-def _correlate(claim: Claim, known: Measured, every: Sequence[Block]) -> Verdict:
+def _correlate(claim: Claim, known: Measured, tables: Sequence[Block]) -> Verdict:
     number = len(claim.arms)
-    languages = [name for name in every[0].index if all(name in block.index for block in every)]
-    seeds = [name for name in every[0].columns if all(name in block.columns for block in every)]
+    languages = [name for name in tables[0].index if all(name in block.index for block in tables)]
+    seeds = [name for name in tables[0].columns if all(name in block.columns for block in tables)]
     if not languages or not seeds:
         why = known.why_apart(claim.quantities[:number]) or known.why_apart(claim.quantities[number:])
         return Verdict(UNDECIDED, why or f"no {claim.x.metric} with {claim.y.metric} of all arms")
-    every = [common(block, languages, seeds) for block in every]
-    over_arms = float(spearman(*np.split(np.array([average(block)[0] for block in every]), 2)))
+    tables = [common(block, languages, seeds) for block in tables]
+    over_arms = float(spearman(*np.split(np.array([average(block)[0] for block in tables]), 2)))
     if number < FEWEST_ARMS or np.isnan(over_arms):
-        over_points = float(spearman(*np.split(np.concatenate([over_languages(block.T) for block in every]), 2)))
+        over_points = float(spearman(*np.split(np.concatenate([over_languages(block.T) for block in tables]), 2)))
         few = f"described, not judged: {number} arms, fewer than {FEWEST_ARMS}"
         why = few if number < FEWEST_ARMS else "all arms are equal"
         return Verdict(UNDECIDED, why, [Step(_names(claim)[0], over_points)], len(languages), len(seeds))
@@ -374,23 +374,23 @@ def _join_cells(known: Measured, papers: Sequence[str]) -> pd.DataFrame:
 def _claim_rows(claim: Claim, known: Measured) -> Iterator[tuple[Any, ...]]:
     """A row a step; without scores of ours a step has no numbers of ours."""
     arms = with_stand_ins(known.labels)
-    own = replace(claim, arms=tuple(arms.get(arm, arm) for arm in claim.arms))
-    found = judge(own, known)
+    asked = replace(claim, arms=tuple(arms.get(arm, arm) for arm in claim.arms))
+    judged = judge(asked, known)
     if claim.kind == "correlation":
         points = printed_points(claim)
         printed, factor = [float(spearman([x for *_, x, _ in points], [y for *_, y in points]))], 1
     else:
         printed, factor = printed_values(claim), 100
         printed = printed if claim.kind == "near" else [one - other for one, other in pairwise(printed)]
-    for step, value in zip(found.steps or map(Step, _names(own)), printed, strict=True):
+    for step, value in zip(judged.steps or map(Step, _names(asked)), printed, strict=True):
         low, high = (factor * end for end in step.interval or (np.nan, np.nan))
         size = COMPATIBLE if low <= value <= high else EXCLUDED
-        size = UNDECIDED if np.isnan(low) or found.seeds < 2 else size
+        size = UNDECIDED if np.isnan(low) or judged.seeds < 2 else size
         estimate = None if step.estimate is None else factor * step.estimate
         yield (
-            *(claim.name, claim.paper, claim.table, claim.says, found.verdict, found.why),
+            *(claim.name, claim.paper, claim.table, claim.says, judged.verdict, judged.why),
             *(step.name, value, size, estimate, low, high),
-            *(step.ours, found.languages, found.seeds, known.scale(own.arms)),
+            *(step.ours, judged.languages, judged.seeds, known.scale(asked.arms)),
         )
 
 

@@ -375,17 +375,17 @@ def _compare_by(
     single = measured if by == "task" else measured.loc[measured.language != ALL_LANGUAGES]
     places = single.language.map({language: place_of(language) for language in single.language.unique()})
     first = measured.groupby(KEY, observed=True).place.min().rename("first")
-    found = means(single.assign(place=[place for place, _ in places], group=[name for _, name in places]), _LABELLED)
-    found = found.join(first, on=KEY).sort_values(["metric", "first"], kind="stable", key=_order).astype(object)
-    found = found.reset_index(drop=True).assign(by=by, baseline=baseline)
-    return found.join(baseline_differences(found, baseline, group)).drop(columns=["place", "first", "block"])
+    averaged = means(single.assign(place=[place for place, _ in places], group=[name for _, name in places]), _LABELLED)
+    averaged = averaged.join(first, on=KEY).sort_values(["metric", "first"], kind="stable", key=_order).astype(object)
+    averaged = averaged.reset_index(drop=True).assign(by=by, baseline=baseline)
+    return averaged.join(baseline_differences(averaged, baseline, group)).drop(columns=["place", "first", "block"])
 
 
 def _order(column: pd.Series) -> pd.Series:
     return column.map([*METRICS].index) if column.name == "metric" else column
 
 
-def baseline_differences(found: pd.DataFrame, baseline: str, group: Grouping) -> pd.DataFrame:
+def baseline_differences(averaged: pd.DataFrame, baseline: str, group: Grouping) -> pd.DataFrame:
     """The difference of each row of `means` from that of the baseline in the same measurement and group of languages.
 
     Returns:
@@ -393,9 +393,9 @@ def baseline_differences(found: pd.DataFrame, baseline: str, group: Grouping) ->
         difference_seeds, fewest_seeds, comparisons.
     """
     rows: dict[Any, tuple[Any, ...]] = {}
-    for _, own in found.groupby(_ROW, observed=True):
-        if is_share(own.metric.iloc[0]) and (own.label == baseline).any():
-            arms = dict(zip(own.label, zip(own.index, own.block, strict=True), strict=True))
+    for _, row in averaged.groupby(_ROW, observed=True):
+        if is_share(row.metric.iloc[0]) and (row.label == baseline).any():
+            arms = dict(zip(row.label, zip(row.index, row.block, strict=True), strict=True))
             _, base = arms.pop(baseline)
             for label, gap in differences_from({name: arm for name, (_, arm) in arms.items()}, base, group).items():
                 ends, counts = gap.interval or (None, None), (gap.languages, gap.seeds, gap.fewest_seeds)

@@ -93,9 +93,9 @@ def read_continued(folder: Path) -> Continued | None:
     path = RunFolder(folder).comparison
     if not path.is_file():
         return None
-    names = [one.name for one in fields(Continued)]
-    found = read_json(path, "Delete it and give the same `xalign continue` again.", *names)
-    return Continued(**{name: found[name] for name in names})
+    names = [field.name for field in fields(Continued)]
+    content = read_json(path, "Delete it and give the same `xalign continue` again.", *names)
+    return Continued(**{name: content[name] for name in names})
 
 
 def sentence(found: Continued) -> str:

@@ -211,27 +211,27 @@ def difference(
     paired = [name for name in own_seeds if name in other_seeds]
     # By places: pandas' own look-up would take most of the time of a report on many languages.
     values, others = (
-        block.to_numpy()[[*map(known.index, languages)]][:, [*map(seeds.index, paired or seeds)]]
-        for block, (known, seeds) in zip((arm, base), names, strict=True)
+        block.to_numpy()[[*map(labels.index, languages)]][:, [*map(seeds.index, paired or seeds)]]
+        for block, (labels, seeds) in zip((arm, base), names, strict=True)
     )
     groups = group(languages) if group else languages
     groups = groups if len({*groups}) > 1 else languages
-    found = uncertainty(
+    error = uncertainty(
         values.mean(axis=1) - others.mean(axis=1), [values - others] if paired else [values, others], groups
     )
     gap = values.mean(axis=0).mean() - others.mean(axis=0).mean()
-    estimate = MeanEstimate(float(gap), float(found.standard_error), float(found.degrees))
-    every = [paired, paired] if paired else [own_seeds, other_seeds]
-    fewest = min(map(len, every))
+    estimate = MeanEstimate(float(gap), float(error.standard_error), float(error.degrees))
+    counted = [paired, paired] if paired else [own_seeds, other_seeds]
+    fewest = min(map(len, counted))
     return Difference(
         estimate,
         estimate.interval((1 - LEVEL) / comparisons) if max(len(languages), fewest) >= FEWEST else None,
-        bool(found.by_seeds),
+        bool(error.by_seeds),
         len(languages),
         len({*groups}),
         len(paired),
         fewest,
-        min((len(seeds) for seeds in every if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=0),
+        min((len(seeds) for seeds in counted if len(seeds) > 1 or not seeds[0].startswith(RUN)), default=0),
         comparisons,
     )
 

@@ -136,11 +136,11 @@ def write_report(
     runs, baseline = as_published(runs), hide_places(baseline)
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     comparison = compare_runs(runs, scores, by, sizes, baseline)
-    known, found = claims.measured(runs, scores), sentences.find(comparison, sentences.declared_metric(runs))
-    papers, transferred = claims.against_papers(known), transfer.transfer_frame(known)
-    headline = charts.score_chart(comparison, found.key) if found.key else None
+    measurements, finding = claims.measured(runs, scores), sentences.find(comparison, sentences.declared_metric(runs))
+    papers, transferred = claims.against_papers(measurements), transfer.transfer_frame(measurements)
+    headline = charts.score_chart(comparison, finding.key) if finding.key else None
     groupings, beginning = known_groupings(runs, sizes or {}), compare_with_beginning(runs, scores)
-    configs = {label: dict(own[0].config) for label, own in columns.items() if own[0].config}
+    configs = {label: dict(seeds[0].config) for label, seeds in columns.items() if seeds[0].config}
     bases = {run.label: base for run in runs if run.on_disk and (base := continued.read_continued(run.folder))}
     paired = continued.paired_table(runs, comparison.baseline) if len(bases) > 1 else None
     every = [
@@ -178,7 +178,10 @@ def write_report(
         Section(
             "transfer",
             "Transfer",
-            [transfer.transfer_table(known, name, groupings[name]) for name in dict.fromkeys(["task", *comparison.by])],
+            [
+                transfer.transfer_table(measurements, name, groupings[name])
+                for name in dict.fromkeys(["task", *comparison.by])
+            ],
             [transfer.transfer_chart(transferred, comparison.labels)],
         ),
         Section(
@@ -210,8 +213,8 @@ def write_report(
     filled = (Section(*one[:2], _filled(one.tables), [*filter(None, one.charts)], *one[4:]) for one in every)
     sections = [section for section in filled if any(section[2:6])]
     only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
-    guessed = [f"Nothing is above chance on: {'; '.join(found.at_chance)}."] if found.at_chance else []
-    recipes = len({hash_value([own[0].settings or label]) for label, own in columns.items()})
+    guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
+    recipes = len({hash_value([seeds[0].settings or label]) for label, seeds in columns.items()})
     files = papers.files | ({transfer.POINTS: transferred} if len(transferred) else {})
     page = ENVIRONMENT.get_template("page.html").render(
         title=_title(runs),
@@ -222,9 +225,9 @@ def write_report(
         links=_links(runs[-1], out) if (len(runs) == 1 or only) and runs[-1].on_disk else {},
         lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
         wide=len(columns) > _MAX_NARROW,
-        finding=continued.sentence(only) if only else found.brief,
-        detail=continued.forgotten(only) if only else found.detail,
-        elsewhere=found.elsewhere,
+        finding=continued.sentence(only) if only else finding.brief,
+        detail=continued.forgotten(only) if only else finding.detail,
+        elsewhere=finding.elsewhere,
         origins=sentences.origins(runs, {label: hide_places(base.command) for label, base in bases.items()}),
         headline=headline,
         caveats=[*guessed, *sentences.caveats(runs)],

@@ -79,17 +79,16 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
 
     first, *rest = sorted(by_key, key=rank)
     others = dict.fromkeys(by_key[key][0]["title"] for key in by_key if key in guessed and key != first)
-    every, cells = by_key[first], _alike(comparison, by_key[first])
-    brief, detail = _judge(comparison, cells, every[0]["title"])
+    first_cells, cells = by_key[first], _alike(comparison, by_key[first])
+    brief, detail = _judge(comparison, cells, first_cells[0]["title"])
     if len(brief.split()) > MAX_WORDS:
-        brief, detail = _judge(comparison, cells, re.split(r"[(,]", every[0]["title"])[0].strip())
-    if apart := [cell["label"] for cell in every if cell not in cells]:
+        brief, detail = _judge(comparison, cells, re.split(r"[(,]", first_cells[0]["title"])[0].strip())
+    if apart := [cell["label"] for cell in first_cells if cell not in cells]:
         detail += f" Left out, with scores in other languages: {_few(apart)}."
     if holes := {cell["label"]: cell["left_out"] for cell in cells if cell["left_out"]}:
-        detail += (
-            f" Not every seed has every language: {sum(holes.values()):,} scores of {_few([*holes])} are in no mean."
-        )
-    is_open = not any(map(_is_decided, every))
+        count = sum(holes.values())
+        detail += f" Not every seed has every language: {count:,} scores of {_few([*holes])} are in no mean."
+    is_open = not any(map(_is_decided, first_cells))
     elsewhere = _elsewhere(comparison, [by_key[key] for key in rest]) if is_open else ""
     return Finding(brief, detail, first, tuple(others), elsewhere)
 

@@ -201,16 +201,17 @@ def _check_scores(source: str, run: Run, other: str, known: Run) -> None:
     Machines differ in the last digits: an encoder that a study was given may so differ by a sentence or two.
     """
     tolerance = _ANOTHER_MACHINE if run.study and run.seed is None else 0.0
-    first, own = (
-        {(one.averaged_with, one.language, one.test_set, one.seed, one.step): one for one in each.scores}
+    first, second = (
+        {(score.averaged_with, score.language, score.test_set, score.seed, score.step): score for score in each.scores}
         for each in (known, run)
     )
     differs = any(
-        abs(one.value - own[key].value) > tolerance or (one.n, one.chance) != (own[key].n, own[key].chance)
-        for key, one in first.items()
-        if key in own
+        abs(score.value - second[key].value) > tolerance
+        or (score.n, score.chance) != (second[key].n, second[key].chance)
+        for key, score in first.items()
+        if key in second
     )
-    if differs or (run.study and first.keys() != own.keys()):
+    if differs or (run.study and first.keys() != second.keys()):
         what = run.label if run.seed is None else f"seed {run.seed} of {run.label}"
         raise DataError(f"{other} and {source} both have {what}, with other scores. Give one of them.")
 

@@ -220,8 +220,8 @@ def data_tables(runs: Sequence[Run]) -> list[Table]:
         if run.data is not None:
             users.setdefault(run.data["fingerprint"], {})[run.label] = run.data
     tables = []
-    for own in users.values():
-        manifest, *_ = own.values()
+    for readers in users.values():
+        manifest, *_ = readers.values()
         bad, dictionary = sum(manifest.get("bad_rows", {}).values()), manifest.get("dictionary")
         note = f"Vocabulary {manifest['vocabulary']['size']:,}. Bad input lines: {bad:,}."
         if pieces := manifest.get("pieces"):
@@ -233,14 +233,14 @@ def data_tables(runs: Sequence[Run]) -> list[Table]:
         for name, pool in sorted(manifest.get("pools", {}).items()):
             kind, _, language = name.partition("/")
             counts = pool.get("counts", {})
-            words, known = counts.get("words"), counts.get("words_in_dictionary")
+            words, translated = counts.get("words"), counts.get("words_in_dictionary")
             texts = counts.get("documents" if kind == "text" else "pairs")
-            share = f"{100 * known / words:.0f} %" if words and known is not None else NONE
+            share = f"{100 * translated / words:.0f} %" if words and translated is not None else NONE
             named = Entry(language, "" if kind == "text" else "parallel")
             rows.append((named, *map(_count, (texts, pool["examples"], pool["tokens"])), share))
         header = ("language", "documents or pairs", "examples", "tokens", "words in the dictionaries")
         shown = len(header) - (not dictionary)
-        title = "Training data" if len(users) == 1 else f"Training data of {', '.join(own)}"
+        title = "Training data" if len(users) == 1 else f"Training data of {', '.join(readers)}"
         tables.append(Table(title, header[:shown], [row[:shown] for row in rows], note))
     return tables
 

@@ -55,12 +55,13 @@ def headline_scores(records: list[dict[str, Any]], max_keys: int) -> dict[str, t
     frame["language"] = frame.language.where(frame.language.notna(), ALL_LANGUAGES)
     averaged = set(frame.metric[frame.language == ALL_LANGUAGES])
     shown = preferred(seed_values(without_layers(frame)))
-    every = means(shown.loc[shown.metric.isin(averaged)], ["metric"]).assign(language=ALL_LANGUAGES)
-    found = pd.concat([every, means(shown.loc[shown.language != ALL_LANGUAGES], ["metric", "language"])])[:max_keys]
+    overall = means(shown.loc[shown.metric.isin(averaged)], ["metric"]).assign(language=ALL_LANGUAGES)
+    single = means(shown.loc[shown.language != ALL_LANGUAGES], ["metric", "language"])
+    chosen = pd.concat([overall, single])[:max_keys]
     steps = shown.groupby("metric").step.max()
     return {
         evaluation_key(metric, language): (mean, int(steps[metric]))
-        for metric, language, mean in zip(found.metric, found.language, found["mean"], strict=True)
+        for metric, language, mean in zip(chosen.metric, chosen.language, chosen["mean"], strict=True)
     }
 
 
