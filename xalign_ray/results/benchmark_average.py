@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.aggregate import blocks, over_languages, preferred, seed_values, without_layers
+from xalign_ray.results.aggregate import common, over_languages
+from xalign_ray.results.claims import Measured
+from xalign_ray.results.printed import Quantity
 from xalign_ray.results.tables import Entry, Row, Table
 
 _F1_EM = ("f1", "em")
@@ -114,83 +118,52 @@ def check_benchmark(name: str) -> Benchmark:
     return BENCHMARKS[name]
 
 
-ByTask = dict[str, dict[str, float]]  # a task's score in each language, in [0, 1]
+def task_scores(known: Measured, labels: Sequence[str], name: str) -> dict[str, pd.DataFrame]:
+    """[languages, labels] scores of each task of a benchmark, in [0, 1], in the languages that all encoders have.
 
-
-def task_scores(scores: pd.DataFrame, labels: Sequence[str], name: str) -> dict[str, ByTask]:
-    """The scores of a benchmark's tasks, by encoder, in the languages that all encoders have.
+    They are the mean of a task's metrics, each on the first test set that all encoders have, averaged over seeds.
 
     Args:
-        scores: as `score_frame` makes it.
+        known: the scores of a report.
         labels: of the encoders.
         name: of the benchmark.
 
     Raises:
         ConfigError: an encoder has no score of a task; all that are missing are named, and what scores them.
     """
-    tasks, measured = check_benchmark(name).tasks, seed_values(without_layers(scores))
-    by_task = {task.name: _task_scores(measured, labels, task) for task in tasks}
-    found = {label: {task.name: by_task[task.name][label] for task in tasks} for label in labels}
-    missing = [
-        f"{task.name} ({f'xalign {task.command}' if task.command else 'nothing here scores it'})"
-        for task in tasks
-        if not all(found[label][task.name] for label in labels)
-    ]
+    tables, missing, tasks = dict[str, pd.DataFrame](), list[str](), check_benchmark(name).tasks
+    for task in tasks:
+        codes = tuple(map(check_language, task.languages.split()))
+        by_metric = [known.of_arms(Quantity(metric=metric, languages=codes), labels) for metric in task.metrics]
+        blocks = [arms[label] for arms in by_metric for label in labels if label in arms]
+        languages = sorted(code for code in codes if all(code in block.index for block in blocks))
+        if len(blocks) < max(1, len(by_metric)) * len(labels) or not languages:
+            missing.append(f"{task.name} ({f'xalign {task.command}' if task.command else 'nothing here scores it'})")
+            continue
+        values = [over_languages(common(block, languages).T) for block in blocks]
+        of_metrics = np.reshape(values, (len(by_metric), len(labels), len(languages)))
+        tables[task.name] = pd.DataFrame(over_languages(of_metrics).T, languages, list(labels))
     if missing:
         alike = " of all encoders on one test set" * (len(labels) > 1)
         raise ConfigError(
             f"--average {name} is the mean of {len(tasks)} tasks, and of these some have no scores{alike}: "
             f"{', '.join(missing)}. A mean of fewer tasks has another meaning, so there is none."
         )
-    return found
+    return tables
 
 
-def average_of(by_task: ByTask) -> float:
-    """The mean of the tasks' means over languages, in [0, 1]."""
-    return float(over_languages([over_languages([*by_language.values()]) for by_language in by_task.values()]))
-
-
-def average_table(scores: pd.DataFrame, labels: Sequence[str], name: str) -> Table:
+def average_table(known: Measured, labels: Sequence[str], name: str) -> Table:
     """A row a task and the average, a column an encoder, in percent; languages that are not scored are named.
 
     Arguments and errors are those of `task_scores`.
     """
-    found = task_scores(scores, labels, name)
-    rows: list[Row] = []
+    tables, rows, means = task_scores(known, labels, name), list[Row](), list[Any]()
     for task in check_benchmark(name).tasks:
-        wanted = task.languages.split()
-        of_labels = [found[label][task.name] for label in labels]
-        lacking = [code for code in wanted if check_language(code) not in of_labels[0]]
+        wanted, table = task.languages.split(), tables[task.name]
+        lacking = [code for code in wanted if check_language(code) not in table.index]
         note = f"without {', '.join(lacking)}" if lacking else ""
-        values = [f"{100 * over_languages([*one.values()]):.1f}" for one in of_labels]
-        rows.append(
-            (
-                Entry(task.name, ", ".join(task.metrics)),
-                *values,
-                Entry(f"{len(wanted) - len(lacking)} of {len(wanted)}", note),
-            )
-        )
-    rows.append(("average", *(f"{100 * average_of(found[label]):.2f}" for label in labels), Entry("")))
+        means.append(over_languages(table))
+        count = Entry(f"{len(wanted) - len(lacking)} of {len(wanted)}", note)
+        rows.append((Entry(task.name, ", ".join(task.metrics)), *(f"{100 * mean:.1f}" for mean in means[-1]), count))
+    rows.append(("average", *(f"{100 * mean:.2f}" for mean in over_languages(means)), Entry("")))
     return Table(f"Average of {name}", ("task", *labels, "languages"), rows, check_benchmark(name).rule)
-
-
-def _task_scores(measured: pd.DataFrame, labels: Sequence[str], task: BenchmarkTask) -> ByTask:
-    """The score of each label in the languages that all have, the mean of its metrics; empty where one has none.
-
-    All are of the first test set that all labels have, averaged over seeds as a report does.
-    """
-    codes = {check_language(code) for code in task.languages.split()}
-    of_metrics: list[dict[str, dict[str, float]]] = []
-    for metric in task.metrics:
-        own = measured.loc[(measured.metric == metric) & measured.language.isin(codes)].sort_values("place")
-        shared = [split for split, rows in own.groupby("split", sort=False) if {*rows.label} >= {*labels}]
-        by_label = blocks(preferred(own.loc[own.split.isin(shared[:1])]), ["label"])
-        of_metrics.append(
-            {str(label): dict(zip(one.index, over_languages(one.T), strict=True)) for label, one in by_label.items()}
-        )
-    every = [scores.get(label, {}) for scores in of_metrics for label in labels]
-    common = sorted(set.intersection(*map(set, every))) if every else []
-    return {
-        label: {code: float(over_languages([scores[label][code] for scores in of_metrics])) for code in common}
-        for label in labels
-    }

@@ -112,7 +112,7 @@ def report(
         if table and table.rows:
             Console(stderr=True).print(tables.plain_grid(table))
     if average:
-        shown = average_table(score_frame(runs), list(columns_of(runs)), average)
+        shown = average_table(claims.measured(runs, score_frame(runs)), list(columns_of(runs)), average)
         Console(stderr=True).print(tables.plain_grid(shown))
         say(shown.note)
     return target / PAGE
@@ -158,7 +158,7 @@ def write_report(
         Section(
             "average",
             "Average of a benchmark",
-            [average_table(scores, list(columns), average)] if average else [],
+            [average_table(measurements, list(columns), average)] if average else [],
             is_open=True,
         ),
         *(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -110,10 +109,11 @@ def _rows_of_group(
 
 
 def _points_of(known: Measured, metric: str) -> pd.DataFrame:
-    by_name = {name: _of_several(known, Quantity(metric=name)) for name in _ALIGNMENTS}
-    alignment = next((name for name in by_name if by_name[name]), "")
-    lost = _of_several(known, _lost(metric))
-    reached = lost or _of_several(known, Quantity(metric=metric))
+    by_name = {name: known.of_arms(Quantity(metric=name)) for name in _ALIGNMENTS}
+    alignment = next((name for name, arms in by_name.items() if len(arms) > 1), "")
+    lost = known.of_arms(_lost(metric))
+    lost = lost if len(lost) > 1 else {}
+    reached = lost or known.of_arms(Quantity(metric=metric))
     rows = [
         (
             *(metric, label, language, _OURS, alignment),
@@ -145,14 +145,6 @@ def _printed(points: pd.DataFrame) -> pd.DataFrame:
         if arm in set(points.label)
     ]
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _of_several(known: Measured, quantity: Quantity) -> dict[str, Block]:
-    """The values of each arm that has some, on one test set; none where there is none, or one arm alone."""
-    named = {label: replace(quantity, label=label) for label in known.labels}
-    named = {label: own for label, own in named.items() if len(known.values(own))}
-    found = zip(named, known.values_of(list(named.values())), strict=True) if len(named) > 1 else ()
-    return {label: values for label, values in found if len(values)}
 
 
 def _draw_points(points: pd.DataFrame, styles: Styles, axes: Axes) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.results.run_folders import score
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.benchmark_average import BENCHMARKS, average_of, average_table, check_benchmark, task_scores
+from xalign_ray.results.benchmark_average import BENCHMARKS, average_table, check_benchmark, task_scores
+from xalign_ray.results.claims import measured
 from xalign_ray.results.compare import score_frame
 from xalign_ray.results.run import Log, Run
 from xalign_ray.results.tables import Table
@@ -52,14 +53,19 @@ def frame(values: dict[str, float], label: str = "a", seeds: Sequence[int] = (0,
     return score_frame([run])
 
 
+def table_of(scores: pd.DataFrame, *labels: str) -> Table:
+    return average_table(measured([], scores), labels or ["a"], "xtreme")
+
+
 def column(table: Table, number: int = 1) -> dict[str, str]:
     return {row[0].text: row[number].text for row in table.rows}  # type: ignore[union-attr]
 
 
 def test_the_average_of_xtremes_mock_files() -> None:
     scores = frame(XTREME, spread=0.01)
-    assert 100 * average_of(task_scores(scores, ["a"], "xtreme")["a"]) == pytest.approx(ALL_TASKS, abs=1e-9)
-    table = average_table(scores, ["a"], "xtreme")
+    of_tasks = [table["a"].mean() for table in task_scores(measured([], scores), ["a"], "xtreme").values()]
+    assert 100 * sum(of_tasks) / 9 == pytest.approx(ALL_TASKS, abs=1e-9)
+    table = table_of(scores)
     shown = column(table)
     assert shown["average"] == "62.17"
     assert shown["xquad"] == f"{(79.9586776859504 + 77.27272727272727) / 2:.1f}"
@@ -69,15 +75,13 @@ def test_the_average_of_xtremes_mock_files() -> None:
 
 
 def test_seeds_are_averaged_in_each_language() -> None:
-    table = average_table(frame(XTREME, seeds=(0, 1), spread=0.1), ["a"], "xtreme")
+    table = table_of(frame(XTREME, seeds=(0, 1), spread=0.1))
     assert float(column(table)["average"]) == pytest.approx(ALL_TASKS + 5, abs=0.005)
 
 
 def test_languages_that_are_not_scored_are_named() -> None:
     scores = frame(XTREME)
-    table = average_table(
-        scores.loc[~((scores.metric == "tydiqa_f1") & scores.language.isin(["bn", "te"]))], ["a"], "xtreme"
-    )
+    table = table_of(scores.loc[~((scores.metric == "tydiqa_f1") & scores.language.isin(["bn", "te"]))])
     (row,) = [row for row in table.rows if row[0].text == "tydiqa"]  # type: ignore[union-attr]
     assert str(row[2]) == "7 of 9 (without bn, te)"
 
@@ -98,20 +102,20 @@ def test_languages_that_are_not_scored_are_named() -> None:
 def test_a_missing_task_is_refused(name: str, left_out: list[str], missing: str) -> None:
     scores = frame({metric: value for metric, value in XTREME.items() if metric not in left_out})
     with pytest.raises(ConfigError, match=missing):
-        average_table(scores, ["a"], name)
+        average_table(measured([], scores), ["a"], name)
 
 
 def test_one_encoder_without_a_task_is_enough_to_refuse() -> None:
     other = frame({metric: value for metric, value in XTREME.items() if metric != "xnli_accuracy"}, "b")
     with pytest.raises(ConfigError, match=r"xnli \(xalign tune --task xnli\)"):
-        average_table(pd.concat([frame(XTREME), other], ignore_index=True), ["a", "b"], "xtreme")
+        table_of(pd.concat([frame(XTREME), other], ignore_index=True), "a", "b")
 
 
 def test_encoders_are_averaged_over_the_languages_that_all_of_them_have() -> None:
     """`b` equals `a`, and was not scored in the languages in which both are better."""
     a, b = (frame(XTREME, label, spread=0.1) for label in ("a", "b"))
     b = b.loc[~((b.metric == "xnli_accuracy") & b.language.isin(["bg", "el", "es", "hi"]))]
-    table = average_table(pd.concat([a, b], ignore_index=True), ["a", "b"], "xtreme")
+    table = table_of(pd.concat([a, b], ignore_index=True), "a", "b")
     assert column(table, 1) == column(table, 2)
     assert column(table, 3)["xnli"] == "11 of 15"
 
@@ -123,10 +127,10 @@ def test_one_test_set_counts_and_the_newest_step() -> None:
     others = [whole.loc[own].assign(value=0.9, split=split) for split in ("dev", "retrieval")]
     first = whole.loc[~whole.single_layer].assign(value=0.0, step=0)
     scores = pd.concat([whole, *others, first], ignore_index=True)
-    assert column(average_table(scores, ["a"], "xtreme")) == column(average_table(whole, ["a"], "xtreme"))
+    assert column(table_of(scores)) == column(table_of(whole))
     apart = pd.concat([whole, frame(XTREME, "b").replace({"split": {"test": "dev"}})], ignore_index=True)
     with pytest.raises(ConfigError, match="some have no scores of all encoders on one test set: pawsx"):
-        average_table(apart, ["a", "b"], "xtreme")
+        table_of(apart, "a", "b")
 
 
 def test_an_unknown_benchmark_is_named() -> None:
