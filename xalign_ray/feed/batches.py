@@ -57,12 +57,12 @@ class BatchReader:
         return self.order.requests(first_step, self.config.train.max_steps, low, high, *self.block_shape)
 
     def in_turn(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Columns]]:
-        """Requests with their columns; meanwhile what the next few will read is fetched where it is in a store."""
+        """Requests with their columns; meanwhile the shards of the next few are fetched from a store."""
         ahead: deque[tuple[Request, Future[None]]] = deque()
         with ThreadPoolExecutor(FETCHED_AHEAD, thread_name_prefix="fetch") as threads:
             for request in chain(requests, [None] * FETCHED_AHEAD):
                 if request:
-                    # Found here, by one thread alone: an order makes its tables as it is asked.
+                    # In one thread: an order makes its tables lazily.
                     places = self._places(request) if self.prepared.is_stored else None
                     ahead.append((request, threads.submit(self._fetch, places)))
                 if len(ahead) > FETCHED_AHEAD or (ahead and not request):
@@ -104,7 +104,7 @@ def group_requests(requests: Sequence[Request], row_bytes: int) -> tuple[list[li
         ends a block above the target, and splits one of 1.5 times the target. A group's blocks are between these; a
         smaller one is alone in its task and ends with it.
     """
-    sizes = [(one.last - one.first) * (one.high - one.low) * row_bytes for one in requests]
+    sizes = [(request.last - request.first) * (request.high - request.low) * row_bytes for request in requests]
     target = max(sizes) * 4 // 5
     groups: list[list[Request]] = []
     joins = False
@@ -135,7 +135,7 @@ def split_blocks(blocks: Iterable[tuple[Request, Columns]], rows_per_step: int) 
 def needs_few_rows(prepared: Prepared, config: RunConfig) -> bool:
     """Whether each rank makes its rows itself, under Ray too: a whole run's rows cost less than to start data tasks.
 
-    A recipe that says what data tasks take, or where they run, has them.
+    A recipe that sets the resources of data tasks has data tasks.
     """
     if config.parallel.data_cpus or config.parallel.data_resource:
         return False

@@ -37,7 +37,7 @@ Asked = tuple[Request, Any]  # and the reference of its block
 class BlockServer:
     """The actor that runs the executor. Blocks are numbered: a threaded actor does not keep the order of calls.
 
-    It is told the first step when it is asked for blocks: it starts before a rank has looked for checkpoints.
+    The first request for blocks names the first step: the actor starts before a rank has looked for checkpoints.
     """
 
     def __init__(self, folder: str, config: str) -> None:
@@ -154,7 +154,7 @@ def start_server(prepared: Prepared, config: RunConfig) -> Any:
 
 
 def describe_feed(prepared: Prepared, config: RunConfig) -> dict[str, float]:
-    """What a start event says of the feed, for each worker: steps of a full block, its size and that of all ahead."""
+    """The fields of a start event on the feed, for each worker: steps of a full block, its size and of all ahead."""
     reader = BatchReader(prepared, config)
     steps, _ = reader.block_shape
     block = min(BLOCK_BYTES, steps * reader.rows_of(0) * reader.row_bytes)
@@ -166,9 +166,9 @@ def describe_feed(prepared: Prepared, config: RunConfig) -> dict[str, float]:
 
 
 def _blocks(ahead: deque[Asked], more: Iterator[Asked]) -> Iterator[tuple[Request, Columns]]:
-    """A rank's blocks in order: those that are asked for already, and for each of them one more."""
-    for one in more:
-        ahead.append(one)
+    """A rank's blocks in order; whenever one is taken, one more is requested."""
+    for request in more:
+        ahead.append(request)
         yield _fetch(*ahead.popleft())
     while ahead:
         yield _fetch(*ahead.popleft())

@@ -30,7 +30,7 @@ from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 
 def loss_class(choice: type[ObjectiveChoice]) -> type[Objective]:
-    """The loss of a choice: class `<Name>Loss` of `objectives/<kind>.py`, of a plug-in's own module, or as it says."""
+    """The loss of a choice: class `<Name>Loss` of `objectives/<kind>.py`, of a plug-in's module, or `computed_by`."""
     kind = choice.model_fields["kind"].default
     module = f"xalign_ray.objectives.{kind}" if choice is OBJECTIVES.get(kind) else choice.__module__
     return resolve_name(choice.computed_by or f"{module}:{choice.__name__}Loss")
@@ -43,15 +43,15 @@ class EncoderWithLosses(nn.Module):
 
     With G the global step's count, W ranks and A micro-steps, a micro-step backpropagates
     sum_k weights[k] * sums[k] * W * A / G[k]; DeepSpeed then averages over ranks and micro-steps.
-    The encoder's parameters are named `encoder.*`, those of losses, which no export holds, `losses.*`.
+    The encoder's parameters are named `encoder.*`; parameters of losses, which no export holds, `losses.*`.
 
     Attributes:
-        losses: all of the run, by kind; `used` are those that have a weight now, of which all that follows is.
+        losses: all of the run, by kind. `used`: the losses whose weight is not 0 now; the other attributes are theirs.
         weights: of each kind, perhaps changing over the steps.
         extra_columns: columns of the batch that some loss needs besides the inputs of the model.
         over_step: the losses that compare the whole global step. They run first in a forward pass, so that a pass that
             only embeds draws the same dropout.
-        metrics: what the losses logged in the last forward pass besides themselves; see `MicroStep`.
+        metrics: further metrics of the losses in the last forward pass; see `MicroStep`.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class EncoderWithLosses(nn.Module):
             objectives: the recipe's `objectives`; each kind stands once.
             pairs: the dictionary pairs to train on, `prepared.pairs("trained")`.
             seed: the run's seed.
-            special: ids of the tokenizer, needed to show a word to the encoder by itself.
+            special: ids of the tokenizer, needed to encode single words.
 
         Raises:
-            ConfigError: when an objective lacks what it needs.
+            ConfigError: when a requirement of an objective is missing.
         """
         super().__init__()
         self.encoder = cast(TrainableEncoder, encoder)
@@ -126,7 +126,7 @@ class EncoderWithLosses(nn.Module):
         return sums
 
     def after_step(self, gather: Callable[..., Tensor], by_rank: Mapping[str, Sequence[int]] | None = None) -> None:
-        """Lets each loss do what it does once the weights have moved; called by all ranks once a global step.
+        """Calls the losses' `after_step`, once the weights have moved; called by all ranks once a global step.
 
         Those that weigh nothing now too: the average of an encoder follows it all the time.
 

@@ -1,1 +1,1 @@
-"""What training reads: rows, the files they lie in, their order."""
+"""Token shards: rows, their files, and their order in training."""

@@ -139,7 +139,7 @@ def read_group(shard: Shard, group: int) -> Rows:
     """One row group of a shard; a shard in a store is fetched unless it is here.
 
     Raises:
-        DataError: the shard is missing, or what is read of it is not as it was written; pages have checksums, and the
+        DataError: the shard is missing, or a part that is read was changed since; pages have checksums, and the
             footer's hash is in the manifest.
     """
     try:
@@ -147,7 +147,7 @@ def read_group(shard: Shard, group: int) -> Rows:
     except DataError:
         if not is_stored(shard):
             raise
-    _copy_of(shard).unlink(missing_ok=True)  # what is damaged may be the copy here
+    _copy_of(shard).unlink(missing_ok=True)  # the damage may be in the copy here
     return _read(shard, group)
 
 
@@ -158,7 +158,7 @@ def _read(shard: Shard, group: int) -> Rows:
 
 @contextmanager
 def _said_of(shard: Shard) -> Iterator[None]:
-    """Inside, what the system or pyarrow says of a shard becomes a DataError."""
+    """Inside, an error of the system or of pyarrow becomes a DataError."""
     try:
         yield
     except FileNotFoundError:
@@ -199,11 +199,11 @@ def _opened(shard: Shard) -> Iterator[pq.ParquetFile]:
 
 
 def _checked(shard: Shard, file: pa.NativeFile) -> pq.ParquetFile:
-    if (found := _hash_footer(file)) != shard.footer:
+    if (footer := _hash_footer(file)) != shard.footer:
         named = url_of(Path(shard.path)) or shard.path
-        raise DataError(f"{named} is damaged: the hash of its footer is {found}, not {shard.footer}. {HINT}")
+        raise DataError(f"{named} is damaged: the hash of its footer is {footer}, not {shard.footer}. {HINT}")
     opened = pq.ParquetFile(file, page_checksum_verification=True)
-    if any(field.type != _LISTS for field in opened.schema_arrow):  # pickled objects would run what they hold
+    if any(field.type != _LISTS for field in opened.schema_arrow):  # pickled objects would run code
         raise DataError(f"{shard.path} is no shard: a column of it holds something else than lists of numbers.")
     return opened
 
@@ -285,7 +285,7 @@ def shard_hashes(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def open_shard_table(folder: Path) -> pa.Table:
-    """The table, of which only what is looked at is read."""
+    """The table, memory-mapped: only columns in use are read."""
     return pa.ipc.open_file(pa.memory_map(str(folder / SHARD_TABLE))).read_all()
 
 
@@ -312,8 +312,8 @@ class Shards:
 # Shards that lie in a store: copies on this disk, together bounded in bytes. Processes of a machine share them.
 
 CACHE_GIB = "XALIGN_CACHE_GIB"  # how much of the shards in stores a machine keeps
-CACHED_GIB = 32.0  # unless that says otherwise
-_SHARDS = ".shards"  # of the cache folder: nodes may share that, but each machine has shards of its own
+CACHED_GIB = 32.0  # by default
+_SHARDS = ".shards"  # of the cache folder: nodes may share that, but each machine keeps its shards apart
 _LEFT = 0.8  # of the bound, when files were removed
 _TRIM_SHARE = 16  # a process looks at the cache when it has written this part of the bound
 
@@ -352,8 +352,8 @@ def _fetch(shard: Shard) -> None:
                     system, there = find_system(url)
                     data = system.cat_file(there)
                 partial.write_bytes(data)
-                if (found := hash_footer(partial)) != shard.footer:
-                    raise DataError(f"{url} is damaged: the hash of its footer is {found}, not {shard.footer}. {HINT}")
+                if (footer := hash_footer(partial)) != shard.footer:
+                    raise DataError(f"{url} is damaged: the hash of its footer is {footer}, not {shard.footer}. {HINT}")
                 partial.replace(copy)
             finally:
                 partial.unlink(missing_ok=True)
@@ -366,7 +366,7 @@ def _copy_of(shard: Shard) -> Path:
 
 
 def shard_cache() -> Path:
-    """Where this machine keeps what it has fetched of shards."""
+    """The folder of the shards that this machine has fetched."""
     return cache_folder() / _SHARDS / MACHINE
 
 
@@ -389,11 +389,11 @@ def _count(size: int) -> None:
 
 def _bound() -> float:
     """Of the cache, in bytes."""
-    said = os.environ.get(CACHE_GIB) or CACHED_GIB
+    gib = os.environ.get(CACHE_GIB) or CACHED_GIB
     try:
-        return float(said) * (1 << 30)
+        return float(gib) * (1 << 30)
     except ValueError:
-        raise ConfigError(f"{CACHE_GIB} is '{said}': give a number of GiB, such as {CACHED_GIB:g}.") from None
+        raise ConfigError(f"{CACHE_GIB} is '{gib}': give a number of GiB, such as {CACHED_GIB:g}.") from None
 
 
 def _files() -> Iterator[tuple[float, int, Path]]:

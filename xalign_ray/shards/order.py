@@ -23,7 +23,7 @@ CHUNK_STEPS = 32  # steps whose rows are planned together: more are longer reads
 TABLED = 1024  # chunks whose shares are drawn together
 MANY_ROWS = 128 * ROW_GROUP  # of a stream in a chunk: with fewer, its sources are never drawn by whole row groups
 
-OFFSETS, SHARDS, GROUPS, TURNS = 1, 2, 3, 4  # what a generator is for: part of its key
+OFFSETS, SHARDS, GROUPS, TURNS = 1, 2, 3, 4  # purposes of generators, a part of their keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Pool:
 class StreamPools:
     """The pools of a stream.
 
-    weight: of its rows among those of all streams. shares(step) [pools]: of each pool among the stream's rows.
+    weight: of its rows among all streams' rows. shares(step) [pools]: of each pool among the stream's rows.
     """
 
     weight: float
@@ -74,13 +74,13 @@ class Order:
 
     A source is a pool of a stream; sources are numbered stream by stream. Positions are planned in chunks of K steps:
 
-    - A chunk has the same number of rows of each stream, and of its sources as many as their shares say, by systematic
-      sampling: the integer below or above the share, at random (sampled_before: how many rows a source gave before).
+    - A chunk has the same number of rows of each stream, and of its sources as many as their shares ask for, by
+      systematic sampling: the share rounded down or up at random (sampled_before: how many rows a source gave before).
       Of a stream that has more sources than row groups in a chunk (at least MANY_ROWS, shares that do not change), most
       sources would give a part of a row group, and it would be read for each part. So its sources give whole row groups
-      in turn, as often as their shares say: most are in some chunks and not in others.
+      in turn, as often as their shares ask for: most are in some chunks and not in others.
     - The G rows of a step are cut into partitions, as ranks cut them. Each has every stream in proportion, and of a
-      stream a stretch of the chunk's rows, sources one after the other: so a partition reads few sources, and all of
+      stream a stretch of the chunk's rows, source by source: so a partition reads few sources, and all of
       them together have every source in each step.
     - The rows of a source in a partition are spread evenly over the chunk's steps, so some of its steps are a stretch
       too.
@@ -114,11 +114,11 @@ class Order:
     ) -> Iterator[Request]:
         """The work of the rows [low, high) from one step to another.
 
-        Where they may have a chunk or more, requests end with one: what is read for a part of it is read again for
+        Where they may have a chunk or more, requests end with one: rows read for a part of it would be read again for
         the rest.
 
         Args:
-            steps: at most so many in a request; the first has one, the next two, then four: training waits for little.
+            steps: of a request at most; the first has one, the next two, then four: training waits for little.
             parts: requests that a step is cut into, where `steps` is 1.
         """
         assert steps == 1 or parts == 1
@@ -177,8 +177,8 @@ class Order:
         spread = np.lexsort((fraction, partition))
         partition_rows = np.diff(self.partitions[first : last + 1])
         sizes = partition_rows * self.chunk_steps
-        place = np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        step, row = np.divmod(place, np.repeat(partition_rows, sizes))
+        number = np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        step, row = np.divmod(number, np.repeat(partition_rows, sizes))
         row += np.repeat(self.partitions[first:last] - self.partitions[first], sizes)
         shape = (self.chunk_steps, int(self.partitions[last] - self.partitions[first]))
         layout = np.empty(shape, np.int64), np.empty(shape, np.int64)
@@ -197,7 +197,7 @@ class Order:
             yield partition, source, sampled[source] + row - begins[source]
 
     def _tables(self, number: int) -> tuple[Index, Index]:
-        """Of TABLED chunks: where each source's rows begin among those of its stream, and how many it gave before."""
+        """Of TABLED chunks: where each source's rows begin within its stream, and how many it gave before."""
         if self._table is None or self._table[0] != number:
             while len(self._sampled) <= number:
                 self._sampled.append(self._sampled[-1] + self._drawn_by(len(self._sampled) - 1))
@@ -218,18 +218,18 @@ class Order:
 
     def _sample(self, number: int) -> tuple[Index, Index]:
         """Where sources begin in TABLED chunks, and their rows: both [chunks, sources]."""
-        found = []
+        drawn_rows = []
         for stream, (rows, shares, offsets) in enumerate(self._streams_of(number)):
             if self._gives_groups(rows, shares):
                 sources = slice(*self._source[stream : stream + 2])
                 sizes = np.minimum([pool.rows for pool in self.pools[sources]], ROW_GROUP)
                 drawn = _systematic(rows * TABLED, shares[0], offsets[0])
                 generator = np.random.default_rng([self.seed, TURNS, number, stream, 0])
-                found.append(_in_turns(drawn, self._sampled[number][sources], sizes, rows, generator))
+                drawn_rows.append(_in_turns(drawn, self._sampled[number][sources], sizes, rows, generator))
             else:
-                found.append(_systematic(rows, shares, offsets[:, None]))
-        begins = [np.cumsum(counts, axis=1) - counts for counts in found]
-        return np.concatenate(begins, axis=1), np.concatenate(found, axis=1)
+                drawn_rows.append(_systematic(rows, shares, offsets[:, None]))
+        begins = [np.cumsum(counts, axis=1) - counts for counts in drawn_rows]
+        return np.concatenate(begins, axis=1), np.concatenate(drawn_rows, axis=1)
 
     def _streams_of(self, number: int) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
         """Each stream's rows in a chunk, its shares in TABLED chunks ([chunks, sources], or [1, sources] where they do
@@ -238,7 +238,7 @@ class Order:
         steps = (number * TABLED + np.arange(TABLED)) * self.chunk_steps
         for stream, (of, rows) in enumerate(zip(self.streams, self._stream_rows, strict=True)):
             shares = [of.shares(step) for step in steps.tolist()]
-            constant = all(one is shares[0] for one in shares)
+            constant = all(share is shares[0] for share in shares)
             yield rows, np.stack(shares[:1] if constant else shares), offsets[:, stream]
 
     @staticmethod
@@ -260,9 +260,9 @@ class Order:
 
 
 def _systematic(rows: int, shares: NDArray[np.float64], offset: Any) -> Index:
-    """As many of `rows` for each source as its share says, the integer below or above; shares [..., sources]."""
+    """Each source's share of `rows`, rounded down or up; shares [..., sources]."""
     ends = np.cumsum(shares, axis=-1)
-    ends[ends == ends[..., -1:]] = 1.0  # those of sources without a share after the last one too
+    ends[ends == ends[..., -1:]] = 1.0  # sources without a share after the last one end there too
     after = np.ceil(rows * ends - offset).astype(np.int64)
     return np.diff(after, axis=-1, prepend=0)
 
@@ -270,8 +270,8 @@ def _systematic(rows: int, shares: NDArray[np.float64], offset: Any) -> Index:
 def _in_turns(drawn: Index, before: Index, sizes: Index, rows: int, generator: np.random.Generator) -> Index:
     """How many rows each chunk of TABLED has of each source, if sources give row groups in turn: [chunks, sources].
 
-    What a source gives in these chunks is cut where its row groups end. The pieces of all sources stand in one line,
-    those of a source evenly spread from a random place on, and the line is cut into chunks.
+    A source's rows of these chunks are cut where its row groups end. The pieces of all sources stand in one line, each
+    source's evenly spread from a random start, and the line is cut into chunks.
 
     Args:
         drawn, before: rows of each source in these chunks, and before them.
@@ -358,5 +358,5 @@ def language_shares(sizes: Mapping[str, float], exponent: float) -> dict[str, fl
     """q_l = p_l^exponent / sum of all, with p_l = size_l / sum of sizes. Exponent 1 is by size, 0 is uniform."""
     total = sum(sizes.values())
     raised = {name: (size / total) ** exponent for name, size in sizes.items()}
-    whole = sum(raised.values())
-    return {name: value / whole for name, value in raised.items()}
+    norm = sum(raised.values())
+    return {name: value / norm for name, value in raised.items()}

@@ -1,4 +1,4 @@
-"""What is known of a run from its shards before it starts: steps, shares, bad rows, and refusals."""
+"""Facts of a run from its shards, before it starts: steps, shares, bad rows, and refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xalign_ray.work.mirror import url_of
 
 
 def facts_of(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
-    """What the start event of a run says of its data."""
+    """The fields of a run's start event on its data."""
     return {
         "data": url_of(prepared.folder) or str(prepared.folder.absolute()),
         "data_fingerprint": prepared.fingerprint,
@@ -32,7 +32,7 @@ def facts_of(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
 
 
 def expected_rows(order: Order, steps: int) -> NDArray[np.float64]:
-    """[sources] rows that each source of an order is to give in a run of so many steps, by the shares of each chunk."""
+    """[sources] rows that each source of an order should give in a run of `steps`, by the shares of each chunk."""
     expected = np.zeros(len(order.pools))
     for first in range(0, steps, order.chunk_steps):
         expected += order.shares(first) * order.global_rows * min(order.chunk_steps, steps - first)
@@ -105,23 +105,23 @@ def check_method(config: RunConfig, prepared: Prepared) -> None:
     """Refuses prepared data that a stream or loss of the recipe can make nothing of.
 
     Raises:
-        DataError: with what was found; where it may be meant, an example and the word of `allow` that takes it.
+        DataError: names the fault; where it may be meant, with an example and the word for `allow`.
     """
     checks = {"low_coverage": _low_coverage, "unaligned_pairs": _unaligned, "single_pair_steps": _single_pairs}
     _check_weights(config)
     _check_prompts(config, prepared)
     for allowed, check in checks.items():
-        found = next(check(config, prepared), None)
-        if found and allowed not in config.allow:
-            raise DataError(f"{found} If it is meant, set allow to [{allowed}].")
+        fault = next(check(config, prepared), None)
+        if fault and allowed not in config.allow:
+            raise DataError(f"{fault} If it is meant, set allow to [{allowed}].")
 
 
 def _check_weights(config: RunConfig) -> None:
-    """Refuses a stream of which each stretch of steps that is drawn together has no row."""
+    """Refuses a stream whose share of a chunk of steps is less than a row."""
     rows = config.train.global_batch_size * CHUNK_STEPS
     weights = [stream.weight for stream in config.streams]
-    for stream, own in zip(config.streams, apportion(weights, rows), strict=True):
-        if rows and not own:
+    for stream, share in zip(config.streams, apportion(weights, rows), strict=True):
+        if rows and not share:
             raise DataError(
                 f"stream {stream.kind} would never be drawn: by its weight {stream.weight:g} it has "
                 f"{rows * stream.weight / sum(weights):.2g} of the {rows:,} rows that are drawn together "
@@ -132,14 +132,14 @@ def _check_weights(config: RunConfig) -> None:
 
 def _check_prompts(config: RunConfig, prepared: Prepared) -> None:
     """Refuses a prompt for which the rows have no room."""
-    for prompt, found in prepared.prompts(config).items():
-        pieces = found.pieces
-        least, given = prompt_reserve(len(pieces)), config.data.reserve_fraction
-        if given < least:
+    for prompt, tokenized in prepared.prompts(config).items():
+        pieces = tokenized.pieces
+        least, reserve = prompt_reserve(len(pieces)), config.data.reserve_fraction
+        if reserve < least:
             raise DataError(
                 f"stream contrasted_pairs: the prompt {prompt!r} has {len(pieces)} pieces, and rows have room for "
                 f"{FREE_PROMPT} before each sentence. Set data.reserve_fraction to {math.ceil(100 * least) / 100:g} or "
-                f"more (it is {given:g})."
+                f"more (it is {reserve:g})."
             )
 
 
@@ -154,17 +154,17 @@ def _low_coverage(config: RunConfig, prepared: Prepared) -> Iterator[str]:
             f"objective {losses[0]}: of {usable + without:,} trained pairs of the dictionaries {usable:,} can be "
             "written in the tokenizer's pieces. Take a tokenizer that has their scripts."
         )
-    trained = [one for one in config.data.dictionaries if one.split == "train"]
-    for language in dict.fromkeys(code for one in trained for code in one.languages):
+    trained = [dictionary for dictionary in config.data.dictionaries if dictionary.split == "train"]
+    for language in dict.fromkeys(code for dictionary in trained for code in dictionary.languages):
         pool = prepared.manifest["pools"].get(f"{TEXT}{language}") if streams else None
         if pool is None:
             continue
-        words, known = pool["counts"].get("words", 0), pool["counts"].get("words_in_dictionary", 0)
-        if known < MIN_COVERAGE * words:
+        words, covered = pool["counts"].get("words", 0), pool["counts"].get("words_in_dictionary", 0)
+        if covered < MIN_COVERAGE * words:
             entries = ", ".join(itertools.islice(_entries(prepared, language), _SHOWN))
             yield (
-                f"stream {streams[0]}: the dictionaries find {known:,} of {words:,} words of {language} "
-                f"({known / words:.2%}), so that it would be plain masked LM there. The text has "
+                f"stream {streams[0]}: the dictionaries find {covered:,} of {words:,} words of {language} "
+                f"({covered / words:.2%}), so that it would be plain masked LM there. The text has "
                 f"{', '.join(_words(prepared, f'{TEXT}{language}'))}; the dictionaries have {entries or 'none'}. Look "
                 "whether the tokenizer cuts words as they do, and whether the languages are not exchanged."
             )

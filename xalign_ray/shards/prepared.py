@@ -105,7 +105,7 @@ class Prepared:
 
     @property
     def start_rows(self) -> StartRows | None:
-        """What the rows of an exchanged vocabulary start as; None if there is none."""
+        """The initial rows of an exchanged vocabulary; None if there is none."""
         path = self._find(START_ROWS)
         return StartRows(**np.load(path, allow_pickle=False)) if path else None
 
@@ -117,7 +117,7 @@ class Prepared:
 
     @property
     def held_out_missing(self) -> dict[str, int]:
-        """Languages of which no document is held out, with the documents that they have."""
+        """Languages without a held-out document, with their numbers of documents."""
         return self.manifest["held_out_missing"]
 
     @property
@@ -175,7 +175,7 @@ class Prepared:
 
     @property
     def retrieval_part(self) -> str | None:
-        """What is scored between steps: DEV pairs where there are any, else the TESTS; None if there are neither."""
+        """The pairs to score between steps: DEV where there are any, else TESTS; None if there are neither."""
         return next((part for part in (DEV, TESTS) if self._pairs_of(part)), None)
 
     def read_tests(self, part: str = TESTS, prompt: str = "") -> list[RetrievalPairs]:
@@ -188,7 +188,7 @@ class Prepared:
         tokenizer = Tokenizer.from_file(str(self.tokenizer_folder / "tokenizer.json"))
         begin, end = frame_of(tokenizer)
         room = self.manifest["max_seq_length"] - len(begin) - len(end)
-        found = []
+        tests = []
         for name in self._pairs_of(part):
             path = check_once(self.folder / name, self.manifest["files"][name])
             rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
@@ -200,8 +200,8 @@ class Prepared:
                 ]
                 for code in (first, second)
             ]
-            found.append(RetrievalPairs(first, second, *encoded))
-        return found
+            tests.append(RetrievalPairs(first, second, *encoded))
+        return tests
 
     def _pairs_of(self, part: str) -> list[str]:
         return [name for name in self.manifest["files"] if name.startswith(f"{part}/") and name.endswith(".jsonl")]
@@ -252,7 +252,7 @@ class Prepared:
             pools: the pool of each source.
         """
         needed, which = self._groups(pools, places)
-        groups = [read_group(*one) for one in needed]
+        groups = [read_group(*shard_and_group) for shard_and_group in needed]
         row = places.row % ROW_GROUP
         return take(concatenate(groups), starts(np.array([len(group) for group in groups]))[which] + row)
 
@@ -271,11 +271,11 @@ class Prepared:
         """The row groups of places, shard by shard, and for each place the number of its group among them."""
         shard = places.source << _SHARD_BITS | places.shard
         needed, which = np.unique(shard * SHARD_GROUPS + places.row // ROW_GROUP, return_inverse=True)
-        found = []
+        groups = []
         for shard, group in zip(*np.divmod(needed, SHARD_GROUPS), strict=True):
             source, number = int(shard) >> _SHARD_BITS, int(shard) & (1 << _SHARD_BITS) - 1
-            found.append((self.shards(pools[source])[number], int(group)))
-        return found, which
+            groups.append((self.shards(pools[source])[number], int(group)))
+        return groups, which
 
     def shards(self, pool: str, held_out: bool = False) -> Shards:
         """The shards of a pool, those that are trained on or the held-out ones."""
@@ -292,8 +292,8 @@ class Prepared:
 
     def context(self, config: RunConfig) -> StreamContext:
         """What streams of this recipe need besides rows."""
-        dictionaries = [one for one in config.data.dictionaries if one.split == "train"]
-        covered = {code for one in dictionaries for code in one.languages}
+        dictionaries = [dictionary for dictionary in config.data.dictionaries if dictionary.split == "train"]
+        covered = {code for dictionary in dictionaries for code in dictionary.languages}
         return StreamContext(
             config.seed,
             config.masking,
@@ -313,11 +313,11 @@ class Prepared:
         if not asked:
             return {}
         tokenizer = Tokenizer.from_file(str(self.tokenizer_folder / "tokenizer.json"))
-        found = {}
-        for one in asked:
-            pieces = np.array(tokenizer.encode(one.rstrip(), add_special_tokens=False).ids, np.int32)
-            found[one] = Prompt(pieces, lru_cache(FIRST_WORDS)(partial(tokenize_behind, tokenizer, one)))
-        return found
+        prompts = {}
+        for text in asked:
+            pieces = np.array(tokenizer.encode(text.rstrip(), add_special_tokens=False).ids, np.int32)
+            prompts[text] = Prompt(pieces, lru_cache(FIRST_WORDS)(partial(tokenize_behind, tokenizer, text)))
+        return prompts
 
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[NDArray[np.int64], Columns]]:
         """The held-out rows of a rank in batches, with the language of each row: see `held_out_batches`."""

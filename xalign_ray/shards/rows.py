@@ -1,6 +1,6 @@
 """Rows as flat arrays: pieces in words, words in segments, segments in examples; and which examples share a row.
 
-At the end: what the sentences of pairs bring along, hard negatives and vectors of a teacher.
+At the end: hard negatives and vectors of a teacher, which sentences of pairs bring along.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Rows:
     source, link_to [K] a word of the other segment of its example, both counted from 0 within their segment. Of a
     pair's segments the source of all its links is the one that was first when prepare wrote it, wherever
     `reorder_segments` puts it; text has none. A teacher's vectors: segment_vector [S] numbers that a segment brings,
-    vector [V] those of all segments, as `as_ints` writes them; none where there is no teacher.
+    vector [V] the numbers of all segments, as `as_ints` writes them; none where there is no teacher.
     """
 
     pieces: Ints
@@ -89,7 +89,7 @@ def reorder_segments(rows: Rows, segments: NDArray[np.integer]) -> Rows:
 
 
 def take_segments(rows: Rows, segments: NDArray[np.integer], row_segments: Ints) -> Rows:
-    """Rows of the chosen segments, in the order given; row_segments [N] says how many of them make each row."""
+    """Rows of the chosen segments, in the order given; row_segments [N] counts the segments of each row."""
     words = spans(starts(rows.segment_words)[segments], rows.segment_words[segments])
     pieces = spans(starts(rows.word_length)[words], rows.word_length[words])
     links = spans(starts(rows.segment_links)[segments], rows.segment_links[segments])
@@ -137,7 +137,7 @@ def split_rows(rows: Rows, size: int) -> Iterator[Rows]:
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
-    """Rows of several batches, one after the other; no part gives no row."""
+    """Rows of several batches, concatenated; no part gives no row."""
     if not parts:
         return Rows(*(np.zeros(0, np.int32) for _ in fields(Rows)))
     return Rows(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Rows)))
@@ -254,10 +254,10 @@ def _move(
 ) -> list[tuple[int, Run]] | None:
     """Finds a row for every line of these runs, as many together as fit; None, and nothing taken, if one has none.
 
-    What is taken stands in `free` as its last change, so it can be given back in reverse.
+    Room is taken from `free` in order, so it can be given back in reverse.
     """
     moved: list[tuple[int, Run]] = []
-    taken: list[tuple[int, int]] = []  # room before, and after
+    changes: list[tuple[int, int]] = []  # room before, and after
     for example, first, last in runs:
         while first < last:
             most, length, end = free.most(), special, first
@@ -265,18 +265,18 @@ def _move(
                 length += examples[example][end]
                 end += 1
             if end == first:
-                for before, after in reversed(taken):
+                for before, after in reversed(changes):
                     free.put(free.take(after), before)
                 return None
             row, before = free.place(length, -1)
-            taken.append((before, before - length))
+            changes.append((before, before - length))
             moved.append((row, (example, first, end)))
             first = end
     return moved
 
 
 def with_negatives(rows: Rows, of_first: Index, of_second: Index) -> Rows:
-    """Pairs, a row each, of which each segment brings the pieces of its negative, cut to its translation's length.
+    """Pairs, a row each, with the pieces of each segment's negative, cut to its translation's length.
 
     So negatives fit wherever translations do. A segment without a negative brings its translation, which the loss
     leaves out as it leaves out all equal texts.
@@ -297,10 +297,10 @@ def with_negatives(rows: Rows, of_first: Index, of_second: Index) -> Rows:
 
 def negatives_of(rows: Rows, segment: int) -> Rows:
     """The negatives that the first (0) or second (1) segment of every pair brings, in the language of the other."""
-    own = np.arange(segment, len(rows.segment_words), 2)
+    mine = np.arange(segment, len(rows.segment_words), 2)
     other = np.arange(1 - segment, len(rows.segment_words), 2)
-    length = rows.segment_vector[own]
-    pieces = rows.vector[spans(starts(rows.segment_vector)[own], length)]
+    length = rows.segment_vector[mine]
+    pieces = rows.vector[spans(starts(rows.segment_vector)[mine], length)]
     none = np.zeros(0, np.int32)
     return Rows(
         pieces=pieces,
@@ -309,7 +309,7 @@ def negatives_of(rows: Rows, segment: int) -> Rows:
         segment_words=length,
         segment_language=rows.segment_language[other],
         row_segments=(rows.row_segments // 2).astype(np.int32),
-        segment_links=np.zeros(len(own), np.int32),
+        segment_links=np.zeros(len(mine), np.int32),
         link_from=none,
         link_to=none,
     )
@@ -317,7 +317,7 @@ def negatives_of(rows: Rows, segment: int) -> Rows:
 
 # Sentence vectors of a teacher, which rows of pairs bring along, as a column of a batch.
 
-STORED = np.float16  # two numbers in an int32, of which shards are made
+STORED = np.float16  # two numbers in an int32, the type of all columns of shards
 PER_INT = 2
 
 
@@ -329,7 +329,7 @@ class VectorShape(NamedTuple):
 
 
 def as_ints(vectors: NDArray[np.float32]) -> Ints:
-    """Vectors [n, D], D even, one after the other as rows keep them."""
+    """Vectors [n, D], D even, concatenated as rows keep them."""
     return np.ascontiguousarray(vectors.astype(STORED)).view(np.int32).ravel()
 
 

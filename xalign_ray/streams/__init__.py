@@ -1,1 +1,1 @@
-"""What rows look like to the model, in pure numpy. Never imports torch: it runs on hundreds of CPU workers."""
+"""Streams: rows as model inputs and labels, in pure numpy. Never imports torch: it runs on hundreds of CPU workers."""

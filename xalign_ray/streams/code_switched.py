@@ -29,9 +29,9 @@ class Replaced:
 def code_switched_labels(stream: CodeSwitchedLabels, batch: Batch) -> Columns:
     """DICT-MLM (Chaudhary et al. 2020, section 2.3), and with `variant: input_swap` what align-mlm made of it.
 
-    `label_swap`: a switched word is shown or masked, and its synonym is asked for. `input_swap`: the synonym is shown,
-    and the word is asked for; a word that was to be switched and has no synonym (of its own number of pieces:
-    `no_room`) stays visible.
+    `label_swap`: a switched word is shown or masked, and its synonym is the label. `input_swap`: the synonym is shown,
+    and the word is the label; a word that was chosen and has no synonym (of the same number of pieces: `no_room`)
+    stays visible.
     """
     batch, layout = mask_units(batch), Layout()
     words = locate_words(batch, layout)

@@ -83,12 +83,12 @@ def collate_rows(
     With `double_separator` a pair is `[CLS] side [SEP] [SEP] side [SEP]`; the second side begins at its first [SEP].
 
     Args:
-        rows: what is shown.
+        rows: the inputs.
         labels: the pieces that are predicted, and as what.
         switched: the pieces that have another language than their segment, and which.
 
     Returns:
-        The TOKEN_COLUMNS, each [N, max_seq_length]: int32 for pieces and labels, int16 for what says where they stand:
+        The TOKEN_COLUMNS, each [N, max_seq_length]: int32 for pieces and labels, int16 for positions and ids:
         every byte is copied on its way to the trainer. Tokens attend where `example_ids` agree and are not 0.
     """
     n, segments, segments_per_example = len(rows), len(rows.segment_words), layout.segments
@@ -97,17 +97,17 @@ def collate_rows(
     leads = segment == 0  # segments that bring a [CLS] before them; each has a [SEP] behind it
     opened = leads | layout.double_separator  # segments with a special token before them
     segment_length = sum_runs(rows.word_length, rows.segment_words)
-    taken = segment_length + 1 + opened
-    row_taken = sum_runs(taken, rows.row_segments)
+    tokens = segment_length + 1 + opened
+    row_taken = sum_runs(tokens, rows.row_segments)
     assert n == 0 or row_taken.max() <= max_seq_length, "a stream made a row too long"
-    column = starts(taken) - starts(row_taken)[segment_row]
+    column = starts(tokens) - starts(row_taken)[segment_row]
     begin = column + segment_row * max_seq_length  # where each segment begins, among all positions of all rows
 
     # Columns that are constant over a segment: runs of segments, and after each row's segments a run of padding.
     segment_run = np.arange(segments) + segment_row
     pad_run = np.cumsum(rows.row_segments) + np.arange(n)
     run_length = np.empty(segments + n, np.int64)
-    run_length[segment_run], run_length[pad_run] = taken, max_seq_length - row_taken
+    run_length[segment_run], run_length[pad_run] = tokens, max_seq_length - row_taken
 
     def spread(of_segment: NDArray[np.integer]) -> NDArray[np.int16]:
         of_run = np.zeros(segments + n, np.int16)
@@ -126,7 +126,7 @@ def collate_rows(
     input_ids[piece_at] = rows.pieces
     input_ids[begin[opened]] = vocabulary.sep
     input_ids[begin[leads]] = vocabulary.cls
-    input_ids[begin + taken - 1] = vocabulary.sep
+    input_ids[begin + tokens - 1] = vocabulary.sep
     answers = np.full(n * max_seq_length, IGNORED, np.int32)
     answers[piece_at[labels.at]] = labels.values
     language_ids[piece_at[switched.at]] = switched.values

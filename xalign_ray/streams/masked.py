@@ -1,4 +1,4 @@
-"""The streams of masked text and pairs: MLM, TLM, and those of ERNIE-M, WEAM and PPA, with columns of their own."""
+"""Streams of masked text and pairs: MLM, TLM, and the streams of ERNIE-M, WEAM and PPA, with further columns."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def masked_translations(stream: MaskedTranslations, batch: Batch) -> Columns:
     rows = batch.rows
     is_second = np.arange(len(rows.segment_words)) % 2 == 1
     eligible = np.repeat(is_second, rows.segment_words)
-    kept = ~eligible | choose(batch, locate_words(batch, layout), layout, eligible)
-    kept_pieces = np.repeat(kept, rows.word_length)
-    shown = _without_words(rows, kept)
+    visible = ~eligible | choose(batch, locate_words(batch, layout), layout, eligible)
+    kept_pieces = np.repeat(visible, rows.word_length)
+    shown = _without_words(rows, visible)
     at = np.flatnonzero(np.repeat(eligible, rows.word_length)[kept_pieces])
     labels = Marked(at, shown.pieces[at])
     pieces = shown.pieces.copy()
@@ -165,7 +165,7 @@ def _row_and_column(pieces: Rows) -> tuple[Index, Index]:
 def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
     """The token columns (`text`: TLM, each sentence on its own, or nothing masked), and the two sentences alone.
 
-    Columns of its own: `query_` and `key_` `input_ids`, `position_ids`, `segment_ids`, `language_ids`, `example_ids`,
+    Further columns: `query_` and `key_` `input_ids`, `position_ids`, `segment_ids`, `language_ids`, `example_ids`,
     int32 [N, L] each: `[CLS] prompt sentence [SEP]` for the first, respectively second, sentence of every pair as the
     token columns have them, nothing masked; example e of the key is the partner of example e of the query.
     `pair_hash` int64 [N, L]: at the [CLS] of each key example a non-zero hash of the sentence that prepare wrote first
@@ -213,17 +213,17 @@ def _collate_alone(rows: Rows, batch: Batch, prompt: Prompt | None) -> Columns:
 
 
 def _behind(prompt: Prompt, rows: Rows, max_seq_length: int) -> Rows:
-    """Each segment behind a prompt, with which its first word is cut; as it is where that makes its row too long."""
+    """Each segment after a prompt, whose first word is tokenised with the prompt; apart where its row gets too long."""
     word = starts(rows.segment_words)  # the first of each segment
     length, first = rows.word_length.copy(), starts(rows.word_length)
     words = [rows.pieces[at : at + pieces].tolist() for at, pieces in zip(first[word], length[word], strict=True)]
-    plain = [[*prompt.pieces.tolist(), *one] for one in words]
-    together = [prompt.before(tuple(one)) for one in words]
-    growth = np.array([len(one) - len(other) for one, other in zip(together, plain, strict=True)], np.int64)
+    apart = [[*prompt.pieces.tolist(), *word_pieces] for word_pieces in words]
+    together = [prompt.before(tuple(word_pieces)) for word_pieces in words]
+    growth = np.array([len(joint) - len(plain) for joint, plain in zip(together, apart, strict=True)], np.int64)
     room = max_seq_length - used_tokens(rows, Layout()) - len(prompt.pieces) * rows.row_segments
     fits = within_room(growth, run_index(rows.row_segments), room).tolist()
-    openings = [one if fit else other for one, other, fit in zip(together, plain, fits, strict=True)]
-    length[word] = [len(one) for one in openings]
+    openings = [joint if fit else plain for joint, plain, fit in zip(together, apart, fits, strict=True)]
+    length[word] = [len(opening) for opening in openings]
     first[word] = len(rows.pieces) + starts(length[word])
     pieces = np.concatenate((rows.pieces, np.fromiter(chain.from_iterable(openings), np.int32)))
     return replace(rows, pieces=pieces[spans(first, length)], word_length=length)
@@ -232,8 +232,8 @@ def _behind(prompt: Prompt, rows: Rows, max_seq_length: int) -> Rows:
 def _hash_segments(rows: Rows) -> NDArray[np.int64]:
     """[S] a hash of the pieces of each segment and of their order, never 0."""
     length = sum_runs(rows.word_length, rows.segment_words)
-    place = np.arange(len(rows.pieces)) - np.repeat(starts(length), length)
-    mixed = splitmix64(rows.pieces.astype(np.uint64) | place.astype(np.uint64) << np.uint64(32))
+    number = np.arange(len(rows.pieces)) - np.repeat(starts(length), length)
+    mixed = splitmix64(rows.pieces.astype(np.uint64) | number.astype(np.uint64) << np.uint64(32))
     total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))  # modulo 2^64
     first = starts(length)
     hashes = splitmix64(total[first + length] - total[first])

@@ -1,4 +1,4 @@
-"""What streams share: the words of a batch, which of them are predicted, and what is shown in their place.
+"""Masking, shared by all streams: the words of a batch, the choice of predicted words, and their inputs.
 
 `stream_columns`, at the end, calls the function that a kind of stream names.
 """
@@ -61,10 +61,10 @@ class Prompt:
 
 @dataclass(frozen=True)
 class StreamContext:
-    """What is the same for every row of a run.
+    """The constants of a run's rows.
 
-    global_rows: rows of a step. no_dictionary: languages of whose words no translation is known. teacher: of the
-    vectors that pairs bring along. hard_negatives: whether their sentences bring some. prompts: by their texts.
+    global_rows: rows of a step. no_dictionary: languages without translations. teacher: of the vectors that pairs
+    bring along. hard_negatives: whether their sentences bring some. prompts: by their texts.
     """
 
     seed: int
@@ -107,7 +107,7 @@ class Words:
 
 
 def mask_units(batch: Batch) -> Batch:
-    """The batch with its pieces as words if it is masked by piece, as it is if by whole words."""
+    """The batch with each piece as a word if masking is by piece; unchanged if by whole words."""
     return batch if batch.context.masking.whole_word_mask else replace(batch, rows=split_words(batch.rows))
 
 
@@ -139,7 +139,7 @@ def choose(
 
     Args:
         eligible: [W] the words that may be chosen; all if not given.
-        others: [W] words that may be chosen with what the eligible ones leave of an example's budget.
+        others: [W] words that may be chosen with the budget of an example that the eligible ones leave.
     """
     length = batch.rows.word_length
     tokens = sum_runs(length, words.example_words) + layout.specials
@@ -156,7 +156,7 @@ def _rate(batch: Batch) -> NDArray[np.float64]:
     context = batch.context
     step = batch.positions // context.global_rows
     steps, which = np.unique(step, return_inverse=True)
-    return np.array([value_at(context.masking.mlm_probability, one) for one in steps.tolist()], np.float64)[which]
+    return np.array([value_at(context.masking.mlm_probability, step) for step in steps.tolist()], np.float64)[which]
 
 
 def predict(
@@ -175,7 +175,7 @@ def predict(
     Args:
         batch: its rows are the labels, in place.
         chosen: [W] the words that are predicted.
-        source: what is shown that is neither masked nor random, where that is not the label: the same words, some
+        source: the inputs that are neither masked nor random, where they differ from the label: the same words, some
             perhaps of another length. A word of another length than its label shows [MASK] instead.
         visible: [W] chosen words that are neither masked nor random, whatever is drawn.
         switched: pieces of the labels in another language than their segment, and which.
@@ -193,8 +193,8 @@ def predict(
     if visible is not None:
         what[visible[word]] = KEEP
     labels = rows.pieces[at]
-    kept, comparable = _kept(rows, source, word, at - first[word]) if source is not None else (labels, np.True_)
-    seen = np.where(what == RANDOM, random_pieces(keys, number, vocabulary.regular), kept)
+    inputs, comparable = _kept(rows, source, word, at - first[word]) if source is not None else (labels, np.True_)
+    seen = np.where(what == RANDOM, random_pieces(keys, number, vocabulary.regular), inputs)
     shown = rows.pieces.copy()
     shown[at] = np.where((what == MASK) | ((what == KEEP) & ~comparable), vocabulary.mask, seen)
 
@@ -229,7 +229,7 @@ def _count_switched(predicted: Index, switched: Marked, first_of_row: Index, pie
     return np.bincount(row, minlength=len(first_of_row)).astype(np.int32)
 
 
-# Chooses the words that are predicted, and what the model sees in their place.
+# The choice of predicted words, and of their inputs.
 #
 # Formulas, and how the papers were read: docs/explanation/methods.md, Masking.
 
@@ -281,21 +281,21 @@ def choose_words(
     # Few words are looked at, so only those that come early are put in order; the others where a budget is left.
     share = min(1.0, EARLY * left.sum() / max(1, word_length.sum()))
     early = bits >> np.uint64(64 - RANDOM_BITS) < np.uint64(share * 2**RANDOM_BITS)
-    taken = np.zeros(len(bits), np.bool_)
+    selected = np.zeros(len(bits), np.bool_)
     for part in (early, ~early):
         mine = np.flatnonzero(part & (left > 0)[group])
-        _take_in_turn(mine, bits, word_length, np.bincount(group[mine], minlength=len(left)), left, taken)
+        _take_in_turn(mine, bits, word_length, np.bincount(group[mine], minlength=len(left)), left, selected)
     if eligible is None or candidates is None:
-        return taken
+        return selected
     chosen = np.zeros(len(eligible), np.bool_)
-    chosen[candidates[taken]] = True
+    chosen[candidates[selected]] = True
     return chosen
 
 
 def _take_in_turn(
     mine: Index, bits: Bits, word_length: NDArray[np.integer], per_group: Index, left: Index, taken: NDArray[np.bool_]
 ) -> None:
-    """Takes some of the words, of which each group has so many, in the order of their bits; lowers what is left."""
+    """Takes words in the order of their bits within each group of `per_group` words; lowers the budgets `left`."""
     first = starts(per_group)
     order = mine[_shuffle(bits[mine], per_group, first)]
     length = word_length[order]
@@ -312,12 +312,12 @@ def _take_in_turn(
 
 
 def _shuffle(bits: Bits, per_group: Index, first: Index) -> Index:
-    """The members of consecutive groups, those of each group in the order of their random bits."""
+    """The members of consecutive groups, within each group in the order of their random bits."""
     assert len(per_group) < 2**GROUP_BITS
     assert not len(per_group) or per_group.max() <= 2**PLACE_BITS
     group = run_index(per_group)
-    place = np.arange(len(group)) - first[group]
-    packed = (group << (RANDOM_BITS + PLACE_BITS) | place).astype(np.uint64)
+    rank = np.arange(len(group)) - first[group]
+    packed = (group << (RANDOM_BITS + PLACE_BITS) | rank).astype(np.uint64)
     packed |= bits >> np.uint64(64 - RANDOM_BITS) << np.uint64(PLACE_BITS)
     packed.sort()
     return first[group] + (packed & np.uint64(2**PLACE_BITS - 1)).astype(np.int64)
@@ -346,7 +346,7 @@ Expand = Literal["all", "first", "diagonal"]
 
 
 def split_words(rows: Rows, expand: Expand = "all") -> Rows:
-    """Every piece a word of its own; a multi-piece word then has no dictionary entry, and its links are its pieces'.
+    """Every piece as a word; a multi-piece word then has no dictionary entry, and its links are its pieces'.
 
     Args:
         expand: a link of two words becomes links of `all` pieces of one with all of the other, of their `first`
@@ -394,7 +394,7 @@ def _expand(rows: Rows, expand: Expand) -> tuple[Ints, Ints, Ints]:
     return sum_runs(count, rows.segment_links).astype(np.int32), ends[0].astype(np.int32), ends[1].astype(np.int32)
 
 
-SLICE = 512  # rows shown at a time: what is in work then stays in the processor's cache
+SLICE = 512  # rows collated at a time: the arrays then stay in the processor's cache
 
 
 def stream_columns(stream: StreamChoice, rows: Rows, positions: NDArray[np.int64], context: StreamContext) -> Columns:
@@ -405,8 +405,8 @@ def stream_columns(stream: StreamChoice, rows: Rows, positions: NDArray[np.int64
 
     Returns:
         TOKEN_COLUMNS [N, max_seq_length] int32, and [N]: `position` int64, `row_hash` uint64, `cross_lingual` int32
-        (labels that cross languages: a translation is asked for, or shown), `no_room` int32 (synonyms dropped
-        because they did not fit). Some streams have columns of their own; their functions say which.
+        (labels that cross languages: a translation is the label, or the input), `no_room` int32 (synonyms dropped
+        because they did not fit). Some streams have further columns; their functions document them.
     """
     if len(rows) > SLICE:
         begins = range(0, len(rows), SLICE)
