@@ -3,82 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from xalign_ray.config.load import Recipe
 from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.backbone import encoder_values
-from xalign_ray.models.continued import check_encoder_files, has_head
+from xalign_ray.models.continued import check_encoder_files
 from xalign_ray.models.families import family_of
-from xalign_ray.models.hub import hub_file, in_cache
-from xalign_ray.models.sentence_files import SentenceRule, read_sentence_files
-from xalign_ray.models.weight_files import CONFIG, read_config
+from xalign_ray.models.open import Opened, open_encoder
 from xalign_ray.planning.describe import duration
 from xalign_ray.planning.estimate import CPU, Estimate, Rate, Shape, estimate, read_prices
 from xalign_ray.planning.subject import at_most, subject_of
 from xalign_ray.work.artifacts import whole_json, write_json
 
-# What `xalign continue` needs to know of an encoder before it is opened: its width, its head, its pooling.
 
-
-@dataclass(frozen=True)
-class Encoder:
-    """An encoder to continue.
-
-    Attributes:
-        name: folder or hub id.
-        has_head: whether it has a masked-LM head.
-        rule: how it makes the vector of a sentence.
-        room: the most tokens of a row.
-        no_masked_lm: why its family's masked LM cannot be trained; empty if it can.
-    """
-
-    name: str
-    has_head: bool
-    hidden_size: int
-    rule: SentenceRule
-    room: int
-    no_masked_lm: str = ""
-
-
-def look_at_encoder(name: str) -> Encoder:
-    """Reads the config of an encoder, the names of its weights and its pooling; of a hub model, by its small files.
+def look_at_encoder(name: str) -> Opened:
+    """An encoder to continue, by its small files.
 
     Raises:
         ConfigError: there is no such encoder, or its family cannot be continued.
         DataError: its files are damaged.
     """
-    known = encoder_values(name)
-    if known is None or Path(name).is_dir():
-        check_encoder_files(name)
-    values = known or _read_of_hub(name)
-    found = holds_head(in_cache(name), values)
-    family = family_of(name, values)
-    room = family.max_length({**family.defaults, **values})
-    return Encoder(name, found, int(values["hidden_size"]), read_sentence_files(name).rule, room, family.no_masked_lm)
-
-
-def holds_head(folder: str, values: Mapping[str, Any]) -> bool:
-    """Whether an encoder's files hold a masked-LM head; where only opening them would tell, as its config names it."""
-    found = has_head(folder, values)
-    if found is None:
-        classes = values.get("architectures") or ["ForMaskedLM"]  # left out where we know a model by its name
-        found = any(one.endswith(("ForMaskedLM", "ForPreTraining")) for one in classes)
-    return found
-
-
-def _read_of_hub(name: str) -> Mapping[str, Any]:
-    path = hub_file(name, CONFIG)
-    if path is None:
-        raise ConfigError(
-            f"{name} is neither a folder nor a model that the hub answers for: check the name, or download it and name "
-            "its folder."
-        )
-    return read_config(str(path.parent))
+    encoder_values(name)  # refuses a folder that is not there before the hub is asked
+    opened = open_encoder(name)
+    check_encoder_files(opened)
+    family_of(name, opened.config)
+    return opened
 
 
 LARGE = 1024  # hidden size from which an encoder is continued at half the learning rate

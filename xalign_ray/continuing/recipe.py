@@ -32,7 +32,6 @@ from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.methods import (
     LARGE,
     Choice,
-    Encoder,
     Given,
     check_replay,
     choose,
@@ -42,7 +41,9 @@ from xalign_ray.continuing.methods import (
     steps_of_time,
 )
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.hub import hub_file
+from xalign_ray.models.families import family_of
+from xalign_ray.models.hub import encoder_folder
+from xalign_ray.models.open import Opened
 from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
@@ -89,7 +90,7 @@ class Continuation:
     lines: FiveLines
     recipe: Recipe
     tree: Mapping[str, Any]
-    encoder: Encoder
+    encoder: Opened
     kept: Sequence[ParallelCorpus]
     kept_text: Sequence[Corpus]
     notes: Sequence[str]
@@ -114,9 +115,10 @@ def resolve(lines: FiveLines) -> Continuation:
     """
     output = _folder_of_runs(lines.output)
     encoder = look_at_encoder(lines.model)
-    has_head = encoder.has_head or (_allows_new_head(lines.set) and not encoder.no_masked_lm)
+    no_masked_lm = family_of(encoder.name, encoder.config).no_masked_lm
+    has_head = encoder.has_head or (_allows_new_head(lines.set) and not no_masked_lm)
     there = (bool(lines.pairs), bool(lines.dictionary), bool(lines.text))
-    given = Given(encoder.name, has_head, *there, encoder.no_masked_lm, lines.teacher is not None)
+    given = Given(encoder.name, has_head, *there, no_masked_lm, lines.teacher is not None)
     choice = choose(lines.method, given)
     replay = check_replay(lines.replay, given, choice.recipe)
     pairs = look_at_pairs(lines.pairs, lines.languages, lines.columns, where=lines.where) if lines.pairs else []
@@ -144,7 +146,7 @@ def resolve(lines: FiveLines) -> Continuation:
     if pairs and text and not replay and choice.recipe in ("mlm", "align"):
         notes.append(f"The pairs are scored and not trained on: {choice.recipe} reads the text in their place.")
         pairs, tests = [], tests or pairs
-    notes.append(f"Sentence vectors: {encoder.rule.words}.")
+    notes.append(f"Sentence vectors: {encoder.sentences.rule.words}.")
     tree = _tree(lines, output, encoder, choice, pairs, {"tests": tests, "dev": dev}, text, replay)
     plain = _resolved(tree, lines, choice)
     refuse_doubtful([*checks.values()], plain.config.data, plain.config.allow)
@@ -179,7 +181,7 @@ def _files(corpora: Sequence[ParallelCorpus | Corpus]) -> set[str]:
 def _tree(
     lines: FiveLines,
     output: str,
-    encoder: Encoder,
+    encoder: Opened,
     choice: Choice,
     pairs: Sequence[ParallelCorpus],
     held: Mapping[str, Sequence[ParallelCorpus]],
@@ -195,8 +197,9 @@ def _tree(
         "parallel": [({} if corpus.brings_alignment else align) | _plain(corpus) for corpus in pairs],
         **_held_out(pairs, held, lines.keep_best),
     }
-    if encoder.room < method.data.max_seq_length:
-        data["max_seq_length"] = encoder.room
+    room = family_of(encoder.name, encoder.config).max_length(encoder.config)
+    if room < method.data.max_seq_length:
+        data["max_seq_length"] = room
     if _reads_dictionary(choice, lines.set):
         data["dictionaries"] = [
             _plain(one) for one in dictionaries(lines.dictionary, lines.languages, [*pairs, *held["tests"]])
@@ -210,7 +213,7 @@ def _tree(
         train = {"pairs_per_step": 0, "global_batch_size": ROWS_OF_TEXT}
     if replay:
         tree["streams"], objectives = with_replay(replay, streams, objectives)
-    if prompt := encoder.rule.prompt:
+    if prompt := encoder.sentences.rule.prompt:
         streams = tree.get("streams", streams)
         tree["streams"] = [
             one | {"prompt": prompt} if one["kind"] == ContrastedPairs().kind else one for one in streams
@@ -221,8 +224,8 @@ def _tree(
     pooled = {one.kind: one.pooling for one in (SentenceContrast(), Distillation(), MomentumContrast())}
     objectives = [
         one
-        if pooled.get(one["kind"], encoder.rule.pooling) == encoder.rule.pooling
-        else one | {"pooling": encoder.rule.pooling}
+        if pooled.get(one["kind"], encoder.sentences.rule.pooling) == encoder.sentences.rule.pooling
+        else one | {"pooling": encoder.sentences.rule.pooling}
         for one in objectives
     ]
     if lines.teacher:
@@ -234,7 +237,7 @@ def _tree(
     if objectives != [*map(_plain, method.objectives)]:
         tree["objectives"] = objectives
     rate = method.train.optimizer.learning_rate
-    train |= {"optimizer": {"learning_rate": rate / 2}} if encoder.hidden_size >= LARGE else {}
+    train |= {"optimizer": {"learning_rate": rate / 2}} if encoder.config["hidden_size"] >= LARGE else {}
     return tree | {
         "model": {"init_from": encoder.name},
         "train": train,
@@ -277,8 +280,8 @@ def note_pieces(lines: FiveLines, data: DataConfig) -> list[str]:
 
 
 def _backend(model: str) -> Tokenizer | None:
-    path = hub_file(model, "tokenizer.json")
-    return Tokenizer.from_file(str(path)) if path else None
+    path = encoder_folder(model) / "tokenizer.json"
+    return Tokenizer.from_file(str(path)) if path.is_file() else None
 
 
 def _pieces(model: str, prompt: str) -> int:

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.config.code import package_code
-from xalign_ray.continuing.methods import holds_head
-from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.hub import fetch_weights
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.sentence_files import SentenceRule, read_sentence_files
-from xalign_ray.models.vectors import SentenceVectors, folder_of, vector_files
-from xalign_ray.models.weight_files import read_config
+from xalign_ray.models.vectors import SentenceVectors, vector_files
 from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits
 from xalign_ray.work.artifacts import hash_file, hash_value, replacing
 
@@ -185,10 +184,10 @@ def _open(encoder: str, device: str) -> tuple[Encoder, Any]:
 
     from xalign_ray.models.inference import Encoder
 
-    folder = str(folder_of(encoder))
-    values = read_config(folder)
-    family = BY_MODEL_TYPE.get(values["model_type"])
-    if family is None or not holds_head(folder, dict(family.defaults) | values):
+    opened = open_encoder(encoder)
+    fetch_weights(encoder)
+    family = opened.family
+    if family is None or not opened.has_head:
         return Encoder.open(encoder, device, AutoModel), None
     whole = Encoder.open(encoder, device, AutoModelForMaskedLM)
     return Encoder(whole.model.base_model, whole.inputs), lambda hidden: family.predict(whole.model, hidden)
@@ -196,4 +195,4 @@ def _open(encoder: str, device: str) -> tuple[Encoder, Any]:
 
 def _identity(encoder: str) -> list[str]:
     """What an encoder is, wherever it lies: hashes of its files, those of modules behind its pooling among them."""
-    return [hash_file(path) for path in vector_files(folder_of(encoder))]
+    return [hash_file(path) for path in vector_files(fetch_weights(encoder))]

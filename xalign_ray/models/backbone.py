@@ -12,8 +12,8 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings, family_of
 from xalign_ray.models.family import Family, Values
-from xalign_ray.models.hub import hub_file, in_cache, revision_of
-from xalign_ray.models.weight_files import CONFIG, read_config
+from xalign_ray.models.hub import encoder_folder, revision_of
+from xalign_ray.models.weight_files import read_config
 from xalign_ray.work.artifacts import read_json, stamp_of
 from xalign_ray.work.storage import is_folder_name
 
@@ -111,9 +111,9 @@ def encoder_values(init_from: str) -> Values | None:
 
 
 def read_folder(init_from: str) -> dict[str, Any]:
-    """The config.json of a folder to continue; ConfigError in a sentence where there is none that can be read."""
+    """The config.json of an encoder to continue; ConfigError in a sentence where there is none that can be read."""
     try:
-        return read_config(init_from)
+        return read_config(str(encoder_folder(init_from)))
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from None
 
@@ -161,20 +161,11 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         family = FAMILIES[model.family]
         values = family.values(model, vocab_size, max_positions, pad_id)
     else:
-        found = _read_config(model.init_from)
+        found = read_folder(model.init_from)
         family = family_of(model.init_from, found)
         values = family.for_rows(dict(family.defaults) | found, max_positions)
     check_settings(family, model)
     return family, family.with_dropout(values, model)
-
-
-def _read_config(init_from: str) -> dict[str, Any]:
-    if Path(folder := in_cache(init_from)).is_dir():
-        return read_folder(folder)
-    path = None if is_folder_name(init_from) else hub_file(init_from, CONFIG)
-    if path is None:
-        raise ConfigError(f"model.init_from '{init_from}' is neither a folder nor a hub model that can be reached.")
-    return read_folder(str(path.parent))
 
 
 def check_fits(
@@ -244,7 +235,7 @@ def _read_vocabulary(folder_or_id: str) -> dict[int, str] | None:
     if folder.is_dir() and not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
         return None  # AutoTokenizer would invent one of five special tokens
     try:
-        tokenizer = AutoTokenizer.from_pretrained(in_cache(folder_or_id), trust_remote_code=False)
-    except (OSError, ValueError):
+        tokenizer = AutoTokenizer.from_pretrained(encoder_folder(folder_or_id), trust_remote_code=False)
+    except (OSError, ValueError, DataError):
         return None
     return {identity: piece for piece, identity in tokenizer.get_vocab().items()}

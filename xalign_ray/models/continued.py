@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.load import COMMAND_LINE, RECIPES, Recipe
@@ -14,9 +13,8 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.backbone import encoder_values, vocabulary_size
 from xalign_ray.models.families import family_of
 from xalign_ray.models.family import Family
-from xalign_ray.models.hub import check_reachable
+from xalign_ray.models.open import Opened, open_encoder
 from xalign_ray.models.own_tokenizer import check_files, check_vocabulary
-from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.models.weight_files import WEIGHTS, WRAPPED, check_weight_files, weight_names
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.status_line import say
@@ -52,7 +50,12 @@ def draws_head(config: RunConfig) -> bool:
     init_from = config.model.init_from
     values = encoder_values(init_from) if init_from and not init_from.startswith(RUN_OF) else None
     predicts = any(loss.predicts_pieces for loss in config.objectives)
-    return bool(init_from and values and has_head(init_from, values) is False and predicts)
+    if not (init_from and values and predicts and Path(init_from).is_dir()):
+        return False
+    try:
+        return not open_encoder(init_from).has_head
+    except DataError as error:
+        raise ConfigError(f"model.init_from: {error}") from None
 
 
 def check_family(config: RunConfig, family: Family) -> None:
@@ -70,25 +73,6 @@ def check_family(config: RunConfig, family: Family) -> None:
         )
     if family.dense_only and config.train.attention == "varlen":
         raise ConfigError(f"{start} has its own attention: set train.attention to auto or dense.")
-
-
-def has_head(init_from: str, values: Mapping[str, Any]) -> bool | None:
-    """Whether the weights of a folder include a masked-LM head, by their names; None where they must be opened.
-
-    Args:
-        values: of its config.json.
-
-    Raises:
-        ConfigError: a file of weights is damaged, or the family cannot be continued.
-    """
-    try:
-        names = weight_names(init_from)
-    except DataError as error:
-        raise ConfigError(f"model.init_from: {error}") from None
-    family = family_of(init_from, values)
-    if family.no_masked_lm:
-        return False
-    return family.has_head(names, values) if names else None
 
 
 def refuse_new_head(config: RunConfig) -> None:
@@ -169,7 +153,7 @@ def check_start(config: RunConfig) -> None:
         return
     values = encoder_values(start)
     try:
-        check_encoder_files(start)
+        check_encoder_files(open_encoder(start))
         if not Path(start).is_dir():
             return
         tokenizer = config.data.tokenizer
@@ -180,26 +164,20 @@ def check_start(config: RunConfig) -> None:
         raise ConfigError(f"model.init_from: {error}") from None
 
 
-def check_encoder_files(start: str) -> None:
-    """Refuses a folder that holds no whole encoder, or more than one; a hub id that cannot be fetched.
+def check_encoder_files(opened: Opened) -> None:
+    """Refuses an encoder that is not whole, or more than one; of a hub model its weights are left out.
 
     Raises:
         DataError: with the fault and its cure.
     """
-    if not Path(start).is_dir():
-        check_reachable(start)
-        read_sentence_files(start).check_trained()
+    opened.sentences.check_trained()
+    if opened.commit:
         return
-    read_sentence_files(start).check_trained()
-    check_weight_files(start)
-    _check_names(start)
-
-
-def _check_names(start: str) -> None:
-    names = weight_names(start) or set()
+    check_weight_files(opened.name)
+    names = weight_names(opened.name) or set()
     for prefix, why in WRAPPED.items():
         if wrapped := [name for name in names if name.startswith(prefix)]:
-            raise DataError(f"{start}: {len(wrapped)} names of its weights begin with '{prefix}', {why}.")
+            raise DataError(f"{opened.name}: {len(wrapped)} names of its weights begin with '{prefix}', {why}.")
 
 
 def _check_tokenizer(config: RunConfig, start: str, rows: int) -> None:

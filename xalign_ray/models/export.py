@@ -24,7 +24,7 @@ from xalign_ray.models.extension import VocabularyRows, add_rows, exchange_rows,
 from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
-from xalign_ray.models.hub import hub_file
+from xalign_ray.models.hub import encoder_folder
 from xalign_ray.models.open_folder import POOLER, one_at_a_time, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable, stated_length
 from xalign_ray.models.sentence_files import SentenceForm, copy_modules, write_modules
@@ -235,8 +235,9 @@ def _left_as_they_were(
             add_rows(hf, new_rows)
         left = (f"{hf.base_model_prefix}.", *hf.all_tied_weights_keys)
         return {name: value for name, value in hf.state_dict().items() if not name.startswith(left)}, {}
-    file = hub_file(start, SAFETENSORS)  # of pickled or sharded weights the pooler, which nothing here reads, is left
-    if file is None or not any(POOLER in name.split(".") for name in weight_names(str(file.parent)) or ()):
+    folder = encoder_folder(start)  # of pickled or sharded weights the pooler, which nothing here reads, is left
+    names = weight_names(str(folder)) if (folder / SAFETENSORS).is_file() else None
+    if not any(POOLER in name.split(".") for name in names or ()):
         return {}, {}
     encoder, _ = open_weights(start, family.classes().encoder, hf.config)
     return {}, {name: value for name, value in encoder.state_dict().items() if POOLER in name.split(".")}

@@ -1,9 +1,11 @@
-"""Hub models by name and revision: whether they can be had, and where they are; opened from this machine's cache."""
+"""Hub models by name and revision: whether they can be had, and their folders in this machine's cache."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
@@ -15,13 +17,14 @@ from urllib.request import Request, urlopen
 from xalign_ray.config.explain import suggest_path
 from xalign_ray.errors import DataError
 from xalign_ray.models.weight_files import CONFIG, WEIGHTS
-from xalign_ray.private.transformers import small_file
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import RUN_OF, is_folder_name
 
 TIMEOUT_S = 10.0
 _COMMIT = re.compile("[0-9a-f]{40}")
-FILES = ["*.json", "*.safetensors", "*.bin", "*.model", "*.txt", "*/config.json"]  # not ONNX, TensorFlow, Flax
+SMALL = ("*.json", "*.model", "*.txt", "*_Dense/*")  # all but weights of the encoder
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
+MODULES = "modules.json"  # of Sentence Transformers
 
 
 def revision_of(name: str) -> tuple[str, dict[str, Any]]:
@@ -36,7 +39,7 @@ def revision_of(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_reachable(name: str) -> None:
-    """Refuses a hub model that this machine's cache lacks, if the hub does not know it or there is no network.
+    """Refuses a model that the hub does not know, or that cannot be fetched for want of a network.
 
     A name that can only be a folder is refused without a request. One request: the hub's own client repeats it for
     most of a minute where there is no network. A hub that is slow or busy is left to that client.
@@ -44,14 +47,11 @@ def check_reachable(name: str) -> None:
     Raises:
         DataError: it cannot be fetched; what to do.
     """
-    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub import constants
 
     if is_folder_name(name):
         near = suggest_path(Path(name))
         raise DataError(f"{name} is not a folder; give an export folder or a hub id such as bert-base-cased.{near}")
-    hub_id, options = revision_of(name)
-    if isinstance(try_to_load_from_cache(hub_id, "config.json", **options), str):
-        return
     by_hand = "Without a network, copy its files into a folder and name that"
     if constants.is_offline_mode():
         raise DataError(f"{name} is no folder and not in the hub's cache, and HF_HUB_OFFLINE is set. {by_hand}.")
@@ -75,8 +75,8 @@ def at_commit(name: str) -> str:
     hub_id, options = revision_of(name)
     if _COMMIT.fullmatch(options.get("revision", "")):
         return name
-    folder = in_cache(name)
-    commit = _ask_hub(name)[1] if folder == name else Path(folder).name
+    folder = _cached(name)
+    commit = _ask_hub(name)[1] if folder is None else folder.name
     return f"{hub_id}@{commit}" if commit else name
 
 
@@ -109,95 +109,84 @@ def _ask_hub(name: str) -> tuple[int | None, str]:
         return int(HTTPStatus.REQUEST_TIMEOUT) if timed_out else None, ""
 
 
-def check_hub(name: str) -> None:
-    """As `check_reachable`, of a name that is no folder and that this machine's cache does not hold whole."""
-    if not Path(name).is_dir() and in_cache(name) == name:
-        check_reachable(name)
+def encoder_folder(name: str) -> Path:
+    """The folder of a model; of a hub model that of its commit in this machine's cache, with its small files.
 
-
-@lru_cache
-def snapshot(hub_id: str, revision: str) -> str:
-    """The folder of a revision in the hub's cache, fetched if need be.
+    The hub is not asked where the cache has them. Weights are left to `fetch_weights`.
 
     Raises:
-        DataError: there is no such model or revision, or the hub cannot be reached.
+        DataError: there is no such folder or model, or the hub cannot be reached.
     """
-    from huggingface_hub import snapshot_download
-
-    try:
-        folder = snapshot_download(hub_id, revision=revision, allow_patterns=FILES, ignore_patterns="*.bin")
-        if any(Path(folder).glob("*.safetensors")):
+    if Path(name).is_dir():
+        return Path(name)
+    folder = None if is_folder_name(name) else _cached(name)
+    if folder is not None:
+        has_all = (folder / CONFIG).is_file() and any((folder / file).is_file() for file in TOKENIZERS)
+        known = _looked_for(name, MODULES)
+        if has_all and known:
             return folder
-        return snapshot_download(hub_id, revision=revision, allow_patterns=FILES)
+        if hub_status(name) in (None, HTTPStatus.REQUEST_TIMEOUT):
+            if not known:
+                say(f"{name}: {MODULES} is not in the cache, and the hub does not answer; none is read.")
+            return folder
+    check_reachable(name)
+    return _download(name, SMALL)
+
+
+def fetch_weights(name: str) -> Path:
+    """As `encoder_folder`, with the weights of a hub model: safetensors, or where it has none pickles.
+
+    Raises:
+        DataError: the hub cannot be reached.
+    """
+    folder = encoder_folder(name)
+    if Path(name).is_dir() or _has_weights(folder):
+        return folder
+    check_reachable(name)
+    at = f"{revision_of(name)[0]}@{folder.name}"
+    _download(at, ["*.safetensors"])
+    return folder if _has_weights(folder) else _download(at, ["*.bin"])
+
+
+def commit_of(folder: Path) -> str:
+    """The commit of a folder of the hub's cache; empty of others."""
+    return folder.name if folder.parent.name == "snapshots" else ""
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether weights are there whole."""
+    path = next((path for file in WEIGHTS if (path := folder / file).is_file()), None)
+    if path is None or path.suffix != ".json":
+        return path is not None
+    shards = {*json.loads(path.read_bytes())["weight_map"].values()}
+    return all((folder / shard).is_file() for shard in shards)
+
+
+def _cached(name: str) -> Path | None:
+    """The folder of a model in this machine's cache, with at least one of its files."""
+    paths = (_looked_for(name, file) for file in (CONFIG, *TOKENIZERS))
+    return next((Path(path).parent for path in paths if isinstance(path, str)), None)
+
+
+def _looked_for(name: str, file: str) -> Any:
+    """The path of a file in the cache; another true value where the hub has answered before that there is none."""
+    from huggingface_hub import try_to_load_from_cache
+
+    hub_id, options = revision_of(name)
+    return try_to_load_from_cache(hub_id, file, **options)
+
+
+def _download(name: str, patterns: Sequence[str]) -> Path:
+    from huggingface_hub import hf_hub_download, snapshot_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    hub_id, options = revision_of(name)
+    try:
+        folder = Path(snapshot_download(hub_id, allow_patterns=[*patterns], **options))
+        if not (folder / MODULES).is_file():
+            with suppress(EntryNotFoundError):  # the cache remembers that there is none
+                hf_hub_download(hub_id, MODULES, revision=folder.name)
     except Exception as error:  # the hub and its transport have no common class of errors
         reason = str(error).strip().splitlines()[0]
-        raise DataError(f"{hub_id}@{revision} cannot be fetched from the hub: {reason}") from None
-
-
-# Opens hub models from this machine's cache where it holds them whole: the hub is not asked, and need not answer.
-
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
-
-
-def in_cache(name: str) -> str:
-    """The folder in the cache of a hub model that is whole there, with its tokenizer; else the name.
-
-    A revision, `organisation/model@revision`, is fetched into the cache first unless it is a commit that is there.
-
-    Raises:
-        DataError: a revision cannot be fetched.
-    """
-    if Path(name).is_dir() or is_folder_name(name):
-        return name
-    hub_id, options = revision_of(name)
-    if options and not (_COMMIT.fullmatch(options["revision"]) and _whole_in_cache(name)):
-        return snapshot(hub_id, options["revision"])
-    return _whole_in_cache(name) or name
-
-
-def _whole_in_cache(name: str) -> str:
-    """The folder of a model in the cache; empty where a file of it may lack."""
-    config = cached_file(name, CONFIG)
-    if config is None or not any(cached_file(name, file) for file in TOKENIZERS):
-        return ""
-    weights = next((found for file in WEIGHTS if (found := cached_file(name, file))), None)
-    if weights is None:
-        return ""
-    if weights.suffix == ".json":
-        shards = {*json.loads(weights.read_bytes())["weight_map"].values()}
-        if not all(cached_file(name, shard) for shard in shards):
-            return ""
-    return str(config.parent)
-
-
-def hub_file(name: str, file: str) -> Path | None:
-    """A small file of a folder or hub model, from the cache where it is there; None where the model has none.
-
-    A hub that does not answer counts as having none, and this is reported.
-    """
-    if revision_of(name)[1]:
-        name = in_cache(name)
-    if Path(name).is_dir():
-        return Path(name, file) if Path(name, file).is_file() else None
-    from huggingface_hub import try_to_load_from_cache
-
-    if isinstance(found := try_to_load_from_cache(name, file), str):
-        return Path(found)
-    if found is not None:  # the hub has answered before that there is none
-        return None
-    if hub_status(name) in (None, HTTPStatus.REQUEST_TIMEOUT):
-        say(f"{name}: {file} is not in the cache, and the hub does not answer. The model is taken to have none.")
-        return None
-    path = small_file(name, file)
-    return Path(path) if path else None
-
-
-def cached_file(name: str, file: str) -> Path | None:
-    """A file of a folder, or of a hub model in this machine's cache; None where it is not there. Asks no hub."""
-    if Path(name).is_dir():
-        return Path(name, file) if Path(name, file).is_file() else None
-    from huggingface_hub import try_to_load_from_cache
-
-    hub_id, options = revision_of(name)
-    found = try_to_load_from_cache(hub_id, file, **options)
-    return Path(found) if isinstance(found, str) else None
+        raise DataError(f"{name} cannot be fetched from the hub: {reason}") from None
+    return folder

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, Pretra
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import check_hub, in_cache
+from xalign_ray.models.hub import encoder_folder, fetch_weights
 from xalign_ray.models.own_tokenizer import check_files, check_ids, read_tokenizer
 from xalign_ray.models.weight_files import WRAPPED, check_weight_files
 
@@ -63,11 +63,12 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
     from xalign_ray.models import language_modernbert  # noqa: F401
 
     name = str(folder)
-    check_hub(name)
-    check_weight_files(name)
+    folder = encoder_folder(name)
+    if Path(name).is_dir():  # the weights of a hub model come after its small files
+        check_weight_files(name)
     with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"):
-        config: PretrainedConfig = AutoConfig.from_pretrained(in_cache(name), trust_remote_code=False, **settings)
-    check_files(name, config)
+        config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False, **settings)
+    check_files(str(folder), config)
     with (
         _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"),
         quiet_transformers(),
@@ -104,10 +105,11 @@ def open_weights(name: str, model_class: Any, config: Any, **options: Any) -> tu
         DataError: weights are missing, have no place in the model, have another size, or are not finite; the files are
             no weights, cut short, or a pickle that could run code.
     """
-    check_weight_files(name)
+    folder = fetch_weights(name)
+    check_weight_files(str(folder))
     with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder"), quiet_transformers():
         model, found = model_class.from_pretrained(
-            in_cache(name),
+            folder,
             config=config,
             dtype=torch.float32,
             trust_remote_code=False,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import cached_file, hub_file, in_cache
+from xalign_ray.models.hub import encoder_folder
 from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.models.weight_files import check_is_file
 from xalign_ray.work.artifacts import hash_value, write_atomic, write_json
@@ -57,8 +57,7 @@ def make_portable(folder: Path, max_length: int, segments: int) -> None:
 
 def stated_length(encoder: str | None) -> int:
     """The longest input that an encoder's tokenizer states, as of sentence encoders; no bound if it states none."""
-    path = hub_file(encoder, _CONFIG) if encoder else None
-    settings = _read_settings(path.parent) if path else {}
+    settings = _read_settings(encoder_folder(encoder)) if encoder else {}
     return int(settings.get("model_max_length") or sys.maxsize)
 
 
@@ -112,8 +111,9 @@ def read_tokenizer(name: str) -> Any:
     """
     from transformers import AutoTokenizer
 
-    check_vocabulary(name)
-    tokenizer = AutoTokenizer.from_pretrained(in_cache(name), trust_remote_code=False)
+    folder = encoder_folder(name)
+    check_vocabulary(str(folder))
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     _check_kind(name, tokenizer)
     if read_sentence_files(name).lower_case:
         _lower_case(name, tokenizer)
@@ -137,24 +137,25 @@ def _check_kind(name: str, tokenizer: Any) -> None:
     Where tokenizer_config.json names no class, or not whether a BERT keeps capitals, transformers 5 puts the vocabulary
     into what config.json suggests: a cased BERT is lower-cased, a SentencePiece model is taken for WordPiece.
     """
-    config, file, lines = (cached_file(in_cache(name), one) for one in (_CONFIG, "tokenizer.json", "vocab.txt"))
-    settings = _read_settings(config.parent) if config else {}
+    folder = encoder_folder(name)
+    file, settings = folder / "tokenizer.json", _read_settings(folder)
     is_bert = hasattr(tokenizer, "do_lower_case")
     if not tokenizer.is_fast or ("tokenizer_class" in settings and ("do_lower_case" in settings or not is_bert)):
         return
     read = _pieces(tokenizer.backend_tokenizer)
-    if file:
+    if file.is_file():
         from tokenizers import Tokenizer
 
         is_wrong = read != _pieces(Tokenizer.from_file(str(file)))
     else:  # one piece in a hundred: lower-cased vocabularies hold special ones alone
-        capitals = sum(piece != piece.lower() for piece in tokenizer.get_vocab()) if lines and is_bert else 0
-        is_wrong = capitals > len(tokenizer) / 100 and "do_lower_case" not in settings
+        cased = is_bert and "do_lower_case" not in settings and (folder / "vocab.txt").is_file()
+        is_wrong = cased and sum(piece != piece.lower() for piece in tokenizer.get_vocab()) > len(tokenizer) / 100
     if is_wrong:
+        wrong = file.name if file.is_file() else "vocab.txt, which has capitals,"
         shown = " ".join(read[:4]) or "an error"
         raise DataError(
-            f"{name}: transformers does not read text as its {file.name if file else 'vocab.txt, which has capitals,'} "
-            f"does ({_PROBE[:11]}: {shown}), for want of the model's own {_CONFIG}: put it there, or write one that "
+            f"{name}: transformers does not read text as its {wrong} does "
+            f"({_PROBE[:11]}: {shown}), for want of the model's own {_CONFIG}: put it there, or write one that "
             "names do_lower_case of a BERT, or tokenizer_class (PreTrainedTokenizerFast) and the special tokens."
         )
 

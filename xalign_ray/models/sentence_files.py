@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import cached_file, hub_file, in_cache
+from xalign_ray.models.hub import MODULES, encoder_folder
+from xalign_ray.models.weight_files import CONFIG
 from xalign_ray.work.artifacts import write_json
 from xalign_ray.work.status_line import say
 
-MODULES = "modules.json"
 TRAINED = ("mean", "cls")  # kinds of pooling that losses have, each alone
 KEPT = ("Transformer", "Pooling", "Normalize")  # modules without weights of their own, but for the encoder
 CUT = 512  # tokens of the longest input, if the encoder has room for it: where `evaluate` cuts
@@ -26,9 +26,8 @@ _POOLED = re.compile(r"pooling_mode_(\w+)")  # older keys of a pooling's config.
 _SHORT = {"cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean", "weightedmean_tokens": "weightedmean"}
 _PROMPTS = "config_sentence_transformers.json"
 _LENGTH = "sentence_bert_config.json"
-_OLDER_LENGTHS = tuple(  # as Sentence Transformers named it once, and still reads it
-    f"sentence_{kind}_config.json" for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-)
+_OLDER = ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+_LENGTHS = (_LENGTH, *(f"sentence_{kind}_config.json" for kind in _OLDER))  # older names are still read
 
 
 @dataclass(frozen=True)
@@ -132,17 +131,18 @@ def read_sentence_files(name: str) -> SentenceFiles:
     Raises:
         DataError: they are damaged.
     """
-    listed = _read(name, MODULES, list)
+    folder = encoder_folder(name)
+    listed = _read(folder / MODULES, list)
     if listed is None:
         return SentenceFiles(name)
     try:
         modules = tuple((str(module["type"]), str(module["path"])) for module in listed)
     except (TypeError, KeyError):
         raise DataError(f"{name}: {MODULES} is damaged: each module needs a type and a path. Fetch it again.") from None
-    pooled = next((folder for kind, folder in modules if kind.endswith("Pooling")), None)
-    pooling = None if pooled is None else _read(name, f"{pooled}/config.json")
-    settings = _read(name, _PROMPTS) or {}
-    lengths = next(filter(None, (_read(name, file) for file in (_LENGTH, *_OLDER_LENGTHS))), {})
+    pooled = next((below for kind, below in modules if kind.endswith("Pooling")), None)
+    pooling = None if pooled is None else _read(folder / pooled / "config.json")
+    settings = _read(folder / _PROMPTS) or {}
+    lengths = next(filter(None, map(_read, (folder / file for file in _LENGTHS))), {})
     prompts = settings.get("prompts") or {}
     default, length = settings.get("default_prompt_name"), lengths.get("max_seq_length")
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in [*prompts.values(), default]):
@@ -166,11 +166,9 @@ def read_sentence_files(name: str) -> SentenceFiles:
     )
 
 
-def _read(name: str, file: str, kind: type = dict) -> Any:
+def _read(path: Path, kind: type = dict) -> Any:
     """The content of a JSON file; None where there is none."""
-    # An older name is looked for where the present one is: an answer of the hub for each would take seconds.
-    path = cached_file(in_cache(name), file) if file in _OLDER_LENGTHS else hub_file(name, file)
-    if path is None:
+    if not path.is_file():
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -238,18 +236,15 @@ def copy_modules(name: str, folder: Path) -> None:
         name: the folder or hub id that was continued.
         folder: the export.
     """
-    modules = read_sentence_files(name).modules
+    modules, source = read_sentence_files(name).modules, encoder_folder(name)
     if not modules:
         return
     for _, below in modules:
         (folder / below).mkdir(parents=True, exist_ok=True)
-        config = hub_file(name, f"{below}/config.json") if below else None
-        if config is not None:
-            shutil.copyfile(config, folder / below / "config.json")
-    lengths = filter(None, (hub_file(name, _LENGTH), *(cached_file(in_cache(name), file) for file in _OLDER_LENGTHS)))
-    copied = {MODULES: hub_file(name, MODULES), _PROMPTS: hub_file(name, _PROMPTS), _LENGTH: next(lengths, None)}
-    for file, path in copied.items():
-        if path is not None:
-            shutil.copyfile(path, folder / file)
-    if heads := sorted(path.name for path in Path(in_cache(name)).glob("*_linear.pt")):
+    lengths = next((file for file in _LENGTHS if (source / file).is_file()), _LENGTH)
+    inside = {f"{below}/{CONFIG}": f"{below}/{CONFIG}" for _, below in modules if below}
+    for target, file in {MODULES: MODULES, _PROMPTS: _PROMPTS, _LENGTH: lengths, **inside}.items():
+        if (source / file).is_file():
+            shutil.copyfile(source / file, folder / target)
+    if heads := sorted(path.name for path in source.glob("*_linear.pt")):
         say(f"{', '.join(heads)} of {name} are not in the export: they fitted the encoder as it was.")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import in_cache, snapshot
+from xalign_ray.models.hub import encoder_folder
 from xalign_ray.models.sentence_files import KEPT, SentenceFiles, SentenceRule, read_sentence_files
 from xalign_ray.models.weight_files import CONFIG, read_config
 from xalign_ray.work.artifacts import MANIFEST, read_json
@@ -28,16 +28,6 @@ POOLINGS: Mapping[str, Callable[[Any, Any], Any]] = {
     "mean": lambda states, mask: (states * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1)[:, None],
     "cls": lambda states, _: states[:, 0],
 }
-
-
-def folder_of(name: str) -> Path:
-    """The folder of an encoder's files; a hub model is fetched first.
-
-    Raises:
-        DataError: there is no such folder, or the hub cannot be reached.
-    """
-    folder = in_cache(name)
-    return Path(folder if Path(folder).is_dir() else snapshot(name, "main"))
 
 
 def vector_files(folder: Path) -> list[Path]:
@@ -182,7 +172,7 @@ def load_modules(files: SentenceFiles, rule: SentenceRule | None, device: Any) -
     pooling = (rule or files.rule).pooling
     own = (pooling in POOLINGS and (rule is not None or not files.skips_prompt)) or not files.poolings
     modules: list[Module] = [_pool_by(pooling)] if own else []
-    for kind, (name, folder) in zip(files.kinds, files.modules, strict=True):
+    for kind, (name, below) in zip(files.kinds, files.modules, strict=True):
         if kind == "Transformer" or (own and kind == "Pooling"):
             continue
         if not name.startswith("sentence_transformers."):
@@ -190,7 +180,9 @@ def load_modules(files: SentenceFiles, rule: SentenceRule | None, device: Any) -
         from sentence_transformers.util import import_from_string
 
         try:
-            module = import_from_string(name).load(str(folder_of(files.name)), subfolder=folder, local_files_only=True)
+            module = import_from_string(name).load(
+                str(encoder_folder(files.name)), subfolder=below, local_files_only=True
+            )
         except Exception as error:  # of files by strangers: what their loaders raise has no class in common
             raise DataError(f"{files.name}: its module {kind} cannot be opened: {error}") from None
         modules.append(module.to(device).eval())

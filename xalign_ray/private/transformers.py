@@ -70,22 +70,6 @@ def layer_class() -> type:
     return GradientCheckpointingLayer
 
 
-def small_file(name: str, file: str) -> str | None:
-    """The path of a file of a hub model, fetched if need be; None where the hub has none or does not answer.
-
-    If it changes: an ImportError, or an error where None is meant.
-    """
-    from transformers.utils.hub import cached_file  # takes seconds to import
-
-    return cached_file(
-        name,
-        file,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-
-
 def keep_to_one_gpu(arguments: Any) -> None:
     """Keeps the Trainer from DataParallel on a machine of several GPUs.
 

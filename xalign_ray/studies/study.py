@@ -240,9 +240,9 @@ def _check_hub_models(queue: Queue) -> None:
     waiting = {job.model for job, end in queue.ends.items() if isinstance(job, Cell) and end.state == WAITING}
     exported = {name for name in waiting if name and RunFolder.step_of(Path(name)) is not None}  # once its cell is due
     for model in sorted(name for name in waiting - exported if name and not Path(name).is_dir()):
-        from xalign_ray.models.hub import check_hub  # transformers, which folders do without
+        from xalign_ray.models.hub import encoder_folder  # the hub's client, which folders do without
 
-        check_hub(model)
+        encoder_folder(model)
 
 
 def _connect(queue: Queue) -> None:

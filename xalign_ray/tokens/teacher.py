@@ -14,8 +14,9 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import Teacher
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.backbone import encoder_values
+from xalign_ray.models.hub import fetch_weights
 from xalign_ray.models.nearest import mined_negatives, unit_rows
-from xalign_ray.models.vectors import SentenceVectors, folder_of, vector_files, vector_width
+from xalign_ray.models.vectors import SentenceVectors, vector_files, vector_width
 from xalign_ray.shards.rows import PER_INT, Ints, Rows, as_ints, with_negatives
 from xalign_ray.sources.stage import InputHashes
 from xalign_ray.work.artifacts import stamp_of
@@ -31,7 +32,7 @@ class TeacherVectors:
     def __init__(self, path: str, language: str | None) -> None:
         self.language = language
         self._name = path
-        self._encoder = SentenceVectors(folder_of(path))
+        self._encoder = SentenceVectors(fetch_weights(path))
 
     def columns(self, texts: Sequence[str], side: int) -> dict[str, Ints]:
         """The fields of `Rows` for pairs of which the teacher reads these texts, one a pair; a text is read once.
@@ -70,7 +71,7 @@ class TeacherVectors:
 
 def open_teacher(path: str, language: str | None) -> TeacherVectors:
     """The teacher, once a process as long as its files stay as they are."""
-    return _open_teacher(path, language, tuple(map(stamp_of, vector_files(folder_of(path)))))
+    return _open_teacher(path, language, tuple(map(stamp_of, vector_files(fetch_weights(path)))))
 
 
 @lru_cache(maxsize=1)  # a worker keeps it from part to part
@@ -80,7 +81,7 @@ def _open_teacher(path: str, language: str | None, _: tuple[tuple[int, ...], ...
 
 def teacher_identity(teacher: Teacher, hashes: InputHashes) -> list[Any]:
     """What its vectors depend on: the content of its files, wherever they lie, and the language that it reads."""
-    folder = folder_of(teacher.path)
+    folder = fetch_weights(teacher.path)
     files = vector_files(folder)
     named = [path.relative_to(folder).as_posix() for path in files]
     content = dict(zip(named, hashes.of([str(path) for path in files]), strict=True))
@@ -93,7 +94,7 @@ def facts_of_teacher(teacher: Teacher, records: Sequence[tuple[Any, Mapping[str,
         return {"gives": teacher.gives}
     splits = [record[split] for task, record in records if task.teacher for split in ("trained", "held_out")]
     most = max((split["most_examples"] for split in splits if split), default=0)
-    return {"language": teacher.language, "width": vector_width(folder_of(teacher.path)), "most": most}
+    return {"language": teacher.language, "width": vector_width(fetch_weights(teacher.path)), "most": most}
 
 
 def check_teacher(config: RunConfig) -> None:

@@ -180,7 +180,7 @@ def test_an_empty_folder_is_refused(tmp_path):
 
 
 def test_a_path_that_is_no_folder_is_refused():
-    with pytest.raises(ConfigError, match=r"model.init_from '/no/such/folder' is neither a folder nor a hub model"):
+    with pytest.raises(ConfigError, match=r"model.init_from: /no/such/folder is not a folder; give an export"):
         build_encoder(ModelConfig(init_from="/no/such/folder"), 60, LANGUAGES, 16, pad_id=0)
 
 

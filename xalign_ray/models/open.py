@@ -1,0 +1,69 @@
+"""Opens an encoder by its files: folder, commit, config, tokenizer and family, without torch or its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.family import Family
+from xalign_ray.models.hub import commit_of, encoder_folder
+from xalign_ray.models.own_tokenizer import read_tokenizer
+from xalign_ray.models.sentence_files import SentenceFiles, read_sentence_files
+from xalign_ray.models.weight_files import read_config, weight_names
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An encoder by its files.
+
+    Attributes:
+        name: folder or hub id, as it was given.
+        folder: on this machine; of a hub model without its weights until these are fetched.
+        commit: of a hub model; empty of a folder.
+        config: its config.json, with what its family means by keys that are left out.
+        family: that can be continued; None of another, which can only be scored.
+    """
+
+    name: str
+    folder: Path
+    commit: str
+    config: Mapping[str, Any]
+    family: Family | None
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """As transformers opens it; DataError where it is missing, damaged or taken for another kind."""
+        return read_tokenizer(self.name)
+
+    @cached_property
+    def sentences(self) -> SentenceFiles:
+        """How it makes sentence vectors; DataError where the files are damaged."""
+        return read_sentence_files(self.name)
+
+    @cached_property
+    def has_head(self) -> bool:
+        """Whether it has a masked-LM head that can be trained: by the names of its weights, else by its config.json."""
+        if self.family is None or self.family.no_masked_lm:
+            return False
+        if names := weight_names(str(self.folder)):
+            return self.family.has_head(names, self.config)
+        return any(one.endswith(("ForMaskedLM", "ForPreTraining")) for one in self.config.get("architectures") or ())
+
+
+def open_encoder(name: str) -> Opened:
+    """Reads what an encoder is.
+
+    Args:
+        name: folder or hub id, perhaps with a revision: `organisation/model@revision`.
+
+    Raises:
+        DataError: there is no such folder or model, or it holds no model; what to do.
+    """
+    folder = encoder_folder(name)
+    values = read_config(str(folder))
+    family = BY_MODEL_TYPE.get(values["model_type"])
+    return Opened(name, folder, commit_of(folder), {**(family.defaults if family else {}), **values}, family)
