@@ -70,8 +70,8 @@ class ExampleEncoder:
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples, each as a row of its own; held_out [N] those that are kept for the held-out loss; what was dropped, a
-    few of each reason.
+    """Examples, each as one row; held_out [N] those that are kept for the held-out loss; a few dropped rows of each
+    reason.
 
     The segments of a text's example are its lines, until `pack` joins them.
     """
@@ -107,27 +107,27 @@ def sift_documents(encoder: ExampleEncoder, documents: Sequence[Document]) -> Si
     document_lines = np.asarray([len(document.paragraphs) for document in documents], np.int64)
     counts = Counter(documents=len(documents), lines=int(document_lines.sum()))
     _note_languages(counts, encoder.filters, [language], len(documents))
-    whole = keep_documents(encoder.filters, language, documents)
-    dropped = [*_count_sifted(counts, whole, document_lines, lambda n: (documents[n], documents[n].paragraphs))]
-    documents = [document for document, kept in zip(documents, whole.keep, strict=True) if kept]
+    sifted = keep_documents(encoder.filters, language, documents)
+    dropped = [*_count_sifted(counts, sifted, document_lines, lambda n: (documents[n], documents[n].paragraphs))]
+    documents = [document for document, keep in zip(documents, sifted.keep, strict=True) if keep]
     lines = [line for document in documents for line in document.paragraphs]
-    line_document = np.repeat(np.arange(len(documents)), document_lines[whole.keep])
+    line_document = np.repeat(np.arange(len(documents)), document_lines[sifted.keep])
     encoding = encoder.tokenizer.tokenize(lines, encoder.languages.index(language))
     duplicate = np.fromiter(chain.from_iterable(document.duplicate for document in documents), bool)
     passing = keep_lines(encoder.filters, language, lines, encoding.line_words, _pieces(encoding), duplicate)
     dropped += _count_sifted(
         counts, passing, np.ones(len(lines), np.int64), lambda n: (documents[line_document[n]], [lines[n]])
     )
-    places = np.flatnonzero(whole.keep)
+    places = np.flatnonzero(sifted.keep)
     return SiftedDocuments(documents, places, lines, line_document, encoding, passing.keep, counts, dropped)
 
 
 def left_of(encoder: ExampleEncoder, records: Sequence[Document | Pair]) -> list[Document | Pair | None]:
     """Each document or pair after filtering, all of one kind; None where the filters drop all of it."""
-    if pairs := [one for one in records if isinstance(one, Pair)]:
+    if pairs := [record for record in records if isinstance(record, Pair)]:
         _, _, sifted, _, _ = sift_pairs(encoder, pairs)
-        return [pair if kept else None for pair, kept in zip(pairs, sifted.keep, strict=True)]
-    sifted = sift_documents(encoder, [one for one in records if isinstance(one, Document)])
+        return [pair if keep else None for pair, keep in zip(pairs, sifted.keep, strict=True)]
+    sifted = sift_documents(encoder, [record for record in records if isinstance(record, Document)])
     left: list[list[str]] = [[] for _ in records]
     for n in np.flatnonzero(sifted.keep & (sifted.encoding.line_words > 0)).tolist():
         left[sifted.places[sifted.line_document[n]]].append(sifted.lines[n])
@@ -155,11 +155,12 @@ def encode_documents(encoder: ExampleEncoder, documents: Sequence[Document]) -> 
     line_held_out = passing & held_out_lines
     copies = _find_copies(lines, line_held_out)
     _count_dropped(counts, HELD_OUT_LINE, copies)
-    kept = np.flatnonzero(passing & ~copies)
+    remaining = np.flatnonzero(passing & ~copies)
     if line_held_out.any():  # a document's held-out lines go behind its others: no example has both
-        kept = kept[np.lexsort((line_held_out[kept], line_document[kept]))]
-    if len(kept) < len(lines) or line_held_out.any():
-        encoding, line_document, line_held_out = _keep(encoding, kept), line_document[kept], line_held_out[kept]
+        remaining = remaining[np.lexsort((line_held_out[remaining], line_document[remaining]))]
+    if len(remaining) < len(lines) or line_held_out.any():
+        encoding, line_document = _keep(encoding, remaining), line_document[remaining]
+        line_held_out = line_held_out[remaining]
     room = encoder.capacity - specials(1)
     counts[KEPT] = int((encoding.line_words > 0).sum())
     _count_dropped(counts, NO_WORDS, encoding.line_words == 0)
@@ -188,13 +189,13 @@ def sift_pairs(
     """Applies the filters to pairs of one pool, in the same order, then drops the duplicates among them.
 
     Returns:
-        Both sides in pieces, their words [N, 2], what was sifted, its counts and a sample of it.
+        Both sides in pieces, their words [N, 2], the sifted pairs, counts and a sample of dropped ones.
     """
     (languages,) = {pair.languages for pair in pairs}
     texts = [[pair.texts[segment] for pair in pairs] for segment in (0, 1)]
-    place = encoder.aligned_words == "blanks" and any(pair.alignment for pair in pairs)
+    by_blanks = encoder.aligned_words == "blanks" and any(pair.alignment for pair in pairs)
     encodings = [
-        encoder.tokenizer.tokenize(lines, encoder.languages.index(language), place=place)
+        encoder.tokenizer.tokenize(lines, encoder.languages.index(language), place=by_blanks)
         for lines, language in zip(texts, languages, strict=True)
     ]
     counts = Counter(pairs=len(pairs))
@@ -226,7 +227,7 @@ def encode_pairs(encoder: ExampleEncoder, pairs: Sequence[Pair], max_pairs: int 
     languages = pairs[0].languages
     language_ids = [encoder.languages.index(language) for language in languages]
     aligned = any(pair.alignment for pair in pairs)
-    place = aligned and encoder.aligned_words == "blanks"
+    by_blanks = aligned and encoder.aligned_words == "blanks"
     texts = [[pair.texts[segment] for pair in pairs] for segment in (0, 1)]
     shares = [encoder.held_out_fraction * (language in encoder.text_languages) for language in languages]
     sides = [kept_out_lines(lines, share, encoder.test_lines) for lines, share in zip(texts, shares, strict=True)]
@@ -250,8 +251,8 @@ def encode_pairs(encoder: ExampleEncoder, pairs: Sequence[Pair], max_pairs: int 
         side = languages.index(encoder.teacher.language)
         rows = replace(rows, **encoder.teacher.columns([texts[side][n] for n in chosen], side))
     if aligned:
-        alignments = [pair.alignment or "" for pair, kept in zip(pairs, keep, strict=True) if kept]
-        numbered = encodings if place else [number_words(encoding) for encoding in encodings]
+        alignments = [pair.alignment or "" for pair, is_kept in zip(pairs, keep, strict=True) if is_kept]
+        numbered = encodings if by_blanks else [number_words(encoding) for encoding in encodings]
         links = find_links(alignments, np.flatnonzero(keep), numbered, segment_words)
         counts["links"] = len(links.link_from)
         rows = replace(rows, **vars(links))
@@ -260,7 +261,7 @@ def encode_pairs(encoder: ExampleEncoder, pairs: Sequence[Pair], max_pairs: int 
 
 
 def pack(examples: Rows, capacity: int, seed_text: str, segments: int = 1) -> Rows:
-    """Packs examples, each a row of its own, into full rows and shuffles these.
+    """Packs examples, each in one row, into full rows and shuffles these.
 
     The same way for the same examples and `seed_text`.
 
@@ -278,12 +279,12 @@ def pack(examples: Rows, capacity: int, seed_text: str, segments: int = 1) -> Ro
     first_segment = starts(examples.row_segments)[runs[:, 0]] + runs[:, 1] * segments
     run_lines = runs[:, 2] - runs[:, 1]
     row_segments = np.asarray([len(row) * segments for row in packed], np.int32)
-    taken = take_segments(examples, spans(first_segment, run_lines * segments), row_segments)
-    return _join(taken, run_lines) if segments == 1 else taken
+    runs_of_lines = take_segments(examples, spans(first_segment, run_lines * segments), row_segments)
+    return _join(runs_of_lines, run_lines) if segments == 1 else runs_of_lines
 
 
 def _join(rows: Rows, lines: Index) -> Rows:
-    """Makes one segment of each so many segments, which own no links."""
+    """Joins runs of segments without links, `lines` segments a run, into one segment each."""
     return replace(
         rows,
         segment_words=sum_runs(rows.segment_words, lines).astype(np.int32),
@@ -400,7 +401,7 @@ def _interleave(
 def _count_sifted(
     counts: Counter[str], sifted: Sifted, rows: Index, row: Callable[[int], tuple[Document | Pair, Iterable[str]]]
 ) -> Iterator[DroppedRow]:
-    """Counts what was sifted out, in lines or pairs, and yields a few of each reason."""
+    """Counts the lines or pairs that were sifted out, and yields a few of each reason."""
     for reason, numbers in sifted.dropped.items():
         counts[f"dropped: {reason}"] += int(rows[numbers].sum())
         for number in numbers[:SAMPLE].tolist():
@@ -429,13 +430,13 @@ def _count_dropped(counts: Counter[str], reason: str, dropped: Kept) -> None:
 
 
 def _count(rows: Rows, tokenizer: CachedTokenizer) -> dict[str, int]:
-    known = rows.entry >= 0
+    in_dictionary = rows.entry >= 0
     return {
         "words": int((rows.entry != NO_WORD).sum()),
-        "words_in_dictionary": int(known.sum()),
-        "phrases_in_dictionary": tokenizer.count_phrases(rows.entry[known]),
+        "words_in_dictionary": int(in_dictionary.sum()),
+        "phrases_in_dictionary": tokenizer.count_phrases(rows.entry[in_dictionary]),
         "tokens": len(rows.pieces),
-        "tokens_in_dictionary": int(rows.word_length[known].sum()),
+        "tokens_in_dictionary": int(rows.word_length[in_dictionary].sum()),
     }
 
 
@@ -495,7 +496,7 @@ def find_links(
 
 
 def _words_in(encoding: EncodedLines, lines: Index, blank_words: Index, left: Index) -> tuple[Index, Index]:
-    """The words that begin in a word by white space, and a phrase of which a word does: the first one, and how many."""
+    """The words that begin in a word by white space, or phrases with such a word: the first, and their number."""
     begins = starts(encoding.line_words)
     span = int(max(encoding.last_blank_word.max(initial=0), blank_words.max(initial=0))) + 1
     line = run_index(encoding.line_words) * span  # with the numbers ascending: words stand in the order of the text
@@ -512,7 +513,7 @@ def linked_share(alignments: Sequence[str | None], words: Index) -> NDArray[np.f
         alignments: as Pharaoh.
         words: [N, 2], of both sides, as the alignments count them.
     """
-    linked = [np.nan if one is None else _linked_words(one) for one in alignments]
+    linked = [np.nan if alignment is None else _linked_words(alignment) for alignment in alignments]
     return np.asarray(linked, np.float64) / np.maximum(words.sum(axis=1), 1)
 
 

@@ -62,7 +62,9 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
             "teacher": teacher and _teacher_identity(teacher, hashes),
             "aligners": _aligners(config.data),
             "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
-            "parsers": [parser_version(name) for name in sorted({one.format for one in sources} & PARSERS.keys())],
+            "parsers": [
+                parser_version(name) for name in sorted({source.format for source in sources} & PARSERS.keys())
+            ],
             "code": package_code(*SHARDS_CODE),
             "tokenizers": tokenizers.__version__,
             "unicode": unicodedata.unidata_version,  # of Python: letters, case and scripts
@@ -77,8 +79,8 @@ def fingerprint_by_content(
 
     A recipe that continues a run is given the tokenizer of that run, so it has the same fingerprint.
     """
-    given = config.data.model_copy(update={"tokenizer": FolderTokenizer(path=str(tokenizer_folder))})
-    return fingerprint_of(config.model_copy(update={"data": given}), sources, hashes)
+    data = config.data.model_copy(update={"tokenizer": FolderTokenizer(path=str(tokenizer_folder))})
+    return fingerprint_of(config.model_copy(update={"data": data}), sources, hashes)
 
 
 def link_by_content(config: RunConfig, folder: Path, fingerprint: str) -> None:
@@ -114,9 +116,9 @@ def _content_of(path: str) -> list[Any]:
 
 @lru_cache(maxsize=16)  # a study asks for each of its recipes, and a large tokenizer takes two seconds
 def _read_content(path: str, _: tuple[Any, ...]) -> list[Any]:
-    given = open_tokenizer(path)
-    special = {name: getattr(given, f"{name}_token") for name in SPECIAL}
-    return [identify_tokenizer(given.backend_tokenizer.to_str(), special)]
+    tokenizer = open_tokenizer(path)
+    special = {name: getattr(tokenizer, f"{name}_token") for name in SPECIAL}
+    return [identify_tokenizer(tokenizer.backend_tokenizer.to_str(), special)]
 
 
 def _aligners(data: DataConfig) -> list[Any]:

@@ -35,7 +35,7 @@ WINDOW_CHARACTERS = 4 << 20
 
 @dataclass(frozen=True)
 class Task:
-    """One part to be prepared: small, so that it travels to a worker; what is large lies in the folder."""
+    """One part to be prepared: small, since it travels to a worker; large data are in the folder."""
 
     folder: str
     name: str  # of its shards, below their split
@@ -60,7 +60,7 @@ class Task:
 
 @dataclass
 class _Split:
-    """What a part trains on, or holds out, while it is written."""
+    """The training or held-out rows of a part, while they are written."""
 
     name: str
     writer: ShardWriter
@@ -100,7 +100,7 @@ def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
         "trained": _describe(task, trained),
         "held_out": _describe(task, held_out),
         "counts": dict(counts),
-        "dropped": sorted(seen),  # reasons of which there is a sample
+        "dropped": sorted(seen),  # reasons with a sample
     }
 
 
@@ -143,25 +143,25 @@ def _write_window(
 ) -> Sequence[DroppedRow]:
     """Writes the examples of a window, of records of one kind; returns a few of the rows that were dropped."""
     if _is_text(task):
-        found = encode_documents(encoder, window)
+        examples = encode_documents(encoder, window)
     else:
         left = None if task.max_pairs is None else task.max_pairs - splits[0].examples
-        found = encode_pairs(encoder, window, left)
-    counts.update(found.counts)
-    for split, chosen in zip(splits, (~found.held_out, found.held_out), strict=True):
+        examples = encode_pairs(encoder, window, left)
+    counts.update(examples.counts)
+    for split, chosen in zip(splits, (~examples.held_out, examples.held_out), strict=True):
         numbers = np.flatnonzero(chosen)
         seed = f"{split.name} {task.name}" + (f" {number}" if number else "")
-        mine = take(found.rows, numbers) if len(numbers) < len(chosen) else found.rows
+        mine = take(examples.rows, numbers) if len(numbers) < len(chosen) else examples.rows
         rows = pack(mine, task.capacity, seed, _segments(task))
         split.writer.append(rows)
         split.tokens += len(rows.pieces)
         split.examples += len(rows.segment_words) // _segments(task)
         split.most_examples = max(split.most_examples, int(rows.row_segments.max(initial=0)) // _segments(task))
-    return found.dropped
+    return examples.dropped
 
 
 def _describe(task: Task, split: _Split) -> dict[str, Any] | None:
-    """What the record says of a split; None if it has no rows."""
+    """The record of a split; None if it has no rows."""
     shards = [
         {
             "file": shard.path.relative_to(task.folder).as_posix(),
@@ -208,7 +208,7 @@ def prepare_step(languages: Sequence[str]) -> StageStep[Task]:
     return StageStep("preparing", work, uses_gpu=lambda task: task.teacher is not None)
 
 
-@lru_cache(maxsize=1)  # a worker keeps what it has cached of a tokenizer from part to part
+@lru_cache(maxsize=1)  # a worker keeps a tokenizer's cache from part to part
 def open_cached_tokenizer(folder: str, longest: int, languages: tuple[str, ...] = ()) -> CachedTokenizer:
     """The encoder of a data folder, with what this process has cached."""
     backend = Tokenizer.from_file(f"{folder}/tokenizer/tokenizer.json")

@@ -76,8 +76,8 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
     """The shards of a recipe: opened if they exist, made (or finished, or repaired) if not.
 
     Args:
-        verify: read every shard and compare hashes; without it a finished folder is taken as it is, and damage is found
-            when a shard is first read.
+        verify: read every shard and compare hashes; without it a finished folder is not checked, and damage is
+            found when a shard is first read.
         connect: joins or starts the cluster that does the work; called if there is any.
 
     Raises:
@@ -86,8 +86,8 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
     sources = find_sources(config.data, data_root(config))
     output = local_folder(config.output)
     hashes = InputHashes.of_output(output)
-    every = [*chain(*sources)]
-    folder = data_folder(config, fingerprint_of(config, every, hashes))
+    all_sources = [*chain(*sources)]
+    folder = data_folder(config, fingerprint_of(config, all_sources, hashes))
     if folder.is_symlink() and not folder.exists():
         folder.unlink()  # it led to data that was removed
     (refresh if verify else fetch_listed)(folder)
@@ -103,7 +103,7 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
             kept_out = keep_out(config, texts, dict(zip((TESTS, DEV), held, strict=True)))
             translated = read_translations(config, dictionaries, folder)
             connect()
-            identify = partial(fingerprint_by_content, config, every, hashes, folder / TOKENIZER)
+            identify = partial(fingerprint_by_content, config, all_sources, hashes, folder / TOKENIZER)
             job.finish(_make(config, texts, translated, kept_out, folder, identify))
         elif verify:
             say_lines(manifest)
@@ -134,7 +134,7 @@ def _make(
     texts = mark_duplicates(texts, output, config.data.filters, config.parallel, _sift(config, folder))
     tasks = _tasks(config, texts, folder)
     records = _prepare_parts(tasks, config)
-    others = [*dictionary_sources, *(source for one in tests for source in one.sources)]
+    others = [*dictionary_sources, *(source for test in tests for source in test.sources)]
     return _finish(config, texts, bad_rows, tasks, records, folder, identify(), dictionary_counts, others)
 
 
@@ -169,9 +169,9 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Inpu
     settings, aligned = config.data.word_alignment, list(texts)
     for number, corpus in enumerate(config.data.parallel):
         if corpus.align:
-            place, output = len(config.data.corpora) + number, local_folder(config.output)
+            index, output = len(config.data.corpora) + number, local_folder(config.output)
             kind = named_aligner(corpus.align, corpus.languages, settings)
-            aligned[place] = align_once(texts[place], output, words, kind, settings, config.parallel)
+            aligned[index] = align_once(texts[index], output, words, kind, settings, config.parallel)
     return aligned
 
 
@@ -194,20 +194,20 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
         Task(
             folder=str(folder),
             name=name,
-            pool=texts[place].pool,
-            languages=texts[place].languages,
+            pool=texts[source].pool,
+            languages=texts[source].languages,
             part=part,
             capacity=data.capacity,
             whole_documents=data.example == "document",
             held_out_fraction=data.held_out_fraction,
-            text_languages=tuple(code for code in texts[place].languages if code in with_text),
+            text_languages=tuple(code for code in texts[source].languages if code in with_text),
             filters=data.filters,
-            source=place,
+            source=source,
             number=number,
-            aligned_words="tokenizer" if aligners[place] else "blanks",
-            teacher=data.teacher if texts[place].pool.startswith(PAIRS) else None,
+            aligned_words="tokenizer" if aligners[source] else "blanks",
+            teacher=data.teacher if texts[source].pool.startswith(PAIRS) else None,
         )
-        for place, name, number, part in number_parts(texts)
+        for source, name, number, part in number_parts(texts)
     ]
 
 
@@ -263,7 +263,7 @@ def _finish(
 
 
 def _samples(records: Sequence[tuple[Task, dict[str, Any]]], sources: int) -> list[dict[Path, list[str]]]:
-    """Of each source the files with samples of what was dropped, and the reasons in each."""
+    """The files with samples of dropped rows, by source, and the reasons in each."""
     files: list[dict[Path, list[str]]] = [{} for _ in range(sources)]
     for task, record in records:
         if record["dropped"]:
@@ -272,15 +272,15 @@ def _samples(records: Sequence[tuple[Task, dict[str, Any]]], sources: int) -> li
 
 
 def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: list[dict[str, Any]]) -> dict[str, Any]:
-    """Adds up each pool's parts of a split, and appends their shards, a pool's one after the other, to `shards`."""
+    """Adds up each pool's parts of a split, and appends their shards, pool by pool, to `shards`."""
     pools: dict[str, list[dict[str, Any]]] = {}
     for task, record in records:
         if record[split] is not None:
             pools.setdefault(task.pool, []).append(record)
-    found = {}
+    totals = {}
     for name, parts in pools.items():
         mine = [shard | {"sha256": part["files"][shard["file"]]} for part in parts for shard in part[split]["shards"]]
-        found[name] = {
+        totals[name] = {
             "shards": [len(shards), len(shards) + len(mine)],
             "rows": sum(shard["rows"] for shard in mine),
             "tokens": sum(part[split]["tokens"] for part in parts),
@@ -288,7 +288,7 @@ def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: l
             **({"counts": merge_counts([part["counts"] for part in parts])} if split == "trained" else {}),
         }
         shards += mine
-    return found
+    return totals
 
 
 # What prepared data depends on (settings, content of files, tokenizer, programs), and its fingerprint.

@@ -1,4 +1,4 @@
-"""Tells what prepared data holds and how often a run sees it: per language and pair, as a table and as files."""
+"""Statistics of prepared data, and how often a run sees it: per language and pair, as a table and as files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PoolStats:
-    """What one language or pair has. Counts of documents to words are those of the sources, held-out ones included."""
+    """Counts of a language or pair. Documents to words are counted in the sources, held-out ones included."""
 
     pool: str
     documents: int
@@ -62,7 +62,7 @@ class SamplingStats:
 
 @dataclass(frozen=True)
 class _Subject:
-    """What was asked about: shards, the recipe that draws from them if known, and where files on it belong."""
+    """The shards, the recipe that draws from them if known, and the folder of the statistics."""
 
     prepared: Prepared
     config: RunConfig | None
@@ -92,8 +92,8 @@ def measure(name: str, settings: Sequence[str] = (), out: Path | None = None) ->
     Args:
         name: a recipe's name or file, a run folder, or a folder that prepare wrote.
         settings: for a recipe, `--set` of its keys.
-        out: where stats.json (all of it) and stats.csv (a line for each pool and stream) go: next to what was asked
-            about if not given, and called stats-RECIPE next to shards, which recipes share and draw from differently.
+        out: where stats.json (all of it) and stats.csv (a line for each pool and stream) go: next to the shards or run
+            if not given, and called stats-RECIPE next to shards, which recipes share and draw from differently.
 
     Raises:
         DataError: there are no finished shards.
@@ -147,10 +147,10 @@ def as_tables(stats: Stats) -> list[Table]:
         held.add_row(pool.pool, *(_count(number) for number in numbers), *(_percent(share) for share in shares))
     tables = [held]
     if any(pool.phrases_in_dictionary for pool in stats.pools):
-        found = _table("entries of several words", ("pool", "share of the words"))
+        phrases = _table("entries of several words", ("pool", "share of the words"))
         for pool in stats.pools:
-            found.add_row(pool.pool, _percent(pool.phrases_in_dictionary))
-        tables.append(found)
+            phrases.add_row(pool.pool, _percent(pool.phrases_in_dictionary))
+        tables.append(phrases)
     if stats.exchange:
         cut = _table("pieces for a word, by the encoder's vocabulary and the new one", ("text", "own", "new"))
         for language, before in stats.exchange["before"].items():
@@ -215,10 +215,10 @@ def _open(name: str, settings: Sequence[str]) -> _Subject:
         if "pools" not in (read_manifest(folder) or {}):
             raise DataError(f"{folder} holds no prepared data: it has no manifest with pools. Name a recipe or a run.")
         return _Subject(Prepared.open(folder), None, folder, "stats")
-    found = find_settled(load_recipe(name, settings))
-    if found is None:
+    settled = find_settled(load_recipe(name, settings))
+    if settled is None:
         raise DataError(f"The shards of {name} are not there yet. Make them with `xalign prepare {name}`.")
-    recipe, prepared = found
+    recipe, prepared = settled
     return _Subject(prepared, recipe.config, prepared.folder, f"stats-{recipe.name.replace('/', '-')}")
 
 
@@ -249,7 +249,7 @@ def _open_run(folder: Path) -> _Subject:
     config = open_saved(folder)[0].config
     log = folder / EVENT_LOG
     if (data := newest_data(log) if log.is_file() else None) is None:
-        raise DataError(f"{folder} has not begun to train, so it does not say which data it reads. Name its recipe.")
+        raise DataError(f"{folder} has not begun to train, so its data are not known yet. Name its recipe.")
     return _Subject(Prepared.open(data_of_run(folder, data)), config, folder, "stats")
 
 
@@ -316,7 +316,7 @@ def _sampling(prepared: Prepared, config: RunConfig) -> list[SamplingStats]:
 
 
 def _drawn_rows(order: Order, steps: int) -> NDArray[np.int64]:
-    """[sources] rows that an order deals in a run of so many steps."""
+    """[sources] rows that an order deals in a run of `steps`."""
     chunks, left = divmod(steps, order.chunk_steps)
     drawn = order.sampled_before(chunks)
     if left:

@@ -35,7 +35,7 @@ class TeacherVectors:
         self._encoder = SentenceVectors(fetch_weights(path))
 
     def columns(self, texts: Sequence[str], side: int) -> dict[str, Ints]:
-        """The fields of `Rows` for pairs of which the teacher reads these texts, one a pair; a text is read once.
+        """The fields of `Rows` for pairs whose texts the teacher reads, one a pair; a repeated text is read once.
 
         Args:
             side: which segment of each pair the text is.
@@ -44,7 +44,7 @@ class TeacherVectors:
             DataError: a vector is not finite, as fp16 holds it.
         """
         distinct = list(dict.fromkeys(texts))
-        number = {text: place for place, text in enumerate(distinct)}
+        number = {text: index for index, text in enumerate(distinct)}
         lengths = np.zeros(2 * len(texts), np.int32)
         if not texts:
             return {"segment_vector": lengths, "vector": np.zeros(0, np.int32)}
@@ -70,7 +70,7 @@ class TeacherVectors:
 
 
 def open_teacher(path: str, language: str | None) -> TeacherVectors:
-    """The teacher, once a process as long as its files stay as they are."""
+    """The teacher, opened once a process while its files are unchanged."""
     return _open_teacher(path, language, tuple(map(stamp_of, vector_files(fetch_weights(path)))))
 
 
@@ -89,7 +89,7 @@ def teacher_identity(teacher: Teacher, hashes: InputHashes) -> list[Any]:
 
 
 def facts_of_teacher(teacher: Teacher, records: Sequence[tuple[Any, Mapping[str, Any]]]) -> dict[str, Any]:
-    """What the manifest says of it: the width of a vector, and the most pairs of a row of any part."""
+    """The teacher's fields of the manifest: the width of a vector, and the most pairs of a row of any part."""
     if teacher.gives == "hard_negatives":
         return {"gives": teacher.gives}
     splits = [record[split] for task, record in records if task.teacher for split in ("trained", "held_out")]
@@ -120,9 +120,9 @@ def check_teacher(config: RunConfig) -> None:
         )
     start = config.model.init_from
     values = encoder_values(start) if start and not start.startswith("run:") else None
-    own = config.model.hidden_size if start is None else values and values["hidden_size"]
-    if own and own != width:
+    learned = config.model.hidden_size if start is None else values and values["hidden_size"]
+    if learned and learned != width:
         raise ConfigError(
             f"data.teacher.path: {teacher.path} makes vectors of {width} numbers, and the encoder that learns them has "
-            f"{own}. Take a teacher and an encoder of one width."
+            f"{learned}. Take a teacher and an encoder of one width."
         )

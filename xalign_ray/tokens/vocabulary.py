@@ -1,4 +1,4 @@
-"""What prepare writes of words: the tokenizer, an encoder's rows for it, and the lexicon of the dictionaries."""
+"""Tokenizer of prepared data, an encoder's rows for it, and the lexicon of the dictionaries."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 VOCABULARIES = "vocabularies"  # below the output folder
 MEASURED = 2000  # lines of a language in which pieces are counted
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
-SAMPLED = 20_000  # records of each input that tell which pieces are used alike
+SAMPLED = 20_000  # records of each input in which similar use of pieces is counted
 
 
 def write_tokenizer(
@@ -79,7 +79,7 @@ def write_tokenizer(
     """Writes the tokenizer of a recipe and what belongs to it, unless it is there: trained, given, extended, exchanged.
 
     Args:
-        texts: the corpora, of whose beginnings it is trained, or extended.
+        texts: the corpora, whose beginnings it is trained on, or extended by.
         translations: the trained pairs of the dictionary.
     """
     if tokenizer_is_whole(folder):
@@ -94,12 +94,12 @@ def write_tokenizer(
         sample = _sampler(texts, getattr(settings, "sample_mib", 1) << 20)
         tokenizer = replace_tokenizer(config, settings, translations, texts, sample, folder)
     else:
-        given = given_folder(settings)
-        tokenizer = framed(open_tokenizer(given.path))
-        if wanted := given.new_pieces:
+        folder_settings = given_folder(settings)
+        tokenizer = framed(open_tokenizer(folder_settings.path))
+        if wanted := folder_settings.new_pieces:
             lines = _sampler(texts, NEW_PIECES_SAMPLE)()
-            whole = {vocabulary(tokenizer).unknown, *tokenizer.all_special_ids}
-            backend, rows = add_subwords(tokenizer.backend_tokenizer, lines, wanted, whole)
+            never_joined = {vocabulary(tokenizer).unknown, *tokenizer.all_special_ids}
+            backend, rows = add_subwords(tokenizer.backend_tokenizer, lines, wanted, never_joined)
             tokenizer = wrap_tokenizer(backend, like=tokenizer)
             write_json(folder / NEW_ROWS, rows)
     if not isinstance(settings, BpeTokenizer):
@@ -113,8 +113,8 @@ def write_tokenizer(
 
 def _train(settings: BpeTokenizer, texts: Sequence[Input], output: Path) -> Path:
     """The folder of a vocabulary that is trained once for all recipes of the output that have the same text."""
-    assert all(part.text for one in texts for part in one.parts), "make_text comes first"
-    files = [[Path(part.text).parts[-2:] for part in one.parts] for one in texts]
+    assert all(part.text for corpus in texts for part in corpus.parts), "make_text comes first"
+    files = [[Path(part.text).parts[-2:] for part in corpus.parts] for corpus in texts]
     identity = [package_code("vocabulary", "tokens/vocabulary"), tokenizers.__version__, settings.model_dump(), files]
     folder = output.absolute() / VOCABULARIES / hash_value(identity)[:12]
 
@@ -134,8 +134,8 @@ def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
 
     def lines() -> Iterator[str]:
         with PartsDone("reading for the tokenizer", dict.fromkeys(range(len(texts)), 0), part="input") as shown:
-            for number, one in enumerate(texts):
-                yield from beginning(one)
+            for number, corpus in enumerate(texts):
+                yield from beginning(corpus)
                 shown.add(number)
 
     def beginning(one: Input) -> Iterator[str]:
@@ -158,9 +158,9 @@ def first_lines(texts: Sequence[Input], most: int | None = None) -> dict[str, li
         most: lines of a language after which no more are read; all of SAMPLED records are gigabytes of documents.
     """
     lines: dict[str, list[str]] = {}
-    for one in texts:
-        for record in islice((r for r in one.records() if isinstance(r, Document | Pair)), SAMPLED):
-            if most is not None and all(len(lines.get(code, ())) >= most for code in one.languages):
+    for corpus in texts:
+        for record in islice((r for r in corpus.records() if isinstance(r, Document | Pair)), SAMPLED):
+            if most is not None and all(len(lines.get(code, ())) >= most for code in corpus.languages):
                 break
             if isinstance(record, Document):
                 lines.setdefault(record.language, []).extend(record.paragraphs)
@@ -178,7 +178,7 @@ def replace_tokenizer(
     sample: Callable[[], Iterable[str]],
     folder: Path,
 ) -> PreTrainedTokenizerFast:
-    """The new tokenizer. Writes what its rows start as into the data folder, and says how many in each way.
+    """The new tokenizer. Writes its initial rows into the data folder, and prints how many begin in each way.
 
     Args:
         config: the recipe; `model.init_from` has the encoder's own tokenizer.
@@ -199,13 +199,13 @@ def replace_tokenizer(
         new, rows, counts = _exchange(old, settings, translations, [*chain(*lines.values())])
     write_arrays(folder / START_ROWS, partial(np.savez, **asdict(rows)))
     before, after = (
-        {language: fertility(one.backend_tokenizer, text[:MEASURED])[0] for language, text in sorted(lines.items())}
-        for one in (old, new)
+        {language: fertility(side.backend_tokenizer, text[:MEASURED])[0] for language, text in sorted(lines.items())}
+        for side in (old, new)
     )
     write_json(folder / EXCHANGE, {"pieces": counts, "before": before, "after": after})
     ways = ", ".join(f"{count:,} {way.replace('_', ' ')}" for way, count in counts.items())
-    given = settings.path if isinstance(settings, ExchangeTokenizer) else "its own vocabulary that the corpora use"
-    sys.stderr.write(f"prepare: {init_from} gets the {len(rows.counts):,} pieces of {given}: {ways}.\n")
+    source = settings.path if isinstance(settings, ExchangeTokenizer) else "its own vocabulary that the corpora use"
+    sys.stderr.write(f"prepare: {init_from} gets the {len(rows.counts):,} pieces of {source}: {ways}.\n")
     return new
 
 
@@ -218,7 +218,7 @@ def _exchange(
     new = framed(open_tokenizer(settings.path))
     special: dict[int, int | None] = dict.fromkeys(new.all_special_ids)
     for name in SPECIAL:
-        ours, theirs = (getattr(one, f"{name}_token_id") for one in (new, old))
+        ours, theirs = (getattr(side, f"{name}_token_id") for side in (new, old))
         if ours is not None and special.get(ours) is None:
             special[ours] = theirs
     rows, counts = start_rows(
@@ -277,13 +277,13 @@ def write_lexicon(
     write_arrays(folder / "lexicon.npz", partial(np.savez, **asdict(lexicon)))
     write_json(folder / "entries.json", list(entries), indent=None)
     words: dict[str, list[list[str]]] = {}
-    for split, kept in (("trained", list(translations.trained)), ("held_out", list(translations.held_out))):
-        usable = [translation for translation in kept if all(pieces.get(key) is not None for key in translation)]
+    for split, pairs in (("trained", list(translations.trained)), ("held_out", list(translations.held_out))):
+        usable = [translation for translation in pairs if all(pieces.get(key) is not None for key in translation)]
         arrays = asdict(pair_arrays(usable, pieces.get))
         write_arrays(folder / f"pairs_{split}.npz", partial(np.savez, **arrays))
         words[split] = [[languages[a[0]], labels[a], languages[b[0]], labels[b]] for a, b in usable]
         translations.counts[f"pairs_{split}"] = len(usable)
-        translations.counts[f"pairs_{split}_without_pieces"] = len(kept) - len(usable)
+        translations.counts[f"pairs_{split}_without_pieces"] = len(pairs) - len(usable)
     translations.counts["entries"] = len(entries)
     lengths = [1 + form.count("\n") for form in split_forms([form for _, form in entries])]
     translations.counts["entries_of_several_words"] = sum(length > 1 for length in lengths)
@@ -314,37 +314,37 @@ def read_translations(
     own_split = {frozenset(d.languages) for d in config.data.dictionaries if d.split == "held_out"}
     judged: list[tuple[Counter[str], int, str, list[str]]] = []
     with BadRowsFile(folder / f"dictionary_{BAD_ROWS}") as bad_rows:
-        for one, asked in zip(dictionaries, config.data.dictionaries, strict=True):
-            ids = [languages.index(code) for code in one.languages]
-            pivot = languages.index("en") if "en" in one.languages else None
-            found: list[Translation] = []
+        for dictionary, asked in zip(dictionaries, config.data.dictionaries, strict=True):
+            ids = [languages.index(code) for code in dictionary.languages]
+            pivot = languages.index("en") if "en" in dictionary.languages else None
+            entries: list[Translation] = []
             skipped: Counter[str] = Counter()
             bad, before = bad_rows.counts.copy(), translations.counts.copy()
             size = len(translations.trained) + len(translations.held_out)
-            for record in chain.from_iterable(read_part(p, one.languages, skipped) for p in one.parts):
+            for record in chain.from_iterable(read_part(p, dictionary.languages, skipped) for p in dictionary.parts):
                 if isinstance(record, BadRow):
                     bad_rows.add(record)
                 elif isinstance(record, Entry):
                     left, right = (
                         (language, look_up_form(word, code))
-                        for language, code, word in zip(ids, one.languages, record.words, strict=True)
+                        for language, code, word in zip(ids, dictionary.languages, record.words, strict=True)
                     )
-                    found.append((left, right))
+                    entries.append((left, right))
                     for key, word in zip((left, right), record.words, strict=True):
                         if key not in labels or label_form(word) == key[1]:
                             labels[key] = label_form(word)
             its_bad = bad_rows.counts - bad
-            if not found:
-                raise DataError(explain_no_good_row(one.parts, its_bad))
-            name = f"dictionary {'-'.join(one.languages)}"
-            judged.append((its_bad, len(found) + its_bad.total(), name, file_names(one)))
+            if not entries:
+                raise DataError(explain_no_good_row(dictionary.parts, its_bad))
+            name = f"dictionary {'-'.join(dictionary.languages)}"
+            judged.append((its_bad, len(entries) + its_bad.total(), name, file_names(dictionary)))
             noted = {key.removeprefix(NOTED): skipped.pop(key) for key in [*skipped] if key.startswith(NOTED)}
             share = 0.0 if frozenset(asked.languages) in own_split else config.data.dictionary_held_out_fraction
-            add_entries(translations, found, pivot, share, held_out=asked.split == "held_out")
+            add_entries(translations, entries, pivot, share, held_out=asked.split == "held_out")
             aside = skipped + its_bad + (translations.counts - before)
             rows = (skipped + its_bad).total() + aside.pop("lines")
-            kept = len(translations.trained) + len(translations.held_out) - size
-            sources.append(SourceSummary(name, file_names(one), rows, kept, dict(aside), noted))
+            added = len(translations.trained) + len(translations.held_out) - size
+            sources.append(SourceSummary(name, file_names(dictionary), rows, added, dict(aside), noted))
     for its_bad, total, name, files in judged:
         listed = f"They are listed in {bad_rows.path}. "
         check_bad_fraction(its_bad, total, config.data.max_bad_fraction, name, files, listed)

@@ -30,7 +30,7 @@ _LOCAL_NORMALIZERS = frozenset(
 _SQUEEZES = ({"Regex": " {2,}"}, {"Regex": r"\s+"})  # runs of blanks; pretokens are cached from lines without any
 _SPLITTERS = frozenset(("BertPreTokenizer", "Whitespace", "WhitespaceSplit"))
 _REFINERS = frozenset(("Punctuation", "Digits"))
-# Llama 3's and Qwen's: a blank only ever begins what they match, or stands in a run of white space.
+# Llama 3's and Qwen's: a blank stands only at the begin of a match, or in a run of white space.
 _LOCAL_SPLITS = frozenset(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
     + digits
@@ -126,9 +126,9 @@ def _probe_lines(kinds: int) -> Iterator[list[int]]:
 
 def _outcome(backend: Tokenizer, line: str, longest: int) -> list[tuple[int, ...]]:
     """The words of a line as pieces."""
-    found = tokenize_lines(backend, [line], longest)
-    pieces = iter(found.pieces.tolist())
-    return [tuple(next(pieces) for _ in range(length)) for length in found.word_length.tolist()]
+    tokenized = tokenize_lines(backend, [line], longest)
+    pieces = iter(tokenized.pieces.tolist())
+    return [tuple(next(pieces) for _ in range(length)) for length in tokenized.word_length.tolist()]
 
 
 def _only_marks_blanks(backend: Tokenizer) -> bool:
@@ -203,7 +203,7 @@ def _reach_over_blanks(tokens: Iterable[str]) -> bool:
 
 
 CACHE_BYTES = 192 << 20
-LONGEST_PRETOKEN = 32  # characters; what is longer is seldom seen twice
+LONGEST_PRETOKEN = 32  # characters; longer ones are seldom seen twice
 TOGETHER = 32  # new pretokens that the tokenizer is given as one line
 PRETOKEN_BYTES = 160  # a key and its entry in a Python dict, without its characters and pieces
 
@@ -216,7 +216,7 @@ HAN = (
     "([\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf"
     "\U0002f800-\U0002fa1f])"
 )
-# What is part of the word of a Chinese character before it, though the normalizer puts a blank between the two.
+# Marks that belong to the Chinese character before them, though the normalizer puts a blank between the two.
 _ATTACHED_TO_HAN = HAN + r"[\p{M}\p{Cf}\x{ff9e}\x{ff9f}\x{1f3fb}-\x{1f3ff}]"
 _HAN_LEAD = 0xE3  # the least byte that one of them begins with in UTF-8
 _PREPENDED = "\u0d4e\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"  # letters that join what follows, even a blank
@@ -226,7 +226,7 @@ _PREPENDED = "\u0d4e\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"  # lette
 class EncodedLines:
     """Lines as words and pieces: pieces [T], word_length [W], entry [W], line_words [N], as in Rows.
 
-    A dictionary entry of several words is one word here; `parts` [W] says how many words of text/words it is made of.
+    A dictionary entry of several words is one word here; `parts` [W] counts the words of text/words in it.
     blank_word [W] is the number in its line of the word between blanks in which a word begins, last_blank_word [W] of
     that in which the last of its parts begins; 0 if not asked for.
     """
@@ -265,7 +265,7 @@ class CachedTokenizer:
     A pretoken is what stands between two blanks. Where its pieces may depend on its neighbours (odd or double blanks,
     controls, a combining mark at its begin, an added token), or where it is seldom seen twice (a
     long one), it is tokenized together with them; and a tokenizer that looks beyond blanks is given whole lines. Memory
-    is bounded: past CACHE_BYTES what the last lines did not use is forgotten.
+    is bounded: past CACHE_BYTES, entries that the last lines did not use are dropped.
 
     Args:
         entries: the dictionary entry of each (language id, form).
@@ -312,12 +312,12 @@ class CachedTokenizer:
         used = rows[rows >= 0]
         sizes = [array.size for array in self._arrays]
         rows, line_pretokens = self._tokenize_stretches(rows, line_pretokens, pretokens, language, place=place)
-        found = self._gather(rows, line_pretokens, place)
+        tokenized = self._gather(rows, line_pretokens, place)
         for array, size in zip(self._arrays, sizes, strict=True):
             array.size = size  # stretches are not kept
         if self.cached_bytes > self._limit:
             self._keep(used)
-        return found
+        return tokenized
 
     def _tokenize_stretches(
         self,
@@ -374,20 +374,20 @@ class CachedTokenizer:
         """Forgets all pretokens but those that were just used; all, if these alone are half of what may be kept."""
         keep = np.zeros(self._row_pieces.size, bool)
         keep[used] = True
-        known, rows = self._known, np.flatnonzero(keep)
+        rows_by_pretoken, rows = self._known, np.flatnonzero(keep)
         words = spans(starts(self._row_words.values)[rows], self._row_words.values[rows])
         pieces = spans(starts(self._row_pieces.values)[rows], self._row_pieces.values[rows])
         indices = (*[rows] * 3, pieces, *[words] * (len(self._arrays) - 4))
-        kept = [array.values[index] for array, index in zip(self._arrays, indices, strict=True)]
+        arrays = [array.values[index] for array, index in zip(self._arrays, indices, strict=True)]
         self._forget()
-        if 4 * sum(map(len, kept)) + PRETOKEN_BYTES * len(rows) > self._limit // 2:
+        if 4 * sum(map(len, arrays)) + PRETOKEN_BYTES * len(rows) > self._limit // 2:
             return
         number = np.cumsum(keep) - 1
-        for variant, table in known.items():
+        for variant, table in rows_by_pretoken.items():
             fresh = {pretoken: int(number[row]) for pretoken, row in table.items() if keep[row]}
             self._known[variant] = fresh
             self._key_bytes += sum(PRETOKEN_BYTES + len(pretoken) for pretoken in fresh)
-        for array, values in zip(self._arrays, kept, strict=True):
+        for array, values in zip(self._arrays, arrays, strict=True):
             array.add(values)
 
     def _rows_of(self, pretokens: pa.DictionaryArray, first_of_line: Index, language: int) -> Index:
@@ -409,8 +409,8 @@ class CachedTokenizer:
         return rows
 
     def _look_up(self, pretokens: list[str], language: int, *, first: bool) -> Index:
-        known = self._known.setdefault((language, first), {})
-        rows = np.fromiter(map(known.get, pretokens, repeat(_UNKNOWN)), np.int64, len(pretokens))
+        rows_by_pretoken = self._known.setdefault((language, first), {})
+        rows = np.fromiter(map(rows_by_pretoken.get, pretokens, repeat(_UNKNOWN)), np.int64, len(pretokens))
         unknown = np.flatnonzero(rows == _UNKNOWN)
         local = np.asarray([self._is_local(pretokens[i]) for i in unknown.tolist()], bool)
         rows[unknown[~local]] = _WHOLE
@@ -420,7 +420,7 @@ class CachedTokenizer:
             fresh = self._add(lines, language)
             rows[unknown[local]] = fresh
             self.misses += len(new)
-            known.update(zip(new, fresh.tolist(), strict=True))
+            rows_by_pretoken.update(zip(new, fresh.tolist(), strict=True))
             self._key_bytes += sum(map(len, new)) + PRETOKEN_BYTES * len(new)
         return rows
 
@@ -435,14 +435,14 @@ class CachedTokenizer:
             "".join(f" {pretoken}" for pretoken in pretokens[begin : begin + TOGETHER])
             for begin in range(0, len(pretokens), TOGETHER)
         ]
-        found = self._tokenize(lines, language)
+        tokenized = self._tokenize(lines, language)
         line_begin = starts(np.fromiter(map(len, lines), np.int64, len(lines)))
-        word_end = line_begin[run_index(found.line_words)] + found.line_end
+        word_end = line_begin[run_index(tokenized.line_words)] + tokenized.line_end
         pretoken_end = np.cumsum(np.fromiter(map(len, pretokens), np.int64, len(pretokens)) + 1)
         pretoken_of = np.searchsorted(pretoken_end, word_end)
         assert (np.diff(pretoken_of) >= 0).all(), "pretokens that do not need their neighbours"
         return replace(
-            found,
+            tokenized,
             line_words=np.bincount(pretoken_of, minlength=len(pretokens)).astype(np.int32),
             blank_words=np.asarray([bool(pretoken) for pretoken in pretokens], np.int32),
         )
@@ -466,32 +466,32 @@ class CachedTokenizer:
             )
         return plain and not self._rules.needs_neighbours(pretoken)
 
-    def _add(self, found: TokenizedLines, language: int) -> Index:
+    def _add(self, tokenized: TokenizedLines, language: int) -> Index:
         """Keeps lines as rows of the store; returns their numbers."""
         begin = self._row_words.size
-        self._row_words.add(found.line_words)
-        self._row_blanks.add(found.blank_words)
-        self._row_pieces.add(sum_runs(found.word_length, found.line_words))
-        self._pieces.add(found.pieces)
-        self._word_length.add(found.word_length)
-        self._blank_word.add(found.blank_word)
-        entry = np.where(found.lettered, NO_ENTRY, NO_WORD)
+        self._row_words.add(tokenized.line_words)
+        self._row_blanks.add(tokenized.blank_words)
+        self._row_pieces.add(sum_runs(tokenized.word_length, tokenized.line_words))
+        self._pieces.add(tokenized.pieces)
+        self._word_length.add(tokenized.word_length)
+        self._blank_word.add(tokenized.blank_word)
+        entry = np.where(tokenized.lettered, NO_ENTRY, NO_WORD)
         if entries := self._entries:
-            known = np.asarray([entries.get((language, form), NO_ENTRY) for form in found.forms], np.int64)
-            entry = np.where(known >= 0, known, entry)
+            listed = np.asarray([entries.get((language, form), NO_ENTRY) for form in tokenized.forms], np.int64)
+            entry = np.where(listed >= 0, listed, entry)
         self._entry.add(entry)
         if self._phrases.parts:
-            for array, values in zip(self._parts, self._find_parts(found, language), strict=True):
+            for array, values in zip(self._parts, self._find_parts(tokenized, language), strict=True):
                 array.add(values)
         return np.arange(begin, self._row_words.size)
 
-    def _find_parts(self, found: TokenizedLines, language: int) -> Index:
+    def _find_parts(self, tokenized: TokenizedLines, language: int) -> Index:
         """The numbers [3, W] of the words' forms as parts of phrases: as the first, inside and as the last of one."""
-        of_joined = [form for forms in found.joined.values() for form in forms]
-        words = split_forms([*found.forms, *of_joined])
+        of_joined = [form for forms in tokenized.joined.values() for form in forms]
+        words = split_forms([*tokenized.forms, *of_joined])
         number = np.asarray([self._phrases.parts.get((language, form), NO_PART) for form in words], np.int64)
-        numbers = np.tile(number[: len(found.forms)], (3, 1))
-        numbers[:, [*found.joined]] = number[len(found.forms) :].reshape(-1, 3).T
+        numbers = np.tile(number[: len(tokenized.forms)], (3, 1))
+        numbers[:, [*tokenized.joined]] = number[len(tokenized.forms) :].reshape(-1, 3).T
         return numbers
 
     def _gather(self, rows: Index, line_pretokens: NDArray[np.integer], place: bool) -> EncodedLines:
@@ -504,7 +504,7 @@ class CachedTokenizer:
             blank_word = self._blank_word.values[words] + np.repeat(number, chunk_words).astype(np.int32)
         else:
             blank_word = np.zeros(len(words), np.int32)
-        found = EncodedLines(
+        tokenized = EncodedLines(
             pieces=self._pieces.values[spans(starts(row_pieces)[rows], row_pieces[rows])],
             word_length=self._word_length.values[words],
             entry=self._entry.values[words],
@@ -514,9 +514,9 @@ class CachedTokenizer:
             line_words=sum_runs(chunk_words, line_pretokens).astype(np.int32),
         )
         if not self._parts:
-            return found
+            return tokenized
         parts = np.stack([array.values[words] for array in self._parts])
-        return _join(found, *self._phrases.find(parts, found.word_length, found.line_words, self._longest))
+        return _join(tokenized, *self._phrases.find(parts, tokenized.word_length, tokenized.line_words, self._longest))
 
 
 def _join(lines: EncodedLines, first: Index, count: Index, entry: Index) -> EncodedLines:
@@ -525,16 +525,16 @@ def _join(lines: EncodedLines, first: Index, count: Index, entry: Index) -> Enco
         return lines
     parts, entries, last_blank_word = lines.parts.copy(), lines.entry.copy(), lines.last_blank_word.copy()
     parts[first], entries[first], last_blank_word[first] = count, entry, lines.last_blank_word[first + count - 1]
-    kept = np.ones(len(parts), bool)
-    kept[spans(first + 1, count - 1)] = False
+    begins = np.ones(len(parts), bool)
+    begins[spans(first + 1, count - 1)] = False
     return EncodedLines(
         pieces=lines.pieces,
-        word_length=np.add.reduceat(lines.word_length, np.flatnonzero(kept)),
-        entry=entries[kept],
-        parts=parts[kept],
-        blank_word=lines.blank_word[kept],
-        last_blank_word=last_blank_word[kept],
-        line_words=sum_runs(kept.astype(np.int64), lines.line_words).astype(np.int32),
+        word_length=np.add.reduceat(lines.word_length, np.flatnonzero(begins)),
+        entry=entries[begins],
+        parts=parts[begins],
+        blank_word=lines.blank_word[begins],
+        last_blank_word=last_blank_word[begins],
+        line_words=sum_runs(begins.astype(np.int64), lines.line_words).astype(np.int32),
     )
 
 

@@ -96,7 +96,7 @@ def look_up_form(word: str, language: str = "") -> str:
 
 
 def label_form(word: str) -> str:
-    """How a word of a dictionary is asked for and aligned: as it is looked up, but in its own case and letters."""
+    """A word of a dictionary as a label and in alignment: trimmed as for a look-up, but in its case and letters."""
     return _fold(unicodedata.normalize("NFC", word))
 
 
@@ -129,7 +129,7 @@ Translation = tuple[Key, Key]
 
 @dataclass
 class Translations:
-    """Translations, each once, with the counts of what was dropped: the state while dictionaries are read.
+    """Translations, each once, with the counts of dropped ones: the state while dictionaries are read.
 
     labels: how each word is written as a label: as dictionaries write it first, in lower case where any of them does.
     """
@@ -191,7 +191,7 @@ def _hash_share(word: str) -> float:
 
 
 def separate(translations: Translations) -> None:
-    """Drops held-out pairs of which a word is also trained on: what is scored as held out was never pulled anywhere."""
+    """Drops held-out pairs with a word that is also trained on: no scored word was ever pulled towards another."""
     seen = {key for translation in translations.trained for key in translation}
     leaked = [translation for translation in translations.held_out if translation[0] in seen or translation[1] in seen]
     translations.counts["held_out_dropped_seen_in_training"] += len(leaked)
@@ -235,7 +235,7 @@ def build_lexicon(
 def pair_arrays(
     translations: Sequence[Translation], pieces_of: Callable[[Key], tuple[int, ...] | None]
 ) -> DictionaryPairs:
-    """The links both of whose words have pieces, as padded arrays for the alignment loss."""
+    """The links whose two words have pieces, as padded arrays for the alignment loss."""
     usable = [
         (a[0], b[0], x, y)
         for a, b in translations

@@ -21,7 +21,7 @@ from xalign_ray.vocabulary.tokenizer import encode_text, special_tokens, tokeniz
 from xalign_ray.vocabulary.words import find_line_words
 
 Combine = Callable[[Mapping[int, int], Collection[int]], Mapping[int, Mapping[int, float]]]
-Piece = tuple[bool, bytes]  # whether it begins a word, and what it stands for in UTF-8
+Piece = tuple[bool, bytes]  # whether it begins a word, and its text in UTF-8
 SHARED, TRANSLATED, COMBINED, PIECES, RANDOM = "copied", "from_translations", "from_similar", "from_pieces", "random"
 _INNER = "##"  # of WordPiece
 _TRIED = 1 << 14  # pieces that are tokenized together
@@ -99,14 +99,14 @@ def start_rows(
     *,
     from_pieces: bool = True,
 ) -> tuple[StartRows, dict[str, int]]:
-    """What the rows of a new vocabulary start as, and how many in each way.
+    """The initial rows of a new vocabulary, and the number of each kind.
 
     Args:
-        special: the old id of each new special piece, by what they are for; None where there is none.
+        special: the old id of each new special piece, by their purpose; None where there is none.
         unknown: id of the old unknown piece; -1 if there is none.
         translations: the trained pairs of the dictionary, by `look_up_form`; empty to use none.
         combine: weights of old pieces for new ones that are not shared, of those that it has any for.
-        from_pieces: start what is left as the mean of the old pieces of its text; else it is drawn.
+        from_pieces: start other rows as the mean of the old pieces of their text; else they are drawn.
     """
     known = {number: same for number, same in special.items() if same is not None}
     ours = read_pieces(new, special)
@@ -129,7 +129,7 @@ def start_rows(
         sources = {**combine(shared, texts.keys() - sources.keys()), **sources}
     counts[COMBINED] = len(sources) - sum(counts.values())
     for number, (_, text) in texts.items() if from_pieces else ():
-        olds = [one for one in pieces[text] if one != unknown]
+        olds = [piece for piece in pieces[text] if piece != unknown]
         if number not in sources and olds:
             sources[number] = _mean(olds)
     counts[PIECES] = len(sources) - sum(counts.values())
@@ -139,7 +139,7 @@ def start_rows(
     return (
         StartRows(
             np.asarray([len(row) for row in rows], np.int32),
-            np.asarray([one for row in rows for one in row], np.int32),
+            np.asarray([old for row in rows for old in row], np.int32),
             np.asarray([weight for row in rows for weight in row.values()], np.float32),
         ),
         counts,
@@ -148,8 +148,8 @@ def start_rows(
 
 def _mean(olds: Sequence[int]) -> dict[int, float]:
     weights: dict[int, float] = {}
-    for one in olds:
-        weights[one] = weights.get(one, 0.0) + 1 / len(olds)
+    for old in olds:
+        weights[old] = weights.get(old, 0.0) + 1 / len(olds)
     return weights
 
 
@@ -162,11 +162,11 @@ def _is_text(piece: bytes) -> bool:
 
 def _pieces_of(tokenizer: Tokenizer, texts: Iterable[str]) -> dict[str, list[int]]:
     ordered = sorted(texts)
-    found: dict[str, list[int]] = {}
+    pieces: dict[str, list[int]] = {}
     for begin in range(0, len(ordered), _TRIED):
         some = ordered[begin : begin + _TRIED]
-        found |= zip(some, tokenize_words(tokenizer, some), strict=True)
-    return found
+        pieces |= zip(some, tokenize_words(tokenizer, some), strict=True)
+    return pieces
 
 
 _RARE = "\U00016800"  # a letter that no vocabulary has
@@ -209,11 +209,11 @@ def piece_vectors(tokenizer: Tokenizer, lines: Sequence[str]) -> tuple[NDArray[n
     from scipy import sparse
     from sklearn.decomposition import TruncatedSVD
 
-    encoded = [np.asarray(one.ids) for one in tokenizer.encode_batch(list(lines), add_special_tokens=False)]
+    encoded = [np.asarray(encoding.ids) for encoding in tokenizer.encode_batch(list(lines), add_special_tokens=False)]
     numbers, index = np.unique(np.concatenate([*encoded, np.zeros(0, int)]), return_inverse=True)
     if len(numbers) < 2:
         return np.zeros(0, np.int64), np.zeros((0, 1), np.float32)
-    line = np.repeat(np.arange(len(encoded)), [len(one) for one in encoded])
+    line = np.repeat(np.arange(len(encoded)), [len(ids) for ids in encoded])
     pairs = [
         (index[:-step][same], index[step:][same])
         for step in range(1, WINDOW + 1)

@@ -23,7 +23,7 @@ from xalign_ray.vocabulary.tokenizer import tokenize_words
 
 Pair = tuple[int, int]
 _COUNTED = 1 << 12  # lines that are tokenized together
-_PREFERRED = 1e-6  # what a joined piece of a unigram model scores above its two parts
+_PREFERRED = 1e-6  # score of a joined piece of a unigram model above its two parts' sum
 
 
 def add_subwords(
@@ -38,11 +38,11 @@ def add_subwords(
 
 def _count_words(lines: Iterable[str], normalize: Callable[[str], str]) -> Counter[str]:
     """Runs of letters and their marks, of two characters or more, that blanks and punctuation alone set apart."""
-    given: Counter[str] = Counter()
+    strings: Counter[str] = Counter()
     for line in lines:
-        given.update(line.split())
+        strings.update(line.split())
     words: Counter[str] = Counter()
-    for between_blanks, count in given.items():  # each of them looked at once, however often it stands in the text
+    for between_blanks, count in strings.items():  # each of them looked at once, however often it stands in the text
         for word in normalize(between_blanks).split():
             if inner := word if word.isalpha() else _inner(word.strip(string.punctuation)):
                 words[inner] += count
@@ -54,7 +54,7 @@ def _inner(word: str) -> str:
     if word.isalpha():
         return word
     kinds = [unicodedata.category(character)[0] for character in word]
-    inside = [place for place, kind in enumerate(kinds) if kind in "LMN"]
+    inside = [at for at, kind in enumerate(kinds) if kind in "LMN"]
     is_word = inside and set(kinds[inside[0] : inside[-1] + 1]) <= {"L", "M"}
     return word[inside[0] : inside[-1] + 1] if is_word else ""
 
@@ -104,16 +104,16 @@ def _made_of(model: Mapping[str, Any], keep: Collection[int]) -> set[int]:
     for left, right, joined in _merges(model):
         parts.setdefault(joined, set()).update((left, right))
     names = {number: name for name, number in model["vocab"].items()}
-    found: set[str] = set()
+    parts_of_kept: set[str] = set()
     waiting = [names[number] for number in keep if number in names]
     while waiting:
-        waiting.extend(new := parts.get(waiting.pop(), set()) - found)
-        found |= new
-    return {model["vocab"][name] for name in found}
+        waiting.extend(new := parts.get(waiting.pop(), set()) - parts_of_kept)
+        parts_of_kept |= new
+    return {model["vocab"][name] for name in parts_of_kept}
 
 
 def _merges(model: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The two parts of each merge, and what they make."""
+    """The two parts of each merge, and their join."""
     return [(left, right, _joined(model, left, right)) for left, right in model["merges"]]
 
 
@@ -130,9 +130,9 @@ def keep_pieces(tokenizer: Tokenizer, keep: Sequence[int]) -> Tokenizer:
     else:
         model["vocab"] = {name: new[old] for name, old in model["vocab"].items() if old in new}
     if model["type"] == "BPE":
-        kept = zip(model["merges"], _merges(model), strict=True)
-        model["merges"] = [merge for merge, names in kept if model["vocab"].keys() >= set(names)]
-    tree["added_tokens"] = [one | {"id": new[one["id"]]} for one in tree["added_tokens"] if one["id"] in new]
+        merges = zip(model["merges"], _merges(model), strict=True)
+        model["merges"] = [merge for merge, names in merges if model["vocab"].keys() >= set(names)]
+    tree["added_tokens"] = [token | {"id": new[token["id"]]} for token in tree["added_tokens"] if token["id"] in new]
     tree["post_processor"] = _renumbered(tree["post_processor"], new)
     return Tokenizer.from_str(json.dumps(tree))
 
@@ -148,7 +148,7 @@ def join_pieces(
     Args:
         words: how often each word stands in the text.
         cut: the pieces of each word.
-        count: at most so many new pieces, each seen twice or more.
+        count: of new pieces at most, each seen twice or more.
         whole: ids that are never joined, such as the unknown piece.
 
     Returns:
@@ -165,15 +165,15 @@ def join_pieces(
 
     def join(pair: Pair) -> int | None:
         """The id of a new piece; None if the two cannot be one."""
-        left, right = (names[one] for one in pair)
+        left, right = (names[part] for part in pair)
         name = _joined(model, left, right)
-        if name in known or any(one in whole or names[one].startswith("<0x") for one in pair):
+        if name in known or any(part in whole or names[part].startswith("<0x") for part in pair):
             return None
         number = first + len(parts)
-        names[number], parts[number] = name, [old for one in pair for old in parts.get(one, [one])]
+        names[number], parts[number] = name, [old for part in pair for old in parts.get(part, [part])]
         known.add(name)
         if model["type"] == "Unigram":
-            model["vocab"].append([name, sum(model["vocab"][one][1] for one in pair) + _PREFERRED])
+            model["vocab"].append([name, sum(model["vocab"][part][1] for part in pair) + _PREFERRED])
         else:
             model["vocab"][name] = number
         if model["type"] == "BPE":
@@ -188,10 +188,10 @@ def _learn_joins(words: Sequence[tuple[list[int], int]], count: int, join: Calla
     """Joins the commonest pair in all words, again and again (Sennrich et al. 2016, algorithm 1)."""
     counts: Counter[Pair] = Counter()
     places: dict[Pair, set[int]] = {}
-    for place, (pieces, times) in enumerate(words):
+    for number, (pieces, times) in enumerate(words):
         for pair in pairwise(pieces):
             counts[pair] += times
-            places.setdefault(pair, set()).add(place)
+            places.setdefault(pair, set()).add(number)
     heap = [(-times, pair) for pair, times in counts.items()]
     heapify(heap)
     while count and heap:
@@ -204,18 +204,18 @@ def _learn_joins(words: Sequence[tuple[list[int], int]], count: int, join: Calla
             continue
         count -= 1
         changed: set[Pair] = set()
-        for place in places.pop(pair):
-            pieces, seen = words[place]
+        for number in places.pop(pair):
+            pieces, seen = words[number]
             for old in pairwise(pieces):
                 counts[old] -= seen
                 changed.add(old)
             pieces[:] = _with_joined(pieces, pair, new)
-            for one in pairwise(pieces):
-                counts[one] += seen
-                places.setdefault(one, set()).add(place)
-                changed.add(one)
-        for one in changed - {pair}:
-            heappush(heap, (-counts[one], one))
+            for neighbours in pairwise(pieces):
+                counts[neighbours] += seen
+                places.setdefault(neighbours, set()).add(number)
+                changed.add(neighbours)
+        for neighbours in changed - {pair}:
+            heappush(heap, (-counts[neighbours], neighbours))
 
 
 def _with_joined(pieces: Sequence[int], pair: Pair, new: int) -> list[int]:
@@ -231,7 +231,7 @@ def _with_joined(pieces: Sequence[int], pair: Pair, new: int) -> list[int]:
 def _tree(tokenizer: Tokenizer) -> dict[str, Any]:
     """A tokenizer as JSON, its added tokens among the model's, which numbers those anew that it does not have."""
     tree = json.loads(tokenizer.to_str()) | {"padding": None, "truncation": None}
-    model, added = tree["model"], {one["id"]: one["content"] for one in tree["added_tokens"]}
+    model, added = tree["model"], {token["id"]: token["content"] for token in tree["added_tokens"]}
     for number, name in sorted(added.items()):
         if model["type"] != "Unigram":
             model["vocab"].setdefault(name, number)
@@ -245,8 +245,9 @@ def _renumbered(part: Any, new: Mapping[int, int]) -> Any:
     """A post-processor with its ids changed: `"ids": [2]` of templates, `["[SEP]", 102]` of BERT's kind."""
     if isinstance(part, dict):
         return {
-            key: [new[one] for one in value] if key == "ids" else _renumbered(value, new) for key, value in part.items()
+            key: [new[number] for number in value] if key == "ids" else _renumbered(value, new)
+            for key, value in part.items()
         }
     if isinstance(part, list) and len(part) == 2 and isinstance(part[0], str) and type(part[1]) is int:
         return [part[0], new[part[1]]]
-    return [_renumbered(one, new) for one in part] if isinstance(part, list) else part
+    return [_renumbered(item, new) for item in part] if isinstance(part, list) else part

@@ -67,13 +67,13 @@ def train_bpe(settings: BpeTokenizer, lines: Callable[[], Iterable[str]]) -> Tok
     normalize = tokenizer.normalizer.normalize_str
     characters = Counter(character for line in lines() for character in normalize(line) if not character.isspace())
     most = int(settings.vocab_size * ALPHABET_SHARE)
-    kept = sorted(characters, key=lambda c: (-characters[c], c))[:most]
-    drop = {ord(character): " " for character in characters.keys() - set(kept)}
+    alphabet = sorted(characters, key=lambda c: (-characters[c], c))[:most]
+    drop = {ord(character): " " for character in characters.keys() - set(alphabet)}
     trainer = trainers.BpeTrainer(
         vocab_size=settings.vocab_size,
         special_tokens=list(SPECIALS),
         show_progress=False,
-        initial_alphabet=sorted(kept),
+        initial_alphabet=sorted(alphabet),
     )
     tokenizer.train_from_iterator((normalize(line).translate(drop) for line in lines()), trainer)
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always", split=False)
@@ -96,7 +96,7 @@ def encode_text(backend: Tokenizer, texts: Sequence[str]) -> tuple[list[list[int
     backend.no_truncation()
     backend.no_padding()
     encodings = backend.encode_batch(texts, add_special_tokens=False)
-    ids, offsets = [one.ids for one in encodings], [one.offsets for one in encodings]
+    ids, offsets = [encoding.ids for encoding in encodings], [encoding.offsets for encoding in encodings]
     special = special_tokens(backend)
     for number in (number for number, pieces in enumerate(ids) if not special.keys().isdisjoint(pieces)):
         text = texts[number]
@@ -119,7 +119,7 @@ def encode_text(backend: Tokenizer, texts: Sequence[str]) -> tuple[list[list[int
 @lru_cache(maxsize=16)  # by the object; Gemma's list of 6,415 added tokens takes 7 ms
 def special_tokens(backend: Tokenizer) -> dict[int, str]:
     """The special tokens of a vocabulary by id."""
-    return {number: one.content for number, one in backend.get_added_tokens_decoder().items() if one.special}
+    return {number: token.content for number, token in backend.get_added_tokens_decoder().items() if token.special}
 
 
 def normalized(backend: Tokenizer, text: str) -> str:
@@ -137,7 +137,7 @@ def tokenize_lines(
 ) -> TokenizedLines:
     """Words of each line by vocabulary/words.py; no special tokens, also where a text spells one out.
 
-    Words that share a piece are one word, known by what it has from its first letter to its last: the piece `(the` is
+    Words that share a piece are one word, known by its text from the first letter to the last: the piece `(the` is
     the word `the`. A piece of blanks alone belongs to the word that follows it. A word of more than `longest` pieces is
     split: each piece is a word without a form to look up. A word without pieces is left out.
 
@@ -263,9 +263,9 @@ def put_frame(tokenizer: Tokenizer, first: str, separator: str, between: int | N
     """Lets a tokenizer put `[CLS] text [SEP]` and `[CLS] text [SEP] text [SEP]` around texts, in place.
 
     Args:
-        first: the token before a text, as it is spelled.
+        first: the token before a text.
         separator: the token behind each text.
-        between: separators between the two texts of a pair; None leaves pairs as they are where single texts are right.
+        between: separators between the two texts of a pair; None leaves pairs unchanged where single texts are right.
 
     Returns:
         Whether the tokenizer did it otherwise before.

@@ -30,7 +30,7 @@ ABSENT = -1  # the id of an unknown piece, or of a mask, that a tokenizer does n
 
 
 def wrap_tokenizer(trained: Tokenizer, like: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
-    """A tokenizer that we trained or extended, as transformers knows it; its special tokens are those of `like`."""
+    """A tokenizer that we trained or extended, as transformers knows it; its special tokens are named as in `like`."""
     from transformers import PreTrainedTokenizerFast
 
     names = {f"{name}_token": getattr(like, f"{name}_token") if like else f"[{name.upper()}]" for name in SPECIAL}
@@ -66,7 +66,7 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
         raise ConfigError(f"{where} has no {lacking} token; every row needs them. Name them in tokenizer_config.json.")
     try:
         tokenizer.backend_tokenizer.encode(_RARE, add_special_tokens=False)
-    except Exception:  # what tokenizers raises has no class of its own
+    except Exception:  # tokenizers raises bare Exceptions
         raise ConfigError(
             f"{where} has no piece for characters that it does not know, and cannot read any of them. Give its "
             "vocabulary an unknown piece, and name it in tokenizer.json (unk_token, or unk_id of a unigram model)."
@@ -80,7 +80,9 @@ def check_mask(tokenizer: PreTrainedTokenizerFast, config: RunConfig) -> None:
     Raises:
         ConfigError: with the stream, and what to set.
     """
-    masking = [one.kind for one in config.streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
+    masking = [
+        stream.kind for stream in config.streams if not (isinstance(stream, ContrastedPairs) and stream.text == "none")
+    ]
     if masking and tokenizer.mask_token_id is None:
         raise ConfigError(
             f"data.tokenizer.path '{tokenizer.name_or_path}' has no mask token, and stream {masking[0]} masks text. "
@@ -129,8 +131,8 @@ def vocabulary(tokenizer: PreTrainedTokenizerFast) -> Vocabulary:
 
 
 def _special_id(tokenizer: PreTrainedTokenizerFast, name: str) -> int:
-    found = getattr(tokenizer, f"{name}_token_id")
-    return ABSENT if found is None else int(found)
+    number = getattr(tokenizer, f"{name}_token_id")
+    return ABSENT if number is None else int(number)
 
 
 def given_folder(tokenizer: sources.Tokenizer) -> sources.FolderTokenizer:

@@ -53,7 +53,7 @@ def is_letter() -> NDArray[np.bool_]:
 @lru_cache(maxsize=1)
 def _kinds() -> NDArray[np.uint8]:
     """The kind of each code point."""
-    kinds = np.asarray([_CATEGORIES[one] for one in _categories()], np.uint8)
+    kinds = np.asarray([_CATEGORIES[category] for category in _categories()], np.uint8)
     for kind, ranges in _UNSPACED.items():
         for first, last in ranges:
             block = kinds[first : last + 1]
@@ -82,7 +82,7 @@ class Characters:
 
 
 def code_points(lines: Sequence[str]) -> tuple[NDArray[np.uint32], Index]:
-    """Of all lines, one after the other [C], and how many each line has [N]."""
+    """The code points of all lines, concatenated [C], and their number in each line [N]."""
     points = np.frombuffer("".join(lines).encode("utf-32-le", "surrogatepass"), "<u4")
     return points, np.fromiter(map(len, lines), np.int64, len(lines))
 
@@ -188,9 +188,10 @@ def _letters_of(pattern: str) -> NDArray[np.int64]:
     values = is_letter().astype(np.int64)
     points = np.flatnonzero(values)
     letters = pa.array(map(chr, points.tolist()), pa.string())
-    # Letters of no one script, such as the long vowel of Japanese and the tatweel of Arabic, say nothing.
-    found, shared = (pc.match_substring_regex(letters, one) for one in (pattern, r"\p{Common}|\p{Inherited}"))  # type: ignore[attr-defined]
-    values[points] += _RIGHT * found.to_numpy(zero_copy_only=False)
+    # Letters shared by scripts, such as the long vowel of Japanese and the tatweel of Arabic, decide nothing.
+    patterns = (pattern, r"\p{Common}|\p{Inherited}")
+    matches, shared = (pc.match_substring_regex(letters, one_of) for one_of in patterns)  # type: ignore[attr-defined]
+    values[points] += _RIGHT * matches.to_numpy(zero_copy_only=False)
     values[points[shared.to_numpy(zero_copy_only=False)]] = 0
     return values
 
@@ -207,13 +208,13 @@ _KINDS = {  # later ones win
     _FLAG: r"\p{RI}",
     _ALONE: r"[\p{L}\p{Ideographic}]",  # letters of scripts without blanks: those that are no _LETTER
     _LETTER: r"(?!\p{P})[\p{WB=ALetter}\p{WB=Hebrew_Letter}\p{WB=Numeric}]",
-    _ATTACHED: r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]",  # marks, joiners, soft hyphens: part of what is before them
+    _ATTACHED: r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]",  # marks, joiners, soft hyphens
     _BLANK: r"[\s\u200b]",  # U+200B stands between words of Khmer and Thai
 }
 _ASSIGNED = ((0, 0xD800), (0xE000, 0x33480), (0xE0000, 0xE1000))  # all beyond are signs
 FIRST_UNSPACED = "\u0e01"  # the first letter of a script without blanks: Thai
 _JOINER = 0x200D
-# What a normalizer takes away or joins to what stands before it: marks, joiners and other invisible characters, jamo.
+# Characters that a normalizer removes or joins to the one before: marks, joiners and other invisible ones, jamo.
 _MARKS = regex.compile(r"[\p{M}\p{Cf}\u1160-\u11ff\ud7b0-\ud7fb]*")
 
 
@@ -277,7 +278,7 @@ def find_line_words(lines: Sequence[str]) -> LineWords:
     attached[:1] = False
     places = np.arange(len(points))
     base = np.maximum.accumulate(np.where(attached, 0, places))  # the character that each attached one belongs to
-    before = np.full(len(points), _BLANK, np.uint8)  # the kind of the character before, and of what it is attached to
+    before = np.full(len(points), _BLANK, np.uint8)  # kind of the character before, or of the one it is attached to
     before[1:] = kind[base[:-1]]
     begins = ~(blank | attached | ((kind == _LETTER) & (before == _LETTER)))
     begins &= ~_continues_sign(points, kind, before)

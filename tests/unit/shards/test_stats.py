@@ -142,9 +142,7 @@ def test_a_folder_has_no_draws_and_a_run_has_its_own(prepared: Prepared, config:
     write_saved(run, describe_saved(Recipe("recipe", config, {}), inputs_of(config, prepared.fingerprint)))
     with pytest.raises(DataError) as caught:
         measure(str(run))
-    assert str(caught.value) == (
-        f"{run} has not begun to train, so it does not say which data it reads. Name its recipe."
-    )
+    assert str(caught.value) == (f"{run} has not begun to train, so its data are not known yet. Name its recipe.")
     with EventLog(run / "events.jsonl", 1) as log:
         log.write("start", 0, data=str(prepared.folder))
     stats, files = measure(str(run))
