@@ -7,7 +7,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,137 +17,115 @@ from xalign_ray.config.choices import PLUGGED_OBJECTIVES, PLUGGED_STREAMS, Objec
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.storage import shown_path
 
-_KINDS = {  # of pydantic's errors, by the beginning of their name
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "string_type": "text; put quotes around it",
-    "tuple": "a list, as in [a, b]",
-    "list": "a list, as in [a, b]",
-    "set": "a list, as in [a, b]",
-    "dict": "a block of keys",
-    "mapping": "a block of keys",
-    "model": "a block of keys",
-    "finite_number": "a finite number",
+_WANTED = {  # in place of what pydantic says, by the beginning of its error's name
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "string_type": "must be text; put quotes around it",
+    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must look like {pattern}",
+    "tuple": "must be a list, as in [a, b]",
+    "list": "must be a list, as in [a, b]",
+    "set": "must be a list, as in [a, b]",
+    "dict": "must be a block of keys",
+    "mapping": "must be a block of keys",
+    "model": "must be a block of keys",
+    "finite_number": "must be a finite number",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "literal_error": "must be one of {expected}",
+    "too_short": "must have at least {min_length} {entries}",
+    "too_long": "must have at most {max_length} {entries}",
 }
-_BOUNDS = {
-    "greater_than_equal": ("at least", "ge"),
-    "greater_than": ("more than", "gt"),
-    "less_than_equal": ("at most", "le"),
-    "less_than": ("less than", "lt"),
-}
-ALIASES: Mapping[str, tuple[str, ...]] = {  # names of other tools and habits, and ours, the likeliest first
-    "lr": ("learning_rate",),
-    "peak_lr": ("learning_rate",),
-    "lr_scheduler": ("lr_scheduler_type", "schedule"),
-    "epochs": ("num_train_epochs",),
-    "num_epochs": ("num_train_epochs",),
-    "n_epochs": ("num_train_epochs",),
-    "steps": ("max_steps",),
-    "num_steps": ("max_steps",),
-    "total_steps": ("max_steps",),
-    "batch_size": ("train_batch_size", "global_batch_size"),
-    "bs": ("train_batch_size", "global_batch_size"),
-    "batch": ("train_batch_size", "global_batch_size"),
-    "micro_batch_size": ("per_device_train_batch_size", "per_device_batch_size"),
-    "per_device_train_batch_size": ("per_device_batch_size",),
-    "train_batch_size": ("global_batch_size",),
-    "wd": ("weight_decay",),
-    "decay": ("weight_decay",),
-    "warmup": ("warmup_steps",),
-    "warmup_ratio": ("warmup_steps",),
-    "clip": ("max_grad_norm",),
-    "grad_clip": ("max_grad_norm",),
-    "clip_norm": ("max_grad_norm",),
-    "dropout": ("hidden_dropout_prob",),
-    "max_len": ("max_seq_length",),
-    "max_length": ("max_seq_length",),
-    "seq_len": ("max_seq_length",),
-    "seq_length": ("max_seq_length",),
-    "block_size": ("max_seq_length",),
-    "layers": ("num_hidden_layers",),
-    "num_layers": ("num_hidden_layers",),
-    "heads": ("num_attention_heads",),
-    "num_heads": ("num_attention_heads",),
-    "hidden": ("hidden_size",),
-    "d_model": ("hidden_size",),
-    "ffn": ("intermediate_size",),
-    "vocab": ("vocab_size",),
-    "mask_prob": ("mlm_probability",),
-    "betas": ("beta2",),
-    "eps": ("epsilon",),
-    "fp16": ("bf16",),
-    "amp": ("bf16",),
-    "precision": ("bf16",),
-    "width": ("hidden_size",),
-    "gpus": ("gpus_per_worker",),
-    "num_workers": ("workers",),
-    "num_gpus": ("gpus_per_worker",),
-    "save_every": ("save_steps",),
-    "eval_every": ("eval_steps",),
-    "patience": ("early_stopping_patience",),
-    "output_dir": ("output",),
-    "out": ("output",),
-    "data_dir": ("root",),
-    "data_root": ("root",),
-    "model_name": ("init_from",),
-    "model_name_or_path": ("init_from",),
-    "pretrained": ("init_from",),
-    "max_samples": ("max_train_samples",),
-}
-
-# Keys that a recipe no longer has, and what took their place.
-REPLACED: Mapping[str, str] = {
-    "parallel.placement_strategy": "set parallel.ray.placement_strategy, an option of Ray Train's ScalingConfig",
-    "parallel.node_labels": "set parallel.ray.label_selector, an option of Ray Train's ScalingConfig",
+ALIASES: Mapping[str, str] = {  # our keys, the likeliest first, and what other tools and habits call them
+    "learning_rate": "lr peak_lr",
+    "lr_scheduler_type": "lr_scheduler",
+    "schedule": "lr_scheduler",
+    "num_train_epochs": "epochs num_epochs n_epochs",
+    "max_steps": "steps num_steps total_steps",
+    "train_batch_size": "batch_size bs batch",
+    "global_batch_size": "batch_size bs batch train_batch_size",
+    "per_device_train_batch_size": "micro_batch_size",
+    "per_device_batch_size": "micro_batch_size per_device_train_batch_size",
+    "weight_decay": "wd decay",
+    "warmup_steps": "warmup warmup_ratio",
+    "max_grad_norm": "clip grad_clip clip_norm",
+    "hidden_dropout_prob": "dropout",
+    "max_seq_length": "max_len max_length seq_len seq_length block_size",
+    "num_hidden_layers": "layers num_layers",
+    "num_attention_heads": "heads num_heads",
+    "hidden_size": "hidden d_model width",
+    "intermediate_size": "ffn",
+    "vocab_size": "vocab",
+    "mlm_probability": "mask_prob",
+    "beta2": "betas",
+    "epsilon": "eps",
+    "bf16": "fp16 amp precision",
+    "gpus_per_worker": "gpus num_gpus",
+    "workers": "num_workers",
+    "ray": "placement_strategy node_labels label_selector",
+    "save_steps": "save_every",
+    "eval_steps": "eval_every",
+    "early_stopping_patience": "patience",
+    "output": "output_dir out",
+    "root": "data_dir data_root",
+    "init_from": "model_name model_name_or_path pretrained",
+    "max_train_samples": "max_samples",
 }
 
 
-def sentence_on(key: str, item: Mapping[str, Any]) -> str:
-    """One of pydantic's errors as a sentence on a key, without its stop."""
-    if item["type"] == "value_error":
-        return f"{key}: {str(item['msg']).removeprefix('Value error, ')}"
-    return f"{key} {wanted(item)}"
-
-
-def wanted(item: Mapping[str, Any]) -> str:
+def _wanted(item: Mapping[str, Any]) -> str:
     """What pydantic wanted in place of a value: `must be a whole number`."""
-    kind, context, message = item["type"], item.get("ctx", {}), str(item["msg"])
-    if kind in _BOUNDS:
-        how, limit = _BOUNDS[kind]
-        return f"must be {how} {context[limit]}"
-    if kind == "literal_error":
-        return f"must be one of {_plain(context['expected'])}"
-    if kind in ("too_short", "too_long"):
-        few = kind == "too_short"
-        number = context["min_length" if few else "max_length"]
-        return f"must have {'at least' if few else 'at most'} {number} {'entry' if number == 1 else 'entries'}"
-    if kind == "string_too_short":
-        return "must not be empty"
-    if kind == "string_pattern_mismatch":
-        return f"must look like {context['pattern']}"
-    if kind == "int_from_float":
-        return "must be a whole number"
-    found = next((said for begin, said in _KINDS.items() if kind.startswith(begin)), None)
-    return f"must be {found}" if found else re.sub(r"^Input should be", "must be", message)
+    words = next((words for begin, words in _WANTED.items() if item["type"].startswith(begin)), None)
+    if words is None:
+        return re.sub(r"^Input should be", "must be", str(item["msg"]))
+    context = dict(item.get("ctx", {}))
+    if "expected" in context:
+        context["expected"] = context["expected"].replace("'", "").replace(" or ", ", ")
+    few = context.get("min_length", context.get("max_length"))
+    return words.format(**context, entries="entry" if few == 1 else "entries")
 
 
-def _plain(expected: str) -> str:
-    """`a, b, c` of pydantic's `'a', 'b' or 'c'`."""
-    return expected.replace("'", "").replace(" or ", ", ")
+def members(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation allows, without their metadata."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        yield from members(typing.get_args(annotation)[0])
+    elif typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        for member in typing.get_args(annotation):
+            yield from members(member)
+    else:
+        yield annotation
 
 
-def meant_key(schema: type[BaseModel], block: type[BaseModel] | None, above: str, written: str) -> str | None:
+def types_in(kind: Any, key: str) -> Iterator[Any]:
+    """The types that a key of a block, list or mapping may hold."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if _is_block(kind):
+        if key in kind.model_fields:
+            yield from members(kind.model_fields[key].annotation)
+    elif origin in (tuple, list) and key.isdigit():
+        yield from members(arguments[0])
+    elif origin is dict:
+        yield from members(arguments[1])
+
+
+def _is_block(kind: Any) -> typing.TypeGuard[type[BaseModel]]:
+    return isinstance(kind, type) and typing.get_origin(kind) is None and issubclass(kind, BaseModel)
+
+
+def meant_key(schema: type[BaseModel], block: Iterable[str], above: str, written: str) -> str | None:
     """The dotted key that an unknown one stands for, by its own name elsewhere or by one of `ALIASES`.
 
     Args:
         schema: of the whole tree.
-        block: that the key was written in.
+        block: the keys of the block that it was written in.
         above: the dotted place of the block, with a dot at its end.
         written: the key's last name.
     """
-    here = block.model_fields if block else {}
-    names = (written, *ALIASES.get(written.lower().replace("-", "_"), ()))
+    here, plain = set(block), written.lower().replace("-", "_")
+    names = (written, *(ours for ours, theirs in ALIASES.items() if plain in theirs.split()))
     if name := next((name for name in names if name in here), None):
         return f"{above}{name}"
     elsewhere = dict.fromkeys(_keys(schema))
@@ -156,20 +134,10 @@ def meant_key(schema: type[BaseModel], block: type[BaseModel] | None, above: str
 
 def _keys(schema: type[BaseModel], above: str = "") -> Iterator[str]:
     """Every dotted key of a tree but those inside lists, keys of higher blocks first."""
-    inner = []
+    yield from (f"{above}{name}" for name in schema.model_fields)
     for name, field in schema.model_fields.items():
-        yield f"{above}{name}"
-        inner += [(block, f"{above}{name}.") for block in _blocks(field.annotation)]
-    for block, place in inner:
-        yield from _keys(block, place)
-
-
-def _blocks(annotation: Any) -> Iterator[type[BaseModel]]:
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
-        for member in typing.get_args(annotation):
-            yield from _blocks(member)
-    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
+        for kind in filter(_is_block, members(field.annotation)):
+            yield from _keys(kind, f"{above}{name}.")
 
 
 MAX_SHOWN = 100  # characters of a wrong value
@@ -215,9 +183,9 @@ def suggest_file(name: str, known: Iterable[str]) -> str:
 
 
 def explain_validation(
-    error: ValidationError, schema: type[BaseModel], origins: Mapping[str, str], default_origin: str
+    error: ValidationError, schema: type[BaseModel], origins: Mapping[str, str] | None = None, default_origin: str = ""
 ) -> str:
-    """One sentence for each thing that is wrong, in the order of the tree."""
+    """One sentence for each thing that is wrong, in the order of the tree, behind the origin of its key."""
     sentences = []
     faults = error.errors(include_url=False)
     for item in faults:
@@ -225,11 +193,10 @@ def explain_validation(
             continue  # pydantic leaves wrong entries out and then finds the list too short
         if item["type"] == "union_tag_invalid" and any(other["loc"][0] == "plugins" for other in faults):
             continue  # the plug-in that did not load may have it
-        location = [str(part) for part in item["loc"]]
-        keys, block, kinds = _walk(schema, location)
-        dotted = ".".join(keys)
-        origin = _origin(origins, keys, default_origin)
-        sentences.append(f"{origin}: {_sentence(schema, item, dotted, keys, block, kinds)}")
+        keys, holders, kinds = _walk(schema, [str(part) for part in item["loc"]])
+        places = (".".join(keys[:end]) for end in range(len(keys), 0, -1))
+        origin = next((origins[place] for place in places if origins and place in origins), default_origin)
+        sentences.append(f"{origin}: " * bool(origin) + _sentence(schema, item, keys, holders, kinds))
     return "\n".join(dict.fromkeys(sentences))
 
 
@@ -237,96 +204,64 @@ def _is_inside(location: tuple, outer: tuple) -> bool:
     return len(location) > len(outer) and location[: len(outer)] == outer
 
 
+def _walk(schema: type[BaseModel], location: Sequence[str]) -> tuple[list[str], list[Any], list[Any]]:
+    """The keys of a location, without pydantic's tags; the types that may hold the last, and that may stand there."""
+    keys: list[str] = []
+    holders: list[Any] = []
+    kinds: list[Any] = [schema]
+    for part in location:
+        if len(kinds) > 1 and (tagged := [kind for kind in kinds if _tag(kind) == part]):
+            kinds = tagged
+            continue
+        keys.append(part)
+        holders = kinds
+        kinds = _with_plugged([inside for kind in kinds for inside in types_in(kind, part)])
+    return keys, holders, kinds
+
+
 def _sentence(
-    schema: type[BaseModel], item: Any, dotted: str, keys: list[str], block: type[BaseModel] | None, kinds: list[str]
+    schema: type[BaseModel], item: Mapping[str, Any], keys: Sequence[str], holders: Sequence[Any], kinds: Sequence[Any]
 ) -> str:
-    kind, message = item["type"], item["msg"]
-    if kind in ("extra_forbidden", "invalid_key"):  # the other is no string, such as 7
-        known = sorted(block.model_fields) if block else []
-        above = "".join(f"{key}." for key in keys[:-1])
-        if dotted in REPLACED:
-            return f"'{dotted}' is no key any more: {REPLACED[dotted]}."
-        meant = meant_key(schema, block, above, keys[-1])
-        near = f" Did you mean '{meant}'?" if meant else suggest(keys[-1], known).replace("'", f"'{above}", 1)
-        return f"unknown key '{dotted}'.{near} Known here: {', '.join(known)}."
-    if kind == "missing":
-        return f"'{dotted}' is required and not given."
-    if kind == "union_tag_not_found":
-        return f"'{dotted}' has no kind; it must be one of {', '.join(kinds)}."
-    if kind == "union_tag_invalid":
-        written = str(item["ctx"]["tag"])
-        return f"'{dotted}': kind {_shown(written)} is not one of {', '.join(kinds)}.{suggest(written, kinds)}"
-    if kind == "value_error":
-        where = f"'{dotted}': " if dotted else ""
-        return f"{where}{message.removeprefix('Value error, ')}."
-    words = wanted(item)
-    near = (
-        suggest(str(item["input"]), words.removeprefix("must be one of ").split(", "))
-        if kind == "literal_error"
-        else ""
-    )
-    return f"'{dotted}' is {_shown(item['input'])}; it {words}.{near}"
+    dotted, tags = ".".join(keys), [tag for kind in kinds if (tag := _tag(kind))]
+    match item["type"]:
+        case "extra_forbidden" | "invalid_key":  # the second is no string, such as 7
+            known = sorted({name for holder in filter(_is_block, holders) for name in holder.model_fields})
+            above = "".join(f"{key}." for key in keys[:-1])
+            meant = meant_key(schema, known, above, keys[-1])
+            near = f" Did you mean '{meant}'?" if meant else suggest(keys[-1], known).replace("'", f"'{above}", 1)
+            return f"unknown key '{dotted}'.{near} Known here: {', '.join(known)}."
+        case "missing":
+            return f"'{dotted}' is required and not given."
+        case "union_tag_not_found":
+            return f"'{dotted}' has no kind; it must be one of {', '.join(tags)}."
+        case "union_tag_invalid":
+            written = str(item["ctx"]["tag"])
+            return f"'{dotted}': kind {_shown(written)} is not one of {', '.join(tags)}.{suggest(written, tags)}"
+        case "value_error":
+            where = f"'{dotted}': " if dotted else ""
+            return f"{where}{item['msg'].removeprefix('Value error, ')}."
+    words = _wanted(item)
+    choices = words.removeprefix("must be one of ").split(", ") if item["type"] == "literal_error" else ()
+    return f"'{dotted}' is {_shown(item['input'])}; it {words}.{suggest(str(item['input']), choices)}"
 
 
-def _shown(given: Any) -> str:
+def _shown(value: Any) -> str:
     """A value as it was written, cut where it is long."""
-    text = repr(given)
+    text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
-def _walk(schema: type[BaseModel], location: list[str]) -> tuple[list[str], type[BaseModel] | None, list[str]]:
-    """Drops the union tags that pydantic puts into locations, and finds the block that holds the last key.
-
-    Also the kinds that may stand at the location, where it is a union.
-    """
-    block: type[BaseModel] | None = schema
-    keys: list[str] = []
-    holder: type[BaseModel] | None = schema
-    options: list[type[BaseModel]] = [schema]
-    for part in location:
-        tagged = [option for option in options if _tag(option) == part]
-        if tagged and len(options) > 1:
-            block, options = tagged[0], tagged
-            continue
-        keys.append(part)
-        holder = block
-        field = block.model_fields.get(part) if block else None
-        if field is not None:
-            options = _with_plugged(list(_models(field.annotation)))
-            block = options[0] if len(options) == 1 else None
-        elif not part.isdigit():
-            options, block = [], None
-    return keys, holder, [tag for option in options if (tag := _tag(option))]
-
-
-def _with_plugged(kinds: list[type[BaseModel]]) -> list[type[BaseModel]]:
+def _with_plugged(kinds: list[Any]) -> list[Any]:
     """The kinds of a union, and those that plug-ins have added to it."""
-    if kinds and issubclass(kinds[0], StreamChoice):
-        return [*kinds, *PLUGGED_STREAMS.values()]
-    return [*kinds, *PLUGGED_OBJECTIVES.values()] if kinds and issubclass(kinds[0], ObjectiveChoice) else kinds
+    for base, plugged in ((StreamChoice, PLUGGED_STREAMS), (ObjectiveChoice, PLUGGED_OBJECTIVES)):
+        if kinds and _is_block(kinds[0]) and issubclass(kinds[0], base):
+            return [*kinds, *plugged.values()]
+    return kinds
 
 
-def _tag(model: type[BaseModel]) -> str | None:
-    field = model.model_fields.get("kind")
-    return str(field.default) if field else None
-
-
-def _models(annotation: Any) -> Iterable[type[BaseModel]]:
-    if (
-        isinstance(annotation, type)
-        and not isinstance(annotation, types.GenericAlias)
-        and issubclass(annotation, BaseModel)
-    ):
-        yield annotation
-    for argument in typing.get_args(annotation):
-        yield from _models(argument)
-
-
-def _origin(origins: Mapping[str, str], keys: list[str], default: str) -> str:
-    for end in range(len(keys), 0, -1):
-        if (found := origins.get(".".join(keys[:end]))) is not None:
-            return found
-    return default
+def _tag(kind: Any) -> str | None:
+    """The `kind` of a block that has one."""
+    return str(kind.model_fields["kind"].default) if _is_block(kind) and "kind" in kind.model_fields else None
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:

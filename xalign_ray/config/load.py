@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import types
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import yaml
 from langcodes.tag_parser import LanguageTagError
 from pydantic import BaseModel, ValidationError
 
-from xalign_ray.config.explain import explain_validation, suggest_file
+from xalign_ray.config.explain import explain_validation, suggest_file, types_in
 from xalign_ray.config.language_codes import check_language, is_language, written_alike
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import HF
@@ -45,7 +44,9 @@ def read_setting(schema: type[BaseModel], key: str, text: str) -> Any:
     Raises:
         yaml.YAMLError: another key than a text key has a value that is not YAML, or has a comment.
     """
-    kinds = list(_kinds_at(schema, key.split(".")))
+    kinds: list[Any] = [schema]
+    for part in key.split("."):
+        kinds = [inside for kind in kinds for inside in types_in(kind, part)]
     if str not in kinds or set(kinds) - {str, types.NoneType}:
         return parse_value(text)
     if text[:1] in _QUOTES and text[-1:] == text[:1] and len(text) > 1:
@@ -54,37 +55,6 @@ def read_setting(schema: type[BaseModel], key: str, text: str) -> Any:
         except yaml.YAMLError:
             return text
     return None if types.NoneType in kinds and text in ("", "null") else text
-
-
-def _kinds_at(schema: type[BaseModel], keys: Sequence[str]) -> Iterator[Any]:
-    """The types that a key may hold, of every kind of block on the way."""
-    found = [schema]
-    for key in keys:
-        found = [kind for block in found for inside in _inside(block, key) for kind in _members(inside)]
-    yield from found
-
-
-def _inside(block: Any, key: str) -> Iterator[Any]:
-    """The annotation of a key of a block, list or mapping."""
-    origin, arguments = typing.get_origin(block), typing.get_args(block)
-    if isinstance(block, type) and origin is None and issubclass(block, BaseModel):
-        if key in block.model_fields:
-            yield block.model_fields[key].annotation
-    elif origin in (tuple, list) and key.isdigit():
-        yield arguments[0]
-    elif origin is dict:
-        yield arguments[1]
-
-
-def _members(annotation: Any) -> Iterator[Any]:
-    """The members of a union, without their metadata."""
-    if typing.get_origin(annotation) is typing.Annotated:
-        yield from _members(typing.get_args(annotation)[0])
-    elif typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        for member in typing.get_args(annotation):
-            yield from _members(member)
-    else:
-        yield annotation
 
 
 SIDES: tuple[str, str] = ("first", "second")

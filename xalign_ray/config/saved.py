@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from xalign_ray.config.explain import check_folder, differences, sentence_on
+from xalign_ray.config.explain import check_folder, differences, explain_validation
 from xalign_ray.config.identity import INPUTS, deciding_keys, saved_fingerprint
 from xalign_ray.config.load import RUN_KEYS, Recipe
 from xalign_ray.config.schema import RunConfig
@@ -110,9 +110,8 @@ def open_saved(folder: Path) -> tuple[Recipe, str]:
     try:
         config = RunConfig.model_validate({key: saved[key] for key in saved if key not in RUN_KEYS})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{RunFolder(folder).config} is damaged: {sentence_on(where, first)}. {HINT}") from None
+        first, *_ = explain_validation(error, RunConfig).splitlines()
+        raise DataError(f"{RunFolder(folder).config} is damaged: {first} {HINT}") from None
     return Recipe(saved["recipe"], config, {}), saved["fingerprint"]
 
 

@@ -173,7 +173,7 @@ def read_five_lines(model: str, options: Mapping[str, Any]) -> FiveLines:
                 f"xalign continue are {', '.join(FiveLines.model_fields)}."
             )
     for key in map(str, tree):
-        meant = None if key in FiveLines.model_fields else meant_key(RunConfig, None, "", key)
+        meant = None if key in FiveLines.model_fields else meant_key(RunConfig, (), "", key)
         if meant and meant not in FiveLines.model_fields:
             raise ConfigError(f"{origin}: '{key}' is a key of the recipe: write it as set: {{{meant}: VALUE}}.")
     if "set" in given and isinstance(tree.get("set"), str | list | Mapping):

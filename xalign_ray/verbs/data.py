@@ -165,7 +165,7 @@ def data_align(
     from pydantic import ValidationError
 
     from xalign_ray.config.derive import absolute_aligner
-    from xalign_ray.config.explain import sentence_on
+    from xalign_ray.config.explain import explain_validation
     from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
     from xalign_ray.config.sources import WordAlignment
     from xalign_ray.work.mirror import check_lasting
@@ -185,8 +185,7 @@ def data_align(
         )
         chosen = WordAlignment.model_validate(settings)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"{sentence_on(str(first['loc'][0]), first)}.") from None
+        raise ConfigError(explain_validation(error, ParallelCorpus)) from None
     if fault := chosen.fault([name]):
         raise ConfigError(f"{fault}.")
     kind = named_aligner(name, corpus.languages, chosen)
