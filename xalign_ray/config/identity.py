@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from xalign_ray.config.code import ORDER_CODE, SHARDS_CODE, package_code, plugin_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import OF_HF
+from xalign_ray.config.training import ParallelConfig
 from xalign_ray.work.artifacts import hash_file, hash_value, whole_json
 
 WEIGHTS = (".safetensors", ".bin")  # the files that hold an encoder's weights
 NOT_OF_AN_ENCODER = ("_name_or_path", "transformers_version")  # of its config.json: who wrote it and where
-# What a continued encoder takes of a recipe.
-NOT_OF_THE_START = ("hidden_dropout_prob", "attention_probs_dropout_prob", "language_embeddings", "conditioned_head")
-COUNTED_FROM = ("num_train_epochs", "pairs_per_step")  # of `train`; the steps and rows counted from them say it all
+INPUTS = "inputs"  # key of config.yaml
 # Of `train`, how a step is computed and not what: the result is the same up to rounding. Scoring changes no weight.
 HOW_A_STEP_IS_COMPUTED = (
     "per_device_batch_size",
@@ -24,9 +23,21 @@ HOW_A_STEP_IS_COMPUTED = (
     "torch_compile",
     "retrieval_steps",
 )
-INPUTS = "inputs"  # key of config.yaml
-# Keys of config.yaml that change no result; the content of `data` is in the inputs.
-_ASIDE = ("recipe", "fingerprint", "plugins", "notes", "allow", "output", "parallel", "checkpoint", "track")
+# Keys of `data` that say where files are, and what is known by its content.
+_PLACES = ("root", "max_bad_fraction", "word_alignment", "teacher", "tokenizer.path")
+_FILES = {  # of each source, by the key of its list: these say which files are read
+    **dict.fromkeys(("corpora", "parallel", "tests", "dev"), ("paths", *OF_HF)),
+    "dictionaries": ("paths",),
+}
+# Keys of config.yaml that change no result, or are in the inputs by what they stand for.
+_ASIDE = (
+    *("recipe", "fingerprint", "plugins", "notes", "allow", "output", "checkpoint", "track", "data.tokenizer"),
+    *(f"parallel.{key}" for key in ParallelConfig.model_fields if key != "deepspeed_overrides"),
+    *("train.bf16", "train.num_train_epochs", "train.pairs_per_step", "model.init_from"),
+    *(f"train.{key}" for key in HOW_A_STEP_IS_COMPUTED),
+)
+# The encoder to continue has these of its own.
+_OF_THE_START = ("family", "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
 
 
 def inputs_of(config: RunConfig, data_fingerprint: str) -> dict[str, Any]:
@@ -57,23 +68,28 @@ def saved_fingerprint(saved: Mapping[str, Any]) -> str:
 
 
 def deciding_keys(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a config.yaml that change the result; the code of plug-ins is known by its files alone."""
-    inputs, model = saved[INPUTS], saved["model"]
-    kept = {key: value for key, value in saved.items() if key not in _ASIDE}
-    data = _without_places(saved["data"])
-    data.pop("tokenizer")  # in the inputs by its content
-    return kept | {
-        INPUTS: inputs | {"code": sorted(map(hash_value, inputs["code"].values()))},
-        "data": data,
-        "model": {key: model[key] for key in NOT_OF_THE_START} if model["init_from"] else model,
-        "train": _without_how(saved["train"]),
-        "deepspeed_overrides": saved["parallel"]["deepspeed_overrides"],
-    }
+    """The keys of a config.yaml that change the result."""
+    of_start = [f"model.{key}" for key in _OF_THE_START] if saved["model"]["init_from"] else []
+    return _without({**saved, "data": _without_places(saved["data"])}, [*_ASIDE, *of_start])
 
 
-def _without_how(train: Mapping[str, Any]) -> dict[str, Any]:
-    """What of `train` decides the result; the precision is in the inputs."""
-    return {key: train[key] for key in train if key not in ("bf16", *COUNTED_FROM, *HOW_A_STEP_IS_COMPUTED)}
+def data_settings(config: RunConfig) -> dict[str, Any]:
+    """The part of the recipe that changes shards, but for paths, the content of inputs, aligners and teacher."""
+    return _without_places(config.data.model_dump(mode="json")) | {"languages": config.languages}
+
+
+def _without_places(data: Mapping[str, Any]) -> dict[str, Any]:
+    sources = {key: [_without(source, files) for source in data[key]] for key, files in _FILES.items()}
+    return _without({**data, **sources}, _PLACES)
+
+
+def _without(tree: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """A tree without some of its keys, which may be dotted."""
+    left = {key: value for key, value in tree.items() if key not in keys}
+    inner: dict[str, list[str]] = {}
+    for block, _, rest in (key.partition(".") for key in keys):
+        inner.setdefault(block, []).append(rest)
+    return left | {block: _without(left[block], rest) for block, rest in inner.items() if block in left}
 
 
 def _start_identity(init_from: str) -> str:
@@ -82,32 +98,4 @@ def _start_identity(init_from: str) -> str:
     if not weights:
         return init_from
     config = whole_json(Path(init_from) / "config.json") or {}
-    of_model = {key: value for key, value in config.items() if key not in NOT_OF_AN_ENCODER}
-    return hash_value([*(hash_file(path) for path in weights), of_model])
-
-
-# Options that do nothing where a recipe has no data of this key, and are no part of its identity then.
-ACTS_ON = {
-    "held_out_fraction": "corpora",
-    "dictionary_held_out_fraction": "dictionaries",
-    "test_fraction": "parallel",
-    "dev_fraction": "parallel",
-    "max_pairs": "parallel",
-}
-
-
-def data_settings(config: RunConfig) -> dict[str, Any]:
-    """The part of the recipe that changes shards, but for paths, the content of inputs, aligners and teacher."""
-    tree = _without_places(config.data.model_dump(mode="json"))
-    return tree | {"languages": config.languages}
-
-
-def _without_places(data: Mapping[str, Any]) -> dict[str, Any]:
-    """`data` without what says which files are read, is known by content (aligners, teacher), or acts on no data."""
-    aside = ("root", "max_bad_fraction", "word_alignment", "teacher")
-    kept = {key: value for key, value in data.items() if key not in aside}
-    for key in ("corpora", "parallel", "tests", "dev", "dictionaries"):
-        places = ("paths",) if key == "dictionaries" else ("paths", *OF_HF)  # these say which files are read
-        kept[key] = [{name: source[name] for name in source if name not in places} for source in data[key]]
-    kept |= {option: 0 for option, key in ACTS_ON.items() if not data[key]}
-    return kept | {"tokenizer": {key: value for key, value in data["tokenizer"].items() if key != "path"}}
+    return hash_value([*(hash_file(path) for path in weights), _without(config, NOT_OF_AN_ENCODER)])

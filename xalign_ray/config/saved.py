@@ -75,8 +75,6 @@ def _read_config(folder: Path) -> dict[str, Any]:
         return saved
     body, _, seal = text.rpartition(_SEAL)
     if seal != f"{_hash(body)}\n":
-        if saved.keys() & {"fingerprint", INPUTS, "track"} == {"fingerprint", "track"}:
-            raise DataError(f"{path} has no {INPUTS}: an older version of xalign wrote it, and that version reads it.")
         raise DataError(f"{path} is damaged: it was torn or changed after it was written. {HINT}")
     del saved[_SEAL.rstrip(": ")]
     if (computed := saved_fingerprint(saved)) != saved["fingerprint"]:
@@ -173,8 +171,7 @@ def check_identity(folder: Path, saved: Mapping[str, Any]) -> None:
 
 def _differences(saved: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """The keys in which two runs differ; those of `inputs` are hashes of data, start, and code by package."""
-    first, second = (deciding_keys(one) | {INPUTS: one[INPUTS]} for one in (saved, other))
-    keys = [key for key, _, _ in differences(first, second)]
+    keys = [key for key, _, _ in differences(deciding_keys(saved), deciding_keys(other))]
     return ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
 
 

@@ -100,12 +100,6 @@ def test_what_does_not_change_the_result_is_not_in_the_fingerprints(setting: str
     assert data_settings(tiny(setting)) == data_settings(tiny())
 
 
-@pytest.mark.parametrize("option", ["dictionary_held_out_fraction=0.5", "test_fraction=0.5", "max_pairs=5"])
-def test_an_option_that_acts_on_data_that_a_recipe_lacks_is_not_in_its_identity(option: str) -> None:
-    none = ("data.dictionaries=[]", "data.parallel=[]")
-    assert data_settings(tiny(*none, f"data.{option}", name="tiny/mlm")) == data_settings(tiny(*none, name="tiny/mlm"))
-
-
 @pytest.mark.parametrize("setting", OTHER_RESULT)
 def test_what_changes_the_result_changes_the_run_and_not_the_data(setting: str) -> None:
     assert run_fingerprint(tiny(setting), "d") != run_fingerprint(tiny(), "d")

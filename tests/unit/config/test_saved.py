@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import yaml
 
 from tests.unit.results.run_folders import INPUTS, score, whole_run, write_run
 from tests.unit.train.test_newest_checkpoint import write_checkpoint
@@ -71,14 +70,6 @@ def test_a_changed_value_under_a_new_hash_has_another_fingerprint(tmp_path: Path
     write_saved(run, saved)
     with pytest.raises(DataError, match=rf"config\.yaml has the fingerprint {own[:8]}, and its keys give"):
         exports.export(run)
-
-
-def test_a_config_of_an_older_version_is_said_to_be_one(tmp_path: Path) -> None:
-    run, _ = make_run(tmp_path / "run", 0)
-    saved = {key: value for key, value in read_saved(run).items() if key != "inputs"}
-    (run / "config.yaml").write_text(yaml.safe_dump(saved, sort_keys=False))
-    with pytest.raises(DataError, match=r"has no inputs: an older version of xalign wrote it"):
-        read_saved(run)
 
 
 def test_a_run_that_has_not_finished_says_so_to_evaluate(tmp_path: Path) -> None:
