@@ -207,7 +207,7 @@ def hash_part(task: PooledPart, left: Callable[[Any], Iterator[Document | Pair |
                 counts.append(0)
                 continue
             lines = len(record.paragraphs) if isinstance(record, Document) else 1
-            counts.append(task.near.num_buckets if task.near else lines)
+            counts.append(BANDS if task.near else lines)
             yield record
 
     hashes = band_hashes(task.near, task.source.languages, records()) if task.near else hash_records(records())
@@ -348,13 +348,14 @@ def _of_part(path: Path, part: int) -> Numbers:
 
 
 WINDOW_CHARACTERS = 1 << 20  # whose signatures are made together
+BANDS, BAND_HASHES = 14, 8  # of a record, and of a band: datatrove's
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def band_hashes(
     settings: NearDuplicatesConfig, languages: Sequence[str], records: Iterable[Document | Pair]
 ) -> Iterator[bytes]:
-    """8 bytes of each band of each record, in reading order: `num_buckets` of a record, many records at a time."""
+    """8 bytes of each band of each record, in reading order: BANDS of a record, many records at a time."""
     window: list[tuple[str, ...]] = []
     characters = 0
     for record in records:
@@ -369,7 +370,7 @@ def band_hashes(
 
 
 def sign(settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequence[Sequence[str]]) -> Hashes:
-    """The hash of each band of each record [N, num_buckets].
+    """The hash of each band of each record [N, BANDS].
 
     A record's shingles are the n-grams of the words of its lines, lower-cased and without punctuation; a shorter line
     is one shingle. Of a language without blanks n is as many letters as make so many words.
@@ -381,9 +382,8 @@ def sign(settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequen
     order = np.argsort(record, kind="stable")
     hashes, record = hashes[order], record[order]
     begins = np.searchsorted(record, np.arange(len(texts)))
-    rows = settings.hashes_per_bucket
-    bands = np.empty((len(texts), settings.num_buckets), np.uint64)
-    seeds = mix(np.arange(1, settings.num_buckets * rows + 1, dtype=np.uint64) * _STEP).reshape(-1, rows)
+    bands = np.empty((len(texts), BANDS), np.uint64)
+    seeds = mix(np.arange(1, BANDS * BAND_HASHES + 1, dtype=np.uint64) * _STEP).reshape(BANDS, BAND_HASHES)
     for band, some in enumerate(seeds):
         key = np.full(len(texts), some[0])
         for seed in some:  # each as good as an own order of all shingles, of which the first is kept

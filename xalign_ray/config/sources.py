@@ -268,12 +268,10 @@ class QualityConfig(Frozen):
 
 
 class NearDuplicatesConfig(Frozen):
-    """MinHash in bands, as datatrove has it. Two texts with a share s of their n-grams in common are found with
-    probability 1 - (1 - s^hashes_per_bucket)^num_buckets: as it stands 0.56 at s = 0.7, 0.92 at 0.8, 0.009 at 0.4."""
+    """MinHash as datatrove sets it, 14 bands of 8 hashes. Two texts with a share s of their n-grams in common are found
+    with probability 1 - (1 - s^8)^14: 0.56 at s = 0.7, 0.92 at 0.8, 0.009 at 0.4."""
 
     n_grams: Annotated[Positive, Field(le=20, description="words of an n-gram; a shorter line is one")] = 5
-    num_buckets: Annotated[Positive, Field(le=256, description="bands; more find less similar texts")] = 14
-    hashes_per_bucket: Annotated[Positive, Field(le=64, description="of a band; more find only more similar texts")] = 8
 
 
 class FiltersConfig(Frozen):

@@ -143,7 +143,7 @@ def test_recipes_share_the_columns_of_a_pool_unless_its_texts_their_order_or_wha
     one, other = texts_of(tmp_path, {"a": random_parts(1), "b": random_parts(2)})
     one, other = (replace(text, pool="text/en") for text in (one, other))
     exact, near = FiltersConfig(drop_duplicates=True), FiltersConfig(near_duplicates=NearDuplicatesConfig())
-    nearer = FiltersConfig(near_duplicates=NearDuplicatesConfig(num_buckets=3))
+    nearer = FiltersConfig(near_duplicates=NearDuplicatesConfig(n_grams=3))
 
     def tasks_of(texts: Sequence[Input], filters: FiltersConfig) -> list[int]:
         passes.clear()
