@@ -8,11 +8,9 @@ corpus, and not who ran what and where (`hide_places`).
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
-import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -390,23 +388,15 @@ def _check_tables(bundle: Bundle) -> None:
 
 def _differing_cells(stored: str, computed: str) -> Iterator[str]:
     """Lines of a table that do not follow from the scores."""
-    said, found = (list(csv.reader(io.StringIO(text))) for text in (stored, computed))
-    if said[:1] != found[:1] or len(said) != len(found):
-        yield f": its columns or its {len(said) - 1:,} rows are not the {len(found) - 1:,} that follow from the scores"
+    written, again = (pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False) for text in (stored, computed))
+    if [*written.columns] != [*again.columns] or len(written) != len(again):
+        yield f": its columns or its {len(written):,} rows are not the {len(again):,} that follow from the scores"
         return
-    for line, both in enumerate(zip(said, found, strict=True), 1):
-        for column, one, other in zip(found[0], *both, strict=True):
-            if not _are_same(one, other):
-                yield f" line {line}: {column} is {one or 'empty'}, computed again {other or 'empty'}"
-
-
-def _are_same(one: str, other: str) -> bool:
-    if one == other:
-        return True
-    try:
-        return math.isclose(float(one), float(other), rel_tol=0, abs_tol=_TOLERANCE)
-    except ValueError:
-        return False
+    first, second = (frame.apply(pd.to_numeric, errors="coerce") for frame in (written, again))
+    differs = (written != again) & ~((first - second).abs() <= _TOLERANCE)
+    for row, column in np.argwhere(differs.to_numpy()):
+        cells = [frame.iat[row, column] or "empty" for frame in (written, again)]
+        yield f" line {row + 2}: {again.columns[column]} is {cells[0]}, computed again {cells[1]}"
 
 
 def _as_csv(frame: pd.DataFrame) -> str:

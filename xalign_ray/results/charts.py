@@ -209,9 +209,10 @@ def training_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
     """Masked-LM loss, every other loss on its own axis, and the total where it is more than the masked-LM loss."""
     own = losses.loc[losses.series.map(is_loss) & (losses.language == "")]
     others = sorted({*own.series} - {TOTAL, MASKED_LM})
-    titles = {name: _name_loss(name) for name in (MASKED_LM, *others, *([TOTAL] if others else []))}
-    curves = curves_of(own.rename(columns={"series": "panel", "step": "x", "run": "across"}))
-    return _curve_chart(runs, curves, titles, "losses", "Training losses", shared=False)
+    titles = {name: f"{name.removeprefix(f'{TOTAL}_').replace('_', ' ')} loss" for name in (MASKED_LM, *others)}
+    titles |= {MASKED_LM: "masked LM loss"} | ({TOTAL: "total loss (weighted sum)"} if others else {})
+    points = own.rename(columns={"series": "panel", "step": "x", "run": "across"})
+    return _curve_chart(runs, points, titles, "losses", "Training losses", shared=False)
 
 
 def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
@@ -236,8 +237,8 @@ def _language_chart(runs: Sequence[Run], own: pd.DataFrame, name: str, subject: 
         pools = {name: pool for run in runs for name, pool in (run.data or {}).get("pools", {}).items()}
         languages.sort(key=lambda code: -pools.get(f"text/{code}", {}).get("tokens", 0))
     titles = ({} if len(languages) == 1 else {"": _MEAN}) | {code: code for code in languages}
-    curves = curves_of(own.rename(columns={"language": "panel", "step": "x", "run": "across"}))
-    return _curve_chart(runs, curves, titles, name, subject)
+    points = own.rename(columns={"language": "panel", "step": "x", "run": "across"})
+    return _curve_chart(runs, points, titles, name, subject)
 
 
 def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
@@ -257,10 +258,10 @@ def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
         for row in averaged.itertuples()
         for seed, value in zip(row.block.columns, row.values, strict=True)
     ]
-    curves = curves_of(pd.DataFrame(rows, columns=["panel", "label", "x", "across", "value"]))
+    points = pd.DataFrame(rows, columns=["panel", "label", "x", "across", "value"])
     titles = {ALL_LANGUAGES: _MEAN} | {language: language for language in sorted(single.language.unique())}
     chances = {row.panel: 100 * row.chance for row in averaged.itertuples() if row.chance is not None}
-    return _curve_chart(runs, curves, titles, "layers", subject, "layer", chances=chances)
+    return _curve_chart(runs, points, titles, "layers", subject, "layer", chances=chances)
 
 
 def curves_of(points: pd.DataFrame) -> pd.DataFrame:
@@ -284,7 +285,7 @@ def curves_of(points: pd.DataFrame) -> pd.DataFrame:
 
 def _curve_chart(
     runs: Sequence[Run],
-    curves: pd.DataFrame,
+    points: pd.DataFrame,
     titles: Mapping[str, str],
     name: str,
     subject: str,
@@ -292,8 +293,9 @@ def _curve_chart(
     shared: bool = True,
     chances: Mapping[str, float] | None = None,
 ) -> Chart | None:
-    """A panel for each of the titles that has curves, None where there is none; on one vertical axis if `shared`."""
+    """A panel for each of the titles that has points, None where there is none; on one vertical axis if `shared`."""
     columns, chances, file = columns_of(runs), chances or {}, "layers.csv" if axis == "layer" else "losses.csv"
+    curves = curves_of(points)
     drawn = [panel for panel in titles if panel in set(curves.panel)]
     if not drawn:
         return None
@@ -349,11 +351,6 @@ def _line_styles(columns: Mapping[str, Sequence[Run]]) -> Styles:
         }
         for number, label in enumerate(columns)
     }
-
-
-def _name_loss(name: str) -> str:
-    words = name.removeprefix(TOTAL).removeprefix("_").replace("_", " ").replace("masked lm", "masked LM")
-    return f"{words} loss" if words else "total loss (weighted sum)"
 
 
 def _cells(comparison: Comparison, by: str, key: tuple[str, ...]) -> list[Record]:
