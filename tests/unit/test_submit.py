@@ -1,8 +1,8 @@
-"""What a submission would upload: the package and what a command names, listed and counted before anything is sent."""
+"""Uploads of submitted jobs: the package and what a command names, written and counted before anything is sent."""
 
 from __future__ import annotations
 
-import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from threading import Thread
 import pytest
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.verbs.submit import PACKAGE, SHIPPED, connect, find_code, make_upload
+from xalign_ray.verbs.submit import PACKAGE, SHIPPED, code_files, connect, write_upload
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,117 +46,112 @@ def write(path: str, text: str) -> Path:
     return file
 
 
-def written(folder: Path) -> dict[str, str]:
-    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+def uploaded(tmp_path: Path, package: Path, *words: str) -> tuple[str, dict[str, str], list[str]]:
+    """The arguments of the job's command behind its folder, the user's files by their place, and the notes."""
+    folder = tmp_path / f"upload-{len(list(tmp_path.iterdir()))}"
+    entry, notes = write_upload("pretrain", words, folder, package)
+    shutil.rmtree(folder / "xalign_ray")
+    return entry, {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.*")}, notes
 
 
 def test_a_recipe_of_ours_takes_the_package_alone(package: Path, tmp_path: Path) -> None:
-    upload = make_upload(["tiny/mlm", "--set", "train.max_steps=3"], package)
-    assert upload.words == ["tiny/mlm", "--set", "train.max_steps=3"]
-    assert (upload.own, upload.folder, list(upload.describe())) == ([], Path(), [])
-    assert upload.check_size() == 30
-    upload.write(tmp_path / "upload")
-    assert written(tmp_path / "upload").keys() == {"xalign_ray/cli.py", "xalign_ray/recipes/tiny/mlm.yaml"}
+    entry, notes = write_upload("pretrain", ["tiny/mlm", "--set", "seed=3"], tmp_path / "upload", package)
+    assert (entry, notes) == ("exec python -m xalign_ray pretrain tiny/mlm --set seed=3", [])
+    files = [path for path in (tmp_path / "upload").rglob("*") if path.is_file()]
+    assert {str(path.relative_to(tmp_path / "upload")) for path in files} == {
+        "xalign_ray/cli.py",
+        "xalign_ray/recipes/tiny/mlm.yaml",
+    }
 
 
 def test_an_own_recipe_takes_what_it_extends_starts_from_and_plugs_in(package: Path, tmp_path: Path) -> None:
     write("recipes/mine.yaml", "extends: [shared, tiny/mlm]\nmodel: {init_from: 'run:recipes/start.yaml'}\n")
-    write("recipes/shared.yaml", "plugins: [rows, losses.pull]\n")
-    write("recipes/start.yaml", "extends: mine\n")  # a circle is the recipe's fault, and not looked into for ever
+    write("recipes/shared.yaml", "plugins: [rows, losses.pull, numpy.linalg]\n")
+    write("recipes/start.yaml", "extends: mine\n")  # a circle ends
     write("recipes/other.yaml", "extends: tiny/mlm\n")
     write("rows.py", "A = 1")
     write("losses/__init__.py", "")
     write("losses/pull.py", "B = 2")
+    write("losses/.secret.py", "TOKEN = 1")
     write("losses/notes.txt", "not code")
     write("added.py", "C = 3")
-    upload = make_upload(["recipes/mine.yaml", "--set", "plugins=[rows, added]"], package)
+    _, files, notes = uploaded(tmp_path, package, "recipes/mine.yaml", "--set", "plugins=[rows, added]")
     own = ["added.py", "losses/__init__.py", "losses/pull.py"]
     own += ["recipes/mine.yaml", "recipes/shared.yaml", "recipes/start.yaml", "rows.py"]
-    assert [str(path) for path in upload.own] == own
-    assert list(upload.describe()) == [f"Goes along: {', '.join(own)}."]
-    upload.write(tmp_path / "upload")
-    found = written(tmp_path / "upload")
-    assert found.keys() == {*own, "xalign_ray/cli.py", "xalign_ray/recipes/tiny/mlm.yaml"}
-    assert (found["rows.py"], found["losses/pull.py"]) == ("A = 1", "B = 2")
+    assert sorted(files) == own
+    assert notes == [f"Goes along: {', '.join(own)}."]
+    assert (files["rows.py"], files["losses/pull.py"]) == ("A = 1", "B = 2")
 
 
-def test_files_beside_the_current_folder_keep_their_places_and_modules_are_found_from_all(package: Path) -> None:
+def test_files_beside_the_current_folder_keep_their_places(package: Path, tmp_path: Path) -> None:
     study = write("../studies/mine.yaml", "encoders: [{recipe: recipes/a.yaml}, {recipe: tiny/mlm}]\n")
     write("recipes/a.yaml", "extends: ../../base.yaml\nplugins: [rows]\n")
     write("../base.yaml", "extends: tiny/mlm\n")
     write("rows.py", "")
-    upload = make_upload([str(study.resolve()), "--out", "/shared"], package)
-    assert upload.words == ["../studies/mine.yaml", "--out", "/shared"]
-    assert upload.folder == Path("here")
-    assert [str(path) for path in upload.own] == ["base.yaml", "here/recipes/a.yaml", "rows.py", "studies/mine.yaml"]
+    entry, files, _ = uploaded(tmp_path, package, str(study.resolve()), "--out", "/shared")
+    assert entry == "cd here && exec python -m xalign_ray pretrain ../studies/mine.yaml --out /shared"
+    assert sorted(files) == ["base.yaml", "here/recipes/a.yaml", "here/rows.py", "studies/mine.yaml"]
 
 
-def test_files_named_by_a_link_or_by_their_whole_path_are_named_as_they_are_uploaded(package: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "expected", "file"),
+    [
+        ("link.yaml", "../common/mine.yaml", "common/mine.yaml"),
+        ("folder/mine.yaml", "../common/mine.yaml", "common/mine.yaml"),
+        ("{home}/own.yaml", "own.yaml", "own.yaml"),
+        ("a --on={here}/own.yaml", "a --on=own.yaml", "own.yaml"),
+        ("a --set model.init_from=run:{here}/own.yaml", "a --set model.init_from=run:own.yaml", "own.yaml"),
+        ("a=b.yaml", "a=b.yaml", "a=b.yaml"),
+        ("tiny/weam --set model.init_from=run:own.yaml", "tiny/weam --set model.init_from=run:own.yaml", "own.yaml"),
+    ],
+)
+def test_files_are_named_by_their_place_in_the_upload(
+    package: Path, tmp_path: Path, words: str, expected: str, file: str
+) -> None:
     here = Path.cwd()
     write("../common/mine.yaml", "extends: tiny/mlm\n")
     write("own.yaml", "extends: tiny/mlm\n")
+    write("a=b.yaml", "extends: tiny/mlm\n")
     Path("link.yaml").symlink_to("../common/mine.yaml")
     Path("folder").symlink_to("../common")
     (here.parent / "home").symlink_to("here")  # as the home folders of clusters are
-    for words, expected in {
-        ("link.yaml",): ["../common/mine.yaml"],
-        ("folder/mine.yaml",): ["../common/mine.yaml"],
-        (f"{here.parent}/home/own.yaml",): ["own.yaml"],
-        ("a", f"--on={here}/own.yaml"): ["a", "--on=own.yaml"],
-        ("a", "--set", f"model.init_from=run:{here}/own.yaml"): ["a", "--set", "model.init_from=run:own.yaml"],
-    }.items():
-        upload = make_upload(words, package)
-        assert upload.words == expected
-        assert (
-            Path(os.path.normpath(upload.folder / expected[-1].rpartition("=")[2].removeprefix("run:"))) in upload.own
-        )
+    given = words.format(here=here, home=here.parent / "home").split()
+    entry, files, _ = uploaded(tmp_path, package, *given)
+    assert entry.endswith(f"exec python -m xalign_ray pretrain {expected}")
+    assert [*files] == [file]
 
 
-def test_a_plugin_that_is_installed_is_named_and_one_that_is_nowhere_refused(package: Path) -> None:
-    write("mine.yaml", "plugins: [numpy.linalg]\n")
-    upload = make_upload(["mine.yaml"], package)
-    assert list(upload.describe())[1] == (
-        "Installed here, and not uploaded: numpy.linalg. The cluster's nodes need them too."
-    )
-    with pytest.raises(ConfigError, match="There is no module no_such_module here or on Python's path, which is named"):
-        make_upload(["mine.yaml", "--set", "plugins=[no_such_module]"], package)
-
-
-def test_a_task_of_ones_own_goes_along_wherever_it_is_named(package: Path) -> None:
+def test_a_task_of_ones_own_goes_along_wherever_it_is_named(package: Path, tmp_path: Path) -> None:
     for name in ("mood", "length", "tone"):
         write(f"own_{name}/task.py", "TASK = None\n")
     write("mine.yaml", "finetunings: [{task: own_mood.task}, {task: pos}]\nevaluations: [{task: own_length.task}]\n")
-    upload = make_upload(["mine.yaml", "--out", "/shared"], package)
-    assert [str(path) for path in upload.own] == ["mine.yaml", "own_length/task.py", "own_mood/task.py"]
+    _, files, _ = uploaded(tmp_path, package, "mine.yaml", "--out", "/shared")
+    assert sorted(files) == ["mine.yaml", "own_length/task.py", "own_mood/task.py"]
     for words in (["--task", "own_tone.task"], ["--task=own_tone.task"]):
-        assert [str(path) for path in make_upload(["runs/x", *words], package).own] == ["own_tone/task.py"]
+        assert [*uploaded(tmp_path, package, "runs/x", *words)[1]] == ["own_tone/task.py"]
 
 
 def test_credentials_stay_here(package: Path, tmp_path: Path) -> None:
     write("mine.yaml", "extends: tiny/mlm\ntrack:\n  mlflow: http://ann:s3cret@host:5000\n")
-    upload = make_upload(["mine.yaml", "--set", "track.mlflow='postgresql://ann:s3cret@db/m'"], package)
-    assert upload.words == ["mine.yaml", "--set", "track.mlflow='postgresql://ann@db/m'"]
-    upload.write(tmp_path / "upload")
-    assert written(tmp_path / "upload")["mine.yaml"] == "extends: tiny/mlm\ntrack:\n  mlflow: http://host:5000\n"
-    said = "\n".join(upload.describe())
-    assert "The credentials in http://host:5000 do not go along" in said
-    assert "give them by PGPASSWORD in the environment, or ~/.pgpass." in said
-    assert "s3cret" not in said
+    words = ["mine.yaml", "--set", "track.mlflow='postgresql://ann:s3cret@db/m'"]
+    entry, files, notes = uploaded(tmp_path, package, *words)
+    assert "ann@db/m" in entry
+    assert files["mine.yaml"] == "extends: tiny/mlm\ntrack:\n  mlflow: http://host:5000\n"
+    assert any("The credentials in http://host:5000 do not go along" in note for note in notes)
+    assert any("give them by PGPASSWORD in the environment, or ~/.pgpass." in note for note in notes)
+    assert "s3cret" not in "".join([entry, *notes])
 
 
-def test_addresses_of_data_keep_their_query_and_a_plugin_its_dot_files(package: Path) -> None:
+def test_addresses_of_data_keep_their_query(package: Path, tmp_path: Path) -> None:
     words = ["M", "--pairs", "https://host/pairs.tsv?download=true", "--set", "data.text=[{paths: [https://h/a?x=1]}]"]
-    assert make_upload(words, package).words == words
-    write("plug/__init__.py", "")
-    write("plug/.secret.py", "TOKEN = 1")
-    write("mine.yaml", "extends: tiny/mlm\nplugins: [plug]\n")
-    upload = make_upload(["tiny/weam", "--set", "model.init_from=run:mine.yaml"], package)
-    assert sorted(map(str, upload.own)) == ["mine.yaml", "plug/__init__.py"]
-    write("a=b.yaml", "extends: tiny/mlm\n")
-    assert [*map(str, make_upload(["a=b.yaml"], package).own)] == ["a=b.yaml"]
+    entry, files, _ = uploaded(tmp_path, package, *words)
+    assert (entry, files) == (shlex.join(["exec", "python", "-m", "xalign_ray", "pretrain", *words]), {})
+
+
+def test_a_broken_yaml_file_is_named(package: Path, tmp_path: Path) -> None:
     write("torn.yaml", "H100: [2")
     with pytest.raises(ConfigError, match=r"torn\.yaml is not YAML: "):
-        make_upload(["torn.yaml"], package)
+        uploaded(tmp_path, package, "torn.yaml")
 
 
 def test_dot_files_foreign_kinds_and_links_that_lead_out_stay_at_home(package: Path, tmp_path: Path) -> None:
@@ -168,11 +163,7 @@ def test_dot_files_foreign_kinds_and_links_that_lead_out_stay_at_home(package: P
     (package / "link.py").symlink_to(secret)
     (package / "out").symlink_to(tmp_path)
     (package / "inside.py").symlink_to(package / "cli.py")
-    files, left_out = find_code(package)
-    assert [str(file) for file in files] == ["cli.py", "inside.py", "recipes/tiny/mlm.yaml"]
-    assert sorted(map(str, left_out)) == [
-        ".env", ".secrets/key.py", "jobs.sqlite", "keys.pem", "link.py", "out", "recipes/.mine.yaml",
-    ]  # fmt: skip
+    assert [str(file) for file in code_files(package)] == ["cli.py", "inside.py", "recipes/tiny/mlm.yaml"]
 
 
 def test_ray_job_submit_from_here_ships_our_code_and_no_dot_file(tmp_path: Path) -> None:
@@ -194,7 +185,7 @@ def test_an_upload_above_50_mb_is_refused_with_its_five_largest_files(package: P
         with (package / f"dump-{number}.tsv").open("wb") as file:
             file.truncate(number * 2_000_000)
     with pytest.raises(ConfigError) as caught:
-        make_upload([], package).check_size()
+        write_upload("pretrain", [], package.parent / "upload", package)
     assert str(caught.value) == (
         "The upload is 56.0 MB, more than 50 MB. The largest files: xalign_ray/dump-7.tsv (14.0 MB), "
         "xalign_ray/dump-6.tsv (12.0 MB), xalign_ray/dump-5.tsv (10.0 MB), xalign_ray/dump-4.tsv (8.0 MB), "
@@ -203,8 +194,9 @@ def test_an_upload_above_50_mb_is_refused_with_its_five_largest_files(package: P
 
 
 def test_this_package_can_be_submitted_and_every_kind_of_its_files_is_shipped() -> None:
-    assert make_upload(["tiny/mlm"]).check_size() < 5_000_000
-    assert {Path("recipes/tiny/methods.arms.yaml"), Path("py.typed")} <= set(find_code(PACKAGE)[0])
+    files = code_files(PACKAGE)
+    assert sum((PACKAGE / path).stat().st_size for path in files) < 5_000_000
+    assert {Path("recipes/tiny/methods.arms.yaml"), Path("py.typed")} <= {*files}
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["xalign_ray"]
     assert {Path("x" + pattern).suffix for pattern in patterns} <= set(SHIPPED)
 
@@ -215,7 +207,7 @@ def test_this_package_can_be_submitted_and_every_kind_of_its_files_is_shipped() 
         ("prtrain tiny/mlm", "no verb that runs on a cluster. Did you mean 'pretrain'? Those are prepare, pretrain,"),
         ("pretrain tiny/mlm --set train.max_step=3", "unknown key 'train.max_step'. Did you mean 'train.max_steps'?"),
         ("pretrain tiny/mlm --st a=3", "No such option: --st"),
-        ("stop", "xalign submit stop takes the name of one job, as `ray job list` says it."),
+        ("stop", "xalign submit stop takes the name of one job; `ray job list` lists them."),
         (
             "--address http://127.0.0.1:1 prepare tiny/mlm --set output=/s",
             "No Ray dashboard answers at http://127.0.0.1:1. Give its ",

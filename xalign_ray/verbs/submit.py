@@ -1,4 +1,4 @@
-"""The verb `submit`: uploads what a verb needs to a running Ray cluster, follows the job's log, gives its result."""
+"""Job submission: uploads the package and the user's files of a command to a Ray cluster, and follows the job's log."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import os
 import re
 import shlex
 import shutil
-import site
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,7 +23,6 @@ from yaml import YAMLError
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import RECIPES, load_recipe
-from xalign_ray.config.plugins import look_here
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ClusterError, ConfigError, first_sentence
 from xalign_ray.train.cluster_address import why_unauthenticated
@@ -38,396 +34,297 @@ from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import RUN_OF
 
 PACKAGE = RECIPES.parent
-SHIPPED = (".py", ".typed", ".yaml", ".tsv", ".html", ".css", ".md")  # the kinds of files that the package has
+SHIPPED = (".py", ".typed", ".yaml", ".tsv", ".html", ".css", ".md")  # suffixes of the package's files
 YAML = (".yaml", ".yml")
-PLUGINS = "plugins"
-MAX_BYTES = 50_000_000  # the dashboard takes at most 100 MiB a request, and says little about why it refused
+MAX_BYTES = 50_000_000  # the dashboard refuses requests above 100 MiB without naming the reason
 SHOWN = 5
-_URI = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"]+")
+URI = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"]+")
+VERBS = ("prepare", "pretrain", "continue", "export", "evaluate", "tune", "study", "report")
+GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds between SIGTERM and SIGKILL: a step and its checkpoint; Ray's 3
+POLL_S = 1.0
+LOST_S = 60.0  # without an answer of the dashboard; a busy head answers within seconds
+LOG_S = 10.0  # for the rest of the log after the job's end
+STOPPED = process.exit_code("SIGTERM")  # Ray stops a job by SIGTERM and keeps no exit code of it
 
 
-@dataclass
-class Upload:
-    """Files by their place in the upload, and the command as the job gives it.
+def write_upload(verb: str, words: Sequence[str], target: Path, package: Path = PACKAGE) -> tuple[str, list[str]]:
+    """Writes the code of a job into an empty folder: the package, and the user's files that the words name.
 
-    Attributes:
-        files: where each lies here, by its path in the upload.
-        own: those of them that are the user's.
-        left_out: what lies in the package's folder and no job reads.
-        installed: plug-ins of packages that are installed here; the nodes need them too.
-        folder: of the upload, in which the command runs.
-        words: the arguments, with paths as they are in the upload.
-        stripped: URIs whose credentials stay here, as whoever opens the dashboard reads what goes along.
+    Those files may name others, which are written too. Everybody who opens the dashboard can read an upload and its
+    command: URIs in the words and in YAML files lose their credentials.
+
+    Returns:
+        The command line, for a shell in `target`; and sentences on what goes along and what does not.
+
+    Raises:
+        ConfigError: a file is not YAML, or the upload is larger than MAX_BYTES.
     """
+    own, texts = set[Path](), [(Path.cwd(), text) for word in words for text in (word, *texts_of_setting(word))]
+    while texts:
+        for path in {*named_files(*texts.pop())} - own:
+            own.add(path)
+            if path.suffix in YAML:
+                try:
+                    tree = parse_yaml(path.read_text(encoding="utf-8"))
+                except (YAMLError, UnicodeDecodeError) as error:
+                    raise ConfigError(f"{path} is not YAML: {error}.") from None
+                texts += [(path.parent, text) for text in texts_in(tree)]
+    root = Path(os.path.commonpath([Path.cwd(), *(path.parent for path in own)]))
+    names = {path: path.relative_to(root) for path in sorted(own)}
+    names |= {package / path: Path(package.name) / path for path in code_files(package)}
+    check_size({name: path.stat().st_size for path, name in names.items()})
+    folder, stripped = Path.cwd().relative_to(root), list[str]()
+    (target / folder).mkdir(parents=True, exist_ok=True)
+    for path, name in names.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        if path in own and path.suffix in YAML:
+            (target / name).write_text(strip_uris(path.read_text(encoding="utf-8"), stripped), encoding="utf-8")
+        else:
+            shutil.copyfile(path, target / name)
+    shown = [strip_uris(in_upload(word), stripped) for word in words]
+    command = shlex.join(["python", "-m", "xalign_ray", verb, *shown])
+    notes = [f"Goes along: {', '.join(str(names[path]) for path in sorted(own))}."] if own else []
+    notes += [
+        f"The credentials in {uri} do not go along: everybody who opens the dashboard would read them. On the "
+        f"cluster's nodes give them by {hint_for(uri)}."
+        for uri in stripped
+    ]
+    # exec: as a child of the shell the verb would outlive it; in a container whose first process does not reap zombies
+    # Ray would wait for the shell until its grace period ends.
+    return (f"cd {shlex.quote(str(folder))} && " if folder.parts else "") + f"exec {command}", notes
 
-    files: dict[Path, Path] = field(default_factory=dict)
-    own: list[Path] = field(default_factory=list)
-    left_out: list[Path] = field(default_factory=list)
-    installed: list[str] = field(default_factory=list)
-    folder: Path = Path()
-    words: list[str] = field(default_factory=list)
-    stripped: list[str] = field(default_factory=list)
 
-    def check_size(self, max_bytes: int = MAX_BYTES) -> int:
-        """Counts the upload before anything is sent.
-
-        Returns:
-            Its size in bytes, not packed.
-
-        Raises:
-            ConfigError: it is larger than `max_bytes`; names the largest files.
-        """
-        sizes = {path: source.stat().st_size for path, source in self.files.items()}
-        if (total := sum(sizes.values())) <= max_bytes:
-            return total
+def check_size(sizes: Mapping[Path, int]) -> None:
+    """Raises ConfigError, with the largest files, for more than MAX_BYTES."""
+    if (total := sum(sizes.values())) > MAX_BYTES:
         largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:SHOWN]
         named = ", ".join(f"{path} ({sizes[path] / 1e6:.1f} MB)" for path in largest)
         raise ConfigError(
-            f"The upload is {total / 1e6:.1f} MB, more than {max_bytes / 1e6:g} MB. The largest files: {named}. Move "
+            f"The upload is {total / 1e6:.1f} MB, more than {MAX_BYTES / 1e6:g} MB. The largest files: {named}. Move "
             "them out of the code: data and models go to storage that all nodes see."
         )
 
-    def write(self, target: Path) -> None:
-        """Lays it out in a folder of its own, where no .gitignore decides what is left out."""
-        for path, source in self.files.items():
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
-            if source.suffix in YAML and path in self.own:
-                (target / path).write_text(self.without_credentials(source.read_text("utf-8")), encoding="utf-8")
-            else:
-                shutil.copyfile(source, target / path)
-        (target / self.folder).mkdir(parents=True, exist_ok=True)
 
-    def without_credentials(self, text: str) -> str:
-        def strip(found: re.Match[str]) -> str:
-            shown = strip_credentials(found[0]) if has_credentials(found[0]) else found[0]
-            if shown != found[0] and shown not in self.stripped:
-                self.stripped.append(shown)
-            return shown
+def named_files(folder: Path, text: str) -> Iterator[Path]:
+    """The user's files behind a text of a command, or of a YAML file in a folder: a YAML file, a module's, or none.
 
-        return _URI.sub(strip, text)
-
-    def describe(self) -> Iterator[str]:
-        """What goes along and what does not, in sentences."""
-        if self.own:
-            yield f"Goes along: {', '.join(map(str, self.own))}."
-        if self.left_out:
-            yield f"Not uploaded, as no job reads them: {', '.join(map(str, self.left_out))}."
-        if self.installed:
-            yield f"Installed here, and not uploaded: {', '.join(self.installed)}. The cluster's nodes need them too."
-        for shown in self.stripped:
-            yield (
-                f"The credentials in {shown} do not go along: everybody who opens the dashboard would read them. On "
-                f"the cluster's nodes give them by {hint_for(shown)}."
-            )
+    A recipe is named with or without its suffix, and by `run:`; a module, of a plug-in or a task, as in an import. Of a
+    package all modules are taken.
+    """
+    name, here = text.removeprefix(RUN_OF), Path.cwd()
+    paths = [base / f"{name}{suffix}" for base in (folder, here) for suffix in ("", *YAML)]
+    for path in (path.resolve() for path in paths if path.suffix in YAML and os.path.isfile(path)):
+        if not path.is_relative_to(PACKAGE):
+            yield path
+    module = here.joinpath(*name.split(".")) if all(part.isidentifier() for part in name.split(".")) else here
+    if os.path.isfile(f"{module}.py") or os.path.isfile(module / "__init__.py"):
+        top = here / name.partition(".")[0]
+        yield from [top / path for path in code_files(top, (".py",))] if top.is_dir() else [Path(f"{top}.py")]
 
 
-def make_upload(words: Sequence[str], package: Path = PACKAGE) -> Upload:
-    """The package, the YAML files that a command names, what these name in turn, and the plug-ins of them all."""
-    upload = Upload()
-    shipped, left_out = find_code(package)
-    upload.files = {Path(package.name) / path: package / path for path in shipped}
-    upload.left_out = [Path(package.name) / path for path in left_out]
-    written = [part for word in words if word.endswith(YAML) for part in (word, word.rpartition("=")[2])]
-    named = [Path(part.removeprefix(RUN_OF)) for part in written]  # alone, in an option, or in the value of --set
-    trees = dict(_read(path.resolve()) for path in named if path.is_file())
-    left = list(trees)
-    while left:
-        found = [path for path in _named(left.pop(), trees) if path not in trees]
-        trees |= dict(map(_read, found))
-        left += found
-    here = Path.cwd()
-    root = Path(os.path.commonpath([here, *(path.parent for path in trees)]))
-    upload.folder = here.relative_to(root)
-    own = {path.relative_to(root): path for path in trees}
-    for name in dict.fromkeys([*_listed(trees.values()), *_set(words)]):
-        modules = find_plugin(name)
-        own |= modules
-        upload.installed += [] if modules else [name]
-    upload.own = sorted(own)
-    upload.files |= own
-    upload.words = [upload.without_credentials(_in_upload(word)) for word in words]
-    return upload
+def texts_of_setting(word: str) -> Iterator[str]:
+    """The texts in the value of `KEY=VALUE` or `--OPTION=VALUE`."""
+    with suppress(YAMLError):
+        yield from texts_in(parse_yaml(word.partition("=")[2]))
 
 
-def _in_upload(word: str) -> str:
-    """A word of a command: the YAML file that it is, or ends in behind `=`, by its place from the current folder."""
+def texts_in(tree: Any) -> Iterator[str]:
+    """The texts in a tree of YAML, keys apart."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, Mapping | list):
+        for value in tree.values() if isinstance(tree, Mapping) else tree:
+            yield from texts_in(value)
+
+
+def in_upload(word: str) -> str:
+    """A word of the command, with the YAML file that it names or sets as a path that is valid in the upload."""
     for text in (word, word.rpartition("=")[2]):
         path = text.removeprefix(RUN_OF)
-        if path.endswith(YAML) and Path(path).is_file():
+        if path.endswith(YAML) and os.path.isfile(path):
             return word.removesuffix(path) + os.path.relpath(os.path.realpath(path))
     return word
 
 
-def find_code(package: Path) -> tuple[list[Path], list[Path]]:
-    """The files of the package that a job needs, relative to it; and what lies beside them and is left out.
-
-    Left out are dot files, links that lead out of the package, and files of a kind that no job reads.
-    """
-    shipped, left_out = [], []
-    for path in sorted(package.rglob("*")):
-        own = path.relative_to(package)
-        if "__pycache__" in own.parts or (path.is_dir() and not path.is_symlink()):
-            continue
-        hidden = any(part.startswith(".") for part in own.parts)
-        inside = path.resolve().is_relative_to(package.resolve())
-        takes = not hidden and inside and path.is_file() and path.suffix in SHIPPED
-        (shipped if takes else left_out).append(own)
-    return shipped, left_out
+def code_files(package: Path, suffixes: Sequence[str] = SHIPPED) -> list[Path]:
+    """The files of a package that a job needs, relative to it: no dot file, no link to the outside, no other suffix."""
+    inside = [path for path in sorted(package.rglob("*")) if path.suffix in suffixes and path.is_file()]
+    files = [path.relative_to(package) for path in inside if path.resolve().is_relative_to(package.resolve())]
+    return [path for path in files if not any(part.startswith(".") for part in path.parts)]
 
 
-def find_plugin(name: str) -> dict[Path, Path]:
-    """A module's file, or those of the package that it is in, by what they are imported as; none if it is installed."""
-    look_here()
-    spec = find_spec(name.partition(".")[0])
-    if spec is None:
-        raise ConfigError(f"There is no module {name} here or on Python's path, which is named as a plug-in.")
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    files = [folder / path for folder in folders for path in find_code(folder)[0] if path.suffix == ".py"]
-    files = files or [Path(str(spec.origin))]
-    root = (folders[0] if folders else files[0]).parent
-    if any(root.is_relative_to(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())):
-        return {}
-    return {path.relative_to(root): path for path in files}
+def strip_uris(text: str, stripped: list[str]) -> str:
+    """A text with the URIs in it without credentials; URIs that had some are added to `stripped`."""
+
+    def strip(match: re.Match[str]) -> str:
+        uri = strip_credentials(match[0]) if has_credentials(match[0]) else match[0]
+        if uri != match[0] and uri not in stripped:
+            stripped.append(uri)
+        return uri
+
+    return URI.sub(strip, text)
 
 
-def _read(path: Path) -> tuple[Path, Any]:
-    try:
-        return path, parse_yaml(path.read_text(encoding="utf-8"))
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {error}.") from None
-
-
-def _named(path: Path, trees: Mapping[Path, Any]) -> Iterator[Path]:
-    """The YAML files outside the package that one names: what it extends, or any value that is a path of one."""
-    tree = trees[path]
-    extends = tree.get("extends", ()) if isinstance(tree, Mapping) else ()
-    names = [extends] if isinstance(extends, str) else list(extends)
-    names += [f"{name}.yaml" for name in names]
-    names += [text.removeprefix(RUN_OF) for text in _texts(tree) if text.endswith(YAML)]
-    for candidate in (folder / name for name in names for folder in (path.parent, Path.cwd())):
-        if candidate.is_file() and not (found := candidate.resolve()).is_relative_to(PACKAGE):
-            yield found
-
-
-def _texts(tree: Any) -> Iterator[str]:
-    if isinstance(tree, str):
-        yield tree
-    elif isinstance(tree, Mapping | list):
-        for one in tree.values() if isinstance(tree, Mapping) else tree:
-            yield from _texts(one)
-
-
-def _listed(trees: Iterable[Any]) -> Iterator[str]:
-    """The plug-ins of recipes, and the tasks of the user's own of studies."""
-    for tree in filter(lambda tree: isinstance(tree, Mapping), trees):
-        yield from tree.get(PLUGINS) or ()
-        for one in (*(tree.get("evaluations") or ()), *(tree.get("finetunings") or ())):
-            if isinstance(one, Mapping) and "." in str(one.get("task")):
-                yield one["task"]
-
-
-def _set(words: Iterable[str]) -> Iterator[str]:
-    """The plug-ins of `--set plugins=[...]`, and the task of the user's own of `--task`."""
-    before = ""
-    for word in words:
-        key, _, text = word.partition("=")
-        if key == PLUGINS:
-            yield from parse_yaml(text)
-        task = word if before == "--task" else text if key == "--task" else ""
-        if "." in task:
-            yield task
-        before = word
-
-
-VERBS = ("prepare", "pretrain", "continue", "export", "evaluate", "tune", "study", "report")
-GRACE = {"RAY_JOB_STOP_WAIT_TIME_S": "300"}  # seconds that `ray job stop` leaves a step and its checkpoint; Ray's 3
-POLL_S = 1.0
-LOST_S = 60.0  # without an answer, after which a job is given up; a head that is only busy answers within seconds
-LAST_WORDS_S = 10.0  # for the log to come to its end when the job has
-STOPPED = process.exit_code("SIGTERM")  # the signal that Ray stops a job with; it keeps no exit code of such a job
-
-
-def check_arguments(verb: str, given: Mapping[str, Any]) -> None:
-    """Refuses what cannot run in a job: a mistake in a recipe, or a path that only this machine sees.
+def check_arguments(verb: str, arguments: Mapping[str, Any]) -> None:
+    """Checks the arguments of a verb as the job will, and that all nodes see its paths.
 
     Args:
-        given: the arguments of the verb's command by name.
+        arguments: of the verb's command, by name.
 
     Raises:
-        ConfigError: as the verb would in the job.
+        ConfigError: a mistake in a recipe or an option, or a relative output.
     """
-    if "recipe" in given:
-        check_lasting("output", load_recipe(given["recipe"], given["settings"]).config.output, in_job=True)
+    if "recipe" in arguments:
+        recipe = load_recipe(arguments["recipe"], arguments["settings"])
+        check_lasting("output", recipe.config.output, in_job=True)
     if verb == "continue":
-        check_submitted(given)
+        check_submitted(arguments)
 
 
 def submit_verb(address: str, verb: str, words: Sequence[str], name: str = "", wait: bool = True) -> int:
-    """Runs a verb on a cluster, or follows or stops the job that `words` names; the exit code.
+    """Runs a verb on a cluster with its log on stderr, or follows or stops the job that `words` names.
+
+    Args:
+        address: URL of the cluster's dashboard.
+        name: of the job; by default verb, recipe and time.
+        wait: follow the job until it ends.
+
+    Returns:
+        The verb's exit code; 0 without `wait`.
 
     Raises:
-        ConfigError: no such verb runs on a cluster, or see `run_job`.
+        ConfigError: no such verb runs on a cluster, the cluster does not answer or needs a token, the upload is too
+            large, or a job of this name runs.
+        ClusterError: the cluster is lost while the job is followed.
     """
     if verb in OF_JOBS:
         if len(words) != 1:
-            raise ConfigError(f"xalign submit {verb} takes the name of one job, as `ray job list` says it.")
+            raise ConfigError(f"xalign submit {verb} takes the name of one job; `ray job list` lists them.")
         return OF_JOBS[verb](address, words[0])
     if verb not in VERBS:
         raise ConfigError(
             f"xalign submit {verb}: no verb that runs on a cluster.{suggest(verb, VERBS)} Those are "
             f"{', '.join(VERBS)}; {' and '.join(OF_JOBS)} take the name of a job."
         )
-    return run_job(address, verb, words, name, wait)
-
-
-def run_job(address: str, verb: str, words: Sequence[str], name: str, wait: bool) -> int:
-    """Runs a verb on the cluster whose dashboard is at `address`, with its log on stderr; the verb's exit code.
-
-    Raises:
-        ConfigError: the cluster does not answer or wants a token, the upload is too large, or a job of the
-            name runs.
-    """
-    upload = make_upload(words)
-    size = upload.check_size()
-    client = connect(address)
-    name = name or f"{verb}-{_subject(words)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    # Not a child of the shell: it would outlive it, and in a container whose first process leaves zombies Ray would
-    # wait for it all of its grace.
-    entry = f"exec {shlex.join(['python', '-m', 'xalign_ray', verb, *upload.words])}"
-    if upload.folder.parts:
-        entry = f"cd {shlex.quote(str(upload.folder))} && {entry}"
+    subject = re.sub(r"\W+", "-", words[0].removesuffix(".yaml"))[-40:].strip("-") if words else ""
+    name = name or f"{verb}-{subject or 'job'}-{time.strftime('%Y%m%d-%H%M%S')}"
     with tempfile.TemporaryDirectory() as folder:
-        upload.write(Path(folder))
-        for sentence in upload.describe():
-            say(sentence)
+        entry, notes = write_upload(verb, words, Path(folder))
+        client = connect(address)
+        for note in notes:
+            say(note)
         if earlier := [job for job in client.list_jobs() if job.submission_id == name]:
             if not earlier[0].status.is_terminal():
                 raise ConfigError(f"The job {name} on {address} has not ended; give another --name, or stop it first.")
             client.delete_job(name)
             say(f"{name} has ended before ({earlier[0].status.value}); this job takes its name, and its log is gone.")
-        client.submit_job(
-            entrypoint=entry,
-            submission_id=name,
-            runtime_env={"working_dir": folder, "env_vars": GRACE},
-            metadata={"verb": verb},
-        )
-    say(f"{name}: {entry} ({len(upload.files)} files of code, {size / 1e6:.1f} MB).")
-    if not wait:
-        say(_how(address, name))
-        return 0
-    return follow(address, name)
+        environment = {"working_dir": folder, "env_vars": GRACE}
+        client.submit_job(entrypoint=entry, submission_id=name, runtime_env=environment, metadata={"verb": verb})
+    say(f"{name}: {entry}")
+    if wait:
+        return follow(address, name)
+    say(_show_commands(address, name))
+    return 0
 
 
 def follow(address: str, name: str) -> int:
-    """Shows the log of a job from its beginning until it ends; its exit code. Interrupted, it leaves the job alone."""
-    client = connect(address)
-    _check_known(client, address, name)
+    """Prints a job's log from its beginning until the job ends; its exit code. Ctrl-C leaves the job running."""
+    client = _connect_to_job(address, name)
     try:
-        log = threading.Thread(target=_show_log, args=(client, name), name="log", daemon=True)
+        log = threading.Thread(target=_print_log, args=(client, name), name="log", daemon=True)
         log.start()
         _wait(client, address, name)
-        log.join(LAST_WORDS_S)
-        return _result(client, name)
+        log.join(LOG_S)
+        return _exit_code(client, name)
     except KeyboardInterrupt:
-        say(f"\n{name} goes on without this process. {_how(address, name)}")
+        say(f"\n{name} goes on without this process. {_show_commands(address, name)}")
         return 1
 
 
 def stop(address: str, name: str) -> int:
-    """Tells a job to end its step, save it and stop; waits for that, and says how it ended; 0 if it has stopped."""
-    client = connect(address)
-    _check_known(client, address, name)
+    """Stops a job after its step is saved, and waits for its end; 0 if it has stopped."""
+    client = _connect_to_job(address, name)
     client.stop_job(name)
     say(f"{name} is told to stop; it ends its step and saves it first.")
     _wait(client, address, name)
-    _, found, said = client.get_job_logs(name).rpartition("\nxalign: ")
-    if found:
-        say(said.strip())
-    return 0 if _result(client, name) in (0, STOPPED) else 1
+    _, mark, last_words = client.get_job_logs(name).rpartition("\nxalign: ")
+    if mark:
+        say(last_words.strip())
+    return 0 if _exit_code(client, name) in (0, STOPPED) else 1
+
+
+OF_JOBS = {"follow": follow, "stop": stop}
 
 
 def connect(address: str) -> Any:
-    """A client of the dashboard; ConfigError if none answers, or something else does, or it wants a token."""
+    """A client of the dashboard; ConfigError if none answers, the answer is not a dashboard's, or it needs a token."""
     from ray.exceptions import AuthenticationError
     from ray.job_submission import JobSubmissionClient
 
-    for name in ("job.sdk", "dashboard_sdk"):  # they speak of uploads and sockets at length
-        logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
+    for module in ("job.sdk", "dashboard_sdk"):  # they log uploads and sockets at length
+        logging.getLogger(f"ray.dashboard.modules.{module}").setLevel(logging.WARNING)
     try:
         return JobSubmissionClient(address)
     except ConnectionError:
-        raise ConfigError(
-            f"No Ray dashboard answers at {address}. Give its address, http://HEAD:8265, as --address.{_proxy(address)}"
-        ) from None
+        fault = f"No Ray dashboard answers at {address}. Give its address, http://HEAD:8265, as --address."
     except AuthenticationError:
-        raise ConfigError(f"The cluster at {address} refuses us: {why_unauthenticated()}{_proxy(address)}") from None
-    except (OSError, RuntimeError, ValueError, KeyError) as error:  # an HTTP status, a page that is no JSON
-        raise ConfigError(
+        fault = f"The cluster at {address} refuses us: {why_unauthenticated()}"
+    except (OSError, RuntimeError, ValueError, KeyError) as error:  # an HTTP status, a page that is not JSON
+        fault = (
             f"What answers at {address} is no Ray dashboard ({first_sentence(error).rstrip('.')}). Give its address, "
-            f"http://HEAD:8265, as --address.{_proxy(address)}"
-        ) from None
+            "http://HEAD:8265, as --address."
+        )
+    url = urlsplit(address)
+    if url.scheme in getproxies() and not proxy_bypass(url.hostname or ""):
+        fault += f" The environment names a proxy, which was asked; NO_PROXY={url.hostname} goes past it."
+    raise ConfigError(fault)
 
 
-def _proxy(address: str) -> str:
-    """A sentence where the environment sends what is asked of an address through a proxy."""
-    asked = urlsplit(address)
-    if asked.scheme not in getproxies() or proxy_bypass(asked.hostname or ""):
-        return ""
-    return f" The environment names a proxy, which was asked; NO_PROXY={asked.hostname} goes past it."
-
-
-def _subject(words: Sequence[str]) -> str:
-    """What a verb is called on: `tiny-mlm` of `tiny/mlm --set ...`, `mine` of `recipes/mine.yaml`."""
-    first = words[0] if words else ""
-    shown = Path(first).stem if first.endswith((".yaml", ".yml")) else first.strip("/.")
-    return "".join(letter if letter.isalnum() else "-" for letter in shown)[-40:].strip("-") or "job"
-
-
-def _how(address: str, name: str) -> str:
-    return f"See it: xalign submit --address {address} follow {name}. End it, saved: the same with stop."
-
-
-def _check_known(client: Any, address: str, name: str) -> None:
+def _connect_to_job(address: str, name: str) -> Any:
+    client = connect(address)
     try:
         client.get_job_status(name)
     except RuntimeError:
-        known = [one.submission_id for one in client.list_jobs() if one.submission_id]
-        newest = f" It has {', '.join(sorted(known)[-5:])}." if known else ""
+        names = sorted(job.submission_id for job in client.list_jobs() if job.submission_id)
+        newest = f" It has {', '.join(names[-5:])}." if names else ""
         raise ConfigError(f"The cluster at {address} has no job {name}.{newest}") from None
+    return client
 
 
-def _show_log(client: Any, name: str) -> None:
-    """Until the job has ended, or the connection; `_wait` says which."""
+def _show_commands(address: str, name: str) -> str:
+    return f"See it: xalign submit --address {address} follow {name}. End it, saved: the same with stop."
+
+
+def _print_log(client: Any, name: str) -> None:
+    """Copies a job's log to stderr until the job ends or the connection breaks."""
     from aiohttp import ClientError
 
-    async def show() -> None:
+    async def copy() -> None:
         async for lines in client.tail_job_logs(name):
             sys.stderr.write(lines)
 
     with suppress(OSError, RuntimeError, ClientError):
-        asyncio.run(show())
+        asyncio.run(copy())
 
 
 def _wait(client: Any, address: str, name: str) -> None:
-    """Until the job has ended. Asked for in a thread: a request to a machine that has lost its power may hang.
+    """Returns when a job has ended; ClusterError after LOST_S without an answer.
 
-    Raises:
-        ClusterError: nobody has answered for LOST_S what has become of it.
+    A thread requests the status: a request to a machine that lost its power may never return.
     """
-    heard, ended = [time.monotonic()], threading.Event()
+    answered, ended = [time.monotonic()], threading.Event()
 
     def ask() -> None:
-        while not ended.is_set():
+        while not ended.wait(POLL_S):
             with suppress(OSError, RuntimeError):
-                done = client.get_job_status(name).is_terminal()
-                heard[0] = time.monotonic()
-                if done:
+                is_over = client.get_job_status(name).is_terminal()
+                answered[0] = time.monotonic()
+                if is_over:
                     ended.set()
-            ended.wait(POLL_S)
 
     threading.Thread(target=ask, name="status", daemon=True).start()
     while not ended.wait(POLL_S):
-        if time.monotonic() - heard[0] > LOST_S:
+        if time.monotonic() - answered[0] > LOST_S:
             raise ClusterError(
                 f"The cluster at {address} has not answered for {LOST_S:.0f} s what has become of {name}. If its head "
                 "was lost, the job has ended with it: start the cluster and give the same command again; a run goes on "
@@ -435,17 +332,12 @@ def _wait(client: Any, address: str, name: str) -> None:
             )
 
 
-def _result(client: Any, name: str) -> int:
-    """The exit code of the verb; where the job did not come to one, 143 if it was stopped, else 1."""
+def _exit_code(client: Any, name: str) -> int:
+    """Prints a job's end; the exit code of its verb, STOPPED of a job that was stopped, 1 of one that never started."""
     info = client.get_job_info(name)
     code = info.driver_exit_code
     say(f"{name}: {info.status.value}{'' if code is None else f', exit code {code}'}.")
-    if code is not None:
-        return code
-    if info.status == "STOPPED":
-        return STOPPED
-    say(info.message or "")
-    return 1
-
-
-OF_JOBS = {"follow": follow, "stop": stop}
+    if code is None and info.status != "STOPPED":
+        say(info.message or "")
+        return 1
+    return STOPPED if code is None else code
