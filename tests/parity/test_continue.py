@@ -19,13 +19,12 @@ from xalign_ray.cli import main
 from xalign_ray.config.derive import settle, with_absolute_paths
 from xalign_ray.config.load import load_recipe
 from xalign_ray.continuing.five_lines import read_five_lines
-from xalign_ray.continuing.recipe import resolve
+from xalign_ray.continuing.story import continue_lines, resolve
 from xalign_ray.tasks.retrieval import RETRIEVAL
 from xalign_ray.tasks.scores import read_scores
 from xalign_ray.tokens.find import find_prepared
 from xalign_ray.track.events import read_events
 from xalign_ray.train.scoring import Scoring
-from xalign_ray.verbs.continue_encoder import continue_lines
 from xalign_ray.work.run_folder import RunFolder
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -16,10 +16,9 @@ from xalign_ray.config.derive import settle, with_absolute_paths
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.continuing.five_lines import read_five_lines
-from xalign_ray.continuing.recipe import resolve
+from xalign_ray.continuing.story import continue_lines, resolve
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.track.events import read_events
-from xalign_ray.verbs.continue_encoder import continue_lines
 from xalign_ray.work.run_folder import RunFolder
 
 LENGTH, VOCABULARY = 24, 60

@@ -1,4 +1,4 @@
-"""The verb `continue`: an encoder and data in; trained, exported, compared with itself before, and reported."""
+"""The Python API of `continue`: trains an encoder on the user's data and compares it with its base."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.verbs.arguments import PathLike, as_model, as_path, codes, filled
 from xalign_ray.verbs.opened_run import Run
 from xalign_ray.work.mirror import check_lasting
-from xalign_ray.work.run_folder import RUNS
+from xalign_ray.work.run_folder import RUNS, RunFolder
 from xalign_ray.work.status_line import say, say_next
-from xalign_ray.work.storage import is_folder_name, is_url
+from xalign_ray.work.storage import is_folder_name, is_url, quoted
 
 FILES = ("pairs", "test", "dev", "dictionary", "text", "keep")
 Files = PathLike | Sequence[PathLike]
@@ -53,8 +53,8 @@ def continue_encoder(
 ) -> Run | str:
     """Continues an encoder on your pairs, dictionary or text, and shows what it gained.
 
-    Trains, exports, compares with the encoder that it began from, and reports. A finished run is only opened. Data are
-    prepared on Ray, also with `local`.
+    Trains, exports, compares with the base, and reports. A finished run is only opened. Data are prepared on Ray, also
+    with `local`.
 
     Args:
         model: folder or hub id (ID@REVISION), or a YAML file of these options.
@@ -62,12 +62,12 @@ def continue_encoder(
         test: pairs to score; a tenth of the pairs by default.
         dev: pairs that choose the checkpoint; 5 % of the pairs by default.
         keep_best: export the checkpoint that is best on dev, not the last.
-        method: a name of `xalign_ray.continuing.five_lines.METHODS`; chosen by data and encoder if empty.
+        method: one of `xalign_ray.continuing.five_lines.METHODS`; data and encoder choose if empty.
         teacher: folder or hub id, for distill: the encoder learns its vectors.
         dictionary: files with a word and its translation a line, for align.
         text: text for masked LM, such as "de.txt" or "de=FILE".
         keep: pairs or text in languages that must not get worse.
-        margin: a loss that is surely smaller than these points is `kept`; 1 by default.
+        margin: points; where the interval excludes a loss of them, a language is `kept`. 1 by default.
         replay: share of rows that are text; 0.1 with `text` and a head.
         languages: codes of the two sides of the pairs: "en,de".
         columns: names of the two columns of the pairs.
@@ -80,15 +80,15 @@ def continue_encoder(
         price: `DEVICE=NUMBER` each, of an hour of a device, such as "H100=2.5".
         workers: training processes; 1 by default.
         settings: `key=value` each, overrides of keys of the recipe.
-        plan: say what it will need, and train nothing.
-        show_recipe: give the full recipe's file, and train nothing.
+        plan: return the resources that it needs, and train nothing.
+        show_recipe: return the full recipe's file, and train nothing.
         local: train in this process without Ray.
         trust: load checkpoint files that can run code: only those of people you trust.
         rehash: read all inputs again instead of trusting cached hashes.
 
     Returns:
-        The run, whose folder holds export/, report/index.html and comparison.json; with `plan` what it will need, with
-        `show_recipe` the recipe's file, as text.
+        The run, whose folder holds export/, report/index.html and comparison.json; with `plan` the resources that it
+        needs, with `show_recipe` the recipe's file, as text.
 
     Raises:
         ConfigError: model, data and method do not fit together.
@@ -100,84 +100,54 @@ def continue_encoder(
     lines = five_lines_of(locals())
     if lines.teacher and is_folder_name(lines.teacher):
         check_folder(Path(lines.teacher))
+    say(f"Continuing {lines.model}: looking at the encoder and the data.")
     with options_named():
-        if not plan and not show_recipe:
-            return Run(continue_lines(lines, local, trust, rehash))
-        from xalign_ray.continuing.recipe import resolve
+        from xalign_ray.continuing import story  # takes seconds
         from xalign_ray.verbs.recipes import plan as plan_recipe
 
-        found = resolve(lines)
+        if not plan and not show_recipe:
+            return Run(story.continue_lines(lines, local, trust, rehash))
+        continuation = story.resolve(lines)
         if show_recipe:
-            return found.as_yaml.rstrip("\n")
-        return "\n".join([*found.notes, "", plan_recipe(found.recipe)])
-
-
-def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, rehash: bool = False) -> Path:
-    """The story of `continue`: from a few lines to a run that is compared and reported; a finished one as it is."""
-    say(f"Continuing {lines.model}: looking at the encoder and the data.")
-    from xalign_ray import pretraining  # from here on imports take seconds
-    from xalign_ray.continuing.recipe import resolve
-
-    # Look at the encoder and the files, choose the method, write the recipe.
-    found = resolve(lines)
-    for note in found.notes:
-        say(note)
-
-    # Pretrain. Shards are made on Ray, also for a training without it.
-    if local:
-        pretraining.prepare(found.recipe, rehash=rehash)
-    run = pretraining.pretrain(found.recipe, found.out, local, trust, rehash and not local)
-
-    # Compare the encoder with its base, and report.
-    from xalign_ray.continuing.comparison import compare_run
-    from xalign_ray.evaluation import publish_scores
-    from xalign_ray.results.page import report
-
-    if os.environ.get("RANK", "0") == "0" and compare_run(found, run):
-        publish_scores(run)
-        report([str(run)])
-    return run
+            return continuation.as_yaml.rstrip("\n")
+        return "\n".join([*continuation.notes, "", plan_recipe(continuation.recipe)])
 
 
 def show_end(run: Run) -> str:
-    """What the command line shows: the comparison and where things are."""
-    from xalign_ray.continuing.comparison import closing_lines, next_commands
+    """The comparison and the paths of a run, for the command line."""
+    from xalign_ray.continuing.compared_run import closing_lines
 
-    say_next(*next_commands(run.path))
+    export = quoted(RunFolder(run.path).export)
+    say_next(
+        f"xalign evaluate {export} --task retrieval --data PAIRS",
+        f"xalign tune {export} --task TASK --data FOLDER",
+    )
     return closing_lines(run.path)
 
 
-def five_lines_of(given: Mapping[str, Any]) -> FiveLines:
-    """The lines that the arguments of `continue_encoder` are.
+def five_lines_of(arguments: Mapping[str, Any]) -> FiveLines:
+    """The lines behind the arguments of `continue_encoder`; ConfigError if a value has no meaning."""
+    options = {key: value for key, value in arguments.items() if key in FiveLines.model_fields and key != "model"}
+    for key in ("languages", "columns"):
+        options[key] = codes(arguments[key])
+    for key in FILES:
+        paths = arguments[key]
+        options[key] = [filled(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    options["teacher"] = as_model(arguments["teacher"]) if arguments["teacher"] is not None else None
+    options["output"] = str(as_path(arguments["out"])) if arguments["out"] else None
+    options["set"] = arguments["settings"]
+    return read_five_lines(as_model(arguments["model"]), options)
 
-    Raises:
-        ConfigError: they cannot mean anything.
-    """
-    options = {key: value for key, value in given.items() if key in FiveLines.model_fields and key != "model"}
-    options |= {key: codes(given[key]) for key in ("languages", "columns")}
-    options |= {key: _names(given[key]) for key in FILES}
-    options |= {"teacher": as_model(given["teacher"]) if given["teacher"] is not None else None}
-    options |= {"output": str(as_path(given["out"])) if given["out"] else None, "set": given["settings"]}
-    return read_five_lines(as_model(given["model"]), options)
 
-
-def check_submitted(given: Mapping[str, Any]) -> None:
-    """Refuses what cannot run in a job, before a machine is asked: mistakes, and files that the nodes cannot see.
-
-    Raises:
-        ConfigError: a value cannot mean anything, or a path is relative.
-    """
-    lines = five_lines_of(given)
+def check_submitted(arguments: Mapping[str, Any]) -> None:
+    """Checks the arguments of a job; ConfigError if a value has no meaning, or a path is relative."""
+    lines = five_lines_of(arguments)
     check_lasting("--out", lines.output or RUNS, in_job=True)
     for key in FILES:
-        for path in getattr(lines, key):
-            name = path.partition("=")[2] or path
-            if not is_url(name) and not Path(name).is_absolute():
+        for written in getattr(lines, key):
+            path = written.partition("=")[2] or written
+            if not is_url(path) and not Path(path).is_absolute():
                 raise ConfigError(
-                    f"--{key} {path}: the cluster's nodes do not see it. Give an absolute path that they all see, or a "
-                    "URL."
+                    f"--{key} {written}: the cluster's nodes do not see it. Give an absolute path that they all see, "
+                    "or a URL."
                 )
-
-
-def _names(paths: Files) -> list[str]:
-    return [filled(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]

@@ -16,8 +16,9 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel
 
 from tests.unit.continuing.comparison_file import write_comparison_file
 from tests.unit.tasks.conftest import make_bert_in
-from xalign_ray.continuing import comparison
-from xalign_ray.continuing.comparison import Kept, compare_with_base, verdict_of, write_comparison
+from xalign_ray.continuing import compared_run, comparison
+from xalign_ray.continuing.compared_run import write_comparison
+from xalign_ray.continuing.comparison import Kept, compare_with_base, verdict_of
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
 from xalign_ray.models.sentence_files import NO_FILES, SentenceRule
@@ -174,35 +175,6 @@ def test_languages_of_the_run_decide_what_counts_as_trained(encoders: tuple[Path
     assert {(row.language, row.trained) for row in found.rows} == {("de", True), ("fr-de", False)}
 
 
-def test_numbers_of_the_base_are_computed_once(encoders: tuple[Path, Path], tmp_path: Path) -> None:
-    texts = [(text, "de") for text in sentences(GERMAN, 10, 4)]
-    first = SentenceScores(str(encoders[0]), cache=tmp_path / "cache", device="cpu")
-    expected, losses = first.vectors(texts), first.losses(texts)
-    again = SentenceScores(str(encoders[0]), cache=tmp_path / "cache", device="cpu")
-    np.testing.assert_array_equal(again.vectors(texts[::-1]), expected[::-1])
-    np.testing.assert_array_equal(again.losses(texts), losses)
-    assert again._opened is None
-    prompted = SentenceScores(
-        str(encoders[0]), SentenceRule("mean", "one ", True, ""), cache=tmp_path / "cache", device="cpu"
-    )
-    assert not np.allclose(prompted.vectors(texts), expected)
-    other = SentenceScores(str(encoders[1]), cache=tmp_path / "cache", device="cpu")
-    assert not np.allclose(other.vectors(texts), expected)
-
-
-@pytest.mark.parametrize("file", ["2_Dense/model.safetensors", "vocab.txt", "model.safetensors"])
-def test_numbers_of_a_base_with_another_file_are_not_those_of_the_cache(
-    encoders: tuple[Path, Path], tmp_path: Path, file: str
-) -> None:
-    base, _ = encoders
-    (base / "2_Dense").mkdir()
-    (base / "modules.json").write_text(json.dumps([{"path": "2_Dense", "type": "x.Dense"}]))
-    (base / file).write_bytes(b"before")
-    before = SentenceScores(str(base), None, tmp_path)._cache
-    (base / file).write_bytes(b"behind")
-    assert SentenceScores(str(base), None, tmp_path)._cache != before
-
-
 @pytest.mark.parametrize(
     ("before", "given", "compared"),
     [
@@ -227,9 +199,9 @@ def test_finished_run_is_compared_again_with_other_kept_files(
     if before is None:
         file.unlink()
     done: list[Path] = []
-    monkeypatch.setattr(comparison, "_compare", lambda _, run: done.append(run))
+    monkeypatch.setattr(compared_run, "_compare", lambda _, run: done.append(run))
     found: Any = SimpleNamespace(lines=read_five_lines("e5", given))
-    assert comparison.compare_run(found, tmp_path) is compared
+    assert compared_run.compare_run(found, tmp_path) is compared
     assert done == [tmp_path] * compared
 
 
@@ -239,7 +211,7 @@ def test_another_margin_reads_the_verdicts_again_and_loses_no_row(tmp_path: Path
     before = json.loads(file.read_text()) | {"keep": ["fr.txt"], "command": "xalign continue e5 --keep fr.txt"}
     file.write_text(json.dumps(before))
     found: Any = SimpleNamespace(lines=read_five_lines("e5", {"margin": 0.5}))
-    assert comparison.compare_run(found, tmp_path)
+    assert compared_run.compare_run(found, tmp_path)
     after = json.loads(file.read_text())
     assert (after["keep"], after["margin"]) == (["fr.txt"], 0.5)
     assert after["command"] == "xalign continue e5 --keep fr.txt --margin 0.5"
@@ -247,15 +219,6 @@ def test_another_margin_reads_the_verdicts_again_and_loses_no_row(tmp_path: Path
     assert verdicts == ["gained", "unclear", "kept", "lost", None]
     assert [row.pop("verdict") for row in before["rows"]] == ["gained", "kept", "kept", "lost", None]
     assert after["rows"] == before["rows"]
-
-
-def test_a_damaged_cache_is_computed_again(encoders: tuple[Path, Path], tmp_path: Path) -> None:
-    texts = [("eins zwei", "de")]
-    expected = SentenceScores(str(encoders[0]), cache=tmp_path / "cache", device="cpu").vectors(texts)
-    (file,) = (tmp_path / "cache").rglob("*.npz")
-    file.write_bytes(file.read_bytes()[:50])
-    again = SentenceScores(str(encoders[0]), cache=tmp_path / "cache", device="cpu").vectors(texts)
-    np.testing.assert_array_equal(again, expected)
 
 
 @pytest.mark.parametrize(

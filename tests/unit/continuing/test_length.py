@@ -9,7 +9,7 @@ import pytest
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.continuing.five_lines import read_five_lines
-from xalign_ray.continuing.methods import steps_of_pairs, steps_of_text, steps_of_time
+from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
 from xalign_ray.errors import ConfigError
 
 E5 = "continue/e5-contrast"

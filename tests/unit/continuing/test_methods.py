@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from xalign_ray.continuing.methods import Given, check_replay, choose
+from xalign_ray.continuing.five_lines import FiveLines, read_five_lines
+from xalign_ray.continuing.methods import check_replay, choose
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.open import Opened
 
 
-def given(*there: str) -> Given:
-    named = [name in there for name in ("head", "pairs", "dictionary", "text")]
-    return Given("mine", *named, teacher="teacher" in there)
+def given(there: str, **options: Any) -> tuple[FiveLines, Opened]:
+    """The lines that name files of these kinds, and an encoder."""
+    kinds = there.split()
+    files = {kind: f"{kind}.file" for kind in kinds if kind != "head"}
+    config = {"model_type": "bert", "architectures": ["BertForMaskedLM" if "head" in kinds else "BertModel"]}
+    return read_five_lines("mine", files | options), Opened("mine", Path(), "", config, BY_MODEL_TYPE["bert"])
 
 
 @pytest.mark.parametrize(
@@ -31,10 +41,10 @@ def given(*there: str) -> Given:
     ],
 )
 def test_recipe_of_a_method(method: str, there: str, recipe: str, why: str) -> None:
-    choice = choose(method, given(*there.split()))
-    assert choice.recipe == recipe
-    assert why in choice.why
-    assert "\n" not in choice.why
+    chosen, sentence = choose(*given(there, method=method))
+    assert chosen == recipe
+    assert why in sentence
+    assert "\n" not in sentence
 
 
 @pytest.mark.parametrize(
@@ -50,7 +60,7 @@ def test_recipe_of_a_method(method: str, there: str, recipe: str, why: str) -> N
         (
             "contrast-tlm",
             "pairs",
-            "TLM predicts masked words, and mine has no masked-LM head: take --method contrast, or --set allow",
+            "it predicts masked words, and mine has no masked-LM head: take --method contrast, or --set allow",
         ),
         ("distill", "teacher", "--method distill: it needs sentence pairs: add --pairs FILE."),
         ("distill", "pairs", "--method distill: it learns another encoder's sentence vectors: add --teacher FOLDER."),
@@ -75,19 +85,23 @@ def test_recipe_of_a_method(method: str, there: str, recipe: str, why: str) -> N
 )
 def test_refused_in_a_sentence(method: str, there: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        choose(method, given(*there.split()))
+        choose(*given(there, method=method))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("method", ["contrast-tlm", "weam", "mlm"])
 def test_family_without_a_masked_lm_is_not_offered_a_new_head(method: str) -> None:
-    asked = Given("mine", False, True, True, True, "was trained otherwise")
+    def otherwise(method: str) -> tuple[FiveLines, Opened]:
+        lines, encoder = given("pairs dictionary text", method=method)
+        return lines, replace(encoder, config={"model_type": "deberta-v2"}, family=BY_MODEL_TYPE["deberta-v2"])
+
     with pytest.raises(
-        ConfigError, match=r"mine was trained otherwise: take --method contrast( with --pairs FILE)?\.$"
+        ConfigError,
+        match=r"mine was trained to find replaced words; .*: take --method contrast( with --pairs FILE)?\.$",
     ):
-        choose(method, asked)
-    assert choose("auto", asked).recipe == "contrast"
+        choose(*otherwise(method))
+    assert choose(*otherwise("auto"))[0] == "contrast"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +116,7 @@ def test_family_without_a_masked_lm_is_not_offered_a_new_head(method: str) -> No
     ],
 )
 def test_replay_needs_text_and_a_head(replay: float | None, there: str, recipe: str, share: float) -> None:
-    assert check_replay(replay, given(*there.split()), recipe) == share
+    assert check_replay(*given(there, replay=replay), recipe) == share
 
 
 @pytest.mark.parametrize(
@@ -114,4 +128,4 @@ def test_replay_needs_text_and_a_head(replay: float | None, there: str, recipe: 
 )
 def test_replay_that_cannot_be_trained_is_refused(there: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        check_replay(0.1, given(*there.split()), "contrast")
+        check_replay(*given(there, replay=0.1), "contrast")

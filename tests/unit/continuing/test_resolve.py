@@ -14,8 +14,10 @@ from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ParallelCorpus
+from xalign_ray.continuing.files import as_sentences, read_text
 from xalign_ray.continuing.five_lines import read_five_lines
-from xalign_ray.continuing.recipe import Continuation, as_sentences, read_text, resolve
+from xalign_ray.continuing.recipe import Continuation
+from xalign_ray.continuing.story import resolve
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.language_id import codes_in_name
 
@@ -125,8 +127,8 @@ def test_kept_text_is_read_in_its_form(folder: Path) -> None:
         "# text = La vie\n1\tLa\tle\tDET\t_\t_\t2\tdet\t_\t_\n2\tvie\tvie\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
     )
     (folder / "kept.es.jsonl").write_text('{"text": "una frase"}\n')
-    kept = resolved(keep=["kept.fr.conllu", "kept.es.jsonl"]).kept_text
-    assert [[*read_text(one, folder)] for one in kept] == [["La vie"], ["una frase"]]
+    kept = resolved(keep=["kept.fr.conllu", "kept.es.jsonl"]).data.kept_text
+    assert [[*read_text(one)] for one in kept] == [["La vie"], ["una frase"]]
     for flag in ("text", "keep"):
         with pytest.raises(ConfigError, match=rf"--{flag} de=news\.csv is a table\. Give plain text"):
             resolved("mlm", **{flag: ["de=news.csv"]})
@@ -186,7 +188,7 @@ def test_many_kept_files_have_a_short_name_for_a_folder(tmp_path: Path, files: i
     for path in paths:
         path.write_text("one\teins\n")
     kept = [ParallelCorpus(format="tsv", languages=("en", "de"), paths=(str(path),)) for path in paths]
-    (found,) = as_sentences(kept, tmp_path)
+    (found,) = as_sentences(kept)
     assert (found.split, len(found), found.first[0], found.second[0]) == (split, files, "one", "eins")
 
 
@@ -197,12 +199,14 @@ def test_large_encoders_are_continued_at_half_the_rate(folder: Path) -> None:
     assert resolved().recipe.config.train.optimizer.learning_rate == 1e-5
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize(("key", "pooling"), [("pooling_mode_cls_token", "cls"), ("pooling_mode_mean_tokens", "mean")])
 @pytest.mark.parametrize("method", ["contrast", "ppa"])  # the paper's PPA has cls
-def test_the_vector_that_is_trained_is_the_one_that_is_scored(folder: Path, method: str, pooling: str) -> None:
+def test_the_vector_that_is_trained_is_the_one_that_is_scored(
+    folder: Path, method: str, key: str, pooling: str
+) -> None:
     (folder / "bare" / "modules.json").write_text(json.dumps([{"path": "1_Pooling", "type": "x.models.Pooling"}]))
     (folder / "bare" / "1_Pooling").mkdir()
-    (folder / "bare" / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{pooling}_token": True}))
+    (folder / "bare" / "1_Pooling" / "config.json").write_text(json.dumps({key: True}))
     objectives = resolved(method=method, set=("allow=[new_head]",)).recipe.config.objectives
     assert {one.pooling for one in objectives if hasattr(one, "pooling")} == {pooling}  # pyright: ignore[reportAttributeAccessIssue]
 

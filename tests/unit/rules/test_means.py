@@ -18,6 +18,7 @@ OTHERS = {
     "results/tables.py": "seconds of cells",
     "results/printed.py": "printed numbers that another printed number follows from",
     "continuing/comparison.py": "sentences of one language",
+    "continuing/compared_run.py": "sentences of one language",
     "studies/progress.py": "seconds of cells",
 }
 

@@ -1,0 +1,164 @@
+"""Comparison of a continued run with its base: comparison.json, evaluations of both, and the closing lines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from xalign_ray.config.language_codes import name_of_pair
+from xalign_ray.config.saved import open_saved
+from xalign_ray.continuing.comparison import BaseComparison, Kept, PairScores, compare_with_base, verdict_of
+from xalign_ray.continuing.files import THE_TEST, as_sentences, read_tests, read_text
+from xalign_ray.continuing.recipe import Continuation
+from xalign_ray.errors import DataError
+from xalign_ray.planning.estimate import read_prices
+from xalign_ray.results.continued import comparison_text, read_continued
+from xalign_ray.results.page import PAGE
+from xalign_ray.results.run import RETRIEVAL, read_log
+from xalign_ray.tasks.retrieval import RetrievalTask
+from xalign_ray.tasks.scores import Score, average_languages, write_scores
+from xalign_ray.tasks.task import LAST, right_key, write_rows
+from xalign_ray.track.destinations import open_command, resolve_uri, runs_page
+from xalign_ray.work.artifacts import finished_run, hash_value, read_json, write_json
+from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.run_folder import CARD, PREDICTIONS, SCORES, RunFolder
+from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import quoted, shown_path
+
+METRIC_OF = {"retrieval": "retrieval_accuracy", "retrieval_csls": "retrieval_accuracy_csls"}
+TEST = "test"  # the split of a run's own test, and the name of its evaluation
+
+
+def compare_run(continuation: Continuation, run: Path) -> bool:
+    """Compares a run with its base, unless that is done; returns whether anything was written.
+
+    The kept files that were named once are part of the run: a later command without `keep` leaves them, and another
+    margin changes verdicts alone.
+    """
+    before, lines = read_continued(run), continuation.lines
+    if before is None or (lines.keep and before.keep != [*lines.keep]):
+        _compare(continuation, run)
+    elif before.margin != lines.margin:
+        path = RunFolder(run).comparison
+        comparison = json.loads(path.read_text(encoding="utf-8"))
+        for row in comparison["rows"]:
+            row["verdict"] = verdict_of(row["measure"], row["low"], row["high"], lines.margin)
+        command = lines.model_copy(update={"keep": tuple(before.keep)}).command
+        with open_job(run, "comparison"):
+            write_json(path, comparison | {"margin": lines.margin, "command": command})
+    else:
+        return False
+    return True
+
+
+def _compare(continuation: Continuation, run: Path) -> None:
+    base, config = open_saved(run)[0].config.model.init_from, continuation.recipe.config
+    lines, data = continuation.lines, continuation.data
+    assert base is not None, "a continued run begins from an encoder"
+    say(f"Comparing {shown_path(run)} with {base} on the test.")
+    folder, tests = RunFolder(run), read_tests(run)
+    if not tests and (config.data.tests or (config.data.parallel and config.data.test_fraction)):
+        again = f"xalign prepare {quoted(folder.config)}"
+        raise DataError(f"The data that {shown_path(run)} was trained on are gone, and its test. {again} makes both.")
+    texts = [
+        Kept.of_text(corpus.language, [*read_text(corpus)], Path(corpus.paths[0]).name) for corpus in data.kept_text
+    ]
+    comparison = compare_with_base(
+        base,
+        str(folder.export),
+        tests,
+        as_sentences(data.kept),
+        texts,
+        config.languages,
+        margin=lines.margin,
+    )
+    log, prices = read_log(folder.events), list(read_prices(lines.price).values())
+    during = log.points.loc[(log.points.series == RETRIEVAL) & (log.points.language != "")].sort_values("step")
+    facts = {
+        "base": base,
+        "run": run.name,
+        "steps": (finished_run(run) or {}).get("steps", config.train.max_steps),
+        "seconds": log.seconds,
+        "device_hours": log.seconds * config.parallel.workers / 3600,
+        "price": prices[0] if len(prices) == 1 else None,
+        "methods": [continuation.tree["extends"].removeprefix("continue/")],
+        "keep": [*lines.keep],
+        "margin": lines.margin,
+        "command": lines.command,
+        "during": {language: points.value.tolist() for language, points in during.groupby("language", sort=False)},
+    }
+    with open_job(run, "comparison"):
+        write_evaluations(run, comparison.of_pairs, base)
+        write_comparison(folder.comparison, comparison, facts)
+
+
+def write_comparison(path: Path, comparison: BaseComparison, facts: Mapping[str, Any]) -> None:
+    """Writes comparison.json.
+
+    Args:
+        facts: of the run, as `results.continued.Continued` has them.
+    """
+    write_json(path, {**facts, "rows": [asdict(row) for row in comparison.rows], "notes": [*comparison.notes]})
+
+
+def write_evaluations(run: Path, of_pairs: Sequence[PairScores], base: str) -> None:
+    """Writes the retrieval of a run and of its base as evaluations: of the test, and of each kept split.
+
+    Beside each scores.json is what `report` pairs two encoders by: how many of a pair's sentences find each other.
+    """
+    export = RunFolder(run).export
+    config = read_json(export / "config.json", "Export the run again.", "xalign_recipe", "xalign_fingerprint")
+    facts = {key: config.get(f"xalign_{key}") for key in ("objective", "seed", "step")}
+    name = f"{config['xalign_recipe'].replace('/', '-')}-{config['xalign_fingerprint'][:8]}"
+    yours = {"run": name, "encoder": str(export), **facts}
+    of_base = {"run": None, "encoder": base, **dict.fromkeys(facts)}
+    for root, origin in ((run, yours), (RunFolder(run).base, of_base)):
+        shutil.rmtree(RunFolder(root).evaluation(TEST), ignore_errors=True)
+        for split in dict.fromkeys(scored.pairs.split for scored in of_pairs):
+            folder = RunFolder(root).evaluation(TEST if split == THE_TEST else f"kept-{split}")
+            scores, digits = list[Score](), defaultdict[str, dict[str, str]](dict)
+            for scored in (scored for scored in of_pairs if scored.pairs.split == split):
+                values = scored.yours if root == run else scored.base
+                pairs, metric = scored.pairs, METRIC_OF[scored.measure]
+                score = Score(
+                    **origin,
+                    task=RetrievalTask.name,
+                    split=TEST if split == THE_TEST else split,
+                    language=name_of_pair(*pairs.languages),
+                    layer=LAST,
+                    metric=metric,
+                    value=float(values.mean()),
+                    chance=1 / len(pairs),
+                    n=len(pairs),
+                    test_set=hash_value([[*texts] for texts in pairs.texts]),
+                )
+                scores.append(score)
+                digits[score.language][right_key(metric, LAST)] = "".join(str(round(2 * value)) for value in values)
+            for language, rows in digits.items():
+                write_rows(folder / PREDICTIONS / f"{language}.jsonl", rows)
+            write_scores(folder / SCORES, [*scores, *average_languages(scores)])
+
+
+def closing_lines(run: Path) -> str:
+    """The table of a compared run, and where its encoder, card, report and MLflow page are."""
+    comparison = read_continued(run)
+    assert comparison is not None, "a finished run has been compared"
+    folder, config = RunFolder(run), open_saved(run)[0].config
+    paths = {
+        "encoder": shown_path(folder.export),
+        "card": shown_path(folder.export / CARD),
+        "report": shown_path(folder.report / PAGE),
+    }
+    if config.track.mlflow != "off":
+        uri = resolve_uri(config.track.mlflow, local_folder(config.output))
+        paths["MLflow"], _, page = open_command(uri, runs_page(uri, config.track.experiment)).partition(", then ")
+        paths |= {"": page} if page else {}
+    table = comparison_text(comparison, shutil.get_terminal_size().columns if sys.stdout.isatty() else 80)
+    return "\n".join([table, "", *(f"{name:<8} {path}" for name, path in paths.items())])

@@ -1,0 +1,86 @@
+"""The story of `xalign continue`: look at encoder and data, write the recipe, pretrain, compare with the base."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from xalign_ray import pretraining
+from xalign_ray.config.choices import MaskedLm
+from xalign_ray.config.load import resolve_tree
+from xalign_ray.continuing.compared_run import compare_run
+from xalign_ray.continuing.files import look_at_data
+from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
+from xalign_ray.continuing.length import choose_steps
+from xalign_ray.continuing.methods import check_replay, choose, look_at_encoder
+from xalign_ray.continuing.recipe import Continuation, make_recipe, note_pieces, put_settings
+from xalign_ray.evaluation import publish_scores
+from xalign_ray.results.page import report
+from xalign_ray.sources.pair_checks import refuse_doubtful
+from xalign_ray.work.status_line import say
+
+
+def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, rehash: bool = False) -> Path:
+    """Trains, exports, compares and reports; a finished run is only opened. The arguments are those of `continue`.
+
+    Returns:
+        The run's folder.
+    """
+    continuation = resolve(lines)
+    for note in continuation.notes:
+        say(note)
+
+    # Shards are made on Ray, also for a training without it.
+    if local:
+        pretraining.prepare(continuation.recipe, rehash=rehash)
+    out = Path(lines.output) if lines.output else None
+    run = pretraining.pretrain(continuation.recipe, out, local, trust, rehash and not local)
+
+    if os.environ.get("RANK", "0") == "0" and compare_run(continuation, run):
+        publish_scores(run)
+        report([str(run)])
+    return run
+
+
+def resolve(lines: FiveLines) -> Continuation:
+    """Looks at the encoder and the data, and writes the recipe that they need; starts nothing.
+
+    Raises:
+        ConfigError: the lines, the data and the encoder do not fit together.
+        DataError: a file is missing or damaged.
+    """
+    encoder = look_at_encoder(lines.model)
+    method, why = choose(lines, encoder)
+    replay = check_replay(lines, encoder, method)
+    data = look_at_data(lines, encoder, method, replay)
+    notes = [why, *data.notes, f"Sentence vectors: {encoder.sentences.rule.words}."]
+
+    # The recipe, with a length of 1 until it is known.
+    tree = make_recipe(lines, encoder, method, replay, data)
+    name = re.sub(r"[^\w.-]+", "-", f"{Path(lines.model).name}-{method}")
+    recipe = resolve_tree(tree | {"train": {"max_steps": 1, **tree["train"]}}, COMMAND_LINE, name, lines.set)
+    config = recipe.config
+    refuse_doubtful(data.checks, config.data, config.allow)
+    notes += note_pieces(lines, config.data)
+    if data.pairs and not data.tests:
+        notes.append(
+            f"{100 * config.data.test_fraction:g} % of the pairs, at most {config.data.max_test_pairs:,} of two "
+            "languages, are kept out as the test (--test FILE names others)."
+        )
+    if config.data.dev_fraction:
+        notes.append(
+            f"{100 * config.data.dev_fraction:g} % of the pairs are dev pairs: the checkpoint that is best on them is "
+            "exported (--dev FILE names others; --no-keep-best exports the last checkpoint)."
+        )
+
+    # The length, and held-out losses where a loss predicts words.
+    trained = sum(checks.pairs for checks in data.checks[: len(data.pairs)])
+    steps, sentence = choose_steps(lines, recipe, trained)
+    predicts = any(isinstance(loss, MaskedLm) for loss in config.objectives)
+    tree["train"] |= {"max_steps": steps, "eval_steps": None if predicts else 0}
+    recipe = resolve_tree(tree, COMMAND_LINE, name, lines.set)
+    train = recipe.config.train
+    notes.append(sentence if train.max_steps == steps else f"{train.in_words}, as --set says.")
+    put_settings(tree, lines.set, recipe)
+    return Continuation(lines, recipe, tree, data, notes)
