@@ -155,10 +155,10 @@ def continue_(
     rehash: Rehash = False,
 ) -> str:
     """Continue an encoder on your pairs, dictionary or text, and show what it gained."""
-    given = locals()
+    arguments = locals()
     if local:
         _keep_memory()
-    result = continue_encoder(**given)
+    result = continue_encoder(**arguments)
     return result if isinstance(result, str) else show_end(result)
 
 
@@ -300,9 +300,9 @@ def submit(
 ) -> None:
     """Run a verb on a Ray cluster: `xalign submit pretrain mine.yaml --set output=/shared/runs`; options come
     first."""
-    if verb in VERBS:  # what is wrong with the verb's arguments is said here, before a machine has been asked
-        given = typer.main.get_command(app).commands[verb].make_context(f"xalign submit {verb}", [*words]).params
-        check_arguments(verb, given)
+    if verb in VERBS:  # mistakes in the verb's arguments are found before the cluster is asked
+        command = typer.main.get_command(app).commands[verb]
+        check_arguments(verb, command.make_context(f"xalign submit {verb}", [*words]).params)
     raise typer.Exit(submit_verb(address, verb, words, name, not no_wait))
 
 

@@ -1,4 +1,4 @@
-"""Errors that speak to the user, each in sentences that name the key or file and the fix; the disk's and Ray's too."""
+"""Errors for the user, in sentences with the key or file and the fix; sentences for errors of the disk and of Ray."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _HINTS = {
     errno.ELOOP: "Links lead in a circle there: remove one.",
     errno.ENOENT: "It was there, or should be: give the command that makes it again.",
 }
-_IN_RUST = re.compile(r"\(os error (\d+)\)")  # how tokenizers and safetensors pass on what the system said
-# What Ray's monitor of memory says of the machine, and of each process that it kills.
+_IN_RUST = re.compile(r"\(os error (\d+)\)")  # as tokenizers and safetensors write errors of the system
+# Messages of Ray's memory monitor: the machine's memory, and each process that it kills.
 _OF_MACHINE = re.compile(r"was ([\d.]+)GB used / ([\d.]+)GB limit")
 _KILLED = re.compile(r"Selected to kill: (?:.*?task name=([^,]*),)?.*?pid=(\d+), actual memory used=([\d.]+)GB")
 _NO_UTF_8 = re.compile(r"[\w./ -]*[\udc80-\udcff][\w./ \udc80-\udcff-]*")  # a path, bytes as Python keeps them
@@ -59,7 +59,7 @@ class CheckpointError(XalignError):
 
 
 class TrainingError(XalignError):
-    """Training cannot go on: a loss or a gradient that is not finite, workers that kept dying."""
+    """Training cannot continue: a loss or gradient is not finite, or workers kept dying."""
 
 
 class LossError(TrainingError):
@@ -70,12 +70,12 @@ class StoppedError(TrainingError):
     """The process was asked to stop by a signal and did so in order.
 
     Args:
-        said: the sentence.
+        sentence: the message.
         code: the exit code.
     """
 
-    def __init__(self, said: str, code: int = 1) -> None:
-        super().__init__(said, code)
+    def __init__(self, sentence: str, code: int = 1) -> None:
+        super().__init__(sentence, code)
         self.exit_code = code
 
     def __str__(self) -> str:
@@ -87,17 +87,17 @@ class LockError(XalignError):
 
 
 class ClusterError(XalignError):
-    """Ray did not start, or a process of its own died: nothing is wrong with the recipe or the data."""
+    """Ray did not start, or one of its processes died; recipe and data are fine."""
 
 
 class TrackingError(XalignError):
-    """The tracking server was asked for directly and cannot be reached."""
+    """A tracking server or hub that the command needs cannot be reached."""
 
 
 def first_sentence(error: BaseException) -> str:
-    """What an error of Ray's says first: an explanation for its developers may follow."""
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said.partition(". ")[0].rstrip(".") + "."
+    """The first sentence of an error's message: Ray adds explanations for developers."""
+    message = " ".join(str(error).split()) or type(error).__name__
+    return message.partition(". ")[0].rstrip(".") + "."
 
 
 def out_of_memory(text: str) -> str | None:
@@ -116,8 +116,8 @@ def out_of_memory(text: str) -> str | None:
 
 
 def explain(error: Exception) -> str | None:
-    """The sentence for an error of the disk or of Ray; None for what is a mistake of our own."""
-    return long_temporary_folder(error) or _what_the_disk_said(error) or _name_said(error) or _what_ray_said(error)
+    """The sentence for an error of the disk or of Ray; None for any other, which is a bug."""
+    return long_temporary_folder(error) or _disk_error(error) or _encoding_error(error) or _ray_error(error)
 
 
 def long_temporary_folder(error: BaseException) -> str | None:
@@ -134,7 +134,7 @@ def long_temporary_folder(error: BaseException) -> str | None:
 
 @contextmanager
 def written_in(place: Path) -> Iterator[None]:
-    """Inside, a write that finds the disk full gets the name of the folder or file: the system names none."""
+    """Inside, the error of a full disk gets the name of the folder or file: the system names none."""
     try:
         yield
     except Exception as error:
@@ -144,25 +144,25 @@ def written_in(place: Path) -> Iterator[None]:
 
 
 def fault_of(work: Callable[[], object], folder: Path) -> str:
-    """Does a task that writes below a folder; returns what is wrong with its input or with the disk, empty if nothing.
+    """Runs a task that writes below a folder; returns the fault of its input or of the disk as a sentence, else empty.
 
-    Ray would wrap what is raised, and another try only meet it again. A mistake of our own is raised.
+    Ray would wrap such an error, and try the task again in vain. Other errors are raised.
     """
     try:
         work()
     except Exception as error:
         if _number_of(error) in _FULL:
             error.filename = str(folder)  # type: ignore[attr-defined]  # of all its files: a sentence for all tasks
-        said = str(error) if isinstance(error, DataError) else _what_the_disk_said(error)
-        if said is None:
+        fault = str(error) if isinstance(error, DataError) else _disk_error(error)
+        if fault is None:
             raise
-        return said
+        return fault
     return ""
 
 
-def _what_the_disk_said(error: Exception) -> str | None:
+def _disk_error(error: Exception) -> str | None:
     """A sentence that names the file, and what to do about it where that is known."""
-    if (number := _number_of(error)) is None:  # a library's own, without what the system said
+    if (number := _number_of(error)) is None:  # a library's error without a number of the system
         return None
     named = getattr(error, "filename2", None) or getattr(error, "filename", None)
     if named is None and number == errno.ENOENT and _folder_is_gone():
@@ -173,11 +173,11 @@ def _what_the_disk_said(error: Exception) -> str | None:
 
 
 def _number_of(error: Exception) -> int | None:
-    """The system's number of an error; None of what the system has not said."""
+    """The system's number of an error; None of other errors."""
     if isinstance(error, OSError):
         return error.errno
-    told = _IN_RUST.search(str(error))
-    return int(told[1]) if told else None
+    match = _IN_RUST.search(str(error))
+    return int(match[1]) if match else None
 
 
 def _folder_is_gone() -> bool:
@@ -188,8 +188,8 @@ def _folder_is_gone() -> bool:
     return False
 
 
-def _name_said(error: Exception) -> str | None:
-    """A sentence for a name of a file that is in another encoding than UTF-8: no file of ours could hold it."""
+def _encoding_error(error: Exception) -> str | None:
+    """A sentence for a file name that is not UTF-8: no file of a run could hold it."""
     if not isinstance(error, UnicodeEncodeError):
         return None
     begin = max(0, error.start - 200)  # of a text of any length
@@ -199,9 +199,9 @@ def _name_said(error: Exception) -> str | None:
     return f"{name} is a name that is not UTF-8. Rename the file or folder, for example with convmv."
 
 
-def _what_ray_said(error: Exception) -> str | None:
-    """A sentence for the death of a process of Ray's own; what a task of ours raised is not Ray's."""
-    raised = getattr(sys.modules.get("ray"), "exceptions", None)  # not imported for those who do without
+def _ray_error(error: Exception) -> str | None:
+    """A sentence for the death of one of Ray's processes; None for an error that a task raised."""
+    raised = getattr(sys.modules.get("ray"), "exceptions", None)  # None without Ray
     if raised is None or not isinstance(error, raised.RayError) or isinstance(error, raised.RayTaskError):
         return None
     return out_of_memory(str(error)) or (

@@ -1,4 +1,4 @@
-"""The encoder that a user names, the folder of its scores, and who is told of them."""
+"""Evaluations: the encoder that a user names, the folder of its scores, and where they are published."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ def say_scores(scores: Sequence[Score], target: Path, run: Path | None) -> None:
 
 
 def say_replaced(scores: Iterable[Score], target: Path) -> None:
-    """Says which scores of other encoders, tasks, test sets or languages these will replace in a folder."""
+    """Prints the scores of other encoders, tasks, test sets or languages that will be replaced in a folder."""
     from xalign_ray.tasks.scores import ALL_LANGUAGES, read_scores
 
     before: list[Score] = []
     with suppress(DataError):
         before = read_scores(target / SCORES)
-    again = {(one.encoder, one.task, one.split, one.language) for one in scores}
+    again = {(score.encoder, score.task, score.split, score.language) for score in scores}
     lost: dict[tuple[str, str, str], dict[str, None]] = {}
-    for one in before:
-        of = one.encoder, one.task, one.split
-        if one.language != ALL_LANGUAGES and (*of, one.language) not in again:
-            lost.setdefault(of, {})[one.language] = None
+    for score in before:
+        test = score.encoder, score.task, score.split
+        if score.language != ALL_LANGUAGES and (*test, score.language) not in again:
+            lost.setdefault(test, {})[score.language] = None
     for (encoder, task, split), languages in lost.items():
         say(f"Replaced: scores of {encoder} on {task} ({split}) in {', '.join(languages)}. --out DIR keeps both.")
 
 
 def name_of(encoder: str, run: Path | None) -> str:
-    """What a user calls an encoder: its run, its folder's name, or its hub id."""
+    """The name of an encoder for the user: its run, its folder's name, or its hub id."""
     return run.name if run else Path(encoder).name if Path(encoder).is_dir() else encoder
 
 
@@ -76,26 +76,26 @@ def find_encoder(model: str) -> tuple[str, Path | None]:
     folder = Path(model)
     if is_folder_name(model):
         check_folder(folder)
-    own = RunFolder(folder)
-    run = own if own.export.is_dir() or own.events.is_file() else RunFolder.of_export(folder)
+    named = RunFolder(folder)
+    run = named if named.export.is_dir() or named.events.is_file() else RunFolder.of_export(folder)
     if run and "recipe" in read_saved(run.path) and not run.export.is_dir():
         state = "its export was removed" if finished_run(folder) else "it has not finished, and has no export yet"
         raise DataError(
             f"{shown_path(folder)} is a run, and {state}. Give its `xalign pretrain` again; `xalign export "
             f"{quoted(folder)}` exports its newest checkpoint."
         )
-    if (export := RunFolder(folder).export).is_dir():
-        check_export(export)
-        return str(export), folder
+    if named.export.is_dir():
+        check_export(named.export)
+        return str(named.export), folder
     if folder.is_dir():
         check_export(folder)
     return model, run.path if run and run.config.is_file() else None
 
 
 def target_folder(out: Path | None, run: Path | None, encoder: str, task: str) -> Path:
-    """Where scores go: `out`, else `<run>/evaluation/<task>`, of another model `runs/evaluation/<model>/<task>`.
+    """The folder of scores: `out`, else `<run>/evaluation/<task>`, of another model `runs/evaluation/<model>/<task>`.
 
-    A folder has its place in its name: models of one name have a target each.
+    The name of a model's folder gets a hash of its path: two folders of one name have a target each.
     """
     if out is None and run is not None:
         return RunFolder(run).evaluation(task)
@@ -121,7 +121,7 @@ def known_task(task: str, known: Iterable[str]) -> str:
 
 
 def track_of_scores(run: Path | None, has_folder: bool) -> Track | None:
-    """Where in MLflow scores are shown: with their run; those of another model, without `--out`, in that of `runs`."""
+    """The MLflow track of scores: their run's; of another model, without `--out`, the default one in `runs`."""
     if run:
         saved = read_saved(run)
         return _track_of_run(run, saved) if "recipe" in saved else None
@@ -134,16 +134,16 @@ def _track_of_run(run: Path, saved: Mapping[str, Any]) -> Track | None:
 
 
 def _output_of(run: Path, saved: Mapping[str, Any]) -> Path:
-    """The folder of runs: that of the recipe, or the one that the run lies in, where it was moved."""
+    """The folder of runs that the recipe names, or the folder around the run if it was moved."""
     output = local_folder(saved["output"])
     return output if output.is_dir() else run.absolute().parent
 
 
 def publish_scores(run: Path | None, target: Path | None = None) -> None:
-    """Brings a run's new scores to its model card and to where its config says it is tracked.
+    """Adds a run's new scores to its model card and to the trackers in its config.
 
     Args:
-        target: where they lie: what is outside of the run is not among its scores, and the run may be read-only.
+        target: the folder of the scores; nothing is done if it is outside of the run, which may be read-only.
     """
     if run is None or (target and not target.resolve().is_relative_to(run.resolve())):
         return

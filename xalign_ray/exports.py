@@ -86,7 +86,7 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
     Args:
         pooling: "mean" or "cls"; if empty, that of the first loss that pools, else of the encoder that was continued,
             else "mean".
-        prompts: `NAME=TEXT` each, besides those of the encoder that was continued; the first is the default.
+        prompts: `NAME=TEXT` each, added to the prompts of the continued encoder; the first is the default.
 
     Raises:
         ConfigError: the encoder has language embeddings, or an argument cannot mean anything.
@@ -96,35 +96,36 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
 
     if config.model.language_embeddings:
         raise ConfigError(
-            f"--as {SENTENCES}: this encoder has language embeddings, and Sentence Transformers says no text's "
-            "language. Continue it with model.language_embeddings: false."
+            f"--as {SENTENCES}: this encoder has language embeddings, and Sentence Transformers passes no language on. "
+            "Continue it with model.language_embeddings: false."
         )
     if pooling not in ("", "mean", "cls"):
         raise ConfigError(f"--pooling {pooling}: it is mean or cls.")
-    if wrong := [one for one in prompts if not one.partition("=")[0] or "=" not in one]:
-        raise ConfigError(f"--prompt '{wrong[0]}': give a name and a text, such as 'query=query: '.")
-    given = {name: text for name, _, text in (one.partition("=") for one in prompts)}
+    named = {}
+    for prompt in prompts:
+        name, equals, named[name] = prompt.partition("=")
+        if not name or not equals:
+            raise ConfigError(f"--prompt '{prompt}': give a name and a text, such as 'query=query: '.")
     start = config.model.init_from
     files = read_sentence_files(start) if start else SentenceFiles("")
-    asked = next((found for loss in config.objectives if (found := getattr(loss, "pooling", None))), None)
-    first = next(iter(given), files.default_prompt)
-    return SentenceForm(
-        pooling or asked or files.pooling or "mean", {**files.prompts, **given}, first, files.max_length
-    )
+    of_losses = [loss.pooling for loss in config.objectives if getattr(loss, "pooling", None)]
+    pooled = pooling or next(iter(of_losses), files.pooling) or "mean"
+    default = next(iter(named), files.default_prompt)
+    return SentenceForm(pooled, {**files.prompts, **named}, default, files.max_length)
 
 
 def open_data(run: Path) -> Prepared:
     """The shards that a run reads.
 
     Raises:
-        DataError: its event log does not say which.
+        DataError: its event log does not name them.
     """
     from xalign_ray.shards.prepared import Prepared
     from xalign_ray.track.events import newest_data
 
     data = newest_data(RunFolder(run).events)
     if data is None:
-        raise DataError(f"{RunFolder(run).events} does not say which data the run reads. Restore it from a copy.")
+        raise DataError(f"{RunFolder(run).events} lacks the data that the run reads. Restore it from a copy.")
     fetch(prepared := data_of_run(run, data))
     return Prepared.open(prepared)
 
@@ -160,7 +161,7 @@ def export(
     if as_ not in ("", SENTENCES):
         raise ConfigError(f"--as {as_}: the other form of an export is {SENTENCES}.")
     if not as_ and (pooling or prompts):
-        raise ConfigError(f"--pooling and --prompt say how sentence vectors are made: add --as {SENTENCES}.")
+        raise ConfigError(f"--pooling and --prompt are for sentence vectors: add --as {SENTENCES}.")
     form = sentence_form(recipe.config, pooling, prompts) if as_ else None
     what = "its best checkpoint on dev pairs, else the newest" if step is None else f"step {step}"
     say(f"Exporting {shown_path(run)}: reading {what}.")
@@ -180,16 +181,16 @@ def export(
 
 
 def _check_replaceable(out: Path) -> None:
-    """Refuses a place that holds something else than an earlier export, which a new one replaces as a whole."""
+    """Raises ConfigError for a folder with other files than an earlier export's: a new export replaces all of them."""
     is_folder = not out.exists() or out.is_dir()
     files = (whole_manifest(out, "fingerprint", "step") or {}).get("files") if is_folder else None
-    own = {MANIFEST, CARD, RECORD, LOCK, *(files if isinstance(files, dict) else ())}
-    found = (path for path in (out.rglob("*") if is_folder else [out]) if path.is_symlink() or not path.is_dir())
-    if other := next((path for path in found if path.relative_to(out).as_posix() not in own), None):
-        raise ConfigError(
-            f"--out {shown_path(out)}: {shown_path(other)} is there, which no export wrote, and an export replaces all "
-            "that is there. Name a new folder."
-        )
+    replaced = {MANIFEST, CARD, RECORD, LOCK, *(files if isinstance(files, dict) else ())}
+    for path in out.rglob("*") if is_folder else [out]:
+        if (path.is_symlink() or not path.is_dir()) and path.relative_to(out).as_posix() not in replaced:
+            raise ConfigError(
+                f"--out {shown_path(out)}: {shown_path(path)} is there, which no export wrote, and an export replaces "
+                "all that is there. Name a new folder."
+            )
 
 
 def _hub(repository: str) -> Callable[[Path], str]:
@@ -206,7 +207,7 @@ def _hub(repository: str) -> Callable[[Path], str]:
             return call(**options)
         except HFValidationError as error:
             raise ConfigError(f"--push-to '{repository}' is no repository: {error}") from error
-        except Exception as error:  # httpx has errors of its own
+        except Exception as error:  # of httpx too
             if isinstance(error, HfHubHTTPError) and error.response.status_code in REFUSALS:
                 raise ConfigError(
                     f"--push-to {repository} cannot be written ({reason_of(error)}). Log in by `hf auth login`, or set "

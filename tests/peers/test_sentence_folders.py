@@ -184,5 +184,5 @@ def test_an_option_that_means_nothing_is_refused(
 
 def test_an_encoder_with_language_embeddings_is_refused(base: tuple[RunConfig, Prepared]) -> None:
     model = base[0].model.model_copy(update={"language_embeddings": True})
-    with pytest.raises(ConfigError, match="Sentence Transformers says no text's language"):
+    with pytest.raises(ConfigError, match="Sentence Transformers passes no language on"):
         exports.sentence_form(base[0].model_copy(update={"model": model}))

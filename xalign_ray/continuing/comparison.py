@@ -71,7 +71,7 @@ class PairScores:
 
 @dataclass(frozen=True)
 class BaseComparison:
-    """All rows, sentences on what they lack, and the scores of each pair."""
+    """All rows, notes on measures that are missing, and the scores of each pair."""
 
     rows: Sequence[Row]
     notes: Sequence[str]
@@ -138,11 +138,11 @@ def compare_with_base(
     ]
     distinct = [*dict.fromkeys(text for group in groups for text in group)]
     say(f"Comparing {len(distinct):,} sentences: vectors of {base}, then of {trained}.")
-    places = {text: place for place, text in enumerate(distinct)}
+    row_of = {text: row for row, text in enumerate(distinct)}
     vectors = old.vectors(distinct), new.vectors(distinct)
 
     def take(group: Sequence[Text]) -> tuple[Numbers, Numbers]:
-        rows = [places[text] for text in group]
+        rows = [row_of[text] for text in group]
         return vectors[0][rows], vectors[1][rows]
 
     def row(measure: str, language: str, is_trained: bool, values: Sequence[float], count: int, split: str) -> Row:

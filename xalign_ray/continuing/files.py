@@ -43,11 +43,11 @@ class Data:
     """The user's files as sources of a recipe.
 
     Attributes:
-        pairs, text, dictionaries: what is trained on.
+        pairs, text, dictionaries: for training.
         tests, dev: pairs that are scored at the end and while it trains, where files of them are given.
         kept, kept_text: pairs and text that must not get worse.
         checks: of all pairs.
-        notes: on what is used and what is not, a sentence each.
+        notes: on files that are used or not, a sentence each.
     """
 
     pairs: Sequence[ParallelCorpus]
@@ -86,7 +86,7 @@ def look_at_data(lines: FiveLines, encoder: Opened, method: str, replay: float) 
         for corpora in ([*pairs, *text], [*kept, *kept_text])
     )
     if both := sorted(trained & not_trained):
-        raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is seen in what is not.")
+        raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is measured on other files.")
     checks = [check_pairs(corpus, ROOT) for corpus in [*pairs, *tests, *dev]]
     kept_checks = [check_pairs(corpus, ROOT) for corpus in kept]
     notes = [*map(str, checks), *map(str, kept_checks), *note_kept(kept_checks, kept_text)]
@@ -120,7 +120,7 @@ def text_corpora(paths: Sequence[str], flag: str = "--text") -> list[Corpus]:
             path, codes = written, codes_in_name(written)
             if len(codes) != 1:
                 raise ConfigError(
-                    f"{flag} {written}: its name does not say its language; write LANGUAGE=FILE, such as "
+                    f"{flag} {written}: its name has no language code; write LANGUAGE=FILE, such as "
                     f"{flag} de={written}."
                 )
             code = codes[0]
@@ -141,7 +141,7 @@ def is_text(path: str) -> bool:
 
 
 def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence[ParallelCorpus]) -> list[Dictionary]:
-    """A dictionary of each file; its languages are those in its name, else `languages`, else those of the pairs.
+    """A dictionary of each file; its languages stand in its name, or are `languages`, or the languages of the pairs.
 
     Raises:
         ConfigError: the languages are not known.
@@ -154,7 +154,7 @@ def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence
             codes = list(languages) or (list(*of_pairs) if len(of_pairs) == 1 else [])
         if len(codes) != 2:
             raise ConfigError(
-                f"--dictionary {path}: its name does not say its two languages; call it dictionary.en-de.tsv or "
+                f"--dictionary {path}: its name has no two language codes; call it dictionary.en-de.tsv or "
                 "the like, or give --languages en,de."
             )
         form = find_dictionary_form(path)

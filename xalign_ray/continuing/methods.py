@@ -73,7 +73,7 @@ def choose(lines: FiveLines, encoder: Opened) -> tuple[str, str]:
 
 
 def _missing(method: str, lines: FiveLines, encoder: Opened) -> str:
-    """What a method lacks, and what to do; empty if nothing."""
+    """The first need of a method that is not met, with the option that meets it; empty if all are."""
     has_head, no_masked_lm = trains_head(lines, encoder), family_of(encoder.name, encoder.config).no_masked_lm
     no_head = f"{encoder.name} {no_masked_lm or 'has no masked-LM head'}"
     instead = f"take --method contrast{'' if lines.pairs else ' with --pairs FILE'}"

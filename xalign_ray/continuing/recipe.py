@@ -141,7 +141,7 @@ def _rows_and_losses(
     if replay:
         streams, objectives = with_replay(replay, streams, objectives)
     prompted = {"prompt": encoder.sentences.rule.prompt}
-    streams = [one.model_copy(update=prompted) if isinstance(one, ContrastedPairs) else one for one in streams]
+    streams = [rows.model_copy(update=prompted) if isinstance(rows, ContrastedPairs) else rows for rows in streams]
     pooled = {"pooling": encoder.sentences.rule.pooling}
     objectives = [loss.model_copy(update=pooled) if hasattr(loss, "pooling") else loss for loss in objectives]
     if lines.teacher and "Normalize" in read_sentence_files(lines.teacher).kinds:
@@ -204,11 +204,11 @@ def _tokenizer(model: str) -> Tokenizer | None:
 
 def put_settings(tree: dict[str, Any], settings: Sequence[str], recipe: Recipe) -> None:
     """Writes the values of `--set` into the recipe's file; a list as a whole."""
-    whole = recipe.config.model_dump(mode="json")
+    resolved = recipe.config.model_dump(mode="json")
     for setting in settings:
         keys = setting.partition("=")[0].split(".")
         keys = keys[: next((number for number, key in enumerate(keys) if key.isdigit()), len(keys))]
-        block, value = tree, whole
+        block, value = tree, resolved
         for key in keys[:-1]:
             block, value = block.setdefault(key, {}), value[key]
         block[keys[-1]] = value[keys[-1]]

@@ -22,7 +22,7 @@ from xalign_ray.work.status_line import say
 
 
 def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, rehash: bool = False) -> Path:
-    """Trains, exports, compares and reports; a finished run is only opened. The arguments are those of `continue`.
+    """Trains, exports, compares and reports; a finished run is only opened.
 
     Returns:
         The run's folder.

@@ -27,21 +27,21 @@ DICTIONARY_FORMATS = ("muse", "tsv_terms", "csv_terms", "xlsx_terms", "kaikki", 
 FORMATS = tuple(dict.fromkeys((*get_args(TextFormat), *PAIR_FORMATS, *DICTIONARY_FORMATS, "csv_text")))
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".html", ".zip")  # a folder's name ends in none
 
-ANY_RECIPE = "tiny/mlm"  # whose keys stand for those of a recipe that is not known yet
+ANY_RECIPE = "tiny/mlm"  # completes keys before a recipe is typed
 
 PathLike = str | os.PathLike[str]
 Complete = Callable[[str], list[str]]
 
 
 def filled(path: PathLike) -> str:
-    """A path or name as it is written; ConfigError for an empty one, which would be the current folder."""
+    """A path or name, unchanged; ConfigError for an empty one, which would be the current folder."""
     if not (written := os.fspath(path)).strip():
         raise ConfigError("A path is empty, as of a variable that is not set; `.` is the current folder.")
     return written
 
 
 def filled_path(path: PathLike) -> Path:
-    """What the command line reads as a path."""
+    """Parser of paths on the command line."""
     return Path(filled(path))
 
 
@@ -73,8 +73,10 @@ def as_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
 
 
 def as_data(data: PathLike) -> Path:
-    """A task's files: a file or folder as an absolute path or the URL of one, or a Hugging Face data set's snapshot: by
-    its id (org/name), fetched if it is not in the hub's cache, or by its folder there."""
+    """A task's files: an absolute path, a URL, or the snapshot of a Hugging Face data set.
+
+    A data set is named by its id (org/name) and fetched if the hub's cache lacks it, or by its folder in the cache.
+    """
     from xalign_ray.sources.hub import cached_snapshot, fetch_snapshot, is_hub_id
 
     path = as_path(data)
@@ -84,7 +86,7 @@ def as_data(data: PathLike) -> Path:
 
 
 def as_model(model: PathLike) -> str:
-    """A model's folder as an absolute path, a hub id as it is."""
+    """A model's folder as an absolute path; a hub id unchanged."""
     return absolute_model(filled(model))
 
 
@@ -104,7 +106,7 @@ def codes(languages: Sequence[str] | str | None) -> list[str]:
 
 
 def one_of(names: Iterable[str]) -> Complete:
-    """Completes to those of the names that begin as what is written."""
+    """Completes to the names that begin with the typed text."""
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
@@ -132,7 +134,7 @@ def _languages(incomplete: str) -> list[tuple[str, str]]:
 
 def _keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """The keys of the recipe that is written already, with their values; of another one where there is none yet."""
-    written = ctx.args[:1]  # what the parser leaves when it meets an option without its value
+    written = ctx.args[:1]  # the parser stops at an option without its value
     with suppress(ConfigError, OSError):
         return _keys_of(written[0] if written else ANY_RECIPE, incomplete)
     return _keys_of(ANY_RECIPE, incomplete)
@@ -140,7 +142,7 @@ def _keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 def _keys_of(recipe: str, incomplete: str) -> list[tuple[str, str]]:
     tree = flatten(load_recipe(recipe).config.model_dump(mode="json"))
-    # typer breaks what is longer into lines, which fish takes for words to offer
+    # typer wraps longer ones, and fish would offer each line
     return [(f"{key}=", shorten(str(value), 60)) for key, value in tree.items() if key.startswith(incomplete)]
 
 

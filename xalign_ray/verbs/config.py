@@ -22,7 +22,7 @@ app = group("Recipes: list, show, check, compare.")
 @app.command("list")
 def config_list() -> list[str]:
     """The recipes and studies of the package, each with its description."""
-    # A terminal's lines are wrapped; what is piped has a line for each, to be searched.
+    # Lines are wrapped in a terminal; piped output has one line a recipe, for grep.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
     shown = []
     for kind, descriptions in described().items():

@@ -138,10 +138,10 @@ def data_fetch(
         return describe()
     folder = as_path(out)
     with open_job(folder, "data fetch"):
-        found = fetch(name, folder, codes(languages), say)
+        files = fetch(name, folder, codes(languages), say)
     root = f"--set data.root={quoted(folder)}"
     say_next(f"xalign plan {name} {root}" if name in list_recipes() else f"xalign pretrain RECIPE {root}")
-    return found
+    return files
 
 
 @app.command("align")
@@ -160,8 +160,8 @@ def data_align(
     ] = 0.1,
 ) -> Path:
     """Align the words of a parallel corpus; DIR/alignment.txt is the third path of a Moses corpus."""
-    # Beside it, of languages en and de, `DIR/en-de.dictionary.tsv`: a dictionary of the words that are aligned, with
-    # how often; and `DIR/en-de.frequent.txt`: those that are aligned most often, for `word-map`.
+    # Also writes, of languages en and de, `DIR/en-de.dictionary.tsv`: a dictionary of aligned words with counts; and
+    # `DIR/en-de.frequent.txt`: the words that are aligned most often, for `word-map`.
     from pydantic import ValidationError
 
     from xalign_ray.config.derive import absolute_aligner
@@ -220,20 +220,20 @@ def data_mine(
         raise ConfigError("--languages: give the codes of FIRST and SECOND, as in --languages en,de.")
     if (dev is None) == (threshold is None):
         raise ConfigError("Give --dev PAIRS, by which the threshold is chosen, or --threshold X; not both.")
-    (one,), (other,) = (check_languages("text", [code]) for code in named)
-    both = one, other
+    (first_code,), (second_code,) = (check_languages("text", [code]) for code in named)
+    both = first_code, second_code
     from xalign_ray.align.mining import mine_files
     from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
     from xalign_ray.work.job import open_job
 
     folder, files = as_path(out), (as_path(first), as_path(second))
-    known: list[tuple[str, str]] = []
+    dev_pairs: list[tuple[str, str]] = []
     for corpus in look_at_pairs([str(as_path(dev))], both, split="dev") if dev else ():
         step = 1 if corpus.languages == both else -1
-        known += [pair[::step] for pair in read_pairs(corpus)]  # type: ignore[misc]
+        dev_pairs += [pair[::step] for pair in read_pairs(corpus)]  # type: ignore[misc]
     say(f"Mining {shown_path(files[0])} and {shown_path(files[1])}: reading them.")
     with open_job(folder, "data mine"):
-        mined = mine_files(files, both, as_model(model), folder, neighbours, known, threshold)
+        mined = mine_files(files, both, as_model(model), folder, neighbours, dev_pairs, threshold)
     say_next(f"xalign continue MODEL --pairs {quoted(mined)}")
     return mined
 

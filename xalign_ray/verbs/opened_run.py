@@ -40,7 +40,7 @@ class Run:
 
     @property
     def losses(self) -> pd.DataFrame:
-        """What the event log says of each step that led to the newest state; read anew each time.
+        """The logged steps that led to the newest state; read anew each time.
 
         Returns:
             A row a logged step, in order. Its columns are `step` (from 1), `attempt` (from 1), `time` (seconds since

@@ -28,7 +28,7 @@ def plan(
     rate: float | PathLike = "",
     prices: Mapping[str, float] | Sequence[str] | None = (),
 ) -> str:
-    """Says what a run will need of its own workers, or of a cluster. Starts and writes nothing.
+    """The resources that a run needs on its own workers, or on a cluster. Starts and writes nothing.
 
     Steps are counted from prepared data where they are there.
 
@@ -58,7 +58,7 @@ def plan(
         from xalign_ray.tokens.stats import find_settled
 
         with suppress(DataError):
-            counted = found[0].config if (found := find_settled(loaded)) else None
+            counted = settled[0].config if (settled := find_settled(loaded)) else None
     if not on:
         return describe(loaded, counted)
     measured = as_model(rate) if isinstance(rate, str | os.PathLike) and rate else str(rate)
@@ -87,11 +87,8 @@ def prepare(recipe: Recipe | PathLike, *settings: str, rehash: bool = False) -> 
 
     folder = pretraining.prepare(loaded, rehash=rehash).folder
     if not isinstance(recipe, Recipe):
-        say_next(
-            shlex.join(
-                ["xalign", "pretrain", os.fspath(recipe), *(word for one in settings for word in ("--set", one))]
-            )
-        )
+        options = [word for setting in settings for word in ("--set", setting)]
+        say_next(shlex.join(["xalign", "pretrain", os.fspath(recipe), *options]))
     return folder
 
 

@@ -66,7 +66,7 @@ def evaluate(
     if TASKS[evaluation.known_task(task, TASKS)].needs_data and data is None:
         raise ConfigError(f"--data is needed: the files of {task}.")
     if prompt is not None and not TASKS[task].takes_prompt:
-        takes = ", ".join(name for name, one in TASKS.items() if one.takes_prompt)
+        takes = ", ".join(name for name, known_task in TASKS.items() if known_task.takes_prompt)
         raise ConfigError(f"--prompt: the task {task} puts no text before sentences; tasks that do: {takes}.")
     evaluation.refuse_other_folders(target)
     options = {} if prompt is None else {"prompt": prompt}
@@ -123,7 +123,7 @@ def tune(
         LockError: another process writes the folder, or has taken it over.
     """
     settings = dict(options) if isinstance(options, Mapping) else dict(map(_read_option, options or ()))
-    folders = [as_data(one) for one in ([data] if isinstance(data, str | os.PathLike) else data)]
+    folders = [as_data(path) for path in ([data] if isinstance(data, str | os.PathLike) else data)]
     if not folders:
         raise ConfigError(f"--data is needed: the folder of {task}'s files; give it once for each folder.")
     from xalign_ray import evaluation
@@ -145,7 +145,7 @@ def tune(
     check_options(task, settings)
     if note := note_pooling(encoder, evaluation.name_of(encoder, run)):
         say(note)
-    one = {
+    cell = {
         "task": task,
         "data": [str(opened(folder).absolute()) for folder in folders],
         "languages": codes(languages),
@@ -157,7 +157,7 @@ def tune(
         "name": task,
         "root": "/",
         "encoders": [{"model": encoder, "label": evaluation.name_of(encoder, run)}],
-        "finetunings": [one],
+        "finetunings": [cell],
         "keep_models": True,
         "mlflow": "off",
     }
@@ -242,7 +242,7 @@ def report(
     average: str = "",
     bundle: PathLike | None = None,
 ) -> Path:
-    """Writes one page on a run, or on several compared, and the numbers beside it as CSV.
+    """Writes one page on a run, or on several compared, and its numbers as CSV.
 
     Args:
         runs: runs, studies, bundles, CSV of scores, results of mteb.
@@ -279,7 +279,7 @@ def verify(bundle: PathLike) -> str:
         bundle: a file of `report(bundle=...)`.
 
     Returns:
-        What was computed again, as text.
+        The parts that were computed again, as text.
 
     Raises:
         DataError: something differs, or the file is no bundle; names what.
@@ -287,11 +287,11 @@ def verify(bundle: PathLike) -> str:
     from xalign_ray.results.bundle import verify_bundle
 
     path = as_path(bundle)
-    found = verify_bundle(path)
-    if found.problems:
-        shown = [f"  {one}" for one in found.problems[:MOST_SHOWN]]
-        more = len(found.problems) - len(shown)
+    result = verify_bundle(path)
+    if problems := result.problems:
+        shown = [f"  {problem}" for problem in problems[:MOST_SHOWN]]
+        more = len(problems) - len(shown)
         shown += [f"  and {more:,} more"] if more else []
-        counted = f"{len(found.problems):,} difference{'s' * (len(found.problems) > 1)}"
+        counted = f"{len(problems):,} difference{'s' * (len(problems) > 1)}"
         raise DataError("\n".join([f"{shown_path(path)} does not hold: {counted}.", *shown]))
-    return "\n".join([f"{shown_path(path)} holds.", *found.facts])
+    return "\n".join([f"{shown_path(path)} holds.", *result.facts])

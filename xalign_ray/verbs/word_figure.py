@@ -23,7 +23,7 @@ from xalign_ray.work.storage import shown_path
 if TYPE_CHECKING:
     from xalign_ray.models.inference import Encoder
 
-PAIRS = 20  # WEAM draws so many
+PAIRS = 20  # as in WEAM's figure
 PERPLEXITY = 10  # must be below the number of points, 40
 TIE = 1e-6  # a cosine computed in two ways differs by less
 FIGURE, TABLE = "word_map.svg", "word_map.csv"
@@ -56,7 +56,7 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     from xalign_ray.results.charts import COLOURS, Chart, draw_file
 
     frames = {shown[model]: _measure(Encoder.open(find_encoder(model)[0]), pairs) for model in models}
-    found = pd.concat(frames, names=["model"]).reset_index("model").reset_index(drop=True)
+    numbers = pd.concat(frames, names=["model"]).reset_index("model").reset_index(drop=True)
     styles = {
         language: {"color": COLOURS[number], "marker": "os"[number], "ls": ""}
         for number, language in enumerate(pairs[0].languages)
@@ -70,8 +70,8 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     target = local_folder(out)
     with open_job(target, "word-map", with_run=True):
         write_atomic(target / FIGURE, draw_file(chart))
-        write_atomic(target / TABLE, found.to_csv(index=False))
-    return found
+        write_atomic(target / TABLE, numbers.to_csv(index=False))
+    return numbers
 
 
 def _measure(encoder: Encoder, pairs: Sequence[WordPair]) -> pd.DataFrame:

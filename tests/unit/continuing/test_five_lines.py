@@ -51,7 +51,7 @@ def test_settings_of_the_file_and_of_the_command_line_count(tmp_path: Path, writ
         (f"{MODEL}languages: en", "languages names the two sides of the pairs: give two, as in languages en,de."),
         (
             f"{MODEL}text: [de=t.txt]\nkeep: [t.txt]",
-            "keep names t.txt, which is trained on: forgetting is seen in what",
+            "keep names t.txt, which is trained on: forgetting is measured on other",
         ),
         ("pairs: my.csv", "'model' is required and not given."),
         ("extends: tiny/mlm", "is a recipe (it has the key extends): run it with xalign pretrain"),

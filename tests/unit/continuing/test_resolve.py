@@ -267,10 +267,10 @@ def test_resolving_writes_nothing(folder: Path) -> None:
         ({"model": "gone"}, "gone is no folder, and "),
         ({"model": "./gone"}, "there is no folder './gone'"),
         ({"model": "mlm", "method": "mlm", "text": "my-text.txt", "pairs": ""}, "write LANGUAGE=FILE, such as"),
-        ({"keep": "./pairs.en-de.tsv"}, "pairs.en-de.tsv, which is trained on: forgetting is seen in what is not."),
+        ({"keep": "./pairs.en-de.tsv"}, "pairs.en-de.tsv, which is trained on: forgetting is measured on other files."),
         (
             {"model": "mlm", "text": "t*.de.txt", "keep": "text.de.txt"},
-            "text.de.txt, which is trained on: forgetting is seen in what is not.",
+            "text.de.txt, which is trained on: forgetting is measured on other files.",
         ),
         ({"set": ("train.lr=1",)}, "unknown key 'train.lr'. Did you mean 'train.optimizer.learning_rate'"),
     ],
