@@ -225,6 +225,7 @@ def test_language_that_the_vocabulary_cannot_write_is_refused_unless_allowed(fol
 
 @pytest.mark.parametrize(("prompt", "reserve"), [("", None), ("query: ", None), ("en en de de en: ", 0.45)])
 def test_a_prompt_of_the_encoder_is_trained_and_scored_with(folder: Path, prompt: str, reserve: float | None) -> None:
+    (folder / "bare" / "modules.json").write_text(json.dumps([{"path": "", "type": "x.models.Transformer"}]))
     (folder / "bare" / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": prompt}}))
     tokenizer = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
