@@ -1,1 +1,1 @@
-"""Word alignment: which word of one side of a translation says what which word of the other side says."""
+"""Word alignment: links between the words of a translation's two sides."""

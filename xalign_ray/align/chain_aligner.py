@@ -46,7 +46,7 @@ class Block:
 
 
 def make_blocks(first: Sequence[Index], second: Sequence[Index]) -> Iterator[Block]:
-    """Groups pairs by length, so that little is padding; pairs of which a side is empty are in no block."""
+    """Groups pairs by length, so that little is padding; pairs with an empty side are in no block."""
     lengths = np.asarray([(len(a), len(b)) for a, b in zip(first, second, strict=True)], np.int64).reshape(-1, 2)
     full = np.flatnonzero(lengths.min(axis=1) > 0)
     order = full[np.lexsort((lengths[full, 1], lengths[full, 0] // 4))]
@@ -99,7 +99,7 @@ def posteriors(
         jumps: [2 * LONGEST_JUMP + 1] weights, relative to each other.
 
     Returns:
-        [B, J, I], of which what is missing to 1 over I is the null word's; and [2 * LONGEST_JUMP + 1].
+        [B, J, I], which sums over I to 1 minus the null word's share; and [2 * LONGEST_JUMP + 1].
     """
     b, words, width = emission.shape
     distance = np.arange(width)[None, :] - np.arange(width)[:, None]
@@ -170,7 +170,7 @@ class ChainAligner:
     keys: Index  # sorted: first word * number of second words + second word
     forward: Reals  # probability of the second word, given the first
     backward: Reals
-    frequencies: tuple[Reals, Reals]  # of each side's words, as _frequencies gives them: what the null word says
+    frequencies: tuple[Reals, Reals]  # of each side's words, as _frequencies gives them: the null word's emissions
     jumps: tuple[NDArray[np.float64], NDArray[np.float64]]  # forward: between words of the first side
 
     def align(self, pairs: Sequence[WordPair], method: str) -> list[list[Link]]:
@@ -192,15 +192,15 @@ class ChainAligner:
     def _emissions(self, block: Block) -> tuple[Reals, Reals]:
         """[B, J, I] of both directions; an unknown word is as likely from each word, so its place decides."""
         keys = block.keys(len(self.second))
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        known = self.keys[place] == keys
-        found = []
+        row = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        is_known = self.keys[row] == keys
+        emissions = []
         for table, words in ((self.forward, len(self.second)), (self.backward, len(self.first))):
-            values = np.where(known, table[place], UNSEEN)
+            values = np.where(is_known, table[row], UNSEEN)
             values[keys < 0] = 1 / words
             values[keys == PADDING] = 0
-            found.append(values)
-        return found[0], found[1]
+            emissions.append(values)
+        return emissions[0], emissions[1]
 
     def save(self, folder: Path) -> None:
         """Writes the model's files."""
@@ -238,15 +238,15 @@ def train_chains(pairs: Sequence[WordPair]) -> ChainAligner:
     """Trains both directions jointly: their posteriors are multiplied, and both count the product.
 
     First word pairs alone (IBM model 1), then the chains. Liang, Taskar and Klein (2006), section 3.2: the product is
-    what the two directions agree on, which keeps rare words from gathering the links of others.
+    the agreement of the two directions, which keeps rare words from gathering the links of others.
     """
-    kept = [(a, b) for a, b in pairs if 0 < len(a) <= LONGEST_TRAINED and 0 < len(b) <= LONGEST_TRAINED]
-    if not kept:
+    short_pairs = [(a, b) for a, b in pairs if 0 < len(a) <= LONGEST_TRAINED and 0 < len(b) <= LONGEST_TRAINED]
+    if not short_pairs:
         raise DataError(f"None of {len(pairs):,} sampled pairs has 1 to {LONGEST_TRAINED} words on both sides: "
                         "there is nothing to train an aligner on. Check that the sources hold sentences.")  # fmt: skip
-    first = _vocabulary([a for a, _ in kept])
-    second = _vocabulary([b for _, b in kept])
-    sample = _Sample(kept, first, second)
+    first = _vocabulary([a for a, _ in short_pairs])
+    second = _vocabulary([b for _, b in short_pairs])
+    sample = _Sample(short_pairs, first, second)
     forward, backward = sample.maximise(np.ones(len(sample.keys)))
     jumps = first_jumps(), first_jumps()
     for _ in range(LEXICON_ROUNDS):
@@ -272,7 +272,7 @@ class _Sample:
         self.keys, cells = np.unique(keys, return_inverse=True)
         self.cells = cells.astype(np.int32)
         self.ends = list(accumulate(int(np.prod(block.shape)) for block in self.blocks))
-        self.found = np.empty(len(self.cells), np.float32)  # what a round finds, a value a cell
+        self.found = np.empty(len(self.cells), np.float32)  # results of a round, a value a cell
 
     def maximise(self, counts: NDArray[np.float64]) -> tuple[Reals, Reals]:
         """Probabilities of each key in both directions from expected counts; 0 for padding."""
@@ -288,11 +288,11 @@ class _Sample:
 
     def agree_on_words(self, forward: Reals, backward: Reals) -> NDArray[np.float64]:
         """Expected counts of each key if words are linked by translation alone."""
-        for block, cells, found in self._each():
+        for block, cells, expected in self._each():
             onto, back = forward[cells].reshape(block.shape), backward[cells].reshape(block.shape)
             onto /= onto.sum(axis=2, keepdims=True) + np.float32(NULL / self.sizes[1])
             back /= back.sum(axis=1, keepdims=True) + np.float32(NULL / self.sizes[0])
-            found[:] = (onto * back).ravel()
+            expected[:] = (onto * back).ravel()
         return self._tally()
 
     def agree_on_chains(
@@ -300,12 +300,12 @@ class _Sample:
     ) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Expected counts of each key if words are linked by both chains, and the jumps that each chain made."""
         made = np.zeros_like(jumps[0]), np.zeros_like(jumps[1])
-        for block, cells, found in self._each():
+        for block, cells, expected in self._each():
             onto, jumped = _forward(block, forward[cells].reshape(block.shape), self.frequencies[1], jumps[0])
             made[0][:] += jumped
             back, jumped = _backward(block, backward[cells].reshape(block.shape), self.frequencies[0], jumps[1])
             made[1][:] += jumped
-            found[:] = (onto * back).ravel()
+            expected[:] = (onto * back).ravel()
         return self._tally(), (_smooth(made[0]), _smooth(made[1]))
 
     def _each(self) -> Iterator[tuple[Block, NDArray[np.int32], Reals]]:
@@ -329,7 +329,7 @@ def _vocabulary(texts: Sequence[Sequence[str]]) -> dict[str, int]:
 
 
 def _frequencies(texts: Sequence[Index], words: int) -> Reals:
-    """The share of each word in its side; then two more, for what is numbered PADDING (-2) and UNKNOWN (-1)."""
+    """The share of each word in its side; then two more, for the numbers PADDING (-2) and UNKNOWN (-1)."""
     counts = np.bincount(np.concatenate(texts), minlength=words)
     return np.concatenate([counts / counts.sum(), [0, 1 / words]]).astype(np.float32)
 
@@ -345,8 +345,8 @@ def _backward(
     block: Block, emission: Reals, frequencies: Reals, jumps: NDArray[np.float64]
 ) -> tuple[Reals, NDArray[np.float64]]:
     """Each word of the first side comes from one of the second; [B, J, I] too."""
-    found, jumped = posteriors(emission.transpose(0, 2, 1), frequencies[block.first], block.second != PADDING, jumps)
-    return found.transpose(0, 2, 1), jumped
+    shares, jumped = posteriors(emission.transpose(0, 2, 1), frequencies[block.first], block.second != PADDING, jumps)
+    return shares.transpose(0, 2, 1), jumped
 
 
 def _smooth(jumped: NDArray[np.float64]) -> NDArray[np.float64]:

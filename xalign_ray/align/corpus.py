@@ -61,13 +61,13 @@ def hash_pair(pair: Pair, seed: int) -> int:
 
 def smallest(hashes: Iterable[int], number: int) -> Hashes:
     """The `number` smallest of the distinct hashes, sorted; holds no more than these and HELD others."""
-    kept = np.zeros(0, np.uint64)
+    least = np.zeros(0, np.uint64)
     held: list[int] = []
-    for one in hashes:
-        held.append(one)
+    for pair_hash in hashes:
+        held.append(pair_hash)
         if len(held) == HELD:
-            kept, held = _merge(kept, held, number), []
-    return _merge(kept, held, number)
+            least, held = _merge(least, held, number), []
+    return _merge(least, held, number)
 
 
 def _merge(kept: Hashes, held: Sequence[int], number: int) -> Hashes:
@@ -76,7 +76,8 @@ def _merge(kept: Hashes, held: Sequence[int], number: int) -> Hashes:
 
 def write_sample(path: Path, pairs: Iterable[tuple[int, WordPair]]) -> None:
     """The hash and the words of sampled pairs, as JSON lines."""
-    write_atomic(path, "".join(json.dumps([one, *words], ensure_ascii=False) + "\n" for one, words in pairs))
+    lines = (json.dumps([pair_hash, *words], ensure_ascii=False) for pair_hash, words in pairs)
+    write_atomic(path, "".join(f"{line}\n" for line in lines))
 
 
 def read_samples(paths: Sequence[Path]) -> list[WordPair]:
@@ -84,12 +85,12 @@ def read_samples(paths: Sequence[Path]) -> list[WordPair]:
 
     A word is held once, however often it occurs: millions of pairs then take 8 bytes a word.
     """
-    found: dict[int, WordPair] = {
-        one: (list(map(sys.intern, first)), list(map(sys.intern, second)))
+    pairs: dict[int, WordPair] = {
+        pair_hash: (list(map(sys.intern, first)), list(map(sys.intern, second)))
         for path in paths
-        for one, first, second in _lines(path)
+        for pair_hash, first, second in _lines(path)
     }
-    return [found[one] for one in sorted(found)]
+    return [pairs[pair_hash] for pair_hash in sorted(pairs)]
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
@@ -105,7 +106,7 @@ COLUMN = ".parquet"
 
 
 def part_name(number: int) -> str:
-    """What the files of a part are called."""
+    """The name of a part's files."""
     return f"part-{number:05d}"
 
 
@@ -156,7 +157,7 @@ def align_corpus(
     kind: AlignerKind = Chains(),
     settings: WordAlignment = WordAlignment(),
 ) -> Path:
-    """Aligns the words of a corpus, or finishes or repairs what was begun; Ray must have been connected.
+    """Aligns the words of a corpus, or finishes or repairs an alignment; Ray must have been connected.
 
     Writes below `out`: `parts/part-00000.parquet`, a column of Pharaoh with a value for each record of the part of this
     number (for each line of a Moses file), null for a record that cannot be used; `model/`; and the manifest, last.
@@ -165,8 +166,8 @@ def align_corpus(
 
     Args:
         root: what relative paths of the corpus start from; an alignment that it has already is not read.
-        settings: of them those of a model that is trained are which pairs it sees: those with the smallest hashes over
-            all parts, or all.
+        settings: for a trained aligner also the pairs that it sees: those with the smallest hashes over all parts,
+            or all.
 
     Returns:
         `out`.
@@ -197,7 +198,7 @@ def align_parts(
 
     Args:
         corpus: with the hashes of its files.
-        parallel: says where tasks may run.
+        parallel: resources of the tasks.
 
     Returns:
         The corpus with the alignment as a column beside its text.
@@ -206,7 +207,7 @@ def align_parts(
     folder = out.absolute()
     job = Job(str(folder), hash_value(identity), words, kind, settings)
     _claim(folder, identity)
-    tasks = [AlignTask(job, one, number) for number, one in enumerate(corpus.each_part())]
+    tasks = [AlignTask(job, part, number) for number, part in enumerate(corpus.each_part())]
     if kind.learns:
         limit = HIGHEST_HASH
         if settings.train_pairs is not None:
@@ -255,7 +256,7 @@ def align_once(
     def align(folders: Sequence[Path]) -> dict[Path, dict[str, Any]]:
         align_parts(corpus, folder, words, kind, settings, parallel)
         files = hash_files(folder, [column.relative_to(folder).as_posix() for column in columns])
-        return {one: {**(read_manifest(one) or {}), "files": files} for one in folders}
+        return {made: {**(read_manifest(made) or {}), "files": files} for made in folders}
 
     make_lacking([folder], align)
     return _with_links(corpus, columns)
@@ -278,7 +279,7 @@ def _with_links(corpus: Input, columns: Sequence[Path]) -> Input:
 
 
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
-    """Makes the folder this job's, so that what an earlier run left in it is of the same corpus and aligner."""
+    """Makes the folder this job's, so that files of an earlier run in it are of the same corpus and aligner."""
     path, sealed = folder / "settings.json", seal(json.loads(json.dumps(identity)))
     before = whole_json(path)
     if path.is_file() and not (before and is_sealed(before)):  # nobody knows of what texts the rest is
@@ -304,11 +305,11 @@ def sample_part(task: AlignTask) -> Made:
     """Writes the words of the part's pairs whose hash is not over the limit."""
     pairs = (record for record in task.read() if isinstance(record, Pair))
     hashed = ((hash_pair(pair, task.job.settings.seed), pair) for pair in pairs)
-    chosen = [(one, pair) for one, pair in hashed if one <= task.limit]
+    chosen = [(pair_hash, pair) for pair_hash, pair in hashed if pair_hash <= task.limit]
     texts = [task.job.words.split([pair.texts[which] for _, pair in chosen]) for which in (0, 1)]
-    kept = [(one, (a, b)) for (one, _), a, b in zip(chosen, *texts, strict=True) if a and b]
-    write_sample(task.path(".sample.jsonl"), kept)
-    return [task.path(".sample.jsonl")], {"pairs": len(kept)}
+    sample = [(pair_hash, (a, b)) for (pair_hash, _), a, b in zip(chosen, *texts, strict=True) if a and b]
+    write_sample(task.path(".sample.jsonl"), sample)
+    return [task.path(".sample.jsonl")], {"pairs": len(sample)}
 
 
 def train_model(task: AlignTask) -> Made:
@@ -333,10 +334,10 @@ def align_part(task: AlignTask) -> Made:
         records = task.read()
         while batch := list(islice(records, BATCH)):
             links = _align_batch(batch, aligner, task.job)
-            found = [one for one in links if one is not None]
-            counts.update(pairs=len(found), bad_rows=len(batch) - len(found), links=sum(map(len, found)))
-            counts["pairs_without_links"] += len(found) - sum(map(bool, found))
-            yield pa.array([None if one is None else write_pharaoh(one) for one in links], pa.string())
+            aligned = [of_pair for of_pair in links if of_pair is not None]
+            counts.update(pairs=len(aligned), bad_rows=len(batch) - len(aligned), links=sum(map(len, aligned)))
+            counts["pairs_without_links"] += len(aligned) - sum(map(bool, aligned))
+            yield pa.array([None if of_pair is None else write_pharaoh(of_pair) for of_pair in links], pa.string())
 
     write_column(task.path(COLUMN), "alignment", pa.string(), values())
     return [task.path(COLUMN)], {"counts": dict(counts)}
@@ -349,13 +350,13 @@ ALIGN = StageStep("word alignment", align_part, uses_gpu=lambda task: task.job.k
 
 
 def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[list[Link] | None]:
-    places = [place for place, record in enumerate(records) if isinstance(record, Pair)]
+    numbers = [number for number, record in enumerate(records) if isinstance(record, Pair)]
     pairs = [record for record in records if isinstance(record, Pair)]
     first, second = (job.words.split([pair.texts[which] for pair in pairs]) for which in (0, 1))
     links: list[list[Link] | None] = [None for _ in records]
     method = job.settings.join or job.kind.default_method
-    for place, found in zip(places, aligner.align(list(zip(first, second, strict=True)), method), strict=True):
-        links[place] = found
+    for number, linked in zip(numbers, aligner.align(list(zip(first, second, strict=True)), method), strict=True):
+        links[number] = linked
     return links
 
 
@@ -394,8 +395,8 @@ def frequent_words(pairs: Iterable[Pair], languages: Sequence[str]) -> list[tupl
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     counted = Counter(_linked_words(pairs, languages))
-    found: list[tuple[str, str]] = []
-    taken: set[tuple[int, str]] = set()
+    frequent: list[tuple[str, str]] = []
+    used: set[tuple[int, str]] = set()
     for words, _ in counted.most_common():
         english = [word for word, code in zip(words, languages, strict=True) if code == "en"]
         is_word = (
@@ -403,12 +404,12 @@ def frequent_words(pairs: Iterable[Pair], languages: Sequence[str]) -> list[tupl
             and words[0] != words[1]
             and not ENGLISH_STOP_WORDS.intersection(english)
         )
-        if is_word and taken.isdisjoint(enumerate(words)):
-            taken |= set(enumerate(words))
-            found.append(words)
-        if len(found) == PAIRS:
+        if is_word and used.isdisjoint(enumerate(words)):
+            used |= set(enumerate(words))
+            frequent.append(words)
+        if len(frequent) == PAIRS:
             break
-    return found
+    return frequent
 
 
 def translations(
@@ -422,20 +423,20 @@ def translations(
     """
     counted: Counter[tuple[str, str]] = Counter()
     of_word: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    for one, other in _linked_words(pairs, languages):
-        words = (trim_punctuation(one), trim_punctuation(other))
+    for left, right in _linked_words(pairs, languages):
+        words = (trim_punctuation(left), trim_punctuation(right))
         counted[words] += 1
         for counts, word in zip(of_word, words, strict=True):
             counts[word] += 1
         if len(counted) > MAX_COUNTED:
             for rare in sorted(counted, key=counted.__getitem__)[: len(counted) // 2]:
                 del counted[rare]
-    found = []
+    table = []
     for (first, second), count in counted.items():
         share = count / max(of_word[0][first], of_word[1][second])
         if count >= min_count and share >= min_share and any(map(str.isalpha, first)) and any(map(str.isalpha, second)):
-            found.append((first, second, count, share))
-    return sorted(found, key=lambda one: (-one[2], one))
+            table.append((first, second, count, share))
+    return sorted(table, key=lambda one: (-one[2], one))
 
 
 def write_words(corpus: ParallelCorpus, aligned: Path, min_count: int = 3, min_share: float = 0.1) -> list[Path]:
@@ -447,9 +448,9 @@ def write_words(corpus: ParallelCorpus, aligned: Path, min_count: int = 3, min_s
     frequent = frequent_words(islice(_aligned_pairs(corpus, aligned), SENTENCES), corpus.languages)
     table = translations(_aligned_pairs(corpus, aligned), corpus.languages, min_count, min_share)
     header = "\t".join([*corpus.languages, "count", "share"])
-    rows = [f"{one}\t{other}\t{count}\t{share:.3f}" for one, other, count, share in table]
+    rows = [f"{left}\t{right}\t{count}\t{share:.3f}" for left, right, count, share in table]
     texts = {
-        aligned / f"{name}.frequent.txt": "".join(f"{one} {other}\n" for one, other in frequent),
+        aligned / f"{name}.frequent.txt": "".join(f"{left} {right}\n" for left, right in frequent),
         aligned / f"{name}.dictionary.tsv": "\n".join([header, *rows, ""]),
     }
     for path, text in texts.items():

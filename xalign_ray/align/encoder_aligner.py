@@ -20,7 +20,7 @@ from xalign_ray.work.artifacts import hash_file
 if TYPE_CHECKING:
     from torch import Tensor
 
-THRESHOLD = 1e-3  # awesome-align's: a partner of which the softmax says more is linked
+THRESHOLD = 1e-3  # awesome-align's: a partner with more in the softmax is linked
 BATCH = 32  # sides of about the same length that are encoded together
 
 Similarity = NDArray[np.float32]
@@ -29,7 +29,7 @@ States = NDArray[np.float32]
 
 
 def softmax_links(similarity: Similarity) -> Linked:
-    """For each piece of the second side (column) the pieces of the first of which a softmax says over THRESHOLD."""
+    """For each piece of the second side (column) the pieces of the first with a softmax over THRESHOLD."""
     exponents = np.exp(similarity - similarity.max(axis=0, keepdims=True))
     return exponents / exponents.sum(axis=0, keepdims=True) > THRESHOLD
 
@@ -81,10 +81,10 @@ class PretrainedEncoder:
             raise ConfigError(f"{self.path} is no encoder's folder: it has no config.json.")
         if self.extraction not in EXTRACTORS:
             raise ConfigError(f"unknown extraction '{self.extraction}'. Known: {', '.join(EXTRACTORS)}.")
-        known = json.loads((Path(self.path) / "config.json").read_text(encoding="utf-8")).get("xalign_languages")
-        if known and (lacking := sorted(set(self.languages or ()) - set(known))):
+        trained = json.loads((Path(self.path) / "config.json").read_text(encoding="utf-8")).get("xalign_languages")
+        if trained and (lacking := sorted(set(self.languages or ()) - set(trained))):
             raise ConfigError(
-                f"{self.path} has language embeddings for {', '.join(known)}, not for {', '.join(lacking)}; align with "
+                f"{self.path} has language embeddings for {', '.join(trained)}, not {', '.join(lacking)}; align with "
                 "another encoder."
             )
         return {
@@ -122,7 +122,7 @@ class EncoderAligner:
         layers = self.model.config.num_hidden_layers
         self.layer = round(layers * 2 / 3) if settings.layer is None else settings.layer
         if not 1 <= self.layer <= layers:
-            raise ConfigError(f"layer {self.layer} is asked for, but {settings.path} has layers 1 to {layers}.")
+            raise ConfigError(f"there is no layer {self.layer}: {settings.path} has layers 1 to {layers}.")
         self.types = [self._token_type(which) for which in (0, 1)]
 
     def align(self, pairs: Sequence[WordPair], method: str) -> list[list[Link]]:
@@ -130,8 +130,8 @@ class EncoderAligner:
         links: list[list[Link]] = [[] for _ in pairs]
         full = [number for number, (a, b) in enumerate(pairs) if a and b]
         texts = [dict(self._encode([pairs[number][which] for number in full], self.types[which])) for which in (0, 1)]
-        for place, number in enumerate(full):
-            (first, words_of_first), (second, words_of_second) = texts[0][place], texts[1][place]
+        for at, number in enumerate(full):
+            (first, words_of_first), (second, words_of_second) = texts[0][at], texts[1][at]
             if len(first) and len(second):
                 pieces = link_pieces(
                     similarities(first, second, self.settings.extraction), self.settings.extraction, method
@@ -141,15 +141,15 @@ class EncoderAligner:
 
     def _token_type(self, which: int) -> int:
         """The token type that stands for the language of a side, by our exports' config."""
-        known = getattr(self.model.config, "xalign_languages", None) or []
-        if not known:
+        languages = getattr(self.model.config, "xalign_languages", None) or []
+        if not languages:
             return 0
         assert self.settings.languages, "identity() was called before"
         language = self.settings.languages[which]
-        return self.model.config.xalign_segments * known.index(language)
+        return self.model.config.xalign_segments * languages.index(language)
 
     def _room(self) -> int:
-        """The most pieces of a side; those of RoBERTa's kind begin to count behind the id of padding."""
+        """The most pieces of a side; models like RoBERTa number positions from the id of padding on."""
         table = getattr(getattr(self.model, "embeddings", None), "position_embeddings", None)
         padding = getattr(table, "padding_idx", None)
         return self.model.config.max_position_embeddings - (0 if padding is None else padding + 1)
@@ -159,12 +159,12 @@ class EncoderAligner:
         import torch
         from torch.nn.utils.rnn import pad_sequence
 
-        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         for begin in range(0, len(order), BATCH):
             places = order[begin : begin + BATCH]
-            cut = self._cut([texts[place] for place in places])
+            cut = self._cut([texts[number] for number in places])
             ids = [torch.tensor(pieces) for pieces, _ in cut]
-            mask = pad_sequence([torch.ones_like(one) for one in ids], batch_first=True)
+            mask = pad_sequence([torch.ones_like(pieces) for pieces in ids], batch_first=True)
             padded = pad_sequence(ids, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
             inputs: dict[str, Tensor] = {"input_ids": padded.to(self.device), "attention_mask": mask.to(self.device)}
             if token_type:
@@ -172,9 +172,9 @@ class EncoderAligner:
             with torch.no_grad():
                 states = self.model(**inputs, output_hidden_states=True).hidden_states[self.layer]
             hidden = states.float().cpu().numpy()
-            for row, (place, (_, words)) in enumerate(zip(places, cut, strict=True)):
+            for row, (number, (_, words)) in enumerate(zip(places, cut, strict=True)):
                 is_word = words >= 0
-                yield place, (hidden[row, : len(words)][is_word], words[is_word])
+                yield number, (hidden[row, : len(words)][is_word], words[is_word])
 
     def _cut(self, texts: Sequence[Sequence[str]]) -> list[tuple[list[int], NDArray[np.int64]]]:
         """The pieces of each side, framed and cut to the encoder's longest input, and the word of each, -1 of a frame.
@@ -182,16 +182,16 @@ class EncoderAligner:
         Each word has the pieces that it has inside a sentence. transformers' `is_split_into_words` gives tokenizers of
         bytes and of Gemma's kind the words without the blank before them.
         """
-        known = list(dict.fromkeys(word for text in texts for word in text))
-        pieces = dict(zip(known, tokenize_words(self.tokenizer.backend_tokenizer, known), strict=True))
+        distinct = list(dict.fromkeys(word for text in texts for word in text))
+        pieces = dict(zip(distinct, tokenize_words(self.tokenizer.backend_tokenizer, distinct), strict=True))
         room = self._room() - sum(map(len, self.frame))
-        found = []
+        sides = []
         for text in texts:
             flat = [(piece, number) for number, word in enumerate(text) for piece in pieces[word]][:room]
             begin, end = self.frame
             words = [*[-1] * len(begin), *(number for _, number in flat), *[-1] * len(end)]
-            found.append(([*begin, *(piece for piece, _ in flat), *end], np.asarray(words, np.int64)))
-        return found
+            sides.append(([*begin, *(piece for piece, _ in flat), *end], np.asarray(words, np.int64)))
+        return sides
 
 
 def link_pieces(similarity: Similarity, extraction: str, method: str) -> list[Link]:

@@ -1,4 +1,4 @@
-"""The kinds of word aligner by name, and what an aligner must have."""
+"""The kinds of word aligner by name, and their interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of a line that are aligned, links between those of two sides, and ways to join both directions' links."""
+"""Words to align, links between the words of two sides, and ways to join both directions' links."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def grow_diag(forward: set[Link], backward: set[Link]) -> set[Link]:
     """The intersection, grown into the union from neighbour to neighbour while a link touches an unaligned word.
 
     Links are visited row by row (first side), each grown in the order of Koehn, Och and Marcu (2003), until a pass
-    over all links adds none. A link needs one visit only: words never become unaligned, so what it could not add at
-    first it cannot add later. What is added behind the visit's place waits for the next pass.
+    over all links adds none. A link needs one visit only: words never become unaligned, so a neighbour that
+    could not be added at first cannot be added later. Links added before the current row wait for the next pass.
     """
     grown = forward & backward
     left, right = {i for i, _ in grown}, {j for _, j in grown}
@@ -73,12 +73,12 @@ def grow_diag(forward: set[Link], backward: set[Link]) -> set[Link]:
 
 
 def grow_diag_final(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """grow-diag, then the links of each direction in turn of which one word or both are still unaligned."""
+    """grow-diag, then the links of each direction in turn that have one or both words still unaligned."""
     return _finish(grow_diag(forward, backward), (forward, backward), lambda i, j: i or j)
 
 
 def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """grow-diag, then the links of each direction in turn of which both words are still unaligned."""
+    """grow-diag, then the links of each direction in turn that have both words still unaligned."""
     return _finish(grow_diag(forward, backward), (forward, backward), lambda i, j: i and j)
 
 
@@ -117,7 +117,7 @@ class WordSplitter(Protocol):
         ...
 
     def split(self, lines: Sequence[str]) -> list[list[str]]:
-        """The words of each line, as they are looked up: NFC, lower case."""
+        """The words of each line as for a look-up: NFC, lower case."""
         ...
 
 
@@ -157,10 +157,10 @@ class TokenizerSplitter:
 
     def split(self, lines: Sequence[str]) -> list[list[str]]:
         """The words of each line."""
-        found = tokenize_lines(_open_backend(self.folder), lines, self.longest)
-        first = found.pieces[starts(found.word_length)].tolist()
-        words = iter([form or f"{NO_FORM}{piece}" for form, piece in zip(found.forms, first, strict=True)])
-        return [list(islice(words, number)) for number in found.line_words.tolist()]
+        tokenized = tokenize_lines(_open_backend(self.folder), lines, self.longest)
+        first = tokenized.pieces[starts(tokenized.word_length)].tolist()
+        words = iter([form or f"{NO_FORM}{piece}" for form, piece in zip(tokenized.forms, first, strict=True)])
+        return [list(islice(words, number)) for number in tokenized.line_words.tolist()]
 
 
 @lru_cache(maxsize=1)

@@ -80,41 +80,43 @@ def mine_files(
     finally:
         for store in stores:
             store.unlink(missing_ok=True)
-    found = _threshold(mined, sides, dev) if threshold is None else None
-    least = found.score if found else threshold
+    best = _threshold(mined, sides, dev) if threshold is None else None
+    least = best.score if best else threshold
     assert least is not None
-    kept = [one for one in mined if one.score >= least and one.first < sides[0].own and one.second < sides[1].own]
+    chosen = [
+        pair for pair in mined if pair.score >= least and pair.first < sides[0].own and pair.second < sides[1].own
+    ]
     out = folder / f"mined.{'-'.join(languages)}.tsv"
-    _write(out, languages, kept, sides)
-    facts = {"encoder": encoder, "neighbours": neighbours, "threshold": least, "pairs": len(kept)}
-    write_json(folder / FACTS, facts | {"sentences": [side.own for side in sides], "dev": found and asdict(found)})
-    if found:
-        reached = f"F1 {found.f1:.3f}, precision {found.precision:.3f}, recall {found.recall:.3f}"
-        say(f"Threshold {found.score:.4f}: on {len(dev):,} dev pairs {reached}.")
-    say(f"{len(kept):,} pairs of {sides[0].own:,} and {sides[1].own:,} sentences.")
+    _write(out, languages, chosen, sides)
+    facts = {"encoder": encoder, "neighbours": neighbours, "threshold": least, "pairs": len(chosen)}
+    write_json(folder / FACTS, facts | {"sentences": [side.own for side in sides], "dev": best and asdict(best)})
+    if best:
+        reached = f"F1 {best.f1:.3f}, precision {best.precision:.3f}, recall {best.recall:.3f}"
+        say(f"Threshold {best.score:.4f}: on {len(dev):,} dev pairs {reached}.")
+    say(f"{len(chosen):,} pairs of {sides[0].own:,} and {sides[1].own:,} sentences.")
     return out
 
 
 def read_side(path: Path, dev: Sequence[str]) -> Side:
-    """The distinct sentences of a file, and behind them those of dev pairs that it lacks; bad lines are counted.
+    """The distinct sentences of a file, then those of dev pairs that it lacks; bad lines are counted.
 
     Raises:
         DataError: the file has no sentence.
     """
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     bad = 0
     for line in read_lines(str(path)):
         if line.fault:
             bad += 1
         elif text := " ".join(line.text.split()):
-            found[text] = None
+            sentences[text] = None
     if bad:
         say(f"{path}: {bad:,} lines cannot be read as UTF-8 text and are left out.")
-    if not found:
+    if not sentences:
         raise DataError(f"{path} holds no sentence.")
-    own = len(found)
-    found |= dict.fromkeys(" ".join(text.split()) for text in dev)
-    return Side([*found], own)
+    in_file = len(sentences)
+    sentences |= dict.fromkeys(" ".join(text.split()) for text in dev)
+    return Side([*sentences], in_file)
 
 
 @dataclass(frozen=True)
@@ -126,16 +128,16 @@ class MiningCost:
 
 
 def mining_cost(sentences: tuple[int, int], text_bytes: int, width: int, neighbours: int) -> MiningCost:
-    """Of two sides of so many sentences; nothing in it grows with the product of both numbers."""
+    """The cost of two sides by their numbers of sentences; nothing grows with the product of both."""
     both = sum(sentences)
     block = 4 * min(ROWS, sentences[0]) * min(COLUMNS, sentences[1])
-    kept = both * neighbours * (4 + 8 + 2 * 8)  # cosines, places, and margins of both sides
+    neighbour_bytes = both * neighbours * (4 + 8 + 2 * 8)  # cosines, places, and margins of both sides
     objects = both * OBJECTS + min(sentences) * PAIR
-    return MiningCost(2 * text_bytes + objects + kept + 4 * block, both * width * 4)
+    return MiningCost(2 * text_bytes + objects + neighbour_bytes + 4 * block, both * width * 4)
 
 
 def _plan(encoder: SentenceVectors, sides: Sequence[Side], languages: Sequence[str], neighbours: int) -> str:
-    """Time by a sample of the sentences and one block of cosines on this machine; memory by what is kept."""
+    """Time by a sample of the sentences and one block of cosines on this machine; memory by the kept arrays."""
     sizes = len(sides[0].texts), len(sides[1].texts)
     thinned = [[side.texts[at] for at in thin(len(side.texts), SAMPLED)] for side in sides]
     sample = [text for side in thinned for text in side]
@@ -176,16 +178,16 @@ def _encode(encoder: SentenceVectors, texts: Sequence[str], store: Path, languag
 def _threshold(mined: Sequence[Mined], sides: tuple[Side, ...], dev: Pairs) -> Threshold:
     numbers = [{text: number for number, text in enumerate(side.texts)} for side in sides]
     gold = [tuple(of[" ".join(text.split())] for of, text in zip(numbers, pair, strict=True)) for pair in dev]
-    found = best_threshold(mined, gold)  # type: ignore[arg-type]
-    if found is None:
+    best = best_threshold(mined, gold)  # type: ignore[arg-type]
+    if best is None:
         raise DataError(
             "None of the dev pairs was found: the encoder does not align these languages, or sides are exchanged."
         )
-    return found
+    return best
 
 
 def _write(path: Path, languages: tuple[str, str], mined: Sequence[Mined], sides: tuple[Side, ...]) -> None:
     with replacing(path) as temporary, temporary.open("x", encoding="utf-8", newline="\n") as file:
         file.write("\t".join([*languages, "score"]) + "\n")
-        for one in mined:
-            file.write(f"{sides[0].texts[one.first]}\t{sides[1].texts[one.second]}\t{one.score:.6f}\n")
+        for pair in mined:
+            file.write(f"{sides[0].texts[pair.first]}\t{sides[1].texts[pair.second]}\t{pair.score:.6f}\n")

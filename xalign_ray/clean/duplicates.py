@@ -1,9 +1,9 @@
 """Finds lines, pairs and documents that stood before in their pool, equal or nearly, and marks them beside the text.
 
-Each part's hashes are sorted, then compared by ranges. A range of hashes is a partition, and a task of its own: it
+Each part's hashes are sorted, then compared by ranges. A range of hashes is a partition, and one task: it
 reads its stretch of each part's file, so that the work is linear in the lines and a task's memory is bounded by
 PARTITION_LINES, whatever the size of the pool. A near-duplicate is found as a duplicate is: one of the hashes of its
-bands stood before. At the end a column beside the text of each part says what is a duplicate.
+bands stood before. At the end a column beside the text of each part marks the duplicates.
 
 Only lines and pairs that pass all other filters are compared: if the first copy of a text is filtered out, the next
 copy stays. `OUTPUT/duplicates/<fingerprint>` holds the columns of one pool. They depend on its texts, on these
@@ -51,7 +51,7 @@ Numbers = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class PooledPart:
-    """A part of which the duplicates in its pool are looked for: small, so that it travels to a worker."""
+    """A part whose lines are compared with its pool: small, since it travels to a worker."""
 
     folder: str  # of the pool's columns
     number: int  # in its pool
@@ -119,7 +119,7 @@ def mark_duplicates(
     """The texts with a column for each kind of duplicates that the filters drop, made where no recipe has done so.
 
     Near-duplicates are found first: the lines of those are no first copies. Text is read for it once a kind. A pass
-    that was interrupted goes on with what is left of it; at the end nothing is kept but the columns.
+    that was interrupted resumes; at the end only the columns are kept.
     """
     texts = list(texts)
     if filters.near_duplicates:
@@ -131,9 +131,9 @@ def _mark(
     texts: Sequence[Input], output: Path, near: NearDuplicatesConfig | None, parallel: ParallelConfig, sift: Sift
 ) -> list[Input]:
     pools: dict[str, list[tuple[int, Input, Any]]] = {}
-    parts = [(place, its_part) for place, one in enumerate(texts) for its_part in one.each_part()]
-    for (place, one), left in zip(parts, sift.tasks(texts), strict=True):
-        pools.setdefault(one.pool, []).append((place, one, left))
+    parts = [(number, part) for number, text in enumerate(texts) for part in text.each_part()]
+    for (number, part), left in zip(parts, sift.tasks(texts), strict=True):
+        pools.setdefault(part.pool, []).append((number, part, left))
     members: dict[Path, list[PooledPart]] = {}
     marked: list[list[Part]] = [[] for _ in texts]
     for pool, sources in pools.items():
@@ -141,23 +141,23 @@ def _mark(
         members[folder] = [
             PooledPart(str(folder), n, source, left, near) for n, (_, source, left) in enumerate(sources)
         ]
-        for (place, source, _), task in zip(sources, members[folder], strict=True):
+        for (number, source, _), task in zip(sources, members[folder], strict=True):
             (part,) = source.parts
-            marked[place].append(replace(part, beside=(*part.beside, str(task.path(_COLUMN)))))
+            marked[number].append(replace(part, beside=(*part.beside, str(task.path(_COLUMN)))))
     make_lacking(members, partial(_make, members, parallel, sift))
-    return [replace(one, parts=tuple(parts)) for one, parts in zip(texts, marked, strict=True)]
+    return [replace(text, parts=tuple(parts)) for text, parts in zip(texts, marked, strict=True)]
 
 
 def _folder(output: Path, pool: str, sources: Sequence[Input], near: NearDuplicatesConfig | None, sifted: Any) -> Path:
-    """Where the columns of a pool lie: named by all that they depend on. A file of text is named by what is in it."""
-    assert all(part.text for one in sources for part in one.parts), "make_text comes first"
+    """The folder of a pool's columns, named by all that they depend on; a file of text is named by its content."""
+    assert all(part.text for source in sources for part in source.parts), "make_text comes first"
     identity = {
         "code": package_code(*SHARDS_CODE),
         "pool": pool,
         "texts": [
-            [[Path(file).parts[-2:] for file in (part.text, *part.beside)], one.languages]
-            for one in sources
-            for part in one.parts
+            [[Path(file).parts[-2:] for file in (part.text, *part.beside)], source.languages]
+            for source in sources
+            for part in source.parts
         ],
         "sifted": sifted,
         "near": near.model_dump() if near else None,
@@ -176,10 +176,10 @@ def _make(
         run(hashing, [*chain(*new)], parallel)
         partitions = [_partitions(tasks) for tasks in new]
         run(FIND, [*chain(*partitions)], parallel)
-        found = [
+        tasks_with_counts = [
             replace(task, partitions=len(some)) for tasks, some in zip(new, partitions, strict=True) for task in tasks
         ]
-        run(MARK, found, parallel)
+        run(MARK, tasks_with_counts, parallel)
     manifests = {}
     for folder in folders:
         for pattern in (_HASHES, _COUNTS, _FOUND):
@@ -221,14 +221,14 @@ def mark_part(task: PooledPart) -> Made:
     nearly."""
     ends = np.cumsum(np.load(task.path(_COUNTS)), dtype=np.int64)
     partitions = [Partition(task.folder, 0, number, task.partitions) for number in range(task.partitions)]
-    found = np.concatenate([_of_part(one.path(_FOUND), task.number) for one in partitions])
+    duplicates = np.concatenate([_of_part(partition.path(_FOUND), task.number) for partition in partitions])
     if task.near:
         is_near = np.zeros(len(ends), bool)
-        is_near[np.searchsorted(ends, found, side="right")] = True
+        is_near[np.searchsorted(ends, duplicates, side="right")] = True
         column, kind = pa.array(is_near), pa.bool_()
     else:
         is_duplicate = np.zeros(ends[-1] if len(ends) else 0, bool)
-        is_duplicate[found] = True
+        is_duplicate[duplicates] = True
         begins = np.concatenate([[0], ends]).astype(np.int32)
         column, kind = pa.ListArray.from_arrays(begins, pa.array(is_duplicate)), pa.list_(pa.bool_())
     write_column(task.path(_COLUMN), task.kind, kind, [column])
@@ -277,9 +277,9 @@ def _next_run(digests: Iterator[bytes]) -> Hashes:
 
 def partition_bytes(partitions: Sequence[Partition]) -> list[float]:
     """How much each partition reads, about."""
-    pools = {one.folder: one for one in partitions}
-    sizes = {folder: sum(file.stat().st_size for file in one.hash_files) for folder, one in pools.items()}
-    return [sizes[one.folder] / one.count for one in partitions]
+    pools = {partition.folder: partition for partition in partitions}
+    sizes = {folder: sum(file.stat().st_size for file in pool.hash_files) for folder, pool in pools.items()}
+    return [sizes[partition.folder] / partition.count for partition in partitions]
 
 
 def find_duplicates(partition: Partition) -> Made:
@@ -297,12 +297,12 @@ def find_duplicates(partition: Partition) -> Made:
     duplicate = np.zeros(len(order), bool)
     duplicate[order[1:]] = hashes[1:] == hashes[:-1]
     ends = np.cumsum(lengths)
-    found = [
+    by_part = [
         np.sort(numbers[end - length : end][duplicate[end - length : end]])
         for length, end in zip(lengths, ends.tolist(), strict=True)
     ]
-    begins = 8 * (len(found) + 1) + 4 * np.cumsum([0, *map(len, found)]).astype("<i8")
-    write_atomic(partition.path(_FOUND), b"".join([begins.tobytes(), *(one.tobytes() for one in found)]))
+    begins = 8 * (len(by_part) + 1) + 4 * np.cumsum([0, *map(len, by_part)]).astype("<i8")
+    write_atomic(partition.path(_FOUND), b"".join([begins.tobytes(), *(numbers.tobytes() for numbers in by_part)]))
     return [partition.path(_FOUND)], {}
 
 
@@ -330,7 +330,7 @@ def _read_ranges(path: Path, partition: Partition) -> tuple[list[Hashes], list[N
     hashes, numbers = [], []
     with path.open("rb") as file:
         for at, lines in _runs(file):
-            begin, end = (int(_array(file, at + 8 * place, "<i8", 1)[0]) for place in (low, high))
+            begin, end = (int(_array(file, at + 8 * bound, "<i8", 1)[0]) for bound in (low, high))
             hashes.append(_array(file, at + _HEADER + 8 * begin, "<u8", end - begin))
             numbers.append(_array(file, at + _HEADER + 8 * lines + 4 * begin, "<u4", end - begin))
     return hashes, numbers
@@ -373,7 +373,7 @@ def sign(settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequen
     """The hash of each band of each record [N, BANDS].
 
     A record's shingles are the n-grams of the words of its lines, lower-cased and without punctuation; a shorter line
-    is one shingle. Of a language without blanks n is as many letters as make so many words.
+    is one shingle. In a language without blanks, n words count as the letters of n average words.
 
     Args:
         languages: of all lines of a record, or of each of the two texts of a pair.
@@ -386,7 +386,7 @@ def sign(settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequen
     seeds = mix(np.arange(1, BANDS * BAND_HASHES + 1, dtype=np.uint64) * _STEP).reshape(BANDS, BAND_HASHES)
     for band, some in enumerate(seeds):
         key = np.full(len(texts), some[0])
-        for seed in some:  # each as good as an own order of all shingles, of which the first is kept
+        for seed in some:  # each seed orders all shingles anew, and the first one is kept
             key = mix(key * _STEP + np.minimum.reduceat((hashes ^ seed) * (seed | np.uint64(1)), begins))
         bands[:, band] = key
     return bands
@@ -396,15 +396,15 @@ def _shingles(
     settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequence[Sequence[str]]
 ) -> tuple[Hashes, Index]:
     """The hash of each shingle, and the record it is of; a record without a word has one like all of its kind."""
-    found, records = [np.zeros(len(texts), np.uint64)], [np.arange(len(texts))]
+    hashes_of_lines, records = [np.zeros(len(texts), np.uint64)], [np.arange(len(texts))]
     for number, language in enumerate(languages):
         lines = [lines if len(languages) == 1 else lines[number : number + 1] for lines in texts]
         of_line = np.repeat(np.arange(len(texts)), [len(some) for some in lines])
         plain = [unicodedata.normalize("NFC", line).lower() for some in lines for line in some]
         hashes, line = _n_grams(plain, settings.n_grams * round(letters_a_word(language)))
-        found.append(hashes)
+        hashes_of_lines.append(hashes)
         records.append(of_line[line])
-    hashes, record = np.concatenate(found), np.concatenate(records)
+    hashes, record = np.concatenate(hashes_of_lines), np.concatenate(records)
     wordless = np.bincount(record, minlength=len(texts)) == 1
     keep = np.ones(len(hashes), bool)
     keep[: len(texts)] = wordless

@@ -52,7 +52,7 @@ class Sifted:
 def keep_documents(filters: Filters, language: str, documents: Sequence[Document]) -> Sifted:
     """Which documents, of one language, pass as a whole; this needs no tokenizer.
 
-    Near-duplicates go last: of what the other rules drop nothing is a duplicate.
+    Near-duplicates go last: a document that another rule drops is never the first copy.
     """
     near = np.asarray([document.near_duplicate for document in documents], bool)
     steps: list[Step] = [lambda some: low_quality(filters.quality, language, _take(documents, some))]
@@ -60,7 +60,7 @@ def keep_documents(filters: Filters, language: str, documents: Sequence[Document
         steps.append(
             lambda some: {
                 OTHER_LANGUAGE: in_other_language(
-                    [_beginning(one) for one in _take(documents, some)], language, filters.language_threshold
+                    [_beginning(document) for document in _take(documents, some)], language, filters.language_threshold
                 )
             }
         )
@@ -115,7 +115,7 @@ def keep_pairs(
     """
     words, pieces = lengths
     both: list[tuple[str, Sequence[str]]] = [*zip(languages, texts, strict=True)]
-    counted = np.stack([_words(filters, *one, words[:, n]) for n, one in enumerate(both)], axis=1)
+    counted = np.stack([_words(filters, *side, words[:, n]) for n, side in enumerate(both)], axis=1)
     steps: list[Step] = [lambda some: _length_reasons(filters, counted[some], pieces[some])]
     if filters.max_length_ratio:
         ratio = counted.max(axis=1) > filters.max_length_ratio * counted.min(axis=1)
@@ -130,7 +130,9 @@ def keep_pairs(
             }
         )
     if filters.min_script_fraction:
-        steps.append(lambda some: {OTHER_SCRIPT: np.logical_or(*(_wrong_script(filters, *one, some) for one in both))})
+        steps.append(
+            lambda some: {OTHER_SCRIPT: np.logical_or(*(_wrong_script(filters, *side, some) for side in both))}
+        )
     if filters.min_aligned_fraction and aligned is not None:
         steps.append(lambda some: {"too few words are aligned": aligned[some] < filters.min_aligned_fraction})
     if filters.language_threshold:
@@ -142,14 +144,14 @@ def keep_pairs(
                     )
                 }
             )
-    # Last: of what the other rules drop nothing is a duplicate.
+    # Last: a pair that another rule drops is never the first copy.
     steps += [lambda some: {"near-duplicate pair": near_duplicate[some]},
               lambda some: {"duplicate pair": duplicate[some]}]  # fmt: skip
     return _sift(steps, considered)
 
 
 def _sift(steps: Sequence[Step], considered: Kept) -> Sifted:
-    """Takes one step after the other, each on what is left: the costly ones come last."""
+    """Applies the steps in order, each to the remaining rows: the costly ones come last."""
     keep, dropped = considered.copy(), {}
     for step in steps:
         numbers = np.flatnonzero(keep)
@@ -231,7 +233,7 @@ def low_quality(rules: QualityConfig, language: str, documents: Sequence[Documen
 
 
 class _Measures:
-    """What the rules compare, each a number a document [D]."""
+    """Measures that the rules compare, each a number a document [D]."""
 
     def __init__(self, documents: Sequence[Document], letters_a_word: int) -> None:
         self.lines = [line for document in documents for line in document.paragraphs]
@@ -319,7 +321,7 @@ def _judge(rules: QualityConfig, found: _Measures) -> Iterator[tuple[str, Kept]]
 def _judge_n_grams(
     top: Mapping[int, float], duplicate: Mapping[int, float], found: _Measures
 ) -> Iterator[tuple[str, Kept]]:
-    """Of words; of a language without blanks, of as many letters as make so many words."""
+    """Of words; in a language without blanks, of the letters of as many average words."""
     counted = is_word(found.text)
     lengths, document = found.text.unit_length[counted], found.unit_document[counted]
     hashes = unit_hashes(found.text)[counted]
@@ -343,9 +345,9 @@ def unit_hashes(text: Characters) -> Hashes:
     """A hash of each unit [U]: the same characters, the same hash."""
     if not len(text.unit_length):
         return np.zeros(0, np.uint64)
-    place = np.arange(len(text.points)) - np.repeat(starts(text.unit_length), text.unit_length)
-    powers = np.cumprod(np.full(int(place.max()) + 1, _CHARACTER))
-    mixed = (text.points.astype(np.uint64) + np.uint64(1)) * powers[place]
+    number = np.arange(len(text.points)) - np.repeat(starts(text.unit_length), text.unit_length)
+    powers = np.cumprod(np.full(int(number.max()) + 1, _CHARACTER))
+    mixed = (text.points.astype(np.uint64) + np.uint64(1)) * powers[number]
     return mix(np.add.reduceat(mixed, starts(text.unit_length)))
 
 
@@ -363,9 +365,9 @@ def top_n_grams(
         counts = np.bincount(group)[group]
         characters = _spans(lengths, n)[places]
         order = np.lexsort((characters, counts, document[places]))
-        found = np.zeros(documents, np.int64)
-        found[document[places][order]] = (counts * characters)[order]  # the last of a document counts
-        yield n, found
+        largest = np.zeros(documents, np.int64)
+        largest[document[places][order]] = (counts * characters)[order]  # the last of a document counts
+        yield n, largest
 
 
 def duplicate_n_grams(

@@ -27,16 +27,16 @@ from xalign_ray.work.artifacts import write_atomic
 
 _HASH = hashlib.blake2b(digest_size=8, person=b"held out")  # copied for each line: half the price of a new one
 
-# Combining classes of vowel signs: most have 0; those of Telugu, Thai, Lao and Tibetan have classes of their own.
+# Combining classes of vowel signs: most have 0; Telugu, Thai, Lao and Tibetan have further ones.
 _VOWELS = frozenset((0, 84, 91, 103, 118, 129, 130, 132))
 
 
 @lru_cache(maxsize=1)
 def _no_word() -> re.Pattern[str]:
-    """What is neither letter nor digit; vowel signs of Hindi and Thai are letters, accents and points are not."""
+    """Runs of neither letters nor digits; vowel signs of Hindi and Thai are letters, accents and points are not."""
     marks = (chr(point) for point in range(0x300, 0x12000))
     signs = "".join(
-        one for one in marks if unicodedata.category(one)[0] == "M" and unicodedata.combining(one) in _VOWELS
+        mark for mark in marks if unicodedata.category(mark)[0] == "M" and unicodedata.combining(mark) in _VOWELS
     )
     return re.compile(f"[^\\w{re.escape(signs)}]+")
 
@@ -91,7 +91,7 @@ class RetrievalTexts:
 
 
 def keep_out(config: RunConfig, texts: Sequence[Input], held: Mapping[str, Sequence[Input]]) -> list[RetrievalTexts]:
-    """The tests and then the dev pairs: those of `data.tests` and `data.dev`, or shares of `data.parallel`.
+    """The tests and then the dev pairs: from `data.tests` and `data.dev`, or shares of `data.parallel`.
 
     A share is of the first 100,000 pairs of two languages, at most `max_test_pairs`: those whose line in the commonest
     language has the largest hash, so that all languages keep the same lines out. No line stands in two of them, and no
@@ -106,12 +106,12 @@ def keep_out(config: RunConfig, texts: Sequence[Input], held: Mapping[str, Seque
     """
     shares = {TESTS: config.data.test_fraction, DEV: config.data.dev_fraction}
     drawn = _drawn(texts) if any(shares.values()) else []
-    found, tested = list[RetrievalTexts](), set[str]()
+    kept_out, tested = list[RetrievalTexts](), set[str]()
     for part, share in shares.items():
-        found += _read_given(config, part, held[part], texts, tested)
-        found += [_cut(config, part, share, members, pairs, tested) for members, pairs in drawn if share]
-        tested = {comparable(line) for one in found for pair in one.pairs for line in pair}
-    return [one for one in found if one.pairs]
+        kept_out += _read_given(config, part, held[part], texts, tested)
+        kept_out += [_cut(config, part, share, members, pairs, tested) for members, pairs in drawn if share]
+        tested = {comparable(line) for test in kept_out for pair in test.pairs for line in pair}
+    return [test for test in kept_out if test.pairs]
 
 
 def _read_given(
@@ -136,17 +136,17 @@ def _read_given(
 def _drawn(texts: Sequence[Input]) -> list[tuple[list[Input], list[tuple[str, str]]]]:
     """The sources of each two languages, and the pairs that are kept out of them, in the order of being taken."""
     pools: dict[str, list[Input]] = {}
-    for one in texts:
-        if one.pool.startswith("pairs/"):
-            pools.setdefault(one.pool, []).append(one)
+    for text in texts:
+        if text.pool.startswith("pairs/"):
+            pools.setdefault(text.pool, []).append(text)
     commonest = Counter(code for members in pools.values() for code in members[0].languages).most_common(1)
     drawn = []
     for members in pools.values():
         languages = members[0].languages
         pairs = [
-            record.texts if one.languages == languages else record.texts[::-1]
-            for one in members
-            for record in islice(one.records(), DRAWN_FROM)
+            record.texts if member.languages == languages else record.texts[::-1]
+            for member in members
+            for record in islice(member.records(), DRAWN_FROM)
             if isinstance(record, Pair)
         ][:DRAWN_FROM]
         side = languages.index(commonest[0][0]) if commonest[0][0] in languages else 0
@@ -171,17 +171,17 @@ def _cut(
             f"{config.data.test_fraction:g} of them out as tests. Give data.tests, or set data.test_fraction to 0."
         )
     seen: set[tuple[int, str]] = set()
-    kept: list[tuple[str, str]] = []
+    chosen: list[tuple[str, str]] = []
     for pair in pairs:
-        if len(kept) == wanted:
+        if len(chosen) == wanted:
             break
         lines = set(enumerate(map(comparable, pair)))
         if not lines & seen and not tested & {line for _, line in lines}:
-            kept.append(pair)
+            chosen.append(pair)
             seen |= lines
     first, second = members[0].languages
-    source = _summary(part, members, len(kept), {TRAINED_ON: len(pairs) - len(kept)})
-    return RetrievalTexts(part, (first, second), kept, [source])
+    source = _summary(part, members, len(chosen), {TRAINED_ON: len(pairs) - len(chosen)})
+    return RetrievalTexts(part, (first, second), chosen, [source])
 
 
 def _read(one: Input, key: str, config: RunConfig) -> tuple[list[tuple[str, str]], Counter[str]]:
@@ -210,7 +210,7 @@ def _read(one: Input, key: str, config: RunConfig) -> tuple[list[tuple[str, str]
 
 
 def _summary(part: str, members: Sequence[Input], kept: int, aside: Mapping[str, int]) -> SourceSummary:
-    names = list(dict.fromkeys(name for one in members for name in file_names(one)))
+    names = list(dict.fromkeys(name for member in members for name in file_names(member)))
     pool = members[0].pool.replace("pairs/", f"{part}/")
     return SourceSummary(pool, names, kept + sum(aside.values()), kept, dict(sorted(aside.items())))
 
@@ -229,11 +229,11 @@ def write_tests(tests: Sequence[RetrievalTexts], folder: Path) -> None:
     """Writes tests and dev pairs as JSON lines, a file for two languages, and the hashes of their lines, if any."""
     if not tests:
         return
-    for one in tests:
-        rows = [dict(zip(one.languages, pair, strict=True)) for pair in one.pairs]
+    for test in tests:
+        rows = [dict(zip(test.languages, pair, strict=True)) for pair in test.pairs]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        write_atomic(folder / one.part / f"{'-'.join(one.languages)}.jsonl", lines)
-    lines = list(chain.from_iterable(chain.from_iterable(one.pairs) for one in tests))
+        write_atomic(folder / test.part / f"{'-'.join(test.languages)}.jsonl", lines)
+    lines = list(chain.from_iterable(chain.from_iterable(test.pairs) for test in tests))
     write_arrays(folder / LINES, lambda file: np.save(file, np.unique(hash_lines(lines))))
 
 

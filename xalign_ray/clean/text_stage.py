@@ -34,7 +34,7 @@ class TextTask:
 
     @property
     def folder(self) -> str:
-        """Of the texts of all sources: on a full disk all say the same."""
+        """The folder of the texts of all sources, which an error of a full disk names."""
         return str(Path(self.part.text).parents[1])
 
     def path(self, suffix: str) -> Path:
@@ -53,25 +53,25 @@ PARSE = StageStep("reading the sources", parse_part)
 
 
 def make_text(inputs: Sequence[Input], output: Path, parallel: ParallelConfig) -> list[Input]:
-    """Parses the sources of which no recipe of the output folder has done so, and repairs what is damaged.
+    """Parses the sources that no recipe of the output folder has parsed yet, and repairs damaged text.
 
     Returns:
-        The inputs, of which each part names the file with its records: `read_part` reads that.
+        The inputs, whose parts name the files with their records: `read_part` reads these.
     """
-    texts = {_folder(one, output): one for one in inputs}
+    texts = {_folder(source, output): source for source in inputs}
 
     def parse_sources(folders: Sequence[Path]) -> dict[Path, dict[str, Any]]:
         run(PARSE, [TextTask(part, texts[f].languages) for f in folders for part in _stored(texts[f], f)], parallel)
         return {folder: _describe(texts[folder], folder) for folder in folders}
 
     make_lacking(texts, parse_sources)
-    return [replace(one, parts=_stored(one, _folder(one, output))) for one in inputs]
+    return [replace(source, parts=_stored(source, _folder(source, output))) for source in inputs]
 
 
 def _folder(one: Input, output: Path) -> Path:
     """Where the text of a source lies: named by all that it depends on, whatever its files are called."""
     paths = list(dict.fromkeys(path for part in one.parts for path in part.paths))
-    names = {path: f"{number}{Path(path).suffix}" for number, path in enumerate(paths)}  # a suffix says: packed how
+    names = {path: f"{number}{Path(path).suffix}" for number, path in enumerate(paths)}  # a suffix names the packing
     identity = {
         "code": package_code(*TEXT_CODE),
         "languages": one.languages,

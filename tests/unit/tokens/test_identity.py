@@ -103,9 +103,7 @@ def test_sample_of_an_encoder_aligner_is_not_in_the_fingerprint_and_its_extracti
 def test_encoder_aligner_without_an_embedding_for_a_language_is_refused_before_a_cluster_starts(own: Path) -> None:
     (own / "aligner").mkdir()
     (own / "aligner" / "config.json").write_text('{"xalign_languages": ["en", "fr"]}')
-    with pytest.raises(
-        ConfigError, match=r"aligner has language embeddings for en, fr, not for de; align with another"
-    ):
+    with pytest.raises(ConfigError, match=r"aligner has language embeddings for en, fr, not de; align with another"):
         fingerprint(make_config(own, ALIGNED.format(f"encoder:{own / 'aligner'}")))
 
 
