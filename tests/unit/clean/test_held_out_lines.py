@@ -86,8 +86,6 @@ def test_pairs_are_held_out_by_the_sides_that_have_text_alone(tmp_path: Path, wi
     gone = sum(kept_out_lines(sentences(code), SHARE, NO_TESTS)[0].sum() for code in with_text)
     assert prepared.manifest["counts"].get(f"dropped: {HELD_OUT_PAIR}", 0) == gone
     assert prepared.manifest["counts"]["pairs"] == LINES
-    if not with_text:
-        assert prepare_here(make_config(tmp_path, "data.held_out_fraction=0", *settings)) == prepared
 
 
 def test_dropped_pairs_are_in_manifest_summary_and_stats(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
