@@ -29,7 +29,7 @@ AT_A_TIME = 1000  # units in memory
 def tokenize_once(training_set: TrainingSet, inputs: Inputs, classes: Sequence[str], cache: Path) -> Dataset:
     """A row for each input that is trained on, with its `unit` and `length` beside the arguments of a model.
 
-    Rows of one unit share a batch. Those of a lone example may part, unless its words will be switched. Files are read
+    Rows of one unit share a batch. Rows of a single example may part, unless its words will be switched. Files are read
     only if nobody has tokenised them yet into the folder `cache`, which other trials use too, now or later.
 
     Raises:
@@ -117,7 +117,7 @@ POOL_BATCHES = 32  # shuffled units are sorted by length within that many batche
 
 
 class LengthPools:
-    """A batch sampler: an epoch's forward passes, each a list of rows; as many make a step as `passes` says.
+    """A batch sampler: an epoch's forward passes, each a list of rows; a step is `passes` of them.
 
     Half the padding of a plain shuffle, or less. A last smaller step ends the epoch. `units` has the unit of each
     row (rows of a unit stand together), `lengths` its pieces; `step` and `forward` are units of a step and of a pass.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,13 +13,12 @@ from pydantic import Field, model_validator
 
 from xalign_ray.config.fields import Float, Frozen
 from xalign_ray.errors import DataError
-from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.models.weight_files import CONFIG, read_config
 from xalign_ray.sources.language_id import codes_in_name
 from xalign_ray.sources.records import list_reasons
 from xalign_ray.tasks.task import Files, ReplaceWord, TunedTask
-from xalign_ray.tasks.task_files import name_others, read_entries
+from xalign_ray.tasks.task_files import read_entries
 from xalign_ray.vocabulary.dictionary import look_up_form
 
 Unit = Sequence[Any]  # examples that always share a batch
@@ -95,7 +94,12 @@ class TrainingSet:
 
     def units(self) -> Iterator[Unit]:
         """From the first; DataError if a file is malformed, or a translation of nothing in English."""
-        return KINDS[self.training.kind](self)
+        english, kind = self.read(), self.training.kind
+        if kind in ("english", "translate_train", "word_switch"):  # whose words `switcher` replaces
+            yield from ((example,) for example in english)
+        if self.training.has_translations:
+            for original, translation in self.join(english):
+                yield self.task.switch(original, translation) if kind == "sentence_switch" else (translation,)
 
     def examples(self) -> Iterator[Any]:
         return (example for unit in self.units() for example in unit)
@@ -143,33 +147,6 @@ class TrainingSet:
         return list(wanted)
 
 
-def _english(source: TrainingSet) -> Iterator[Unit]:
-    return ((example,) for example in source.read())
-
-
-def _translated(source: TrainingSet) -> Iterator[Unit]:
-    return ((translation,) for _, translation in source.join(source.read()))
-
-
-def _with_translations(source: TrainingSet) -> Iterator[Unit]:
-    english = source.read()
-    yield from ((example,) for example in english)
-    yield from ((translation,) for _, translation in source.join(english))
-
-
-def _switched_sentences(source: TrainingSet) -> Iterator[Unit]:
-    return (source.task.switch(*pair) for pair in source.join(source.read()))
-
-
-KINDS: dict[str, Callable[[TrainingSet], Iterator[Unit]]] = {
-    "english": _english,
-    "translated": _translated,
-    "translate_train": _with_translations,
-    "sentence_switch": _switched_sentences,
-    "word_switch": _english,  # whose words `switcher` replaces
-}
-
-
 def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list[str]]]:
     """Translations of each word by its look-up form, a list a language, of files whose names hold two languages.
 
@@ -204,59 +181,78 @@ def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list
 TOLD_POOLING = ("modernbert", "xalign-modernbert")  # model types
 
 
-def check_files(
-    task: TunedTask[Any],
-    folders: Sequence[Path],
-    languages: Sequence[str] | None,
-    train_language: str,
-    dev_language: str,
-    trainings: Iterable[Training],
-) -> tuple[set[str], str]:
-    """Refuses missing files before anything is started.
+@dataclass(frozen=True)
+class TuningFiles:
+    """The files of a fine-tuning, found by their names; none is opened.
 
-    Returns:
-        The languages that an encoder with language embeddings must have one for, and a sentence on the files that are
-        not read; empty if all are.
+    Attributes:
+        task: that they are of.
+        train_language: that is fine-tuned on.
+        found: all files, by split, then language.
+        tested: the split that each language is scored on.
+        dev: files that choose epochs, by language; that of the language that is trained on is the first.
     """
-    found, tested = task.find_all(folders, languages, train_language)
-    dev_files_of(found, tested, train_language, dev_language)
-    spoken = {name for one in trainings for name in spoken_languages(task, found, tested, train_language, one)}
-    return spoken, name_others(found, folders).lstrip()
 
+    task: TunedTask[Any]
+    train_language: str
+    found: Files
+    tested: Mapping[str, str]
+    dev: Mapping[str, Path]
 
-def check_contents(
-    task: TunedTask[Any],
-    folders: Sequence[Path],
-    languages: Sequence[str] | None,
-    train_language: str,
-    settings: FineTuning,
-    training: Training,
-) -> str:
-    """Reads the files of a fine-tuning, so that one that cannot be scored is refused before anything is trained.
+    @classmethod
+    def find(
+        cls,
+        task: TunedTask[Any],
+        folders: Sequence[Path],
+        languages: Sequence[str] | None,
+        train_language: str,
+        dev_language: str,
+    ) -> TuningFiles:
+        """Looks for the files in all folders; DataError if one is missing. Arguments as of `tune_task`."""
+        found, tested = task.find_all(folders, languages, train_language)
+        return cls(task, train_language, found, tested, _dev_files(found, tested, train_language, dev_language))
 
-    Returns:
-        A sentence on training examples that are left out for want of an answer or a translation; empty if there are
-        none.
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The languages that have a training and a test file, but for that which is trained on."""
+        return tuple(code for code in self.tested if code in self.found["train"] and code != self.train_language)
 
-    Raises:
-        DataError: a file is malformed, or cannot be scored by the head that is trained.
-    """
-    found, tested = task.find_all(folders, languages, train_language)
-    dev_files = dev_files_of(found, tested, train_language, settings.dev_language)
-    training_set = TrainingSet(task, found["train"], train_language, training, settings.max_train_samples, 0)
-    read = list(training_set.examples())
-    classes, lost = task.classes_of(read), sum(not example.gold for example in read)
-    scored = {path: language for language, path in dev_files.items()}
-    scored |= {found[split][language]: language for language, split in tested.items()}
-    for path, language in scored.items():
-        task.check(task.read(path, language), classes, path)
-    said = [f"{lost} of {len(read)} training examples have no answer and are left out"] if lost else []
-    for language, (originals, translations) in training_set.unpaired.items():
-        if originals:
-            said.append(f"{originals} of the examples in {train_language} have no translation in {language}")
-        if translations:
-            said.append(f"{translations} of those in {language} translate none of them and are left out")
-    return f"{task.name}: {'; '.join(said)}." if said else ""
+    def spoken(self, training: Training) -> set[str]:
+        """The languages that an encoder with language embeddings must have one for."""
+        translations = (training.languages or self.found["train"]) if training.has_translations else ()
+        tested = (name for language in self.tested for name in self.task.speaks(language))
+        return {self.train_language, *translations, *tested}
+
+    def training_set(self, training: Training, most: int | None, seed: int) -> TrainingSet:
+        """The examples that are trained on."""
+        return TrainingSet(self.task, self.found["train"], self.train_language, training, most, seed)
+
+    def check_contents(self, training: Training, most: int | None) -> str:
+        """Reads the files, so that one that cannot be scored is refused before anything is trained.
+
+        Returns:
+            A sentence on training examples that are left out because they have no answer or translation; empty if
+            there are none.
+
+        Raises:
+            DataError: a file is malformed, or cannot be scored by the head that is trained.
+        """
+        task, training_set = self.task, self.training_set(training, most, 0)
+        examples = list(training_set.examples())
+        classes, lost = task.classes_of(examples), sum(not example.gold for example in examples)
+        scored = {path: language for language, path in self.dev.items()}
+        scored |= {self.found[split][language]: language for language, split in self.tested.items()}
+        for path, language in scored.items():
+            task.check(task.read(path, language), classes, path)
+        left_out = [f"{lost} of {len(examples)} training examples have no answer and are left out"] if lost else []
+        for language, (originals, translations) in training_set.unpaired.items():
+            if originals:
+                left_out.append(
+                    f"{originals} of the examples in {self.train_language} have no translation in {language}"
+                )
+            if translations:
+                left_out.append(f"{translations} of those in {language} translate none of them and are left out")
+        return f"{task.name}: {'; '.join(left_out)}." if left_out else ""
 
 
 def head_pooling(encoder: str) -> str | None:
@@ -270,7 +266,7 @@ def head_pooling(encoder: str) -> str | None:
 
 
 def note_pooling(encoder: str, name: str) -> str:
-    """What a fine-tuning does with the pooling and prompt of a local Sentence Transformers folder; empty if of others.
+    """A sentence on how fine-tuning treats a local Sentence Transformers folder's pooling and prompt; empty for others.
 
     Args:
         name: of the encoder, for the reader.
@@ -285,16 +281,7 @@ def note_pooling(encoder: str, name: str) -> str:
     return f"{made} Fine-tuning uses neither: a head of transformers is put on the encoder, as its model class does it."
 
 
-def spoken_languages(
-    task: TunedTask[Any], found: Files, tested: Iterable[str], train_language: str, training: Training
-) -> set[str]:
-    """The languages that an encoder with language embeddings must have one for."""
-    translations = (training.languages or found["train"]) if training.has_translations else ()
-    return {train_language, *translations, *(name for language in tested for name in task.speaks(language))}
-
-
-def dev_files_of(found: Files, tested: Mapping[str, str], train_language: str, dev_language: str) -> dict[str, Path]:
-    """The development files that choose epochs, by language; that of the language that is trained on is the first."""
+def _dev_files(found: Files, tested: Mapping[str, str], train_language: str, dev_language: str) -> dict[str, Path]:
     if dev_language == "source":
         return {train_language: found["dev"][train_language]}
     if untested := sorted(language for language, split in tested.items() if split == "dev"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.training_set import Training, TrainingSet, dev_files_of, head_pooling, spoken_languages
+from xalign_ray.finetune.training_set import Training, TrainingSet, TuningFiles, head_pooling
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
 from xalign_ray.models.inference import Encoder, open_model, pick_device
 from xalign_ray.models.open_folder import quiet_transformers
@@ -71,19 +71,16 @@ def tune_task(
     # Here, because it costs its importer two seconds, and Tune's driver trains nothing.
     from xalign_ray.finetune.trainer import repeatable
 
-    found, tested = task.find_all(data_folders, languages, train_language)
     settings, training = settings or FineTuning(), training or Training()
-    dev_files = dev_files_of(found, tested, train_language, settings.dev_language)
-    training_set = TrainingSet(
-        task, found["train"], train_language, training, settings.max_train_samples, settings.seed
-    )
+    files = TuningFiles.find(task, data_folders, languages, train_language, settings.dev_language)
+    training_set = files.training_set(training, settings.max_train_samples, settings.seed)
     (out_folder / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(out_folder / PREDICTIONS, ignore_errors=True)
     with repeatable(settings.seed), tempfile.TemporaryDirectory() as alone:
         tuned = _open(training_set, encoder_folder, settings, device)
-        tuned.inputs.check_languages(spoken_languages(task, found, tested, train_language, training))
-        trained = _train(training_set, tuned, dev_files, settings, on_epoch, cache or Path(alone))
-    choices = dict(zip(dev_files, trained.choices, strict=True))
+        tuned.inputs.check_languages(files.spoken(training))
+        trained = _train(training_set, tuned, files.dev, settings, on_epoch, cache or Path(alone))
+    choices = dict(zip(files.dev, trained.choices, strict=True))
     first = next(iter(choices.values()))
     if keep_model:
         trained.load(tuned.model, first.epoch)
@@ -95,13 +92,13 @@ def tune_task(
     scores: list[Score] = []
     for epoch in sorted({one.epoch for one in choices.values()}):
         trained.load(tuned.model, epoch)
-        by_epoch = {one: split for one, split in tested.items() if choices.get(one, first).epoch == epoch}
-        scored = task.score(tuned, found, by_epoch, out_folder / PREDICTIONS)
+        by_epoch = {one: split for one, split in files.tested.items() if choices.get(one, first).epoch == epoch}
+        scored = task.score(tuned, files.found, by_epoch, out_folder / PREDICTIONS)
         scores += [score for score in scored if score.language != ALL_LANGUAGES]
-    scores.sort(key=lambda score: list(tested).index(score.language))
+    scores.sort(key=lambda score: list(files.tested).index(score.language))
     scores += average_languages(scores)
     write_scores(out_folder / SCORES, scores)
-    used = [*training_set.files, *map(Path, training.dictionaries), *dev_files.values()]
+    used = [*training_set.files, *map(Path, training.dictionaries), *files.dev.values()]
     write_manifest(
         out_folder,
         {
@@ -109,7 +106,7 @@ def tune_task(
             "task": task.name,
             "encoder": str(encoder_folder),
             "train_language": train_language,
-            "languages": list(tested),
+            "languages": list(files.tested),
             "settings": settings.model_dump(),
             "training": training.model_dump(),
             "development": float(over_languages([one.development[one.epoch - 1] for one in choices.values()])),
@@ -132,7 +129,7 @@ def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: 
     rate = settings.hidden_dropout_prob
     dropout: dict[str, Any] = (
         {} if rate is None else dict.fromkeys(DROPOUTS, rate)
-    )  # transformers leaves out what a config lacks
+    )  # transformers leaves out keys that a config lacks
     pooling = head_pooling(folder)
     pooled: dict[str, Any] = {"classifier_pooling": pooling} if pooling else {}
     model, tokenizer = open_model(folder, task.model_class, **(head if names else {}), **dropout, **pooled)

@@ -200,7 +200,7 @@ def _draw(rng: random.Random, among: Sequence[Any] | LogUniform) -> Any:
 
 
 class AshaSearch(RandomSearch):
-    """Random search whose poor trials are stopped early, under the first seeds; other seeds repeat what it chose."""
+    """Random search that stops poor trials early, under the first seeds; other seeds repeat the chosen setting."""
 
     kind: Literal["asha"] = "asha"  # type: ignore[assignment]
     reduction_factor: Annotated[Float, Field(gt=1, description="one in so many goes on")] = 3.0
@@ -344,7 +344,7 @@ def load_study(name: str, settings: Sequence[str] = (), encoder: str = "") -> St
 
 
 def _read_study(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The keys of a study over those of the study that it extends, and where these come from."""
+    """The keys of a study over the keys of the study that it extends, and the file of each inherited key."""
     if path in extended_by:
         raise ConfigError(f"{path} extends itself: {' -> '.join(one.name for one in (*extended_by, path))}.")
     tree = read_mapping(path)

@@ -15,8 +15,7 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.training_set import check_contents as check_contents_of
-from xalign_ray.finetune.training_set import check_files
+from xalign_ray.finetune.training_set import TuningFiles
 from xalign_ray.models.hub import at_commit, revision_of
 from xalign_ray.models.tokenized import check_languages
 from xalign_ray.sources.inputs import open_root
@@ -30,6 +29,7 @@ from xalign_ray.studies.declared import (
     StudyConfig,
 )
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
+from xalign_ray.tasks.task_files import name_others
 from xalign_ray.work.artifacts import hash_file, hash_files, hash_value
 from xalign_ray.work.storage import is_url
 
@@ -122,7 +122,7 @@ def _hash(path: str, hashes: dict[str, str]) -> str:
 
 
 def _narrow(asked: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The languages that are asked for and an encoder's own, where none are all; None if there is none in both."""
+    """The requested languages that the encoder has too; an empty list means all. None if no language is in both."""
     if not asked or not own:
         return asked or own
     return tuple(language for language in asked if language in own) or None
@@ -137,7 +137,7 @@ def _chain(cell: Pretraining | None) -> Iterator[Pretraining]:
 
 def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str]) -> Plan:
     """The plan of a study, whose files `check_task_files` looks for; starts nothing, and writes nothing but the
-    embedded world where that is asked for.
+    embedded world where the study needs it.
 
     Args:
         study: as it was declared.
@@ -176,25 +176,25 @@ def check_contents(plan: Plan) -> list[str]:
     Raises:
         DataError: a file is malformed or cannot be scored, which training would find out at its end.
     """
-    cells = {
+    contents = {
         (job.task, job.data, job.languages, job.train_language, job.settings.max_train_samples, job.training): job
         for job in plan.jobs
         if isinstance(job, Trial)
     }
-    said = [
-        check_contents_of(
-            TUNED_TASKS[job.task], [*map(Path, job.data)], job.languages, job.train_language, job.settings, job.training
+    left_out: dict[str, None] = {}
+    for job in contents.values():
+        files = _find_files(
+            job.task, [*map(Path, job.data)], job.languages, job.train_language, job.settings.dev_language
         )
-        for job in cells.values()
-    ]
-    return [*dict.fromkeys(filter(None, said))]
+        left_out[files.check_contents(job.training, job.settings.max_train_samples)] = None
+    return [*filter(None, left_out)]
 
 
 def check_task_files(plan: Plan) -> list[str]:
     """Looks at the names of files, so that a wrong path costs moments; a sentence for each that is not read.
 
-    Languages that an encoder has no embedding for are refused, too. Of what is scored without training the small files
-    are read.
+    Languages that an encoder has no embedding for are refused, too. Files of tasks without training are
+    small, and are read.
 
     Raises:
         DataError: files are missing; names them, and the study's source of the data.
@@ -223,15 +223,17 @@ def _check_task_files(
         if (languages := _narrow(one.languages, encoder.languages)) is not None:
             folders = [encoder.root / path for path in one.data]
             (dev_language,) = one.settings.dev_language or ("source",)
-            task = TUNED_TASKS[one.task]
-            asked = (languages or None, one.train_language, dev_language)
-            spoken, others = check_files(task, folders, *asked, one.training)
-            check_languages(name, known, spoken)
-            if others:
+            files = _find_files(one.task, folders, languages or None, one.train_language, dev_language)
+            check_languages(name, known, {code for training in one.training for code in files.spoken(training)})
+            if others := name_others(files.found, folders).lstrip():
                 yield f"{one.task}: {others}"
-            wanted = {language for training in one.training if training.per_language for language in training.languages}
-            if missing := sorted(wanted - set(_targets(one, folders)) if wanted else ()):
+            wanted = {code for training in one.training if training.per_language for code in training.languages}
+            if missing := sorted(wanted - {*_targets(one, folders)} if wanted else ()):
                 raise DataError(f"{one.task}: no model for {', '.join(missing)}: it needs a training and a test file.")
+
+
+def _find_files(task: str, *arguments: Any) -> TuningFiles:
+    return TuningFiles.find(TUNED_TASKS[task], *arguments)
 
 
 def _check_step(encoder: EncoderConfig, config: RunConfig) -> None:
@@ -280,9 +282,7 @@ def _with_targets(one: FineTuningConfig, roots: Sequence[Path]) -> FineTuningCon
 
 
 def _targets(one: FineTuningConfig, folders: Sequence[Path]) -> tuple[str, ...]:
-    """The languages that have a training and a test file, but for that which is trained on."""
-    found, tested = TUNED_TASKS[one.task].find_all(folders, one.languages or None, one.train_language)
-    return tuple(language for language in tested if language in found["train"] and language != one.train_language)
+    return _find_files(one.task, folders, one.languages or None, one.train_language, "source").targets
 
 
 def _recipe_of(encoder: EncoderConfig, study: StudyConfig, seed: int, output: Path) -> Recipe:
@@ -291,7 +291,7 @@ def _recipe_of(encoder: EncoderConfig, study: StudyConfig, seed: int, output: Pa
 
 
 def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Pretraining]) -> Pretraining:
-    """The cell of a recipe, after those that it continues; `cells` holds each once, by what it computes."""
+    """The cell of a recipe, after those that it continues; `cells` holds each once, by its content."""
     below: Pretraining | None = None
     for needed in reversed(needed_recipes(recipe)):
         own = needed is recipe

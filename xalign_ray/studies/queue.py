@@ -170,7 +170,7 @@ class Queue:
         heapq.heappush(self._ready, self._place[job])
 
     def _set(self, job: Job, end: End) -> None:
-        """Records an end, and opens the cells that waited for it alone; those of a pretraining that failed stay."""
+        """Records an end, and opens the cells that waited for it alone; cells of a failed pretraining stay."""
         self.ends[job] = end
         self.left -= 1
         for waiting in self._needed_by[job] if isinstance(job, Cell) or end.state == FINISHED else ():

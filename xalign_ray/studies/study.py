@@ -76,7 +76,7 @@ def run_study(
         out: the folder of runs, data and studies, `runs` if not given; the study's own is `studies/<name>` in it.
         settings: `key=value`, of the study or for each of its recipes.
         rehash: read all input files again, whatever is remembered of them.
-        encoder: folder or hub id that the study begins from, in place of its own.
+        encoder: folder or hub id that replaces the study's `encoder`.
 
     Returns:
         The report's page.

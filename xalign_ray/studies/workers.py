@@ -143,7 +143,7 @@ class CellRunner:
     """Starts cells: evaluations and fine-tunings as tasks of Ray, pretrainings in a thread.
 
     Ray runs tasks of equal CPUs in one process after the other, so that torch is imported once in each. A task with a
-    GPU has a process of its own, whose memory of the GPU goes with it.
+    GPU has its own process, so that the GPU's memory is freed at its end.
     """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
@@ -170,7 +170,7 @@ class CellRunner:
 
     def __exit__(self, *_: object) -> None:
         for started in self._started:
-            ray.cancel(started, force=True)  # one that has ended stays as it is
+            ray.cancel(started, force=True)  # an ended task is not changed
 
 
 class Halving:

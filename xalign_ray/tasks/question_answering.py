@@ -235,8 +235,8 @@ class QuestionAnsweringTask(TunedTask[Question]):
     ) -> list[list[Features]]:
         """The windows of each question, of at most 384 pieces, also those without the answer.
 
-        A window begins 128 pieces after the one before, or half of its own context where a shorter model leaves it less
-        than 256. Of a question its first 64 pieces are kept, and never more than half of what there is room for.
+        A window begins 128 pieces after the one before, or half of its context where a shorter model leaves less than
+        256. A question keeps its first 64 pieces, and never more than half of the room.
         """
         contexts = piece_contexts(inputs, [question.context for question in examples])
         pieces = inputs.piece_texts([question.question for question in examples])
@@ -298,8 +298,8 @@ def best_span(windows: Sequence[Window], logits: Sequence[Logits]) -> tuple[int,
     """The first and last context piece of the answer with the highest sum of logits, or None if there is none.
 
     Of each window the 20 best first and 20 best last pieces are paired, at most 30 pieces apart. An answer is taken
-    from the window that holds most context around its first piece (Devlin et al.'s run_squad). The windows are those of
-    one question.
+    from the window that holds most context around its first piece (Devlin et al.'s run_squad). All windows are of one
+    question.
     """
     best, score = None, -np.inf
     for window, own, (firsts, lasts) in zip(windows, _own_pieces(windows), logits, strict=True):

@@ -160,7 +160,7 @@ class TatoebaTask(SentenceTask):
     of files, as mteb does. `tatoeba_accuracy_from_english` asks the English sentences, as XTREME's code does and so the
     tables of DICT-MLM. `tatoeba_accuracy_csls` is `tatoeba_accuracy` by CSLS. Chance is 1 / number of pairs.
 
-    Beside them stands layer "last4", the mean accuracy of the last min(4, n) layers by the mean of tokens (DICT-MLM,
+    Also scored is layer "last4", the mean accuracy of the last min(4, n) layers by the mean of tokens (DICT-MLM,
     Table 1), and each layer alone; `tatoeba_accuracy_cls` is by the first token of each layer but the embedding layer,
     where all first tokens are equal. `pair_cosine` is the mean cosine of translations, `pair_cosine_random` that of
     each sentence with the translation of the next one; `tokenization_premium` are the pieces of the sentences for each
@@ -332,9 +332,9 @@ _TITLE = "Sentence retrieval"
 class RetrievalTask(SentenceTask):
     """Accuracy of retrieving translations, per pair of languages, and the mean over them.
 
-    The headline is layer "last", pooled as the encoder's Sentence Transformers files say, else by the mean over tokens,
-    with the prompt of these files before each sentence: so a user's own vectors find what is counted here. Every layer
-    is scored beside it, with the same pooling. `retrieval_accuracy` is the mean of both directions. What is found is
+    The headline is layer "last", pooled by the rule in the encoder's Sentence Transformers files, else by the mean over
+    tokens, with the prompt of these files before each sentence: these are the vectors that a user gets. Every layer is
+    scored too, with the same pooling. `retrieval_accuracy` is the mean of both directions. What is found is
     right if it is, by its text, a translation of the query in the test: no sentence that stands twice is wrong because
     its copy was found. Chance is 1 / number of pairs.
 
@@ -411,7 +411,7 @@ def read_translations(data: Path, languages: Sequence[str] | None = None) -> dic
 
     Args:
         data: a Tatoeba folder, or what `look_at_pairs` reads.
-        languages: those to score; of a file whose languages cannot be seen, those of its columns.
+        languages: to score; for a file without visible languages, the languages of its columns.
 
     Raises:
         DataError: there are none, or none of a language that was asked for.
@@ -438,7 +438,7 @@ def _read_any(data: Path, languages: Sequence[str]) -> Iterator[TranslatedSenten
 
 
 def _joined(found: Iterator[TranslatedSentences]) -> dict[str, TranslatedSentences]:
-    """Those of the same two languages as one; at most `MAX_PAIRS` of each, evenly spaced."""
+    """Joins sets of the same two languages, and keeps at most `MAX_PAIRS` pairs of each, evenly spaced."""
     by_name: dict[str, TranslatedSentences] = {}
     for one in found:
         name = name_of_pair(*one.languages)

@@ -354,8 +354,8 @@ def _joined(sentences: Sequence[Sequence[str]]) -> list[str]:
 def shuffled_tags(words: Sequence[str], tags: Sequence[str]) -> list[str]:
     """A sentence's own tags in an order that depends on its words alone; the chance level is measured on it.
 
-    The majority class is no baseline for spans: for names it is O, which scores 0. Tags in random order know how many
-    names of which kind there are and nothing of where; by hash, so that the level is a fact of the file.
+    The majority class is no baseline for spans: for names it is O, which scores 0. Tags in random order keep the number
+    of names of each kind, not their places. The order is by hash, so that the level is a fact of the file.
     """
     return random.Random("\t".join(words)).sample(list(tags), len(tags))
 
@@ -363,8 +363,8 @@ def shuffled_tags(words: Sequence[str], tags: Sequence[str]) -> list[str]:
 def _chunks(tags: Sequence[str], kind_of: Callable[[str], str]) -> set[Span]:
     """conlleval's two questions at each tag, as seqeval asks them: does a chunk end before it, does one begin with it?
 
-    They are asked apart. A chunk can end where none begins, and the next one then begins where that one did: a quirk of
-    tags such as SCONJ, which counts as a chunk of one word for its letter S.
+    The two questions are separate. A chunk can end where none begins, and the next one then begins where that one did:
+    a quirk of tags such as SCONJ, which counts as a chunk of one word for its letter S.
     """
     found: set[Span] = set()
     begin, letter, kind = 0, OUTSIDE, ""
