@@ -57,28 +57,6 @@ def put(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("task", "name", "split", "language"),
-    [
-        (BELEBELE, "eng_Latn.jsonl", "test", "en"),
-        (BELEBELE, "data/deu_Latn.jsonl", "test", "de"),
-        (BELEBELE, "data/zho_Hant.jsonl", "test", "zh-Hant"),
-        (BELEBELE, "arb_Latn.jsonl", "test", "ar-Latn"),
-        (BELEBELE, "train.eng_Latn.jsonl", "train", "en"),
-        (XCOPA, "et/val.et.jsonl", "dev", "et"),
-        (XCOPA, "et/test.et.jsonl", "test", "et"),
-        (XCOPA, "train.en.jsonl", "train", "en"),
-        (XCOPA, "COPA/train.jsonl", "train", "en"),
-        (XCOPA, "COPA/val.jsonl", "dev", "en"),
-    ],
-)
-def test_files_are_found_by_their_published_names(
-    tmp_path: Path, task: Any, name: str, split: str, language: str
-) -> None:
-    path = put(tmp_path / name, PASSAGE)
-    assert task.find([tmp_path])[split] == {language: path}
-
-
 def test_a_copy_of_belebele_from_the_hub_is_read(tmp_path: Path) -> None:
     path = put(tmp_path / "data" / "eng_Latn.jsonl", PASSAGE)
     configs = "configs:\n- config_name: eng_Latn\n  data_files:\n  - split: test\n    path: data/eng_Latn.jsonl\n"

@@ -62,15 +62,6 @@ def test_files_are_found_by_all_published_names(tmp_path: Path):
     }  # fmt: skip
 
 
-def test_two_files_of_one_split_and_none_at_all_are_refused(tmp_path: Path):
-    with pytest.raises(DataError, match=r"no mlqa files; they are called train-v1.1.json, squad.translate.train.en-en"):
-        MLQA.find([tmp_path])
-    for name in ("dev-v1.1.json", "dev-context-en-question-en.json"):
-        (tmp_path / name).touch()
-    with pytest.raises(DataError, match="are both dev of en; keep one"):
-        MLQA.find([tmp_path])
-
-
 @pytest.mark.parametrize(
     ("name", "languages"),
     [

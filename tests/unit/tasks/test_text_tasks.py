@@ -41,17 +41,6 @@ def texts(examples: Sequence[LabelledText]) -> list[tuple[str, ...]]:
     return [example.texts for example in examples]
 
 
-def test_xnli_files_are_found_under_the_names_of_xtreme_and_of_the_translations(tmp_path: Path):
-    folder = touch(
-        tmp_path, "multinli.train.en.tsv", "multinli.train.zh.tsv", "dev-en.tsv", "test-deu.tsv", "notes.tsv"
-    )
-    assert XNLI.find([folder]) == {
-        "train": {"en": folder / "multinli.train.en.tsv", "zh": folder / "multinli.train.zh.tsv"},
-        "dev": {"en": folder / "dev-en.tsv"},
-        "test": {"de": folder / "test-deu.tsv"},
-    }
-
-
 def test_the_official_xnli_file_holds_fifteen_languages_and_is_read_one_at_a_time(tmp_path: Path):
     path = write(tmp_path / "xnli.test.tsv", OFFICIAL_XNLI)
     found = XNLI.find([tmp_path])
@@ -87,30 +76,6 @@ def test_xnli_dev_files_have_crlf_and_no_header(tmp_path: Path):
     assert [one.label for one in XNLI.read(path, "de")] == ["contradiction", "neutral"]
 
 
-def test_two_files_of_one_split_and_language_are_named(tmp_path: Path):
-    touch(tmp_path, "multinli.train.en.tsv", "train-en.tsv")
-    with pytest.raises(DataError, match=r"train-en.tsv and .*multinli.train.en.tsv are both train of en; keep one\."):
-        XNLI.find([tmp_path])
-
-
-def test_a_folder_with_nothing_in_it_says_how_files_are_called(tmp_path: Path):
-    message = f"{tmp_path}: no xnli files; they are called train-en.tsv, multinli.train.en.tsv, xnli.train.tsv."
-    with pytest.raises(DataError, match=re.escape(message)):
-        XNLI.find([tmp_path])
-    with pytest.raises(DataError, match="nowhere is not a folder; give the folder of sib files such as eng_Latn/tr"):
-        SIB.find([tmp_path / "nowhere"])
-
-
-def test_pawsx_files_are_found_flat_and_in_folders_of_languages(tmp_path: Path):
-    flat, nested = touch(tmp_path / "flat", "dev-de.tsv"), tmp_path / "x-final"
-    touch(nested, "en/train.tsv", "en/dev_2k.tsv", "zh/translated_train.tsv", "zh/test_2k.tsv")
-    assert PAWSX.find([flat, nested]) == {
-        "train": {"en": nested / "en/train.tsv", "zh": nested / "zh/translated_train.tsv"},
-        "dev": {"de": flat / "dev-de.tsv", "en": nested / "en/dev_2k.tsv"},
-        "test": {"zh": nested / "zh/test_2k.tsv"},
-    }
-
-
 def test_pawsx_is_read_with_ids_and_without(tmp_path: Path):
     own = write(tmp_path / "dev_2k.tsv", "id\tsentence1\tsentence2\tlabel\n7\tA B\tB A\t1\n9\tC\tD\t0\n")
     assert [(one.key, one.texts, one.label) for one in PAWSX.read(own, "en")] == [
@@ -121,16 +86,6 @@ def test_pawsx_is_read_with_ids_and_without(tmp_path: Path):
     assert texts(PAWSX.read(xtreme, "en")) == [("A B", "B A"), ("C", "D")]
 
 
-def test_sib_folders_are_languages_and_a_script_is_said_where_it_is_not_the_usual_one(tmp_path: Path):
-    names = {
-        "eng_Latn": "en", "arb_Arab": "ar", "arb_Latn": "ar-Latn", "zho_Hans": "zh", "zho_Hant": "zh-Hant",
-        "swh_Latn": "sw", "kas_Deva": "ks-Deva", "prs_Arab": "fa-AF", "pes_Arab": "fa", "twi_Latn": "tw",
-        "aka_Latn": "ak",
-    }  # fmt: skip
-    folder = touch(tmp_path, *(f"{name}/test.tsv" for name in names), "README/test.tsv")
-    assert SIB.find([folder])["test"] == {code: folder / f"{name}/test.tsv" for name, code in names.items()}
-
-
 def test_sib_is_joined_by_its_ids(tmp_path: Path):
     path = write(tmp_path / "dev.tsv", "index_id\tcategory\ttext\n548\tsports\tSpeed matters.\n824\ttravel\tLook.\n")
     assert SIB.read(path, "en") == [
@@ -139,15 +94,6 @@ def test_sib_is_joined_by_its_ids(tmp_path: Path):
     ]
     with pytest.raises(DataError, match=r"wrong.tsv, line 2: the label 'weather' is none of entertainment, geography,"):
         SIB.read(write(tmp_path / "wrong.tsv", "index_id\tcategory\ttext\n1\tweather\tRain.\n"), "en")
-
-
-def test_mldoc_files_are_found_under_the_names_of_its_script_and_of_laser(tmp_path: Path):
-    touch(tmp_path, "english.train.1000", "english.train.10000", "spanish.dev", "spanish-latam.dev", "mldoc.test.de")
-    assert MLDOC.find([tmp_path]) == {
-        "train": {"en": tmp_path / "english.train.1000"},
-        "dev": {"es": tmp_path / "spanish.dev", "es-419": tmp_path / "spanish-latam.dev"},
-        "test": {"de": tmp_path / "mldoc.test.de"},
-    }
 
 
 def test_mldoc_texts_are_read_as_python_2_and_python_3_wrote_them(tmp_path: Path):
