@@ -1,4 +1,4 @@
-"""The BERT family (Devlin et al. 2019), and XLM-R (Conneau et al. 2020) and RoBERTa (Liu et al. 2019) of its layers."""
+"""The BERT family (Devlin et al. 2019)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.family import Classes, Counts, Family, Values
 from xalign_ray.private.transformers import bert_transform
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -85,86 +82,3 @@ class Bert(Family):
     def new_transform(self, config: Any) -> nn.Module:
         """dense, activation, LayerNorm."""
         return bert_transform(config)
-
-
-# The XLM-R family: BERT's layers, positions from behind the padding id, one token type (Conneau et al. 2020).
-
-
-class XlmR(Bert):
-    """XLM-R. With one token type it cannot see the segments of a pair, whatever the recipe's streams ask for."""
-
-    model_type: ClassVar[str] = "xlm-roberta"
-    defaults: ClassVar[Values] = {**Bert.defaults, "model_type": "xlm-roberta", "pad_token_id": 1}
-    # The config class takes BERT's epsilon and two types; released models have these.
-    from_scratch: ClassVar[Values] = {
-        "type_vocab_size": 1,
-        "layer_norm_eps": 1e-5,
-        "bos_token_id": None,
-        "eos_token_id": None,
-    }
-    token_types: ClassVar[str] = "roberta.embeddings.token_type_embeddings.weight"
-    transform: ClassVar[str] = "lm_head."
-    output_bias: ClassVar[str] = "lm_head.bias"
-    counts_from_padding: ClassVar[bool] = True
-
-    def values(self, model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> dict[str, Any]:
-        """The table of positions has rows for ids up to the padding id, which no token has."""
-        return super().values(model, vocab_size, max_positions + pad_id + 1, pad_id)
-
-    def max_length(self, values: Values) -> int:
-        """The positions behind the padding id."""
-        return values["max_position_embeddings"] - values["pad_token_id"] - 1
-
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
-        """Stock classes."""
-        return Classes.stock("XLMRoberta", add_pooling_layer=False)
-
-    def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
-        """BERT's, with positions moved behind the padding id."""
-        moved = batch["position_ids"] + config.pad_token_id + 1
-        return super().arguments(config, batch) | {"position_ids": moved}
-
-    def predict(self, hf: Any, hidden: Tensor) -> Tensor:
-        """`lm_head` as a whole."""
-        return hf.lm_head(hidden)
-
-    def transform_of(self, hf: Any) -> nn.Module:
-        """The head owns its layers itself."""
-        return hf.lm_head
-
-    def copy_transform(self, hf: Any) -> nn.Module:
-        """The head's layers without its decoder."""
-        from xalign_ray.models.heads import HeadTransform
-
-        return HeadTransform.copy_of(hf.lm_head)
-
-    def new_transform(self, config: Any) -> nn.Module:
-        """dense, GELU, LayerNorm."""
-        from xalign_ray.models.heads import HeadTransform
-
-        return HeadTransform(config.hidden_size, config.layer_norm_eps)
-
-
-# The RoBERTa family (Liu et al. 2019): XLM-R's layers and head over other vocabularies; CamemBERT is one of it.
-
-
-class Roberta(XlmR):
-    """RoBERTa, of one language in its released models."""
-
-    model_type: ClassVar[str] = "roberta"
-    defaults: ClassVar[Values] = {**XlmR.defaults, "model_type": "roberta", "vocab_size": 50265}
-
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
-        """Stock classes."""
-        return Classes.stock("Roberta", add_pooling_layer=False)
-
-
-class Camembert(Roberta):
-    """CamemBERT: RoBERTa over a SentencePiece vocabulary of French (Martin et al. 2020)."""
-
-    model_type: ClassVar[str] = "camembert"
-    defaults: ClassVar[Values] = {**Roberta.defaults, "model_type": "camembert", "vocab_size": 30522}
-
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
-        """Stock classes."""
-        return Classes.stock("Camembert", add_pooling_layer=False)

@@ -7,11 +7,14 @@ from typing import Any
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.bert import Bert, Camembert, Roberta, XlmR
+from xalign_ray.models.bert import Bert
+from xalign_ray.models.camembert import Camembert
 from xalign_ray.models.deberta import DebertaV2
 from xalign_ray.models.eurobert import EuroBert
 from xalign_ray.models.family import Family
 from xalign_ray.models.modernbert import ModernBert
+from xalign_ray.models.roberta import Roberta
+from xalign_ray.models.xlm_r import XlmR
 
 # By the name that `model.family` gives to one from scratch.
 FAMILIES: Mapping[str, Family] = {

@@ -20,6 +20,7 @@ from xalign_ray.models.precision import in_fp32
 from xalign_ray.models.tokenized import ENCODED, Features, Inputs, piece_count
 
 BATCH_SIZE = 64
+BATCH_PIECES = 1 << 13  # padding included: one long text does not lengthen sixty short ones
 Vectors = NDArray[np.float32]
 
 
@@ -82,14 +83,18 @@ class Encoder:
 
     @torch.inference_mode()
     def run(self, features: Sequence[Features], **options: Any) -> Iterator[tuple[list[int], Any, Tensor]]:
-        """The model's outputs in fp32, a batch at a time; inputs of like length go together.
+        """The model's outputs in fp32, a batch at a time; inputs of like length go together, few where they are long.
 
         Yields:
             The places of B inputs in `features`, the output `[B, L, ...]`, and the mask `[B, L]` of real tokens.
         """
-        order = sorted(range(len(features)), key=lambda index: piece_count(features[index]))
-        for start in range(0, len(order), BATCH_SIZE):
-            places = order[start : start + BATCH_SIZE]
+        batches: list[list[int]] = []
+        sizes = [piece_count(one) for one in features]
+        for place in sorted(range(len(features)), key=sizes.__getitem__):
+            if not batches or len(batches[-1]) >= min(BATCH_SIZE, BATCH_PIECES // sizes[place]):
+                batches.append([])
+            batches[-1].append(place)
+        for places in batches:
             batch = self.inputs.collate([features[place] for place in places])
             given = {name: batch[name].to(self.model.device) for name in ("attention_mask", *ENCODED) if name in batch}
             with in_fp32():
