@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from xalign_ray.config.derive import base_recipe, derive_batch, needed_recipes, settle, with_absolute_paths
-from xalign_ray.config.load import Recipe
+from xalign_ray.config.load import COMMAND_LINE, RECIPES, Recipe
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import GivenTokenizer
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.continued import check_head, check_start, has_weights, inherited_from_scratch
+from xalign_ray.models.backbone import encoder_values
+from xalign_ray.models.refusals import check_head, check_start, has_weights
 from xalign_ray.planning.subject import at_most, subject_of
 from xalign_ray.sources.inputs import check_codes, check_inputs
 from xalign_ray.work.status_line import say
-from xalign_ray.work.storage import is_url
+from xalign_ray.work.storage import RUN_OF, is_url
 
+HIGHEST_RATE = 3e-4  # a released encoder is continued below it; 5e-5 to 1e-4 is common
+SHORTEST_ROW = 64  # tokens
+OF_OUR_RUNS = "xalign_recipe"  # in the config.json of our exports
+_INSTEAD = {"train.optimizer.learning_rate": "2e-5", "model.hidden_dropout_prob": "null", "data.max_seq_length": "128"}
 HIGH_RATE = 0.01  # of Adam and LAMB; published ways to continue an encoder take 1e-3 at most
 
 
@@ -99,3 +105,44 @@ def check_models(config: RunConfig, here_only: bool = False) -> None:
 def _is_here(name: str) -> bool:
     """Whether a model's name is that of a folder, there or not; others may be hub ids, or made by `data derive`."""
     return Path(name).is_dir() or name.startswith((".", "/"))
+
+
+def inherited_from_scratch(recipe: Recipe) -> str:
+    """A sentence on values that a released encoder is continued with, though nobody chose them for it; or nothing.
+
+    Chosen are values of the command line, of the user's own recipe, and of the file that names the encoder.
+    """
+    config, start = recipe.config, recipe.config.model.init_from
+    if start is None or start.startswith(RUN_OF) or OF_OUR_RUNS in (encoder_values(start) or {}):
+        return ""
+    rate, length = config.train.optimizer.learning_rate, config.data.max_seq_length
+    doubtful = {
+        "train.optimizer.learning_rate": (rate > HIGHEST_RATE, f"{rate:g} is above {HIGHEST_RATE:g}"),
+        "model.hidden_dropout_prob": (config.model.hidden_dropout_prob == 0, "0 is no dropout"),
+        "data.max_seq_length": (length < SHORTEST_ROW, f"{length} is below {SHORTEST_ROW} tokens"),
+    }
+    found = {
+        key: f"{key} ({why})"
+        for key, (is_doubtful, why) in doubtful.items()
+        if is_doubtful and not _is_chosen(recipe.origins, key)
+    }
+    if not found:
+        return ""
+    origins = ", ".join(dict.fromkeys(_shown(recipe.origins[key]) for key in found))
+    example = ", ".join(f"{key}={_INSTEAD[key]}" for key in found)
+    return (
+        f"warning: {start} is continued with values that {origins} has for training from scratch: "
+        f"{', '.join(found.values())}. Set them in your recipe or by --set, such as {example}."
+    )
+
+
+def _is_chosen(origins: Mapping[str, str], key: str) -> bool:
+    blocks = [key.rsplit(".", depth)[0] for depth in range(key.count(".") + 1)]  # --set may give a whole block
+    if COMMAND_LINE in map(origins.get, blocks):
+        return True
+    origin = origins.get(key)
+    return origin is None or origin == origins.get("model.init_from") or not Path(origin).is_relative_to(RECIPES)
+
+
+def _shown(origin: str) -> str:
+    return Path(origin).relative_to(RECIPES).with_suffix("").as_posix()

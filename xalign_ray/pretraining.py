@@ -36,9 +36,9 @@ from xalign_ray.config.sources import REPLACING
 from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run
 from xalign_ray.feed.batches import open_local
-from xalign_ray.models.backbone import backbone, check_tokenizer
-from xalign_ray.models.continued import NEW_HEAD, check_start, draws_head
+from xalign_ray.models.backbone import backbone
 from xalign_ray.models.hub import at_commit
+from xalign_ray.models.refusals import NEW_HEAD, check_start, check_tokenizer, draws_head
 from xalign_ray.shards.planned import check_method, count_steps, facts_of
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources.inputs import check_inputs

@@ -5,9 +5,9 @@ from __future__ import annotations
 from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.backbone import encoder_values
-from xalign_ray.models.continued import check_encoder_files
 from xalign_ray.models.families import family_of
 from xalign_ray.models.open import Opened, open_encoder
+from xalign_ray.models.refusals import check_encoder_files
 
 REPLAY = 0.1  # share of rows that are text, where text is given beside pairs
 NEW_HEAD = ", or --set allow=[new_head], which trains one from random weights and harms the encoder at first"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -166,76 +166,3 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         values = family.for_rows(dict(family.defaults) | found, max_positions)
     check_settings(family, model)
     return family, family.with_dropout(values, model)
-
-
-def check_fits(
-    init_from: str, family: Family, values: dict[str, Any], vocab_size: int, max_positions: int, pad_id: int
-) -> None:
-    """Refuses a folder that the run cannot continue; `values` are its config's, the rest is the run's.
-
-    Args:
-        vocab_size: ids of the run's tokenizer that the folder must have rows for.
-
-    Raises:
-        ConfigError: saying what does not fit and what to change.
-    """
-    table, room, pad = values["vocab_size"], family.max_length(values), values["pad_token_id"]
-    refusals = [
-        (values["is_decoder"], "is a decoder; only encoders can be continued"),
-        (bool(misfit := family.incompatible(values)), misfit),
-        (
-            not values["tie_word_embeddings"] and not family.may_be_untied,
-            "has an output table of its own; it must be tied to the input table",
-        ),
-        (
-            vocab_size > table,
-            f"has {table} word embeddings, the run's tokenizer {vocab_size} ids; "
-            "set data.tokenizer to {kind: folder, path: (the same folder)}",
-        ),
-        (
-            max_positions > room,
-            f"has {room} positions, data.max_seq_length is {max_positions}; lower data.max_seq_length",
-        ),
-        (
-            family.counts_from_padding and pad is not None and pad != pad_id,
-            f"pads with id {pad}, the run's tokenizer with {pad_id}; "
-            "set data.tokenizer to {kind: folder, path: (the same folder)}",
-        ),
-    ]
-    for wrong, sentence in refusals:
-        if wrong:
-            raise ConfigError(f"model.init_from: {init_from} {sentence}.")
-
-
-def check_tokenizer(init_from: str, tokenizer_folder: Path, new: Collection[int] = ()) -> None:
-    """Refuses a folder whose own tokenizer gives other ids than the run's; one that holds no tokenizer passes.
-
-    Args:
-        new: ids that the run's tokenizer has on top of the folder's.
-
-    Raises:
-        ConfigError: naming the first id that means two things.
-    """
-    theirs, ours = _read_vocabulary(init_from), _read_vocabulary(str(tokenizer_folder))
-    if theirs is None or ours is None:
-        return
-    for identity, piece in sorted(ours.items()):
-        other = theirs.get(identity)
-        if other != piece and not (other is None and identity in new):
-            raise ConfigError(
-                f"model.init_from: {init_from} was trained with another tokenizer (id {identity} is {other!r} there, "
-                f"{piece!r} in this run); set data.tokenizer to {{kind: folder, path: {init_from}}}."
-            )
-
-
-def _read_vocabulary(folder_or_id: str) -> dict[int, str] | None:
-    from transformers import AutoTokenizer
-
-    folder = Path(folder_or_id)
-    if folder.is_dir() and not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
-        return None  # AutoTokenizer would invent one of five special tokens
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(encoder_folder(folder_or_id), trust_remote_code=False)
-    except (OSError, ValueError, DataError):
-        return None
-    return {identity: piece for piece, identity in tokenizer.get_vocab().items()}

@@ -13,12 +13,12 @@ from xalign_ray.config.schema import ModelConfig, RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models import attention
 from xalign_ray.models.attention import laid_out
-from xalign_ray.models.backbone import backbone, check_fits
-from xalign_ray.models.continued import check_family, refuse_new_head
+from xalign_ray.models.backbone import backbone
 from xalign_ray.models.extension import add_rows, exchange_rows
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import Decoder, append_language, extend_input
 from xalign_ray.models.open_folder import one_at_a_time, open_weights
+from xalign_ray.models.refusals import check_family, check_fits, refuse_new_head
 from xalign_ray.private.transformers import attention_of, set_attention
 from xalign_ray.vocabulary.exchange import StartRows
 

@@ -183,7 +183,7 @@ def _download(name: str, patterns: Sequence[str]) -> Path:
     hub_id, options = revision_of(name)
     try:
         folder = Path(snapshot_download(hub_id, allow_patterns=[*patterns], **options))
-        if not (folder / MODULES).is_file():
+        if not _looked_for(f"{hub_id}@{folder.name}", MODULES):
             with suppress(EntryNotFoundError):  # the cache remembers that there is none
                 hf_hub_download(hub_id, MODULES, revision=folder.name)
     except Exception as error:  # the hub and its transport have no common class of errors

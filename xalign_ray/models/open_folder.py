@@ -17,7 +17,7 @@ from transformers.utils import logging
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import encoder_folder, fetch_weights
 from xalign_ray.models.own_tokenizer import check_files, check_ids, read_tokenizer
-from xalign_ray.models.weight_files import WRAPPED, check_weight_files
+from xalign_ray.models.weight_files import check_weight_files
 
 OWN_CODE = "it comes with code of its own (auto_map in its config.json), which is not run here: name another encoder"
 _ALONE = "save the model alone, with save_pretrained"
@@ -155,9 +155,6 @@ def _check_loaded(name: str, model: Any, found: dict[str, Any], drawn: list[str]
 
 def _why_lacking(model: Any, lacking: str, unexpected: Sequence[str]) -> str:
     """What may have become of a weight that is not there, by the names of those that are too much."""
-    for prefix, why in WRAPPED.items():
-        if prefixed := sum(key.startswith(prefix) for key in unexpected):
-            return f"{prefixed} names begin with '{prefix}', {why}"
     if hasattr(model.config, "auto_map"):
         return OWN_CODE
     if others := [key for key in unexpected if "." not in key]:

@@ -63,6 +63,10 @@ def check_weight_files(name: str) -> None:
                 raise DataError(
                     f"{path}: {weight} is of type {its_type}. Save the model in fp32, fp16 or bf16, not quantised."
                 )
+    names = weight_names(name) or ()
+    for prefix, why in WRAPPED.items():
+        if wrapped := [one for one in names if one.startswith(prefix)]:
+            raise DataError(f"{name}: {len(wrapped)} names of its weights begin with '{prefix}', {why}.")
 
 
 def _check_pickle(path: Path) -> None:

@@ -13,9 +13,10 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
 from xalign_ray.config.yaml_text import parse_yaml
-from xalign_ray.models.backbone import check_fits, encoder_values, vocabulary_size
+from xalign_ray.models.backbone import encoder_values, vocabulary_size
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings
 from xalign_ray.models.family import Family, Values
+from xalign_ray.models.refusals import check_fits
 from xalign_ray.models.sizes import Sizes, count_in
 
 _FILE = Path(__file__).with_name("figures.yaml")

@@ -16,12 +16,12 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import BertForMaskedLM, BertModel, DebertaV2Config, DebertaV2Model
 
 from tests.whole_words import write_encoder
-from xalign_ray.checks import check_recipe
+from xalign_ray.checks import check_recipe, inherited_from_scratch
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.continued import check_start, draws_head, inherited_from_scratch
 from xalign_ray.models.encoder import build_encoder, check_opens
 from xalign_ray.models.open import open_encoder
+from xalign_ray.models.refusals import check_start, draws_head
 from xalign_ray.planning.describe import describe
 from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer
 

@@ -11,8 +11,8 @@ from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedToken
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.backbone import check_tokenizer
 from xalign_ray.models.encoder import build_encoder
+from xalign_ray.models.refusals import check_tokenizer
 
 LANGUAGES = ["en", "de"]
 

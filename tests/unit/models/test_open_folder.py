@@ -114,12 +114,11 @@ def with_nan(weights: Weights) -> Weights:
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "names that begin with module.": (
         resaved(lambda weights: {f"module.{name}": value for name, value in weights.items()}),
-        r"lacks \d+ of its weights, such as .*; \d+ names begin with 'module\.', as DataParallel saves them: save "
-        r"`model\.module` instead\.$",
+        r"\d+ names of its weights begin with 'module\.', as DataParallel saves them: save `model\.module` instead\.$",
     ),
     "names that begin with _orig_mod.": (
         resaved(lambda weights: {f"_orig_mod.{name}": value for name, value in weights.items()}),
-        r"names begin with '_orig_mod\.', as torch\.compile saves them: save `model\._orig_mod` instead\.$",
+        r"begin with '_orig_mod\.', as torch\.compile saves them: save `model\._orig_mod` instead\.$",
     ),
     "names of a wrapper": (
         resaved(lambda weights: {f"0.auto_model.{name}": value for name, value in weights.items()}),

@@ -1,30 +1,25 @@
-"""Checks of the encoder that a run continues, by its files and without torch."""
+"""Every reason why a run cannot continue an encoder: by its files, its family, its head, its sizes, its tokenizer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from xalign_ray.config.choices import ContrastedPairs
-from xalign_ray.config.load import COMMAND_LINE, RECIPES, Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.backbone import encoder_values, vocabulary_size
 from xalign_ray.models.families import family_of
 from xalign_ray.models.family import Family
+from xalign_ray.models.hub import encoder_folder
 from xalign_ray.models.open import Opened, open_encoder
 from xalign_ray.models.own_tokenizer import check_files, check_vocabulary
-from xalign_ray.models.weight_files import WEIGHTS, WRAPPED, check_weight_files, weight_names
+from xalign_ray.models.weight_files import WEIGHTS, check_weight_files
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import RUN_OF
-
-HIGHEST_RATE = 3e-4  # a released encoder is continued below it; 5e-5 to 1e-4 is common
-SHORTEST_ROW = 64  # tokens
-OF_OUR_RUNS = "xalign_recipe"  # in the config.json of our exports
-_INSTEAD = {"train.optimizer.learning_rate": "2e-5", "model.hidden_dropout_prob": "null", "data.max_seq_length": "128"}
-
 
 NEW_HEAD = "with a newly drawn masked-LM head"
 
@@ -91,49 +86,6 @@ def refuse_new_head(config: RunConfig) -> None:
     )
 
 
-def inherited_from_scratch(recipe: Recipe) -> str:
-    """A sentence on values that a released encoder is continued with, though nobody chose them for it; or nothing.
-
-    Chosen are values of the command line, of the user's own recipe, and of the file that names the encoder.
-    """
-    config, start = recipe.config, recipe.config.model.init_from
-    if start is None or start.startswith(RUN_OF) or OF_OUR_RUNS in (encoder_values(start) or {}):
-        return ""
-    rate, length = config.train.optimizer.learning_rate, config.data.max_seq_length
-    doubtful = {
-        "train.optimizer.learning_rate": (rate > HIGHEST_RATE, f"{rate:g} is above {HIGHEST_RATE:g}"),
-        "model.hidden_dropout_prob": (config.model.hidden_dropout_prob == 0, "0 is no dropout"),
-        "data.max_seq_length": (length < SHORTEST_ROW, f"{length} is below {SHORTEST_ROW} tokens"),
-    }
-    found = {
-        key: f"{key} ({why})"
-        for key, (is_doubtful, why) in doubtful.items()
-        if is_doubtful and not _is_chosen(recipe.origins, key)
-    }
-    if not found:
-        return ""
-    origins = ", ".join(dict.fromkeys(_shown(recipe.origins[key]) for key in found))
-    example = ", ".join(f"{key}={_INSTEAD[key]}" for key in found)
-    return (
-        f"warning: {start} is continued with values that {origins} has for training from scratch: "
-        f"{', '.join(found.values())}. Set them in your recipe or by --set, such as {example}."
-    )
-
-
-def _is_chosen(origins: Mapping[str, str], key: str) -> bool:
-    blocks = [key.rsplit(".", depth)[0] for depth in range(key.count(".") + 1)]  # --set may give a whole block
-    if COMMAND_LINE in map(origins.get, blocks):
-        return True
-    origin = origins.get(key)
-    return origin is None or origin == origins.get("model.init_from") or not Path(origin).is_relative_to(RECIPES)
-
-
-def _shown(origin: str) -> str:
-    return Path(origin).relative_to(RECIPES).with_suffix("").as_posix()
-
-
-# Refuses an encoder that cannot be continued by its files alone: about a second, without torch or transformers.
-
 _WITHOUT_A_MASK = {"PreTrainedTokenizerFast", "TokenizersBackend"}  # classes that have no mask token by default
 
 
@@ -148,18 +100,17 @@ def check_start(config: RunConfig) -> None:
     Raises:
         ConfigError: it is not there, not whole, of another kind, or does not fit its tokenizer; what to do.
     """
-    start = config.model.init_from
+    start, tokenizer = config.model.init_from, config.data.tokenizer
     if start is None or start.startswith(RUN_OF):
         return
-    values = encoder_values(start)
+    encoder_values(start)  # a folder that is not there is refused before the hub is asked
     try:
-        check_encoder_files(open_encoder(start))
-        if not Path(start).is_dir():
-            return
-        tokenizer = config.data.tokenizer
+        opened = open_encoder(start)
+        check_encoder_files(opened)
+        family_of(start, opened.config)
         own = isinstance(tokenizer, FolderTokenizer) and Path(tokenizer.path) == Path(start)
-        if values and (own or isinstance(tokenizer, StartTokenizer)):
-            _check_tokenizer(config, start, values["vocab_size"])
+        if own or isinstance(tokenizer, StartTokenizer):
+            _check_own_tokenizer(config, opened)
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from None
 
@@ -171,20 +122,16 @@ def check_encoder_files(opened: Opened) -> None:
         DataError: with the fault and its cure.
     """
     opened.sentences.check_trained()
-    if opened.commit:
-        return
-    check_weight_files(opened.name)
-    names = weight_names(opened.name) or set()
-    for prefix, why in WRAPPED.items():
-        if wrapped := [name for name in names if name.startswith(prefix)]:
-            raise DataError(f"{opened.name}: {len(wrapped)} names of its weights begin with '{prefix}', {why}.")
+    if not opened.commit:
+        check_weight_files(opened.name)
 
 
-def _check_tokenizer(config: RunConfig, start: str, rows: int) -> None:
+def _check_own_tokenizer(config: RunConfig, opened: Opened) -> None:
     """Refuses a tokenizer that is missing, has ids beyond the embeddings, or lacks a mask that a stream needs."""
-    check_files(start, None)
-    check_vocabulary(start)
-    ids = vocabulary_size(start)
+    start, folder, rows = opened.name, opened.folder, opened.config["vocab_size"]
+    check_files(str(folder), None)
+    check_vocabulary(str(folder))
+    ids = vocabulary_size(str(folder))
     if ids is not None and ids > rows:
         raise DataError(
             f"{start}: its tokenizer has {ids:,} ids, its config.json {rows:,} embeddings; they do not belong "
@@ -193,7 +140,7 @@ def _check_tokenizer(config: RunConfig, start: str, rows: int) -> None:
     settings = [
         read_json(path, "It is the tokenizer's own; copy or download it again.")
         for name in ("tokenizer_config.json", "special_tokens_map.json")
-        if (path := Path(start) / name).is_file()
+        if (path := folder / name).is_file()
     ]
     masking = [one.kind for one in config.streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
     # Where none names a class, transformers takes that of the model's type, such as BERT's: see `check_mask`.
@@ -204,3 +151,76 @@ def _check_tokenizer(config: RunConfig, start: str, rows: int) -> None:
             'tokenizer_config.json ("mask_token": "<mask>"), or take a stream that masks nothing (contrasted_pairs '
             "with text: none)."
         )
+
+
+def check_fits(
+    init_from: str, family: Family, values: dict[str, Any], vocab_size: int, max_positions: int, pad_id: int
+) -> None:
+    """Refuses a folder that the run cannot continue; `values` are its config's, the rest is the run's.
+
+    Args:
+        vocab_size: ids of the run's tokenizer that the folder must have rows for.
+
+    Raises:
+        ConfigError: saying what does not fit and what to change.
+    """
+    table, room, pad = values["vocab_size"], family.max_length(values), values["pad_token_id"]
+    refusals = [
+        (values["is_decoder"], "is a decoder; only encoders can be continued"),
+        (bool(misfit := family.incompatible(values)), misfit),
+        (
+            not values["tie_word_embeddings"] and not family.may_be_untied,
+            "has an output table of its own; it must be tied to the input table",
+        ),
+        (
+            vocab_size > table,
+            f"has {table} word embeddings, the run's tokenizer {vocab_size} ids; "
+            "set data.tokenizer to {kind: folder, path: (the same folder)}",
+        ),
+        (
+            max_positions > room,
+            f"has {room} positions, data.max_seq_length is {max_positions}; lower data.max_seq_length",
+        ),
+        (
+            family.counts_from_padding and pad is not None and pad != pad_id,
+            f"pads with id {pad}, the run's tokenizer with {pad_id}; "
+            "set data.tokenizer to {kind: folder, path: (the same folder)}",
+        ),
+    ]
+    for wrong, sentence in refusals:
+        if wrong:
+            raise ConfigError(f"model.init_from: {init_from} {sentence}.")
+
+
+def check_tokenizer(init_from: str, tokenizer_folder: Path, new: Collection[int] = ()) -> None:
+    """Refuses a folder whose own tokenizer gives other ids than the run's; one that holds no tokenizer passes.
+
+    Args:
+        new: ids that the run's tokenizer has on top of the folder's.
+
+    Raises:
+        ConfigError: naming the first id that means two things.
+    """
+    theirs, ours = _read_vocabulary(init_from), _read_vocabulary(str(tokenizer_folder))
+    if theirs is None or ours is None:
+        return
+    for identity, piece in sorted(ours.items()):
+        other = theirs.get(identity)
+        if other != piece and not (other is None and identity in new):
+            raise ConfigError(
+                f"model.init_from: {init_from} was trained with another tokenizer (id {identity} is {other!r} there, "
+                f"{piece!r} in this run); set data.tokenizer to {{kind: folder, path: {init_from}}}."
+            )
+
+
+def _read_vocabulary(folder_or_id: str) -> dict[int, str] | None:
+    from transformers import AutoTokenizer
+
+    folder = Path(folder_or_id)
+    if folder.is_dir() and not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+        return None  # AutoTokenizer would invent one of five special tokens
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(encoder_folder(folder_or_id), trust_remote_code=False)
+    except (OSError, ValueError, DataError):
+        return None
+    return {identity: piece for piece, identity in tokenizer.get_vocab().items()}
