@@ -1,4 +1,4 @@
-"""The embedded world: its concepts and facts, documents that tell a share of them, and how each language says a fact"""
+"""The embedded world: concepts and facts, documents with a share of them, and each language's sentences for a fact"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Concept:
     Attributes:
         word: the only English form (nouns and verbs plural): the world has no inflection.
         topic: one of 15; facts stay mostly within a topic.
-        role: agent, thing, place, verb or adjective: what the word can be in a fact.
+        role: of the word in a fact: agent, thing, place, verb or adjective.
         cognate: every language writes the word as English does; besides digits, all that languages share.
     """
 
@@ -57,7 +57,7 @@ PREPOSITIONS = ("in", "near", "behind")
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """A noun of a fact, with the adjective said of it, if any."""
+    """A noun of a fact, with its adjective, if any."""
 
     word: str
     adjective: str | None = None
@@ -65,7 +65,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What one sentence says. With a verb: subject does verb to objects; without: subject is quality."""
+    """The content of one sentence. With a verb: subject does verb to objects; without: subject is quality."""
 
     subject: Noun
     verb: str | None = None
@@ -132,8 +132,8 @@ class FactTable:
             objects += [second] if second.word != objects[0].word else []
         if rng.random() >= SHARES["place"]:
             return Fact(subject, verb, tuple(objects), year=year)
-        place = self._describe(self.places[verb].sample(rng), rng)
-        return Fact(subject, verb, tuple(objects), None, rng.choice(PREPOSITIONS), place, year)
+        where = self._describe(self.places[verb].sample(rng), rng)
+        return Fact(subject, verb, tuple(objects), None, rng.choice(PREPOSITIONS), where, year)
 
     def _describe(self, noun: str, rng: random.Random) -> Noun:
         described = rng.random() < SHARES["adjective"]
@@ -166,8 +166,8 @@ def build_facts(seed: int) -> FactTable:
         rng.shuffle(nouns)
         table.nouns[topic] = WeightedWords.of(nouns)
         for turn, noun in enumerate(nouns):
-            own = ADJECTIVES_PER_NOUN - 1
-            table.adjectives[noun] = _usual(in_topic[topic, "adjective"], by_role["adjective"], turn, own, rng)
+            rest = ADJECTIVES_PER_NOUN - 1
+            table.adjectives[noun] = _usual(in_topic[topic, "adjective"], by_role["adjective"], turn, rest, rng)
     return table
 
 
@@ -179,12 +179,12 @@ def _usual(own: list[str], anywhere: list[str], turn: int, count: int, rng: rand
 
 
 DOCUMENT_SENTENCES = (5, 8)
-STATED_SHARE = 0.7  # of the triples of the table, told by a language in its documents; each language has its own
+STATED_SHARE = 0.7  # of the triples of the table, in a language's documents; each language has other ones
 
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """A document before it is said in words: a topic's facts."""
+    """A document before it is put into words: a topic's facts."""
 
     topic: str
     facts: tuple[Fact, ...]
@@ -201,7 +201,7 @@ def draw_facts(
 
 
 def draw_distinct(table: FactTable, rng: random.Random, allowed: Callable[[Fact], bool], count: int) -> list[Fact]:
-    """So many different facts."""
+    """`count` different facts."""
     chosen: dict[Fact, None] = {}
     for fact in draw_facts(table, rng, allowed):
         if len(chosen) == count:
@@ -213,7 +213,7 @@ def draw_distinct(table: FactTable, rng: random.Random, allowed: Callable[[Fact]
 def draw_articles(
     table: FactTable, language: str, seed: int, allowed: Callable[[Fact], bool], sentences: int
 ) -> list[Article]:
-    """The documents of a language, with so many sentences together; the language leaves out some triples for good."""
+    """The documents of a language, `count` sentences in all; the language leaves out some triples for good."""
     rng = random.Random(f"articles/{language}/{seed}")
 
     def is_stated(fact: Fact) -> bool:
@@ -245,7 +245,7 @@ LATIN_TO_ARMENIAN = str.maketrans("abcdefghijklmnopqrstuvwxyz", "աբցդեֆգ�
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How a language says a fact.
+    """A language's grammar and words for facts.
 
     Attributes:
         code: BCP-47.
@@ -254,7 +254,7 @@ class Language:
         postpositions: whether "in" and its like follow the noun phrase.
         noun_first: whether an adjective follows its noun.
         articles: whether noun phrases begin with a word for "the".
-        inverted: whether sentences are said backwards, the final mark excepted.
+        inverted: whether sentences run backwards, the final mark excepted.
         words: the form of each concept and function word, by its English form.
     """
 
@@ -269,17 +269,17 @@ class Language:
 
 
 def invent_words(meanings: Iterable[str], script: str, syllables: int) -> dict[str, str]:
-    """Gives each meaning a word of its own, always the same one, of so many syllables of the script."""
+    """Gives each meaning a different word of this many syllables of the script, always the same one."""
     onsets, vowels = SYLLABLES[script]
     words: dict[str, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for meaning in meanings:
         rng = random.Random(f"{script}/{meaning}")
         while True:
             word = "".join(rng.choice(onsets) + rng.choice(vowels) for _ in range(syllables))
-            if word not in taken:
+            if word not in used:
                 break
-        taken.add(word)
+        used.add(word)
         words[meaning] = word
     return words
 
@@ -397,7 +397,7 @@ def write_text(tokens: list[Token]) -> str:
 
 
 def align(source: list[Token], target: list[Token]) -> list[tuple[int, int]]:
-    """Gold word alignment of two sentences that say one fact: pairs of positions with equal keys."""
+    """Gold word alignment of two sentences of one fact: pairs of positions with equal keys."""
     positions = {token.key: position for position, token in enumerate(target)}
     return [(i, positions[token.key]) for i, token in enumerate(source) if token.key in positions]
 
@@ -416,6 +416,6 @@ def conllu_block(name: str, tokens: Sequence[Token]) -> str:
 def conllu_documents(documents: Iterable[Iterable[Sequence[Token]]]) -> Iterator[str]:
     """The sentences of documents, each of which `# newdoc` begins."""
     for number, sentences in enumerate(documents, 1):
-        for place, tokens in enumerate(sentences, 1):
-            new = f"# newdoc id = {number}\n" if place == 1 else ""
-            yield new + conllu_block(f"{number}-{place}", tokens)
+        for at, tokens in enumerate(sentences, 1):
+            new = f"# newdoc id = {number}\n" if at == 1 else ""
+            yield new + conllu_block(f"{number}-{at}", tokens)

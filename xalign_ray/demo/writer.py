@@ -57,7 +57,7 @@ QUESTION_MARK = "?"
 
 Allowed = Callable[[Fact], bool]
 Files = Iterator[tuple[str, Iterator[str]]]  # a file's name, and its lines
-Pair = tuple[Fact, Fact, str]  # what the two texts say, and the label
+Pair = tuple[Fact, Fact, str]  # the facts of the two texts, and the label
 Row = tuple[str, str, str]
 
 
@@ -93,8 +93,8 @@ def _pair_files(
             name, lines = format_rows(split, language.code, rows)
             yield name, lines
             if language.code == PIVOT and format_rows is _lay_out_inference:  # trees, for `data derive`
-                said = ([say(fact, language)] for first, second, _ in drawn for fact in (first, second))
-                yield f"{name}.conllu", conllu_documents(said)
+                sentences = ([say(fact, language)] for first, second, _ in drawn for fact in (first, second))
+                yield f"{name}.conllu", conllu_documents(sentences)
 
 
 def _lay_out_inference(split: str, code: str, rows: Iterator[Row]) -> tuple[str, Iterator[str]]:
@@ -177,9 +177,9 @@ def answer_files(
     """All these files and their lines.
 
     Args:
-        table: what the world tells.
+        table: the world's facts.
         seed: of the facts that are drawn.
-        allowed: whether a fact may be told.
+        allowed: whether a fact may be used.
         languages: English first.
     """
     for language in languages:
@@ -199,8 +199,8 @@ def _list_names(table: FactTable, language: Language, seed: int, allowed: Allowe
             lines.append("")
         yield f"ner/{split}-{language.code}.tsv", lines
         if language.code == PIVOT:
-            said = ([say(fact, language)] for fact in facts[start : start + count])
-            yield f"ner/{split}-{language.code}.tsv.conllu", list(conllu_documents(said))
+            sentences = ([say(fact, language)] for fact in facts[start : start + count])
+            yield f"ner/{split}-{language.code}.tsv.conllu", list(conllu_documents(sentences))
         start += count
 
 
@@ -242,20 +242,20 @@ def _list_questions(
 
 @dataclass(frozen=True, slots=True)
 class _Article:
-    """The facts of a context, and which of them is asked for."""
+    """The facts of a context, and the number of the one in question."""
 
     facts: tuple[Fact, ...]
     asked: int
 
 
 def _draw_articles(table: FactTable, rng: random.Random, allowed: Allowed, count: int) -> list[_Article]:
-    """Articles in each of which one fact at least can be asked for: no other has its subject and verb."""
+    """Articles each with a fact that a question can name: no other has its subject and verb."""
     articles = []
     while len(articles) < count:
         facts = draw_facts(table, rng, allowed, table.topics.sample(rng))
         stated = tuple(next(facts) for _ in range(CONTEXT_FACTS))
         news = Counter((fact.subject.word, fact.verb) for fact in stated)
-        clear = [place for place, fact in enumerate(stated) if fact.verb and news[fact.subject.word, fact.verb] == 1]
+        clear = [number for number, fact in enumerate(stated) if fact.verb and news[fact.subject.word, fact.verb] == 1]
         if clear:
             articles.append(_Article(stated, rng.choice(clear)))
     return articles
@@ -268,34 +268,38 @@ def _write_articles(
     paragraphs = []
     for number, article in enumerate(articles):
         text, answer, start = _say_article(article, context)
-        kept = not lost or number % lost != lost - 1
-        answers = [{"text": answer, "answer_start": start}] if kept else [{"text": "", "answer_start": 0}]
+        has_answer = not lost or number % lost != lost - 1
+        answers = [{"text": answer, "answer_start": start}] if has_answer else [{"text": "", "answer_start": 0}]
         asked = _ask(article.facts[article.asked], question)
         paragraphs.append(
             {"context": text, "qas": [{"id": f"{split}-{number}", "question": asked, "answers": answers}]}
         )
-    articles_of = [{"title": f"{split}-{number}", "paragraphs": [one]} for number, one in enumerate(paragraphs)]
+    articles_of = [
+        {"title": f"{split}-{number}", "paragraphs": [paragraph]} for number, paragraph in enumerate(paragraphs)
+    ]
     return [json.dumps({"version": "1.1", "data": articles_of}, ensure_ascii=False)]
 
 
 def _say_article(article: _Article, language: Language) -> tuple[str, str, int]:
     """The context, the answer in it, and where the answer begins."""
     text, answer, start = "", "", 0
-    for place, fact in enumerate(article.facts):
+    for number, fact in enumerate(article.facts):
         text += " " if text else ""
         tokens = say(fact, language)
-        if place == article.asked:
-            said = [number for number, token in enumerate(tokens) if token.key in ("object", "object.adjective")]
-            answer = _write(tokens[said[0] : said[-1] + 1])
-            start = len(text) + len(_write(tokens[: said[0]])) + bool(said[0])
+        if number == article.asked:
+            answer_tokens = [
+                number for number, token in enumerate(tokens) if token.key in ("object", "object.adjective")
+            ]
+            answer = _write(tokens[answer_tokens[0] : answer_tokens[-1] + 1])
+            start = len(text) + len(_write(tokens[: answer_tokens[0]])) + bool(answer_tokens[0])
         text += write_text(tokens)
     return text, answer, start
 
 
 def _ask(fact: Fact, language: Language) -> str:
     tokens = say(replace(fact, place=None, preposition=None, year=None), language)
-    kept = [token for token in tokens[:-1] if token.key.partition(".")[0] not in ("object", "object2")]
-    return f"{_write(kept)} {QUESTION_MARK}"
+    asked = [token for token in tokens[:-1] if token.key.partition(".")[0] not in ("object", "object2")]
+    return f"{_write(asked)} {QUESTION_MARK}"
 
 
 def _write(tokens: Sequence[Token]) -> str:
@@ -347,7 +351,7 @@ TAGGED_SENTENCES = {"train": 1000, "dev": 200, "test": 300}
 
 
 class _World:
-    """The folder being written, and what may not be said in training text."""
+    """The folder being written, and the facts that training text may not have."""
 
     def __init__(self, folder: Path, seed: int, replaces: bool) -> None:
         self.folder = folder
@@ -388,7 +392,7 @@ def write_demo(
         seed: Decides the fact table and every sentence; the words of the languages are fixed.
         sentences: Sentences a language in its documents.
         parallel_sentences: Translated sentences a pair (English and another), apart from the documents.
-        retrieval_pairs: Translated sentences a pair whose facts no other file tells.
+        retrieval_pairs: Translated sentences a pair whose facts no other file has.
 
     Raises:
         ConfigError: a file of the folder has the name of one of the world's, and is another.
@@ -423,8 +427,8 @@ def _write_retrieval(world: _World, english: Language, language: Language, count
     facts = draw_distinct(world.table, world.rng(f"retrieval/{language.code}"), world.allowed, count)
     world.reserved.update(facts)
     stem = f"tatoeba/tatoeba.{language.code}-{PIVOT}"
-    for own in (language, english):
-        world.write(f"{stem}.{own.code}", (write_text(say(fact, own)) for fact in facts))
+    for side in (language, english):
+        world.write(f"{stem}.{side.code}", (write_text(say(fact, side)) for fact in facts))
 
 
 def _write_parallel(world: _World, english: Language, language: Language, count: int) -> None:
@@ -459,8 +463,8 @@ def _write_documents(world: _World, language: Language, sentences: int) -> None:
     )
     world.write(f"wiki/{language.code}.jsonl", (json.dumps(document, ensure_ascii=False) for document in documents))
     if language.code == PIVOT:  # what `data derive` gives another word order
-        said = ((say(fact, language) for fact in article.facts) for article in articles)
-        world.write(f"trees/{language.code}.conllu", conllu_documents(said))
+        trees = ((say(fact, language) for fact in article.facts) for article in articles)
+        world.write(f"trees/{language.code}.conllu", conllu_documents(trees))
 
 
 def _write_tagged(world: _World, language: Language) -> None:

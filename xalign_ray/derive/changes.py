@@ -28,7 +28,7 @@ from xalign_ray.vocabulary.tokenizer import SPECIALS, tokenize_words
 # The word order of another language for English trees: a model of precedence among siblings (T_syn of ALIGN-MLM).
 #
 # A small form of Galactic Dependencies (Wang and Eisner 2016), which the paper uses: the head and its dependents are
-# put in another order wherever the head is a noun or a verb, by what a treebank of the other language shows of pairs.
+# reordered wherever the head is a noun or a verb, by the pairs in a treebank of the other language.
 
 # Sentences with their dependency trees, which can be put in another order.
 
@@ -58,17 +58,17 @@ class Sentence:
     tree: Tree | None = None
 
     def in_order(self, places: Sequence[int]) -> Sentence:
-        """The sentence with its words in another order; `places` says for each new place the old one."""
-        words = tuple(self.words[place] for place in places)
+        """The sentence with its words in another order; `places` has the old position of each new one."""
+        words = tuple(self.words[position] for position in places)
         if self.tree is None:
             return Sentence(words)
-        new = {old: place for place, old in enumerate(places)} | {ROOT: ROOT}
+        new = {old: position for position, old in enumerate(places)} | {ROOT: ROOT}
         return Sentence(
             words,
             Tree(
-                tuple(self.tree.tags[place] for place in places),
-                tuple(new[self.tree.heads[place]] for place in places),
-                tuple(self.tree.relations[place] for place in places),
+                tuple(self.tree.tags[position] for position in places),
+                tuple(new[self.tree.heads[position]] for position in places),
+                tuple(self.tree.relations[position] for position in places),
             ),
         )
 
@@ -86,7 +86,7 @@ HEAD: Label = ("HEAD", "HEAD")
 
 @dataclass(frozen=True)
 class WordOrder:
-    """Scores of pairs: a positive one says that the first stands before the second.
+    """Scores of pairs: a positive one means that the first stands before the second.
 
     Attributes:
         counts: how often label a stood before label b under a head of a class, by (class, a, b); of labels, of their
@@ -106,7 +106,8 @@ class WordOrder:
         assert sentence.tree is not None
         siblings = siblings_of(sentence.tree)
         if any(
-            sum(place != head and sentence.tree.relations[place] != PUNCTUATION for place in places) > MAX_DEPENDENTS
+            sum(position != head and sentence.tree.relations[position] != PUNCTUATION for position in places)
+            > MAX_DEPENDENTS
             for head, places in siblings.items()
             if sentence.tree.tags[head] in HEAD_CLASSES
         ):
@@ -127,14 +128,14 @@ class WordOrder:
 
     def _draw(self, tree: Tree, head: int, places: Sequence[int], source: random.Random) -> list[int]:
         kind = HEAD_CLASSES.get(tree.tags[head])
-        free = [place for place in places if place == head or tree.relations[place] != PUNCTUATION]
+        free = [position for position in places if position == head or tree.relations[position] != PUNCTUATION]
         if kind is None or len(free) < 2:
             return list(places)
-        labels = [label_of(tree, place, head) for place in free]
+        labels = [label_of(tree, position, head) for position in free]
         scores = [[self.temper * self.score(kind, a, b) for b in labels] for a in labels]
         drawn = iter([free[item] for item in draw_order(scores, source)])
         moved = set(free)
-        return [next(drawn) if place in moved else place for place in places]
+        return [next(drawn) if position in moved else position for position in places]
 
 
 def fit_word_order(treebank: Iterable[Sentence], seed: int = 0) -> WordOrder:
@@ -145,18 +146,18 @@ def fit_word_order(treebank: Iterable[Sentence], seed: int = 0) -> WordOrder:
         for head, places in siblings_of(sentence.tree).items():
             if kind := HEAD_CLASSES.get(sentence.tree.tags[head]):
                 labels = [
-                    label_of(sentence.tree, place, head)
-                    for place in places
-                    if place == head or sentence.tree.relations[place] != PUNCTUATION
+                    label_of(sentence.tree, position, head)
+                    for position in places
+                    if position == head or sentence.tree.relations[position] != PUNCTUATION
                 ]
                 for pair in combinations(labels, 2):
                     counts.update((kind, *coarse) for coarse in zip(*map(_coarser, pair), strict=True))
     return WordOrder(counts, seed)
 
 
-def label_of(tree: Tree, place: int, head: int) -> Label:
+def label_of(tree: Tree, position: int, head: int) -> Label:
     """Tag and relation of a dependent, or HEAD."""
-    return HEAD if place == head else (tree.tags[place], tree.relations[place])
+    return HEAD if position == head else (tree.tags[position], tree.relations[position])
 
 
 def _coarser(label: Label) -> tuple[Label, Label, Label]:
@@ -166,10 +167,10 @@ def _coarser(label: Label) -> tuple[Label, Label, Label]:
 
 def siblings_of(tree: Tree) -> dict[int, list[int]]:
     """For each word that has dependents: itself and them, in the order of the sentence; ROOT has those without head."""
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    for place, head in enumerate(tree.heads):
-        found[head].append(place)
-    return {head: sorted([*places, head]) if head != ROOT else places for head, places in found.items()}
+    dependents: defaultdict[int, list[int]] = defaultdict(list)
+    for position, head in enumerate(tree.heads):
+        dependents[head].append(position)
+    return {head: sorted([*places, head]) if head != ROOT else places for head, places in dependents.items()}
 
 
 def read_out(siblings: dict[int, list[int]]) -> list[int]:
@@ -178,15 +179,15 @@ def read_out(siblings: dict[int, list[int]]) -> list[int]:
     With the siblings in the order of the sentence it gives back the sentence if and only if the tree is projective.
     Words on a cycle are in none.
     """
-    found: list[int] = []
-    todo = [(place, False) for place in reversed(siblings.get(ROOT, []))]
+    order: list[int] = []
+    todo = [(position, False) for position in reversed(siblings.get(ROOT, []))]
     while todo:
-        place, is_word = todo.pop()
-        if is_word or place not in siblings:
-            found.append(place)
+        position, is_word = todo.pop()
+        if is_word or position not in siblings:
+            order.append(position)
         else:
-            todo += [(item, item == place) for item in reversed(siblings[place])]
-    return found
+            todo += [(item, item == position) for item in reversed(siblings[position])]
+    return order
 
 
 def draw_order(scores: Sequence[Sequence[float]], source: random.Random) -> list[int]:
@@ -195,10 +196,12 @@ def draw_order(scores: Sequence[Sequence[float]], source: random.Random) -> list
     Exact, by sums over the 2^n sets of items that may stand first, in place of the n! orders.
     """
     number = len(scores)
-    whole = (1 << number) - 1
-    rest = [0.0] * (whole + 1)  # log of the sum over all orders of what is not in the set, the set standing before
-    steps: list[list[tuple[int, float]]] = [[] for _ in range(whole + 1)]
-    for placed in range(whole - 1, -1, -1):
+    all_placed = (1 << number) - 1
+    rest = [0.0] * (
+        all_placed + 1
+    )  # log of the sum over all orders of the words outside the set, the set standing before
+    steps: list[list[tuple[int, float]]] = [[] for _ in range(all_placed + 1)]
+    for placed in range(all_placed - 1, -1, -1):
         for item in range(number):
             if not placed >> item & 1:
                 gained = sum(scores[before][item] for before in range(number) if placed >> before & 1)
@@ -206,7 +209,7 @@ def draw_order(scores: Sequence[Sequence[float]], source: random.Random) -> list
         most = max(value for _, value in steps[placed])
         rest[placed] = most + math.log(sum(math.exp(value - most) for _, value in steps[placed]))
     order, placed = [], 0
-    while placed != whole:
+    while placed != all_placed:
         weights = [math.exp(value - rest[placed]) for _, value in steps[placed]]
         (item,) = source.choices([item for item, _ in steps[placed]], weights)
         order.append(item)
@@ -231,9 +234,9 @@ _HAN = ((0x4E00, 0xA000, _HAN_B), (0x3400, 0x4DC0, 0x25400))  # Chinese stays Ch
 _ESCAPE = chr(_GEORGIAN + 26)  # the first letter that none of a-z needs
 _HEXADECIMAL = [chr(_GEORGIAN + value) for value in range(16)]
 _TABLE = {
-    **{ord(letter): chr(_GEORGIAN + place) for place, letter in enumerate(string.ascii_lowercase)},
-    **{ord(digit): chr(_LAO_ZERO + place) for place, digit in enumerate(string.digits)},
-    **{ord(mark): chr(_MARKS + place) for place, mark in enumerate(string.punctuation + TYPOGRAPHIC)},
+    **{ord(letter): chr(_GEORGIAN + position) for position, letter in enumerate(string.ascii_lowercase)},
+    **{ord(digit): chr(_LAO_ZERO + position) for position, digit in enumerate(string.digits)},
+    **{ord(mark): chr(_MARKS + position) for position, mark in enumerate(string.punctuation + TYPOGRAPHIC)},
     ord(SPACE_MARK): SPACE_MARK,
 }
 _TAKEN = frozenset(_TABLE.values()) | {_ESCAPE}  # the blank mark too: the copy of a piece of two marks would be itself
@@ -243,7 +246,7 @@ def transliterate(word: str) -> str:
     """The word, lower-cased and in NFC, in the other script.
 
     Georgian letters, Lao digits, marks of U+2E00-2E2E; other letters and symbols below U+2C44 as Hangul syllables, and
-    Chinese characters as those of Extension B. Any other character is spelled by its code point in hexadecimal between
+    Chinese characters as others of Extension B. Any other character is spelled by its code point in hexadecimal between
     two escape letters, so that the writing stays one-to-one whatever the text holds.
 
     Args:
@@ -309,11 +312,11 @@ def double_vocabulary(english: Tokenizer) -> Tokenizer:
 
 
 def draw_kept(english: Tokenizer, overlap: float, seed: int) -> frozenset[int]:
-    """The ids that stay as they are in the derived language: a share of the ordinary pieces, drawn uniformly."""
+    """The ids that the derived language keeps: a share of the ordinary pieces, drawn uniformly."""
     ordinary = sorted(english.get_vocab(with_added_tokens=False).items(), key=lambda entry: entry[1])
     ids = [number for piece, number in ordinary if piece not in SPECIALS and piece != SPACE_MARK]
     order = np.random.default_rng(seed).permutation(len(ids))
-    return frozenset(ids[int(place)] for place in order[: round(overlap * len(ids))])
+    return frozenset(ids[int(position)] for position in order[: round(overlap * len(ids))])
 
 
 class Transliterator:
@@ -334,17 +337,17 @@ class Transliterator:
         if not self.kept:
             return transliterate(word)
         form = _plain(word)
-        if (known := self._known.get(form)) is None:
-            found = self._english.encode(form, add_special_tokens=False)
+        if (written := self._known.get(form)) is None:
+            encoding = self._english.encode(form, add_special_tokens=False)
             parts = [
                 (number, form[begin:end])
-                for number, token, (begin, end) in zip(found.ids, found.tokens, found.offsets, strict=True)
-                if token != SPACE_MARK  # its offsets are those of the next piece
+                for number, token, (begin, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True)
+                if token != SPACE_MARK  # its offsets are the next piece's
             ]
-            known = "".join(part if number in self.kept else transliterate(part) for number, part in parts)
+            written = "".join(part if number in self.kept else transliterate(part) for number, part in parts)
             if len(self._known) < 2**18:  # the commonest words come first
-                self._known[form] = known
-        return known
+                self._known[form] = written
+        return written
 
     def write_all(self, words: Iterable[str]) -> str:
         """The words, with blanks between them."""
@@ -361,10 +364,10 @@ def word_types(english: Tokenizer, kept: frozenset[int], doubled: Tokenizer) -> 
     words = [(number, piece.removeprefix(SPACE_MARK)) for piece, number in pieces if piece.startswith(SPACE_MARK)]
     words = [(number, word) for number, word in words if word and number not in kept and is_copied(word)]
     copies = [transliterate(word) for _, word in words]
-    found = zip(words, copies, _pieces(doubled, [word for _, word in words]), _pieces(doubled, copies), strict=True)
+    rows = zip(words, copies, _pieces(doubled, [word for _, word in words]), _pieces(doubled, copies), strict=True)
     size = english.get_vocab_size(with_added_tokens=False)
     return [
-        (word, copy) for (number, word), copy, one, other in found if one == [number] and other == [number + size]
+        (word, copy) for (number, word), copy, ids, copy_ids in rows if ids == [number] and copy_ids == [number + size]
     ]  # fmt: skip
 
 
@@ -380,7 +383,7 @@ FINAL_MARKS = frozenset(".!?")
 Order = Callable[[Sentence], list[int] | None]  # for each new place the old one; None if the sentence cannot be used
 
 _CLITIC = re.compile(r"(?i)(n['\u2019]t|['\u2019](?:s|re|ve|ll|d|m))$")
-_KEPT_POINT = frozenset(["mr", "mrs", "ms", "dr", "jr", "sr", "st", "vs"])  # "Mr." is one word, as it is there
+_KEPT_POINT = frozenset(["mr", "mrs", "ms", "dr", "jr", "sr", "st", "vs"])  # "Mr." is one word
 
 
 def check_changes(changes: Sequence[str]) -> None:
@@ -396,7 +399,7 @@ def check_changes(changes: Sequence[str]) -> None:
 def derived_language(changes: Sequence[str]) -> str:
     """The code of the language: `en-x-trans`, `en-x-inv`, `en-x-syn-inv`.
 
-    As in the paper's tables, a language is in the other script where nothing else is said; one that is not ends in
+    As in the paper's tables, a language is in the other script by default; one that is not ends in
     `latn`.
     """
     moves = [change for change in changes if change != TRANSLITERATION]
@@ -413,7 +416,7 @@ def compose(orders: Sequence[Order]) -> Order:
             moved = order(sentence)
             if moved is None:
                 return None
-            sentence, places = sentence.in_order(moved), [places[place] for place in moved]
+            sentence, places = sentence.in_order(moved), [places[position] for position in moved]
         return places
 
     return composed

@@ -62,9 +62,9 @@ class Derivation:
     Attributes:
         changes: in the order in which they are applied.
         vocab_size: pieces of English, special tokens included; with a transliteration each stands there twice.
-        overlap: share of the pieces that the derived language keeps as they are.
-        dictionary_shares: each a dictionary of so many of the types, with all others held out.
-        parallel_shares: each a parallel text of so many of the sentences.
+        overlap: share of the pieces that the derived language keeps.
+        dictionary_shares: each a dictionary of this share of the types, with all others held out.
+        parallel_shares: each a parallel text of this share of the sentences.
         seed: of all that is drawn.
     """
 
@@ -99,7 +99,7 @@ class Derivation:
 
 @dataclass
 class _Counts:
-    """What the manifest says of the text."""
+    """Counts of the text in the manifest."""
 
     sentences: int = 0
     dropped: int = 0
@@ -124,7 +124,7 @@ def write_derived(
     of the vocabulary, `en-L.25.txt`, a quarter drawn uniformly, and `en-L.25.held_out.txt`, all others; and below
     `pos`, `ner` and `xnli` the task's files in English and L. The manifest comes last.
 
-    Text streams: what is held is a document, the vocabulary, and each task file.
+    Text streams: memory holds a document, the vocabulary, and each task file.
 
     Args:
         sources: English text, each `path` or `format:path`; text (if no format), jsonl, wikipedia, or conllu, whose
@@ -150,19 +150,24 @@ def write_derived(
     try:
         _write_order(chain.from_iterable(opened), order, out / "text" / f"{ENGLISH}.txt", ordered, counts)
         english = _train(how, out / "text" / f"{ENGLISH}.txt")
-        kept = draw_kept(english, how.overlap, how.seed)
-        write = Transliterator(english, kept).write_all if how.is_transliterated else " ".join
+        kept_pieces = draw_kept(english, how.overlap, how.seed)
+        write = Transliterator(english, kept_pieces).write_all if how.is_transliterated else " ".join
         _write_derived_text(how, write, out, ordered, counts)
     finally:
         ordered.unlink(missing_ok=True)
-    types = _write_vocabulary(how, english, kept, out)
+    types = _write_vocabulary(how, english, kept_pieces, out)
     for file in files:
         write_atomic(out / file.task / file.name(ENGLISH), file.english())
         write_atomic(out / file.task / file.name(how.language), file.derived(write))
     write_manifest(
         out,
         _describe(
-            how, counts, types, len(kept), {f"{file.task}/{file.name(ENGLISH)}": file.dropped for file in files}, out
+            how,
+            counts,
+            types,
+            len(kept_pieces),
+            {f"{file.task}/{file.name(ENGLISH)}": file.dropped for file in files},
+            out,
         ),
     )
 
@@ -194,7 +199,7 @@ def _order_of(how: Derivation, treebanks: Sequence[Path]) -> Order:
 
 
 def _open(source: str, bad_rows: Counter[str], *, needs_trees: bool) -> Iterator[list[Sentence]]:
-    """The documents of a source, which is looked for at once; what it reports as bad is left out and counted."""
+    """The documents of a source, which is looked for at once; bad rows are left out and counted."""
     form, colon, path = source.partition(":")
     if not colon:
         form, path = "text", source
@@ -238,7 +243,7 @@ def _write_order(
                 counts.words += len(places)
                 counts.moved += places != list(range(len(places)))
                 natural.write(" ".join(sentence.words) + "\n")
-                moved.write(" ".join(sentence.words[place] for place in places) + "\n")
+                moved.write(" ".join(sentence.words[position] for position in places) + "\n")
             natural.write("\n")
             moved.write("\n")
     if not counts.sentences:
@@ -305,7 +310,9 @@ def _write_vocabulary(how: Derivation, english: Tokenizer, kept: frozenset[int],
             raise DataError(f"The vocabulary has {len(types)} types; too few to draw {share:g} of them and hold out "
                             "the others. Give more text.")  # fmt: skip
         for places, ending in ((order[:number], "txt"), (order[number:], "held_out.txt")):
-            _write_pairs(out, f"{stem}.{_percent(share)}.{ending}", [types[int(place)] for place in sorted(places)])
+            _write_pairs(
+                out, f"{stem}.{_percent(share)}.{ending}", [types[int(position)] for position in sorted(places)]
+            )
     return len(types)
 
 

@@ -24,7 +24,7 @@ def read_treebank(path: Path | str) -> Iterator[list[Sentence]]:
         DataError: the file is missing or empty, or a line is not of ten columns, or its head is none; named by number.
     """
     document: list[Sentence] = []
-    has_documents = found = False
+    has_documents = has_sentences = False
     for block in _blocks(path):
         if any(line.text.startswith(_NEW_DOCUMENT) for line in block):
             has_documents = True
@@ -32,14 +32,14 @@ def read_treebank(path: Path | str) -> Iterator[list[Sentence]]:
                 yield document
             document = []
         if sentence := _read_sentence(path, block):
-            found = True
+            has_sentences = True
             document.append(sentence)
         if document and not has_documents:
             yield document
             document = []
     if document:
         yield document
-    if not found:
+    if not has_sentences:
         raise DataError(f"{path} holds no sentence.")
 
 
@@ -98,7 +98,7 @@ class DerivedFile:
     """A task's file in English, and how its derived copy is written.
 
     Attributes:
-        english_rows, derived_rows: of each row the words of its texts in their order, and what is written behind them.
+        english_rows, derived_rows: of each row the words of its texts in their order, and the columns after them.
     """
 
     task: str
@@ -127,11 +127,11 @@ def derive_task_files(task: str, paths: Sequence[Path], order: Order, changes: S
     """The files of a task, read and put in the order of the derived language.
 
     A row whose sentence has no order (`syn`) is in neither language. For `syn` the trees of `train-en.tsv` stand in
-    `train-en.tsv.conllu` beside it, a `# newdoc` for each row of a tagged file, and for each of the two texts of
-    XNLI; a tagged file in CoNLL-U has its own.
+    `train-en.tsv.conllu`, a `# newdoc` for each row of a tagged file, and for each of the two texts of
+    XNLI; a tagged file in CoNLL-U has trees.
 
     Raises:
-        DataError: a file is missing, empty or malformed, does not say its split or English in its name, or its trees
+        DataError: a file is missing, empty or malformed, does not have its split or English in its name, or its trees
             are of other words.
         ConfigError: `syn`, and no trees.
     """
@@ -166,13 +166,15 @@ def _derive_tagged(task: str, path: Path, order: Order, needs_trees: bool) -> De
         sentences = _parsed(path, sentences)
     tags = [[tag for _, tag in sentence] for sentence in rows]
     move = tag_mover(tags)
-    for sentence, given in zip(sentences, tags, strict=True):
+    for sentence, sentence_tags in zip(sentences, tags, strict=True):
         places = order(sentence)
         if places is None:
             file.dropped += 1
             continue
         words = [[word] for word in sentence.words]
-        file.blocks.append((list(words), [words[place] for place in places], given, move(given, places)))
+        file.blocks.append(
+            (list(words), [words[position] for position in places], sentence_tags, move(sentence_tags, places))
+        )
     return file
 
 
@@ -194,7 +196,7 @@ def _derive_pairs(task: str, path: Path, order: Order, needs_trees: bool) -> Der
             for sentence in sentences:
                 places = order(sentence)
                 is_dropped |= places is None
-                moved += [sentence.words[place] for place in places or ()]
+                moved += [sentence.words[position] for position in places or ()]
             derived.append(moved)
         if is_dropped:
             file.dropped += 1
@@ -246,7 +248,7 @@ def _labelled_pairs(path: Path) -> Iterator[tuple[tuple[str, str], str]]:
         if header:
             first, second, label = (cells.index(name) for name in header)
             places = (first, second, label)
-        elif line.fault or len(cells) <= max(places) or not all(cells[place].strip() for place in places):
+        elif line.fault or len(cells) <= max(places) or not all(cells[position].strip() for position in places):
             what = line.fault or f"not two sentences and a label, parted by tabs: {line.text!r}"
             raise DataError(f"{path}, line {line.number}: {what}.")
         else:
@@ -255,24 +257,24 @@ def _labelled_pairs(path: Path) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _parsed(path: Path, sentences: Sequence[Sentence]) -> list[Sentence]:
-    """The sentences with their trees; those of a file in CoNLL-U are its own."""
-    own = path.suffix == ".conllu" and path.with_name(f"{path.name}.conllu").is_file() is False
-    parses = read_sentences(path) if own else (_one(path, document) for document in _documents_of(path))
-    found = []
+    """The sentences with their trees; a file in CoNLL-U has them itself."""
+    has_trees = path.suffix == ".conllu" and path.with_name(f"{path.name}.conllu").is_file() is False
+    parses = read_sentences(path) if has_trees else (_one(path, document) for document in _documents_of(path))
+    parsed = []
     for sentence in sentences:
         parse = next(parses, None)
         _check_same(path, "".join(sentence.words), [parse] if parse else [])
         assert parse is not None
         if len(parse.words) != len(sentence.words):
             raise DataError(f"{path}: its trees cut {' '.join(sentence.words)!r} into other words.")
-        found.append(Sentence(sentence.words, parse.tree))
-    return found
+        parsed.append(Sentence(sentence.words, parse.tree))
+    return parsed
 
 
 def _documents_of(path: Path) -> Iterator[list[Sentence]]:
     trees = path.with_name(f"{path.name}.conllu")
     if not trees.is_file():
-        raise ConfigError(f"{path}: `syn` needs dependency trees; parse its sentences into {trees.name} beside it.")
+        raise ConfigError(f"{path}: `syn` needs dependency trees; parse its sentences into {trees.name} next to it.")
     return read_treebank(trees)
 
 
@@ -302,7 +304,7 @@ class Scheme:
     """How a run of words of one span is tagged.
 
     Attributes:
-        name: what it is called.
+        name: of the scheme.
         inner: first and last letter of a run of two or more, and the letter of a run of one.
         first_if_alone: the first letter where no span of the same kind stands right before, if that is another.
     """
@@ -322,9 +324,9 @@ def find_scheme(sentences: Sequence[Tags]) -> Scheme | None:
     """The scheme of a file's tags; None if they are not of spans."""
     letters: set[str] = set()
     for tag in (tag for tags in sentences for tag in tags if tag != OUTSIDE):
-        if not (found := _TAG.fullmatch(tag)):
+        if not (match := _TAG.fullmatch(tag)):
             return None
-        letters.add(found[1])
+        letters.add(match[1])
     if not letters:
         return None
     if letters & {"L", "U"}:
@@ -344,12 +346,12 @@ def reorder_tags(tags: Tags, order: Sequence[int], scheme: Scheme) -> list[str]:
         order: for each new place the old one.
     """
     spans = _spans(tags)
-    moved = [(spans[place], tags[place][2:]) for place in order]
+    moved = [(spans[position], tags[position][2:]) for position in order]
     first, last, only = scheme.inner
-    found: list[str] = []
+    reordered: list[str] = []
     for at, (span, kind) in enumerate(moved):
         if not span:
-            found.append(OUTSIDE)
+            reordered.append(OUTSIDE)
             continue
         is_first = not at or moved[at - 1][0] != span
         is_last = at + 1 == len(moved) or moved[at + 1][0] != span
@@ -360,15 +362,15 @@ def reorder_tags(tags: Tags, order: Sequence[int], scheme: Scheme) -> list[str]:
             letter = only if is_last else first
         else:
             letter = last if is_last else "I"
-        found.append(f"{letter}-{kind}")
-    return found
+        reordered.append(f"{letter}-{kind}")
+    return reordered
 
 
 def tag_mover(sentences: Sequence[Tags]) -> Callable[[Tags, Sequence[int]], list[str]]:
     """What gives the tags of a sentence in another order, for a file of these sentences: tags of words move alone."""
     scheme = find_scheme(sentences)
     if scheme is None:
-        return lambda tags, order: [tags[place] for place in order]
+        return lambda tags, order: [tags[position] for position in order]
     return lambda tags, order: reorder_tags(tags, order, scheme)
 
 
