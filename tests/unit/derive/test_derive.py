@@ -247,7 +247,7 @@ def test_a_word_order_needs_a_treebank_and_trees(text: Path, trees: Path) -> Non
     with pytest.raises(ConfigError, match="`syn` needs dependency trees; parse the text and give conllu:PATH"):
         write_derived([str(text)], trees / "out", syn, treebank)
     (trees / "train-en.tsv").write_text("a\tNOUN\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"parse its sentences into train-en\.tsv\.conllu beside it"):
+    with pytest.raises(ConfigError, match=r"parse its sentences into train-en\.tsv\.conllu next to it"):
         write_derived([f"conllu:{trees / 'en.conllu'}"], trees / "out", syn, treebank, pos=[trees / "train-en.tsv"])
     (trees / "one.conllu").write_text(conllu(CROSSING), encoding="utf-8")
     with pytest.raises(DataError, match="No sentence is left of 1: `syn` takes projective trees"):
