@@ -83,7 +83,7 @@ def _dump(corpus: Corpus) -> bytes:
 
 PAIR_FILES: dict[str, Callable[[dict[str, list[str]], Sequence[str]], Iterator[tuple[str, list[str]]]]] = {
     "moses": lambda texts, paths: zip(paths, texts.values(), strict=True),
-    "jsonl_pairs": lambda texts, paths: ((path, _objects(texts)) for path in paths),
+    "jsonl": lambda texts, paths: ((path, _objects(texts)) for path in paths),
 }
 
 

@@ -63,7 +63,7 @@ def texts(format_: str, *paths: Path, languages: str) -> list[tuple[str, ...]]:
                            languages="en sw"), [("News.", "Habari.")]),
         ("translation2019zh", [], {"/nlp_chinese_corpus/translation2019zh.zip":
                                    zipped(**{f"translation2019zh_{split}.json": TOLD for split in ("train", "valid")})},
-         lambda out: texts("jsonl_pairs", out / "translation2019zh/translation2019zh_train.json", languages="en zh"),
+         lambda out: texts("jsonl", out / "translation2019zh/translation2019zh_train.json", languages="en zh"),
          [("Dogs bark.", "狗叫。")]),
         ("wikitext-103", [], {"/wikitext-103-raw-v1.zip": zipped(**WIKITEXT)},
          lambda out: texts("text", out / "wikitext-103/wiki.train.raw", languages="en"),

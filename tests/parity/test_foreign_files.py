@@ -55,7 +55,7 @@ def write_pickles(path: Path, marker: Path, lists: bool) -> None:
 
 def test_a_parquet_column_of_pickles_is_refused(tmp_path: Path, marker: Path) -> None:
     write_pickles(tmp_path / "a.parquet", marker, lists=False)
-    with pytest.raises(DataError, match=r"a\.parquet has no column of text 'text'; it has none: text \(extension"):
+    with pytest.raises(DataError, match=r"no column of text 'text'; it has none; of other kinds text \(extension"):
         list(read("parquet", [str(tmp_path / "a.parquet")], ["en"]))
     assert not marker.exists()
     pq.read_table(tmp_path / "a.parquet").column("text").to_pylist()

@@ -66,9 +66,10 @@ def test_dictionary_of_the_links_of_a_corpus(tmp_path: Path) -> None:
     table.append(f"water\t{WATER}\t2\t1.000")
     assert path.read_text().splitlines() == table
     counted: Counter[str] = Counter()
-    words = [one.words for one in read("tsv_terms", [str(path)], ["en", "de"], counted) if isinstance(one, Entry)]
+    entries = read("tsv", [str(path)], ["en", "de"], counted, kind="entries")
+    words = [one.words for one in entries if isinstance(one, Entry)]
     assert words == [("dog", "hund"), ("cat", "katze"), ("the", "die"), ("water", WATER)]
-    assert counted == {"header": 1, "noted: parts of speech and notes, not read": 8}
+    assert counted == {"noted: parts of speech and notes, not read": 8}
     write_words(corpus, tmp_path, min_count=2, min_share=0.7)
     assert path.read_text().splitlines() == [*table[:2], table[-1]]
 

@@ -264,7 +264,7 @@ RUN: dict[str, Prepare | None] = {
     "--dictionary-share 0.25 --dictionary-share 0.5": write_english,
     "xalign data align --languages en,de DATA/opus/Europarl.de-en.en DATA/opus/Europarl.de-en.de --out alignment":
         write_europarl,
-    "xalign data read --format tsv_terms alignment/en-de.dictionary.tsv --languages en,de": None,
+    "xalign data read --terms --format tsv alignment/en-de.dictionary.tsv --languages en,de": None,
     "xalign study mine.yaml --plan": write_study,
     "xalign study demo-pos --plan": None,
     "xalign study small --plan --set data.root=DATA": None,

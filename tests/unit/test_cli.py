@@ -102,8 +102,8 @@ def test_an_unknown_option_exits_2_on_stderr(run: Run) -> None:
         (["--aligner", "hnm"], "unknown aligner 'hnm'. Did you mean 'hmm'? Known: hmm, encoder."),
         (
             ["--format", "mosses"],
-            "'format' is 'mosses'; it must be one of moses, tsv, csv, xlsx, jsonl_pairs, json_pairs, parquet_pairs, "
-            "arrow_pairs, tmx, xliff, po, opus, hf. Did you mean 'moses'?",
+            "'format' is 'mosses'; it must be one of moses, csv, tsv, xlsx, jsonl, json, parquet, arrow, tmx, xliff, "
+            "po, opus, hf. Did you mean 'moses'?",
         ),
     ],
 )

@@ -86,7 +86,7 @@ def test_keys_are_offered_before_the_recipe_is_written_and_where_it_is_none(comp
 
 
 def test_formats_are_offered_that_the_verb_reads(complete: Complete) -> None:
-    assert complete("xalign data read --format t") == ["text", "tsv", "tmx", "tsv_terms"]
+    assert complete("xalign data read --format t") == ["text", "tsv", "tmx"]
     assert complete("xalign data align --format t") == ["tsv", "tmx"]
 
 

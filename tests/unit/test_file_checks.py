@@ -116,7 +116,7 @@ def test_file_that_is_no_data_is_refused_by_every_format(tmp_path: Path, name: s
         for path in paths:
             Path(path).write_bytes(content)
         with pytest.raises(DataError) as caught:
-            list(read(format_, paths, ["en"] if entry.languages == (1,) else ["en", "de"]))
+            list(read(format_, paths, ["en"] if entry.holds == ("documents",) else ["en", "de"]))
         assert str(caught.value).startswith(f"{paths[0]} is {said}"), format_
 
 

@@ -179,7 +179,7 @@ def align_corpus(
     reader, files = find_source(corpus, root)
     cut = tuple(
         replace(part, columns=corpus.read_columns, skip_empty=corpus.skip_empty)
-        for part in parts(reader, files[:2] if reader == "moses" else files, corpus.read_columns)
+        for part in parts(reader, files[:2] if reader == "moses" else files, "pairs")
     )
     hashes = InputHashes(None).of(list(dict.fromkeys(path for part in cut for path in part.paths)))
     align_parts(Input("", languages, cut, tuple(hashes)), out, words, kind, settings)

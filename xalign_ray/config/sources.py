@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, Positive
 from xalign_ray.config.language_codes import Language
 
 HF = "hf"  # the format of Hugging Face data sets, whose files are of one of the others
-TextFormat = Literal["wikipedia", "text", "jsonl", "json", "csv", "parquet", "arrow", "conllu", "hf"]
-PairFormat = Literal[
-    "moses",
-    "tsv",
-    "csv",
-    "xlsx",
-    "jsonl_pairs",
-    "json_pairs",
-    "parquet_pairs",
-    "arrow_pairs",
-    "tmx",
-    "xliff",
-    "po",
-    "opus",
-    "hf",
-]
-TEXT_WITH_COLUMNS = ("jsonl", "json", "csv", "parquet", "arrow", "hf")
-TABLES_OF_TERMS = ("tsv", "csv", "xlsx")
+TableFormat = Literal["csv", "tsv", "xlsx", "jsonl", "json", "parquet", "arrow"]  # of text, pairs or terms
+TextFormat = Literal["wikipedia", "text", "conllu", TableFormat, "hf"]
+PairFormat = Literal["moses", TableFormat, "tmx", "xliff", "po", "opus", "hf"]
+DictionaryFormat = Literal["muse", TableFormat, "kaikki", "panlex"]
+WITH_COLUMNS = (*get_args(TableFormat), HF)
 OF_HF = ("config", "split", "revision")
-DictionaryFormat = Literal["muse", "tsv", "csv", "xlsx", "kaikki", "panlex"]
-WITH_COLUMNS = (
-    "tsv",
-    "csv",
-    "xlsx",
-    "jsonl_pairs",
-    "json_pairs",
-    "parquet_pairs",
-    "arrow_pairs",
-    "hf",
-)  # formats whose two sides have names or places
+RENAMED = {
+    **{f"{name}_pairs": name for name in ("jsonl", "json", "parquet", "arrow")},
+    **{f"{name}_terms": name for name in ("tsv", "csv", "xlsx")},
+    "csv_text": "csv",
+}  # formats as they were called once
 
 
+def _check_name(written: object) -> object:
+    if isinstance(written, str) and written in RENAMED:
+        raise ValueError(f"format {written} is called {RENAMED[written]} now")
+    return written
+
+
+Named = BeforeValidator(_check_name)
 WHERE = r"^(?P<column>[^=!<>]+?)\s*(?P<sign>=|!=|<=|>=|<|>)\s*(?P<value>[^=!<>]+)$"  # a condition on a column
 
 
@@ -74,7 +62,7 @@ class SplitOfHub(Frozen):
 class Corpus(SplitOfHub):
     """Monolingual text in one language."""
 
-    format: Annotated[TextFormat, Field(description="how its files are read")]
+    format: Annotated[TextFormat, Named, Field(description="how its files are read")]
     language: Annotated[Language, Field(description="BCP-47 code; other codes of the same language become it")]
     paths: Annotated[
         tuple[LocalPath, ...],
@@ -94,7 +82,7 @@ class Corpus(SplitOfHub):
 
     @model_validator(mode="after")
     def _has_column(self) -> Corpus:
-        if self.column and self.format not in TEXT_WITH_COLUMNS:
+        if self.column and self.format not in WITH_COLUMNS:
             raise ValueError(f"format {self.format} has no columns; leave out column")
         return self
 
@@ -103,16 +91,11 @@ class Corpus(SplitOfHub):
         """The column in which its reader looks, as ParallelCorpus names two."""
         return (self.column,) if self.column else None
 
-    @property
-    def reader(self) -> str:
-        """The name of its reader: tables of pairs have readers of their own."""
-        return "csv_text" if self.format == "csv" else self.format
-
 
 class ParallelCorpus(SplitOfHub):
     """Sentence pairs; for `moses`, paths are the first side, the second side and, if there is one, the alignment."""
 
-    format: Annotated[PairFormat, Field(description="how its files are read")]
+    format: Annotated[PairFormat, Named, Field(description="how its files are read")]
     languages: Annotated[tuple[Language, Language], Field(description="codes of the first and the second side")]
     paths: Annotated[
         tuple[LocalPath, ...],
@@ -122,7 +105,8 @@ class ParallelCorpus(SplitOfHub):
         tuple[str, str] | None,
         Field(
             description="where the two sides stand: names of the header, keys of JSON objects (dotted inside one: "
-            "`translation.en`), or numbers from 1 where there is no header; null: by the languages"
+            "`translation.en`), or numbers from 1 where there is no header; null: those that are called by the "
+            "languages or as a pair (source and target), or the only two"
         ),
     ] = None
     where: Annotated[
@@ -168,11 +152,6 @@ class ParallelCorpus(SplitOfHub):
         return self
 
     @property
-    def reader(self) -> str:
-        """The name of its reader."""
-        return self.format
-
-    @property
     def read_columns(self) -> tuple[str, ...] | None:
         """The columns in which its reader looks, and the condition on the rows behind them."""
         return (*self.columns, self.where) if self.columns and self.where else self.columns
@@ -186,7 +165,7 @@ class ParallelCorpus(SplitOfHub):
 class Dictionary(Frozen):
     """A bilingual dictionary. `held_out` pairs are never trained on; the alignment probe scores them."""
 
-    format: Annotated[DictionaryFormat, Field(description="how its files are read")] = "muse"
+    format: Annotated[DictionaryFormat, Named, Field(description="how its files are read")] = "muse"
     languages: Annotated[
         tuple[Language, Language], Field(description="codes of the first and the second word of a line")
     ]
@@ -194,8 +173,8 @@ class Dictionary(Frozen):
     columns: Annotated[
         tuple[str, str] | None,
         Field(
-            description="of tsv, csv and xlsx: names of the header, or numbers from 1, of the two terms; null: those "
-            "that a header calls by the languages or as a pair, else the first two"
+            description="of tables: names of the columns, or numbers from 1, of the two terms; null: those that are "
+            "called by the languages or as a pair, else the first two"
         ),
     ] = None
     split: Annotated[Literal["train", "held_out"], Field(description="whether its pairs are trained on or scored")] = (
@@ -204,7 +183,7 @@ class Dictionary(Frozen):
 
     @model_validator(mode="after")
     def _has_columns(self) -> Dictionary:
-        if self.columns and self.format not in TABLES_OF_TERMS:
+        if self.columns and self.format not in WITH_COLUMNS:
             raise ValueError(f"format {self.format} has no columns; leave out columns")
         if self.columns and self.columns[0] == self.columns[1]:
             raise ValueError(f"columns name '{self.columns[0]}' twice; name two different ones")
@@ -214,11 +193,6 @@ class Dictionary(Frozen):
     def read_columns(self) -> tuple[str, ...] | None:
         """The columns in which its reader looks."""
         return self.columns
-
-    @property
-    def reader(self) -> str:
-        """The name of its reader: tables of pairs have readers of their own."""
-        return f"{self.format}_terms" if self.format in TABLES_OF_TERMS else self.format
 
 
 NGrams = tuple[tuple[Positive, Fraction], ...]

@@ -17,13 +17,13 @@ from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.continuing.methods import trains_head
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.open import Opened
+from xalign_ray.sources.first_rows import find_dictionary_form
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
 from xalign_ray.sources.pair_checks import PairChecks, check_pairs
 from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
 from xalign_ray.sources.records import Document
 from xalign_ray.sources.stage import TESTS
-from xalign_ray.sources.terms import find_dictionary_form
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
 from xalign_ray.track.events import newest_data
 from xalign_ray.work.mirror import data_of_run

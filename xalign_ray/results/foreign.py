@@ -13,8 +13,8 @@ from typing import Any
 from xalign_ray.config.language_codes import check_language, languages_of
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.run import Log, Run
+from xalign_ray.sources.csv_rows import csv_rows
 from xalign_ray.sources.open import read_lines
-from xalign_ray.sources.table_pairs import csv_rows
 from xalign_ray.tasks.registry import METRICS, PREFIX, load_task, names_of_parts
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import Metric

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,17 +10,11 @@ from typing import Any, Literal
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import take_language
-from xalign_ray.config.sources import HF, Corpus, Dictionary, ParallelCorpus
+from xalign_ray.config.sources import HF, RENAMED, Corpus, Dictionary, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.sources.columnar import (
-    TEXT,
-    check_columns,
-    read_arrow,
-    read_json_array,
-    read_jsonl,
-    read_parquet,
-    split_parquet,
-)
+from xalign_ray.sources.archives import is_zip
+from xalign_ray.sources.columnar import open_arrow, open_parquet, open_parquet_file, split_parquet
+from xalign_ray.sources.columns import choose_columns
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
 from xalign_ray.sources.open import (
     NOT_UTF8,
@@ -34,36 +27,39 @@ from xalign_ray.sources.open import (
     read_as,
     read_lines,
 )
+from xalign_ray.sources.readings import OpenTable, read_part_of_table
 from xalign_ray.sources.records import (
     ONE_EMPTY,
     WHOLE,
     BadRow,
     Document,
     Entry,
+    Kind,
     Noted,
     Pair,
     Part,
     Record,
     Skipped,
     list_reasons,
-    list_some,
     one_part,
     one_part_a_file,
     split_at_lines,
     split_in_parallel,
 )
-from xalign_ray.sources.stored import read_stored
-from xalign_ray.sources.table_pairs import read_csv, read_workbook, split_csv
-from xalign_ray.sources.terms import (
-    read_csv_terms,
-    read_kaikki,
-    read_muse,
-    read_panlex,
-    read_xlsx_terms,
+from xalign_ray.sources.stored import is_parsed_text, read_as_source, read_stored
+from xalign_ray.sources.tables import (
+    SourceTable,
+    TableFile,
+    open_csv,
+    open_json,
+    open_jsonl,
+    open_tsv,
+    open_workbook,
+    split_csv,
 )
+from xalign_ray.sources.terms import open_kaikki, open_muse, read_panlex
 from xalign_ray.sources.text import (
     check_links,
-    is_zip,
     pair_documents,
     read_conllu,
     read_moses,
@@ -72,88 +68,72 @@ from xalign_ray.sources.text import (
     split_conllu,
     split_text,
 )
-from xalign_ray.sources.translation_files import read_po, read_tmx, read_xliff
+from xalign_ray.sources.translation_files import open_po, open_tmx, open_xliff
 from xalign_ray.sources.wikipedia import read_wikipedia, split_dumps
 from xalign_ray.work.file_checks import check_plain
 from xalign_ray.work.storage import is_url
 
+_ANY: tuple[Kind, ...] = ("documents", "pairs", "entries")
+
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format family: how a part is read, how a source is split, and how many languages and paths it takes."""
+    """A format: a container, opened as a table, or what `read` makes records of.
 
-    read: Callable[[Part, Sequence[str]], Iterator[Record | Skipped | Noted]]
-    split: Callable[[str, Sequence[str]], list[Part]]
-    holds: str
-    languages: tuple[int, ...]
-    paths: tuple[int, ...] = ()  # the allowed numbers; () is one or more
-    content: Literal["sentences", "text", "json", "other"] = "text"  # what lines its files hold; other is not of lines
-    in_zip: bool = False  # whether files of lines may lie in a zip
-    check: Callable[[Sequence[str]], None] | None = None  # what only its files together tell
+    Attributes:
+        holds: what its rows may be read as; by the number of languages where these are several.
+        paths: the numbers of paths that it takes; () is one or more.
+        content: what lines its files hold; other is not of lines.
+        check: looks at what only its files together tell.
+    """
+
+    holds: tuple[Kind, ...]
+    open: OpenTable | None = None
+    read: Callable[[Part, Sequence[str]], Iterator[Record | Skipped | Noted]] | None = None
+    split: Callable[[str, Sequence[str]], list[Part]] = one_part_a_file
+    paths: tuple[int, ...] = ()
+    content: Literal["sentences", "text", "json", "other"] = "other"
+    check: Callable[[Sequence[str]], None] | None = None
 
 
 FORMATS: dict[str, Format] = {
-    "wikipedia": Format(read_wikipedia, split_dumps, "documents", (1,), content="other"),
-    "text": Format(read_text, split_text, "documents", (1,), content="sentences"),
-    "jsonl": Format(read_jsonl, split_at_lines, "documents", (1,), content="json"),
-    "json": Format(read_json_array, one_part_a_file, "documents", (1,), content="other"),
-    "csv_text": Format(read_csv, split_csv, "documents", (1,)),
-    "parquet": Format(read_parquet, split_parquet, "documents", (1,), content="other"),
-    "arrow": Format(read_arrow, one_part_a_file, "documents", (1,), content="other"),
-    "conllu": Format(read_conllu, split_conllu, "documents", (1,)),
-    "moses": Format(read_moses, split_in_parallel, "pairs", (2,), (2, 3), content="sentences", check=check_links),
-    "tsv": Format(read_csv, split_csv, "pairs", (2,)),
-    "jsonl_pairs": Format(read_jsonl, split_at_lines, "pairs", (2,), content="json"),
-    "csv": Format(read_csv, split_csv, "pairs", (2,)),
-    "json_pairs": Format(read_json_array, one_part_a_file, "pairs", (2,), content="other"),
-    "parquet_pairs": Format(read_parquet, split_parquet, "pairs", (2,), content="other"),
-    "arrow_pairs": Format(read_arrow, one_part_a_file, "pairs", (2,), content="other"),
-    "tmx": Format(read_tmx, one_part_a_file, "pairs", (2,), content="other"),
-    "xliff": Format(read_xliff, one_part_a_file, "pairs", (2,), content="other"),
-    "po": Format(read_po, one_part_a_file, "pairs", (2,), content="other"),
-    "xlsx": Format(read_workbook, one_part_a_file, "pairs", (2,), content="other"),
-    "opus": Format(read_opus, one_part_a_file, "pairs", (2,), content="other"),
-    "muse": Format(read_muse, one_part_a_file, "entries", (2,), content="text", in_zip=True),
-    "tsv_terms": Format(read_csv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
-    "csv_terms": Format(read_csv_terms, one_part_a_file, "entries", (2,), content="text", in_zip=True),
-    "xlsx_terms": Format(read_xlsx_terms, one_part_a_file, "entries", (2,), content="other"),
-    "kaikki": Format(read_kaikki, one_part_a_file, "entries", (2,), content="json", in_zip=True),
-    "panlex": Format(read_panlex, one_part, "entries", (2,), content="other"),
+    "wikipedia": Format(("documents",), read=read_wikipedia, split=split_dumps),
+    "text": Format(("documents",), read=read_text, split=split_text, content="sentences"),
+    "conllu": Format(("documents",), read=read_conllu, split=split_conllu, content="text"),
+    "csv": Format(_ANY, open_csv, split=split_csv, content="text"),
+    "tsv": Format(_ANY, open_tsv, split=split_csv, content="text"),
+    "xlsx": Format(_ANY, open_workbook),
+    "jsonl": Format(_ANY, open_jsonl, split=split_at_lines, content="json"),
+    "json": Format(_ANY, open_json),
+    "parquet": Format(_ANY, open_parquet, split=split_parquet),
+    "arrow": Format(_ANY, open_arrow),
+    "tmx": Format(("pairs",), open_tmx),
+    "xliff": Format(("pairs",), open_xliff),
+    "po": Format(("pairs",), open_po),
+    "moses": Format(("pairs",), None, read_moses, split_in_parallel, (2, 3), "sentences", check_links),
+    "opus": Format(("pairs",), read=read_opus),
+    "muse": Format(("entries",), open_muse, content="text"),
+    "kaikki": Format(("entries",), open_kaikki, content="json"),
+    "panlex": Format(("entries",), read=read_panlex, split=one_part),
 }
+SIDE_BY_SIDE = "_side_by_side"  # behind the format of two files, one a language, of a Hugging Face data set
 
 
-def _side_by_side(reader: str) -> Format:
-    """Pairs of two files of text, one a language: row i of both, as the reader of one language reads it."""
-
-    def read_both(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
-        columns = part.columns or (None, None)
-        if len(columns) > 2:
-            raise ConfigError(
-                f"{part.paths[0]}: where is of tables that hold both languages, and here each has its own."
-            )
-        sides = [
-            FORMATS[reader].read(Part(reader, (path,), (WHOLE,), columns=(name,) if name else None), (code,))
-            for path, name, code in zip(part.paths, columns, languages, strict=True)
-        ]
-        yield from pair_documents(sides, part.paths, languages)
-
-    return Format(read_both, one_part, "pairs", (2,), (2,), content="other")
+def _read_side_by_side(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+    """Pairs of two files of text, one a language: row i of both, as text in one language is read."""
+    columns = part.columns or (None, None)
+    if len(columns) > 2:
+        raise ConfigError(f"{part.paths[0]}: where is of tables that hold both languages, and here each has its own.")
+    format_ = part.format.removesuffix(SIDE_BY_SIDE)
+    sides = [
+        parse(Part(format_, (path,), (WHOLE,), columns=(name,) if name else None, kind="documents"), (code,))
+        for path, name, code in zip(part.paths, columns, languages, strict=True)
+    ]
+    yield from pair_documents(sides, part.paths, languages)
 
 
-SIDE_BY_SIDE = "_side_by_side"
-_OF_TWO_FILES = {
-    reader + SIDE_BY_SIDE: _side_by_side(reader) for reader in ("parquet", "arrow", "jsonl", "json", "csv_text", "text")
-}  # that a recipe does not name
-
-# The readers of a Hugging Face data set's files by their form: of text, and of pairs.
-_OF_HF = {
-    "parquet": ("parquet", "parquet_pairs"),
-    "arrow": ("arrow", "arrow_pairs"),
-    "json": ("jsonl", "jsonl_pairs"),
-    "csv": ("csv_text", "csv"),
-    "text": ("text", ""),
-}
-SHOWN = 120  # characters of a row that a message shows
+_SIDES = Format(("pairs",), read=_read_side_by_side, split=one_part, paths=(2,))
+SHOWN = 80  # characters of a row that a message shows
 NOTED = "noted: "
 NO_TRANSLATION = "no translation"
 _KINDS: dict[type, str] = {Document: "document", Pair: "pair", Entry: "entry", BadRow: "bad_row"}
@@ -166,22 +146,24 @@ def read(
     skipped: Counter[str] | None = None,
     columns: Sequence[str] | None = None,
     skip_empty: bool = False,
+    kind: Kind | None = None,
 ) -> Iterator[Record]:
     """All records of a source, streaming; `skipped` receives counts of what was left out on purpose, by reason.
 
     Args:
       columns: where a document or the two sides of a pair stand, as Corpus and ParallelCorpus name them; `skip_empty`
         is as in the latter.
+      kind: what its rows are read as; by default documents of one language and pairs of two, if the format has them.
 
     Raises:
       ConfigError: unknown format or language, wrong number of languages or paths; at the call.
       DataError: a path is missing (at the call); the source yields no good record (at its end).
       BrokenFileError: the rest of a file cannot be read.
     """
-    codes = check_languages(format, languages)
+    codes = check_languages(format, languages, kind)
     named = [
         replace(part, columns=tuple(columns) if columns else None, skip_empty=skip_empty)
-        for part in parts(format, paths, columns)
+        for part in parts(format, paths, kind or kind_of(format, codes), codes, columns)
     ]
     return _read_all(named, codes, skipped)
 
@@ -224,14 +206,56 @@ def read_part(
 def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
     """What the reader of a part's format makes of its files."""
     assert not part.beside, "columns stand beside text that is parsed"
-    return _find_format(part.format).read(part, languages)
+    entry = _find_format(part.format)
+    if entry.read:
+        return entry.read(part, languages)
+    assert entry.open
+    if part.format == "parquet" and _is_parsed(part.paths[0]):
+        return _read_parsed(part, languages)
+    return read_part_of_table(entry.open, part, part.kind or entry.holds[0], languages)
 
 
-def parts(format: str, paths: Sequence[str], columns: Sequence[str] | None = None) -> list[Part]:  # noqa: A002
+def _is_parsed(path: str) -> bool:
+    with open_parquet_file(path) as file:
+        return is_parsed_text(file)
+
+
+def _read_parsed(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+    """The records of text that `prepare` parsed, which another recipe names as a source."""
+    (path,), (span,) = part.paths, part.spans
+    with open_parquet_file(path) as file:
+        for group in range(span.start, file.metadata.num_row_groups if span.end is None else span.end):
+            yield from read_as_source(file, group, path, languages)
+
+
+def open_table(format: str, path: str) -> SourceTable:  # noqa: A002
+    """A file of a container as a table of pairs, as choose_columns and its readings take it."""
+    opened = _find_format(format).open
+    assert opened, f"{format} is no container"
+    return opened(TableFile(Chunks(path)))
+
+
+def kind_of(format: str, languages: Sequence[str]) -> Kind:  # noqa: A002
+    """The reading of a format's rows: documents of one language, else pairs, or the only one that the format has."""
+    holds = _find_format(format).holds
+    return holds[0] if len(holds) == 1 or len(languages) == 1 else "pairs"
+
+
+def parts(
+    format: str,  # noqa: A002
+    paths: Sequence[str],
+    kind: Kind | None = None,
+    languages: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+) -> list[Part]:
     """Cuts a source into units of work: a part a file; files of lines, Parquet and dumps of over 64 MB into several.
 
     Paths may be glob patterns (sorted by name) and URLs. Large files of lines that are not packed are read once, to
     number their lines.
+
+    Args:
+      kind: documents, pairs or entries; needed for a format that may hold several.
+      languages, columns: as in check_contents.
 
     Raises:
       ConfigError: unknown format, or a number of paths that it does not take.
@@ -242,24 +266,34 @@ def parts(format: str, paths: Sequence[str], columns: Sequence[str] | None = Non
     if entry.paths and len(found) not in entry.paths:
         allowed = " or ".join(map(str, entry.paths))
         raise ConfigError(f"format '{format}' takes {allowed} paths, not {len(found)}: {', '.join(found) or 'none'}.")
-    check_contents(format, found, columns)
-    return entry.split(format, found)
+    check_contents(format, found, kind, languages, columns)
+    if len(entry.holds) == 1:
+        return entry.split(format, found)
+    cut = one_part_a_file if kind == "entries" else entry.split
+    return [replace(part, kind=kind) for part in cut(format, found)]
 
 
-def check_contents(format: str, files: Sequence[str], columns: Sequence[str] | None = None) -> None:  # noqa: A002
-    """Looks at the first bytes of files, and for the columns of those of documents that say theirs.
+def check_contents(
+    format: str,  # noqa: A002
+    files: Sequence[str],
+    kind: Kind | None = None,
+    languages: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+) -> None:
+    """Looks at the first bytes of files, and, where languages are given, for the columns of tables of text and pairs.
 
     Raises:
-      DataError: one is no plain file of the format's kind, or has no such column.
+      DataError: one is no plain file of the format's kind, or has no such columns.
     """
     entry = _find_format(format)
     for path in files:
-        if format in ("parquet", "arrow"):
-            check_columns(format, path, columns or (TEXT,))
-        elif entry.content == "other" or (entry.in_zip and is_zip(path)):
+        if entry.content == "other" or ("entries" in entry.holds and is_zip(path)):
             open_bytes(path).close()
         else:
             check_lines(path, json_lines=entry.content == "json", sentences=entry.content == "sentences")
+        if entry.open and languages and kind != "entries" and not (format == "parquet" and _is_parsed(path)):
+            kind = kind or kind_of(format, languages)
+            choose_columns(entry.open(TableFile(Chunks(path), kind)), languages, columns or (), kind)
     if entry.check:
         entry.check(files)
 
@@ -288,7 +322,7 @@ def find_source(source: Corpus | ParallelCorpus | Dictionary, root: str | Path =
     """
     paths = [join_path(str(root), path) for path in source.paths]
     if isinstance(source, Dictionary) or source.format != HF:
-        return source.reader, find_files(paths)
+        return source.format, find_files(paths)
     written = source.paths[0]
     name = written if is_hub_id(written) and not is_folder(paths[0]) else paths[0]
     languages = (source.language,) if isinstance(source, Corpus) else source.languages
@@ -316,21 +350,25 @@ def find_split_source(
 
 
 def _reader_of(name: str, found: FoundFiles, languages: int) -> tuple[str, list[str]]:
-    reader = _OF_HF[found.kind][languages - 1]
-    if not reader:
+    if found.kind == "text" and languages > 1:
         raise DataError(f"{name} is plain text, a line a row, and pairs need two columns.")
-    if found.kind == "json" and next(iter(Chunks(found.files[0])), b"").lstrip().startswith(b"["):
-        reader = {"jsonl": "json", "jsonl_pairs": "json_pairs"}[reader]
-    return reader, found.files
+    if found.kind != "json":
+        return found.kind, found.files
+    is_array = next(iter(Chunks(found.files[0])), b"").lstrip().startswith(b"[")
+    return "json" if is_array else "jsonl", found.files
 
 
-def check_languages(format: str, languages: Sequence[str]) -> tuple[str, ...]:  # noqa: A002
+def check_languages(format: str, languages: Sequence[str], kind: Kind | None = None) -> tuple[str, ...]:  # noqa: A002
     """The canonical codes of a source's languages.
+
+    Args:
+      kind: documents, pairs or entries; needed for a format that may hold several.
 
     Raises:
       ConfigError: no code, the same language twice, or a number of languages that the format does not take.
     """
-    taken = (1, 2) if format == HF else _find_format(format).languages
+    kinds = (kind,) if kind else _ANY if format == HF else _find_format(format).holds
+    taken = sorted({1 if one == "documents" else 2 for one in kinds})
     codes = tuple(take_language(code) for code in languages)
     if len(codes) not in taken:
         allowed = " or ".join(map(str, taken))
@@ -344,7 +382,7 @@ def check_languages(format: str, languages: Sequence[str]) -> tuple[str, ...]:  
 def explain_empty(todo: Sequence[Part]) -> str:
     """The sentence for a source whose parts all yielded nothing."""
     files = list(dict.fromkeys(path for part in todo for path in part.paths))
-    holds = _find_format(todo[0].format).holds if todo else "documents"
+    holds = todo[0].kind or _find_format(todo[0].format).holds[0] if todo else "documents"
     named = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
     verb = "holds" if len(files) == 1 else "hold"
     return f"{named or 'The source'} {verb} no {holds}. Check that it is the right file and that the format fits."
@@ -363,35 +401,19 @@ def explain_no_good_row(todo: Sequence[Part], bad: Mapping[str, int]) -> str:
 
 
 def _first_row(part: Part) -> str:
-    """What the first row of a part looks like: the keys of its object, or its columns."""
-    content = _find_format(part.format).content
-    if content == "other" or is_zip(part.paths[0]):
+    """The first line of a part, for messages, or the encoding that it seems to have."""
+    content, path = _find_format(part.format).content, part.paths[0]
+    if content == "other" or is_zip(path):
         return ""
-    lines = read_lines(part.paths[0], part.spans[0], part.first_line, json_lines=content == "json")
-    comment = "#" if part.format == "conllu" else "\0"
-    strange, text = 0, ""
-    for line in lines:
+    strange = 0
+    for line in read_lines(path, part.spans[0], part.first_line, json_lines=content == "json"):
+        if line.text.strip() and not line.text.startswith("#"):
+            return f" Its first row is {line.text[:SHOWN]!r}."
         strange = strange or (line.number if line.fault == NOT_UTF8 else 0)
-        if line.text.strip() and not line.text.startswith(comment):
-            text = line.text
-            break
-    if not text and strange:
-        seen, name = read_as(part.paths[0], strange), Path(part.paths[0]).name
-        return f" Line {strange} is not UTF-8{seen}. Convert it: iconv -f ENCODING -t UTF-8 {name}."
-    if not text:
+    if not strange:
         return ""
-    try:
-        value = json.loads(text) if content == "json" else None
-    except (ValueError, RecursionError):
-        value = None
-    if isinstance(value, dict):
-        names = [
-            [f"{key}.{name}" for name in inner] if isinstance(inner, dict) else [key] for key, inner in value.items()
-        ]
-        return f" The first row has the keys {list_some([repr(name) for several in names for name in several])}."
-    by_tab, by_comma = len(text.split("\t")), len(text.split(","))
-    columns = f"{by_tab} columns between tabs" if by_tab > 1 or by_comma < 2 else f"no tab, but {by_comma - 1} comma(s)"
-    return f" The first row has {columns.replace('1 columns', 'one column')}: {text[:SHOWN]!r}."
+    seen, name = read_as(path, strange), Path(path).name
+    return f" Line {strange} is not UTF-8{seen}. Convert it: iconv -f ENCODING -t UTF-8 {name}."
 
 
 def record_as_json(record: Record) -> dict[str, Any]:
@@ -400,7 +422,7 @@ def record_as_json(record: Record) -> dict[str, Any]:
     return {"kind": _KINDS[type(record)], **fields}
 
 
-def describe_counts(format: str, good: int, bad: Mapping[str, int], skipped: Mapping[str, int]) -> str:  # noqa: A002
+def describe_counts(kind: Kind, good: int, bad: Mapping[str, int], skipped: Mapping[str, int]) -> str:
     """A sentence on what a source yielded: good records, bad rows and rows left out, by their reasons, and notes."""
     notes = {what.removeprefix(NOTED): count for what, count in skipped.items() if what.startswith(NOTED)}
     left_out = {reason: count for reason, count in skipped.items() if not reason.startswith(NOTED)}
@@ -410,12 +432,14 @@ def describe_counts(format: str, good: int, bad: Mapping[str, int], skipped: Map
         if counts
     ]
     noted = f"; noted: {list_reasons(notes)}" if notes else ""
-    return f"{'; '.join([f'{good:,} {_find_format(format).holds}', *counted])}{noted}"
+    return f"{'; '.join([f'{good:,} {kind}', *counted])}{noted}"
 
 
 def _find_format(name: str) -> Format:
-    if name in _OF_TWO_FILES:
-        return _OF_TWO_FILES[name]
+    if name.endswith(SIDE_BY_SIDE):
+        return _SIDES
+    if name in RENAMED:
+        raise ConfigError(f"format {name} is called {RENAMED[name]} now.")
     if name not in FORMATS:
         raise ConfigError(f"unknown format '{name}'.{suggest(name, FORMATS)} Known: {', '.join(FORMATS)}.")
     return FORMATS[name]

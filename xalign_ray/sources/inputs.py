@@ -14,13 +14,14 @@ from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
 from xalign_ray.sources.formats import check_contents, check_languages, find_source, read_part, read_together
 from xalign_ray.sources.open import WHOLE
-from xalign_ray.sources.records import Part, Record
+from xalign_ray.sources.records import Kind, Part, Record
 from xalign_ray.sources.stage import KeptCuts
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import is_url
 
+_KINDS: dict[str, Kind] = {"corpora": "documents", "dictionaries": "entries"}
 LOOKED_AT = 16  # files of a source that are opened before anything is started; prepare opens all
 
 
@@ -35,6 +36,11 @@ class Source:
     undivided: bool = False
     columns: tuple[str, ...] | None = None
     skip_empty: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """What its rows are read as."""
+        return "documents" if self.pool.startswith("text/") else "pairs" if self.pool else "entries"
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,9 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
     for key, number, source in _all_sources(config.data):
         if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
             reader, files = find_source(source, _root(config.data, root))
-            check_contents(reader, [file for file in files if not is_url(file)][:LOOKED_AT], source.read_columns)
             place = f"data.{key}.{number}"
+            local = [file for file in files if not is_url(file)][:LOOKED_AT]
+            check_contents(reader, local, _KINDS.get(key, "pairs"), codes[place], source.read_columns)
             for unit in read_together(reader, files):
                 real = tuple(file if is_url(file) else os.path.realpath(file) for file in unit)
                 read = (key, frozenset(codes[place]), source.read_columns, real)
@@ -153,7 +160,7 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
 
 def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input:
     """A source in parts; large files of lines are read to their end if `cuts` does not know them by `hashes`."""
-    cut = cuts.of(source.format, source.files, hashes, source.columns)
+    cut = cuts.of(source.format, source.files, hashes, source.kind)
     split = tuple(replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
     if source.undivided:  # which pairs of a file are its first is known only to who reads it from its beginning
         split = tuple(replace(part, spans=(WHOLE,) * len(part.spans)) for part in split if part.first_line == 1)
@@ -178,7 +185,7 @@ def _codes(key: str, source: Corpus | ParallelCorpus | Dictionary) -> tuple[str,
     """The languages of a source, as it names them."""
     named = (source.language,) if isinstance(source, Corpus) else tuple(source.languages)
     try:
-        codes = check_languages(source.reader, named)
+        codes = check_languages(source.format, named)
     except ConfigError as error:
         raise ConfigError(f"{key}: {error}") from None
     for written, code in zip(named, codes, strict=True):

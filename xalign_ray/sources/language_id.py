@@ -186,7 +186,8 @@ PAIRS = (
     ("sentencea", "sentenceb"), ("sent1", "sent2"), ("text1", "text2"), ("texta", "textb"), ("original", "translation"),
     ("source", "translation"), ("src", "mt"), ("sentence", "translation"), ("text", "translation"),
     ("source", "reference"), ("src", "ref"), ("input", "target"), ("msgid", "msgstr"), ("lang1", "lang2"), ("l1", "l2"),
-    ("input", "output"), ("in", "out"), ("from", "to"),
+    ("input", "output"), ("in", "out"), ("from", "to"), ("term", "translation"), ("word", "translation"),
+    ("headword", "translation"), ("word", "target"),
 )  # fmt: skip
 SUFFIXES = frozenset(
     (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json", ".po")
@@ -212,10 +213,14 @@ def language_of_name(name: str) -> str:
 
 def column_of(names: Sequence[str], wanted: str) -> str:
     """The name of a column: as it is wanted, within `translation`, or called by a language that is wanted, in the form
-    or within a word that others write (`yor_Latn`, `sentence_yor_Latn`, `translation.yor` for yo); empty if none is."""
+    or within a word that others write (`yor_Latn`, `sentence_yor_Latn`, `translation.yor` for yo, `en-US` for en);
+    empty if none is."""
     exact = [name for name in (f"translation.{wanted}", wanted) if name in names]
     alike = [name for name in names if is_called(name, wanted)] if is_language(wanted) else []
-    return (exact or alike or [""])[0]
+    # A row may have an `id` beside its translation.
+    alike.sort(key=lambda name: not name.startswith("translation."))
+    regional = [name for name in names if without_region(language_of_name(name) or "x") == wanted]
+    return (exact or alike or regional or [""])[0]
 
 
 @lru_cache(maxsize=65536)
@@ -291,9 +296,10 @@ def without_packing(path: str) -> Path:
 
 
 def find_pair(names: Sequence[str]) -> list[int]:
-    """The places of two columns whose names say that they translate each other, none if there are none."""
+    """The places of two columns whose names say that they translate each other, the source first; none if there are
+    none."""
     plain = [re.sub(r"[\W_]", "", name.lower()) for name in names]
     for first, second in PAIRS:
         if first in plain and second in plain:
-            return sorted([plain.index(first), plain.index(second)])
+            return [plain.index(first), plain.index(second)]
     return []

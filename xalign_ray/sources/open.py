@@ -252,9 +252,13 @@ class Chunks:
     """
 
     def __init__(self, path: str, span: Span = WHOLE, head: bytes = b"", tail: bytes = b"") -> None:
-        self.path, self._span, self._head, self._tail = path, span, head, tail
+        self.path, self.span, self._head, self._tail = path, span, head, tail
         self._begin = self._end = span.start  # of the last piece
         self._packed, self._size = False, 0
+
+    def whole(self) -> Chunks:
+        """The same file from its beginning to its end."""
+        return self if self.span == WHOLE else Chunks(self.path)
 
     def __iter__(self) -> Iterator[bytes]:
         kind = packing(self.path)
@@ -271,7 +275,7 @@ class Chunks:
     def _of_file(self, file: BinaryIO, kind: str | None) -> Iterator[bytes]:
         # Small steps, so that a place in the file is exact to a thousandth of it.
         step_bytes = CHUNK_BYTES if kind is None else max(MIN_STEP_BYTES, min(self._size >> 10, MAX_STEP_BYTES))
-        raw = _Range(file, self._span, step_bytes)
+        raw = _Range(file, self.span, step_bytes)
         opened: Any = _UNPACKERS[kind](raw) if kind else raw
         with opened as unpacker:
             # read1 returns what one step of the unpacker gave, so that nothing readable is lost when the next fails.

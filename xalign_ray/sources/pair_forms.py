@@ -12,8 +12,8 @@ from pathlib import Path
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.config.sources import WITH_COLUMNS, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.sources.columnar import condition_of, fulfils, number_of
-from xalign_ray.sources.first_rows import ROWS, FirstRows, is_text, look_at_arrow, look_at_file, look_at_texts
+from xalign_ray.sources.columns import condition_of, fulfils, is_text, number_of
+from xalign_ray.sources.first_rows import FirstRows, look_at_file, look_at_table, look_at_texts
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved
 from xalign_ray.sources.language_id import (
@@ -29,6 +29,7 @@ from xalign_ray.sources.language_id import (
 )
 from xalign_ray.sources.open import expand
 from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Pair, list_reasons, list_some
+from xalign_ray.sources.tables import ROWS
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import absolute_path, is_url
 
@@ -69,7 +70,7 @@ def look_at_pairs(
     """
     found = []
     for table in find_first_rows(paths, split):
-        chosen = choose_columns(table, languages, columns)
+        chosen = choose_pair_columns(table, languages, columns)
         if condition := _condition(table, where):
             place = table.names.index(condition_of(condition)[0])
             table = replace(table, rows=[row for row in table.rows if fulfils(row[place], condition)])
@@ -206,11 +207,13 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
             files += expand(path)
         elif Path(path).is_dir():
             saved = find_saved(Path(path), split)
-            found += [look_at_arrow(saved.files, "saved data set")] if saved else []
+            found += [look_at_table(saved.files, "arrow", "saved data set")] if saved else []
             below |= {} if saved else _files_below(Path(path), split)
         elif _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
             name, _, configuration = path.partition(":")
-            found.append(look_at_arrow(fetch_dataset(name, configuration or None, split), "data set of the hub"))
+            found.append(
+                look_at_table(fetch_dataset(name, configuration or None, split), "arrow", "data set of the hub")
+            )
         else:
             files += expand(path)
     texts: list[str] = []
@@ -376,7 +379,7 @@ class Chosen:
     languages: list[str]
 
 
-def choose_columns(table: FirstRows, languages: Sequence[str] = (), columns: Sequence[str] = ()) -> Chosen:
+def choose_pair_columns(table: FirstRows, languages: Sequence[str] = (), columns: Sequence[str] = ()) -> Chosen:
     """The columns that hold translations: those that are named, or called by languages, or the only two of text.
 
     Args:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Literal
 
 from xalign_ray.sources.open import (
     CHUNK_BYTES,
@@ -19,6 +19,7 @@ from xalign_ray.sources.open import (
     size_of,
 )
 
+Kind = Literal["documents", "pairs", "entries"]  # what the rows of a source are read as
 EMPTY_DOCUMENT = "document is empty"
 BOTH_EMPTY = "both sides are empty"
 ONE_EMPTY = "one side is empty"
@@ -146,7 +147,8 @@ class Part:
     """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin.
 
     Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
-    found out when it was split. `columns` are those of a document or of the two sides of a pair, where the source
+    found out when it was split. `kind` is what its rows are read as, of a format that may hold documents, pairs and
+    entries. `columns` are those of a document or of the two sides of a pair, where the source
     names them; `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row. `text` is the
     file that holds its records, once they are parsed; `beside` are files with a further column of it each.
     """
@@ -156,6 +158,7 @@ class Part:
     spans: tuple[Span, ...]
     first_line: int = 1
     borders: bool | None = None
+    kind: Kind | None = None
     columns: tuple[str, ...] | None = None
     skip_empty: bool = False
     text: str = ""
@@ -211,7 +214,7 @@ def count_bytes(parts: Sequence[Part]) -> list[float]:
     sharing = Counter(path for part in parts for path in part.paths)
 
     def of(part: Part) -> float:
-        if part.format in ("parquet", "parquet_pairs"):
+        if part.format == "parquet":
             return sum(sizes[path] / sharing[path] for path in part.paths)
         spans = zip(part.paths, part.spans, strict=True)
         return sum((sizes[path] if span.end is None else span.end) - span.start for path, span in spans)

@@ -23,7 +23,7 @@ from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, DataError, fault_of
 from xalign_ray.sources import records as splitting
 from xalign_ray.sources.open import Span, facts_of, open_bytes
-from xalign_ray.sources.records import Part, count_bytes
+from xalign_ray.sources.records import Kind, Part, count_bytes
 from xalign_ray.work.artifacts import (
     MANIFEST,
     check_file,
@@ -475,23 +475,21 @@ class KeptCuts:
         """Those of an output folder."""
         return cls(Path(output).absolute() / "data" / CUTS)
 
-    def of(
-        self, format_: str, files: Sequence[str], hashes: Sequence[str], columns: Sequence[str] | None = None
-    ) -> list[Part]:
+    def of(self, format_: str, files: Sequence[str], hashes: Sequence[str], kind: Kind | None = None) -> list[Part]:
         """The parts of files that have these hashes; they are opened if no recipe of the output has split them.
 
         Args:
-            columns: which the files are looked for, as in `parts`.
+            kind: what their rows are read as, as in `parts`.
         """
         suffixes = [Path(file).suffix for file in files]  # they say of some files how they are packed
-        key = hash_value([package_code("sources"), splitting.PART_BYTES, format_, suffixes, list(hashes)])
+        key = hash_value([package_code("sources"), splitting.PART_BYTES, format_, kind, suffixes, list(hashes)])
         path = self._folder / f"{key[:32]}.json"
         known = whole_json(path, "parts", "sha256")
         if known and known["sha256"] == hash_value(known["parts"]):
             return [_from_fields(format_, files, fields) for fields in known["parts"]]
         from xalign_ray.sources.formats import parts  # here: it loads all readers, and the feed imports this module
 
-        found = parts(format_, files, columns)
+        found = parts(format_, files, kind)
         listed = [_as_fields(files, part) for part in found]
         write_json(path, {"parts": listed, "sha256": hash_value(listed)})
         return found
@@ -500,10 +498,10 @@ class KeptCuts:
 def _as_fields(files: Sequence[str], part: Part) -> list[Any]:
     """A part of files by their numbers: the same files may lie elsewhere tomorrow."""
     spans = [[span.start, span.end] for span in part.spans]
-    return [[files.index(path) for path in part.paths], spans, part.first_line, part.borders]
+    return [[files.index(path) for path in part.paths], spans, part.first_line, part.borders, part.kind]
 
 
 def _from_fields(format_: str, files: Sequence[str], fields: Sequence[Any]) -> Part:
-    numbers, spans, first_line, borders = fields
+    numbers, spans, first_line, borders, kind = fields
     paths = tuple(files[int(number)] for number in numbers)
-    return Part(format_, paths, tuple(Span(*span) for span in spans), first_line, borders)
+    return Part(format_, paths, tuple(Span(*span) for span in spans), first_line, borders, kind)

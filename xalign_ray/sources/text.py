@@ -5,31 +5,16 @@ A blank line ends a document of text. Moses pairs are read in zip and tar too, a
 
 from __future__ import annotations
 
-import io
-import lzma
 import re
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice, zip_longest
-from typing import IO, BinaryIO, NamedTuple, cast
 
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
+from xalign_ray.sources.archives import member_names, open_member, unpack
 from xalign_ray.sources.language_id import fits
-from xalign_ray.sources.open import (
-    CHECKSUM,
-    CHUNK_BYTES,
-    DAMAGED,
-    TRUNCATED,
-    Line,
-    broken_file,
-    number_lines,
-    open_bytes,
-    read_lines,
-)
+from xalign_ray.sources.open import Line, number_lines, read_lines
 from xalign_ray.sources.records import (
     BadRow,
     Document,
@@ -276,19 +261,6 @@ def _explain_lengths(names: Sequence[str], row: Sequence[Line | None], readers: 
     return f"Moses files must have the same number of lines, but {listed}. Fetch or extract these files together again."
 
 
-# Reads zip and tar archives of Moses pairs, as OPUS publishes them next to their licence and notes.
-
-_ZIP = b"PK\x03\x04"
-_FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.ReadError)  # OSError: a wrong CRC
-
-
-class Member(NamedTuple):
-    """A file within an archive, and its size unpacked."""
-
-    file: IO[bytes]
-    size: int
-
-
 def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Pairs of the two members whose names end in the languages, as `Tanzil.en-sw.sw` does; `source` is archive:member.
 
@@ -305,37 +277,6 @@ def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
         yield from pair_lines(list(map(number_lines, unpacked, names)), names, languages)
 
 
-def is_zip(path: str) -> bool:
-    """Whether a file is a zip archive, by its first bytes."""
-    with open_bytes(path) as file:
-        return file.read(len(_ZIP)) == _ZIP
-
-
-def member_names(path: str) -> list[str]:
-    """The files in an archive, but for those that Apple's programs add: `._x.en` and `__MACOSX/`.
-
-    Raises:
-      DataError: it is no zip or tar archive, or is not whole.
-    """
-    with open_bytes(path) as file:
-        packed_by_zip = is_zip(path)
-        try:
-            if packed_by_zip:
-                with zipfile.ZipFile(file) as archive:
-                    names = [info.filename for info in archive.infolist() if not info.is_dir()]
-            else:
-                with _tar(file) as archive:
-                    names = [member.name for member in archive if member.isfile()]
-        except _FAULTS as error:
-            kind = "zip" if packed_by_zip else "tar"
-            raise DataError(f"{path} is no {kind} file, or is cut short ({error}). Fetch it again.") from None
-    return [name for name in names if not any(part == "__MACOSX" or part.startswith("._") for part in name.split("/"))]
-
-
-def _tar(file: BinaryIO) -> tarfile.TarFile:
-    return tarfile.open(fileobj=file, mode="r:*")
-
-
 def _find_member(path: str, names: Sequence[str], language: str) -> str:
     """`zh` takes .zh, and .zh_CN if that is the only Chinese there."""
     written = {name: name.rpartition(".")[2].replace("_", "-") for name in names if "." in name}
@@ -347,43 +288,3 @@ def _find_member(path: str, names: Sequence[str], language: str) -> str:
         count = f"{len(found)} members" if found else "no member"
         raise DataError(f"{path} has {count} whose name ends in .{language}; it holds {listed}.")
     return found[0]
-
-
-def open_member(path: str, name: str, stack: ExitStack) -> Member:
-    """A member by a handle of its own: two that are read side by side in a packed tar would each turn it back."""
-    file = stack.enter_context(open_bytes(path))
-    if not is_zip(path):
-        archive = stack.enter_context(_tar(file))
-        info = archive.getmember(name)
-        return Member(cast("IO[bytes]", archive.extractfile(info)), info.size)
-    archive = stack.enter_context(zipfile.ZipFile(file))
-    try:
-        return Member(archive.open(name), archive.getinfo(name).file_size)
-    except RuntimeError as error:  # for a password or a packing that zipfile does not know
-        raise DataError(f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses.") from None
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
-
-
-def unpack(member: Member, name: str) -> Iterator[bytes]:
-    """The bytes of a member in pieces; `name` is archive:member, for messages.
-
-    Raises:
-      BrokenFileError: it cannot be read on.
-    """
-    file, size = member
-    read = (
-        file.read1 if isinstance(file, io.BufferedIOBase) else file.read
-    )  # what one step gave, not lost with the next
-    at = 0
-    while True:
-        try:
-            chunk = read(CHUNK_BYTES)
-        except _FAULTS as error:
-            reason = TRUNCATED if isinstance(error, EOFError | tarfile.ReadError) else DAMAGED
-            reason = CHECKSUM if "CRC" in str(error) else reason
-            raise broken_file(name, reason, at, size) from error
-        if not chunk:
-            return
-        yield chunk
-        at += len(chunk)

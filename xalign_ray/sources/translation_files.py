@@ -5,19 +5,21 @@ from __future__ import annotations
 import codecs
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from gettext import c2py
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree.ElementTree import Element
 
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
-from xalign_ray.sources.columnar import one_line
-from xalign_ray.sources.language_id import fits, language_of_file, language_of_name
+from xalign_ray.sources.language_id import fits, language_of_file, language_of_name, without_region
 from xalign_ray.sources.open import NOT_UTF8, BrokenFileError, Chunks, broken_file
-from xalign_ray.sources.records import Part, Record, Skipped, list_some, make_pair
+from xalign_ray.sources.records import list_some
+from xalign_ray.sources.tables import ROWS, SourceRow, SourceTable, TableFile, one_line
 from xalign_ray.sources.xml import find_decoder, local_name, stream_elements
 
 if TYPE_CHECKING:
@@ -26,35 +28,53 @@ if TYPE_CHECKING:
 
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # what they hold is markup of the program the text is from
+SIDES = ("source", "target")  # in place of languages that a file does not name
 ONE_LANGUAGE, OTHER_LANGUAGES = "unit in one language only", "unit in other languages"
 
 
-def read_tmx(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Pairs of the two languages; `line` counts the units of the file from 1.
+def open_tmx(file: TableFile) -> SourceTable:
+    """Units of a TMX file, numbered from 1, by languages.
 
     `en` takes a unit's EN, en_US or en-GB, the first of them; `en-GB` takes that alone. White space is made one blank.
-    Units that lack one of them are skipped: in a memory of several languages that is no fault.
-
-    Raises:
-      BrokenFileError: XML that breaks off or is not well-formed.
-      DataError: no unit has both languages; says which languages there are.
+    Units with fewer than two of the languages are skipped: in a memory of several that is no fault. Reading raises:
+        BrokenFileError: XML that breaks off or is not well-formed.
+        DataError: no unit has two of the languages; says which there are.
     """
-    first, second = languages
-    (path,) = part.paths
-    number, both, seen = 0, False, set[str]()
-    for number, unit in enumerate(stream_elements(Chunks(path), ("tu",)), start=1):
-        texts = unit_texts(unit)
-        first_text, second_text = (choose_text(texts, code) for code in (first, second))
-        seen.update(texts)
-        if first_text is not None and second_text is not None:
-            both = True
-            yield make_pair((first, second), (first_text, second_text), path, number)
-        else:
-            yield Skipped(OTHER_LANGUAGES if len(texts) > 1 else ONE_LANGUAGE)
-    if number and not both:
-        raise DataError(
-            f"{path} has no unit with both {first} and {second}; its languages are {list_some(sorted(seen)) or 'none'}."
-        )
+
+    def read(languages: Sequence[str]) -> Iterator[SourceRow]:
+        number, fits, seen = 0, False, set[str]()
+        for number, unit in enumerate(stream_elements(file.chunks, ("tu",)), start=1):
+            texts = unit_texts(unit)
+            seen.update(texts)
+            cells = [choose_text(texts, code) for code in languages]
+            if sum(cell is not None for cell in cells) < min(2, len(languages)):
+                yield SourceRow(number, skipped=OTHER_LANGUAGES if len(texts) > 1 else ONE_LANGUAGE)
+                continue
+            fits = True
+            yield SourceRow(number, cells)
+        if number and not fits:
+            raise DataError(_explain_languages(file.path, "has no unit with both", languages, seen))
+
+    def languages() -> list[str]:
+        units = islice(stream_elements(file.chunks, ("tu",)), ROWS)
+        codes = Counter(without_region(code) for unit in units for code in dict.fromkeys(unit_texts(unit)))
+        names = [code for code, _ in codes.most_common() if code]
+        if not names:
+            raise DataError(f"{file.path} has no unit with a language. Check that it is a whole TMX file.")
+        known = [name for name in names if is_language(name)]
+        if len(known) < 2 <= len(names):
+            unknown = ", ".join(f"'{name}'" for name in names if name not in known)
+            raise DataError(
+                f"{file.path} calls a language {unknown}, which is no code. Write a code (xml:lang) in its place."
+            )
+        return known
+
+    return SourceTable(file.path, (), read, languages=languages)
+
+
+def _explain_languages(path: str, lack: str, languages: Sequence[str], seen: Collection[str]) -> str:
+    named = list_some(sorted(filter(None, seen))) or "none"
+    return f"{path} {lack} {' and '.join(languages)}; its languages are {named}."
 
 
 def unit_texts(unit: Element) -> dict[str, str]:
@@ -119,51 +139,60 @@ class Unit(NamedTuple):
     skipped: str
 
 
-def read_xliff(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Pairs of the two languages, whichever is the source; `line` counts the units of the file from 1.
+def open_xliff(file: TableFile) -> SourceTable:
+    """Units of an XLIFF file, numbered from 1, by languages, whichever is the source.
 
     Units without a target, with one that is not finished by its state, and those of files in other languages are
-    skipped and counted. `en` takes en-US as well. A language that the file does not name is the one that is left.
-
-    Raises:
-      BrokenFileError: XML that breaks off or is not well-formed.
-      DataError: no unit is in both languages; says which languages there are.
+    skipped. `en` takes en-US as well. A language that the file does not name is the one that is left. Reading raises:
+        BrokenFileError: XML that breaks off or is not well-formed.
+        DataError: no unit is in both languages; says which languages there are.
     """
-    first, second = languages
-    (path,) = part.paths
-    number, fits, seen = 0, False, set[str]()
-    for number, unit in enumerate(read_units(path), start=1):
-        seen.update(unit.languages)
-        places = match_languages(unit.languages, (first, second))
-        if places is None:
-            yield Skipped(OTHER_LANGUAGES)
-            continue
-        fits = True
-        if unit.skipped:
-            yield Skipped(unit.skipped)
-            continue
-        yield make_pair((first, second), (unit.texts[places[0]], unit.texts[places[1]]), path, number)
-    if number and not fits:
-        named = list_some(sorted(filter(None, seen))) or "none"
-        raise DataError(f"{path} has no unit in {first} and {second}; its languages are {named}.")
+
+    def read(languages: Sequence[str]) -> Iterator[SourceRow]:
+        number, fits, seen = 0, False, set[str]()
+        for number, unit in enumerate(read_units(file.chunks), start=1):
+            seen.update(unit.languages)
+            cells = cells_of(unit.languages, unit.texts, languages)
+            fits = fits or cells is not None
+            yield SourceRow(number, cells or (), skipped=OTHER_LANGUAGES if cells is None else unit.skipped)
+        if number and not fits:
+            raise DataError(_explain_languages(file.path, "has no unit in", languages, seen))
+
+    def languages() -> list[str]:
+        units = list(islice(read_units(file.chunks), ROWS))
+        full = [unit.languages for unit in units if not unit.skipped]
+        if not full:
+            raise DataError(f"{file.path} holds no translation that is finished, in {len(units):,} units.")
+        codes = [without_region(code) if code else "" for both in full for code in both]
+        return [*dict.fromkeys(codes)] if all(codes) else [*SIDES]
+
+    return SourceTable(file.path, (), read, languages=languages)
 
 
-def match_languages(codes: tuple[str, str], languages: tuple[str, str]) -> tuple[int, int] | None:
-    """Which of source and target (0, 1) is in each of two languages; a code that is not known fits any."""
+def cells_of(codes: Sequence[str], texts: Sequence[str], languages: Sequence[str]) -> list[str | None] | None:
+    """The texts of a source and its translation by languages, None if they are in others.
 
-    def may_be(code: str, language: str) -> bool:
-        return not code or fits(code, language)
+    Args:
+        codes: of the two texts; one that is not known fits any language.
+        languages: two of them, in any order, or more; or SIDES.
+    """
+    if tuple(languages) == SIDES:
+        return [*texts]
+    if len(languages) > 2:
+        cells = [choose_text(dict(zip(codes, texts, strict=True)), code) for code in languages]
+        return cells if any(cells) else None
+    for first, second in ((0, 1), (1, 0)):
+        pairs = ((codes[first], languages[0]), (codes[second], languages[1]))
+        if all(not code or fits(code, language) for code, language in pairs):
+            return [texts[first], texts[second]]
+    return None
 
-    if may_be(codes[0], languages[0]) and may_be(codes[1], languages[1]):
-        return 0, 1
-    return (1, 0) if may_be(codes[1], languages[0]) and may_be(codes[0], languages[1]) else None
 
-
-def read_units(path: str) -> Iterator[Unit]:
+def read_units(file: Chunks) -> Iterator[Unit]:
     """The units of a file, each with the languages of the `<file>` or `<xliff>` that it lies in."""
     codes = ["", ""]
     translated = True
-    for element in stream_elements(Chunks(path), _UNITS, ("xliff", "file", "unit")):
+    for element in stream_elements(file, _UNITS, ("xliff", "file", "unit")):
         name = local_name(element)
         if name in ("xliff", "file"):
             written = [element.get("srcLang", ""), element.get("trgLang", "")] if name == "xliff" else []
@@ -206,33 +235,37 @@ def is_po(head: str) -> bool:
     return bool(_ENTRY.search(head) and _TRANSLATION.search(head))
 
 
-def read_po(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped]:
-    """Pairs of text and translation; `line` is that of the entry.
+def open_po(file: TableFile) -> SourceTable:
+    """Entries of a PO file, numbered by their lines: text and translation, by languages.
 
-    The language that the file is translated into is that of its header, else of its name or folder, else the second.
-    Entries without a translation, fuzzy and obsolete ones are skipped and counted. Of plural forms that of one
-    thing is taken, with the singular, or, where the language has one form only, with the plural.
+    The language that the file is translated into is that of its header, else of its name or folder, else the one that
+    is left. Entries without a translation, fuzzy and obsolete ones are skipped. Of plural forms that of one thing is
+    taken, with the singular, or, where the language has one form only, with the plural.
 
     Raises:
-      BrokenFileError: it is no PO file from some line on; none of it is read.
-      DataError: it is translated into a third language.
+        BrokenFileError: it is no PO file from some line on; none of it is read.
+        DataError: reading it, that it is translated into a third language.
     """
-    (path,) = part.paths
-    first, second = languages
-    catalogue = open_po(path)
-    codes = po_languages(path, catalogue.metadata)
-    places = match_languages(codes, (first, second))
-    if places is None:
-        raise DataError(f"{path} is translated into '{codes[1]}', which is neither {first} nor {second}.")
-    for entry in catalogue:
-        if why := _left_out(entry, catalogue.metadata):
-            yield Skipped(why)
-            continue
-        texts = po_texts(entry, catalogue.metadata)
-        yield make_pair((first, second), (texts[places[0]], texts[places[1]]), path, entry.linenum or 0)
+    catalogue = read_catalogue(file.chunks)
+    codes = _languages(file.path, catalogue.metadata)
+
+    def read(languages: Sequence[str]) -> Iterator[SourceRow]:
+        for entry in catalogue:
+            cells = cells_of(codes, _texts(entry, catalogue.metadata), languages)
+            if cells is None:
+                raise DataError(
+                    f"{file.path} is translated into '{codes[1]}', which is neither {' nor '.join(languages)}."
+                )
+            yield SourceRow(entry.linenum or 0, cells, skipped=_left_out(entry, catalogue.metadata))
+
+    def languages() -> list[str]:
+        source, target = codes
+        return [without_region(source) or SOURCE, without_region(target)] if target else [*SIDES]
+
+    return SourceTable(file.path, (), read, languages=languages)
 
 
-def open_po(path: str) -> POFile:
+def read_catalogue(chunks: Chunks) -> POFile:
     """A catalogue, packed or not, in UTF-8 if its bytes are that, else in the encoding of its header.
 
     Many files were converted and kept their header; text in another encoding is UTF-8 by chance only where it is ASCII.
@@ -242,8 +275,7 @@ def open_po(path: str) -> POFile:
     """
     import polib
 
-    chunks = Chunks(path)
-    raw = b"".join(chunks)
+    path, raw = chunks.path, b"".join(chunks)
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raw = raw.decode("utf-16", "replace").encode()
     charset = _CHARSET.search(raw)
@@ -307,16 +339,16 @@ def _left_out(entry: POEntry, metadata: Mapping[str, str]) -> str:
     return "" if translated and translated.strip() else UNTRANSLATED
 
 
-def po_texts(entry: POEntry, metadata: Mapping[str, str]) -> tuple[str, str]:
-    """The text of an entry and its translation, each on one line; no translation of one that is left out."""
+def _texts(entry: POEntry, metadata: Mapping[str, str]) -> tuple[str, str]:
+    """The text of an entry and its translation, each on one line."""
     source, target = entry.msgid, entry.msgstr
     if entry.msgid_plural:
         source = entry.msgid_plural if _ONE_FORM.search(metadata.get("Plural-Forms", "")) else entry.msgid
         target = entry.msgstr_plural.get(_singular(metadata.get("Plural-Forms", "")), "")
-    return one_line(source), "" if _left_out(entry, metadata) else one_line(target)
+    return one_line(source), one_line(target)
 
 
-def po_languages(path: str, metadata: Mapping[str, str]) -> tuple[str, str]:
+def _languages(path: str, metadata: Mapping[str, str]) -> tuple[str, str]:
     """The languages of the texts and of the translations, empty where nothing tells them.
 
     By the header, else by the file's name (`de.po`) or a folder above (`de/LC_MESSAGES/django.po`).

@@ -18,7 +18,7 @@ from xalign_ray.config.language_codes import check_language
 from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources import open as opening
-from xalign_ray.sources.columnar import open_arrow, open_parquet
+from xalign_ray.sources.columnar import open_arrow_file, open_parquet_file
 from xalign_ray.sources.hub import SPLITS, config_names, data_files, saved_files, saved_splits
 from xalign_ray.sources.language_id import codes_in_name, language_of_name
 from xalign_ray.sources.open import CR, NOT_UTF8, NUL, OVER_LONG, read_as
@@ -221,10 +221,10 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         return list(_objects(path))
     if path.suffix == ".parquet":
-        with open_parquet(str(path)) as file:
+        with open_parquet_file(str(path)) as file:
             table, schema = file.read().to_pylist(), file.schema_arrow
     else:
-        with open_arrow(str(path)) as (schema, batches):
+        with open_arrow_file(str(path)) as (schema, batches):
             table = [row for batch in batches for row in batch.to_pylist()]
     named = {name: _names(feature) for name, feature in _features(schema).items()}
     return [{key: _named(value, named.get(key)) for key, value in row.items()} for row in table]
@@ -335,12 +335,12 @@ def _csv_cells(path: Path, lines: Sequence[str], delimiter: str) -> Cells:
 
 def read_entries(path: Path, left_out: Counter[str]) -> Iterator[Entry]:
     """The entries of a dictionary in any form whose name has its two languages; other rows are counted by reason."""
+    from xalign_ray.sources.first_rows import find_dictionary_form
     from xalign_ray.sources.formats import read  # of every format, which tasks without a dictionary do without
-    from xalign_ray.sources.terms import find_dictionary_form
 
     first, second = codes_in_name(str(path))
     source = Dictionary(format=find_dictionary_form(str(path)), languages=(first, second), paths=(str(path),))
-    for record in read(source.reader, source.paths, source.languages, left_out):
+    for record in read(source.format, source.paths, source.languages, left_out, kind="entries"):
         if isinstance(record, Entry):
             yield record
         elif isinstance(record, BadRow):

@@ -13,7 +13,7 @@ import typer
 
 from xalign_ray.config.explain import flatten
 from xalign_ray.config.load import Recipe, list_recipes, list_studies, load_recipe
-from xalign_ray.config.sources import PairFormat, TextFormat
+from xalign_ray.config.sources import DictionaryFormat, PairFormat, TextFormat
 from xalign_ray.errors import ConfigError
 from xalign_ray.finetune.settings import FROM, FineTuning
 from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
@@ -23,8 +23,7 @@ PAIR_FORMATS = get_args(PairFormat)
 AVERAGES = ("xtreme", "xtreme-r", "mmbert-8")  # benchmarks, as results/benchmark_average.py has them
 SCALES = ("tiny", "small", "two-cores", "one-h100", "paper")  # of the studies in folders
 TUNE_SETTINGS = [FROM, *FineTuning.model_fields]
-DICTIONARY_FORMATS = ("muse", "tsv_terms", "csv_terms", "xlsx_terms", "kaikki", "panlex")
-FORMATS = tuple(dict.fromkeys((*get_args(TextFormat), *PAIR_FORMATS, *DICTIONARY_FORMATS, "csv_text")))
+FORMATS = tuple(dict.fromkeys((*get_args(TextFormat), *PAIR_FORMATS, *get_args(DictionaryFormat))))
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".html", ".zip")  # a folder's name ends in none
 
 ANY_RECIPE = "tiny/mlm"  # completes keys before a recipe is typed

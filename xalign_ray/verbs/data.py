@@ -100,27 +100,29 @@ def data_read(
     format_: Format,
     languages: SourceLanguages = "",
     columns: Annotated[str, typer.Option(metavar="NAMES", help="of the text, or of the two texts of pairs")] = "",
+    terms: Annotated[bool, typer.Option("--terms", help="read a table of pairs as a dictionary")] = False,
     config: Annotated[str, typer.Option(metavar="NAME", help="of a Hugging Face data set (hf); by language")] = "",
     split: Annotated[str, typer.Option(metavar="NAME", help="of a Hugging Face data set")] = "train",
     revision: Annotated[str, typer.Option(metavar="NAME", help="of a data set of the hub; main")] = "",
 ) -> None:
     """Print what a source yields, as JSON lines, and what it leaves out, as counts."""
-    from xalign_ray.sources.formats import HF, describe_counts, find_split_source, read, record_as_json
+    from xalign_ray.sources.formats import HF, describe_counts, find_split_source, kind_of, read, record_as_json
     from xalign_ray.sources.records import BadRow
 
     files, named = _here(paths), codes(languages)
     if format_ == HF:
         format_, files = find_split_source(paths, named, config or None, split, revision or None)
+    kind = "entries" if terms else kind_of(format_, named)
     good, bad, skipped = 0, Counter[str](), Counter[str]()
     try:
-        for record in read(format_, files, named, skipped, codes(columns) or None):
+        for record in read(format_, files, named, skipped, codes(columns) or None, kind=kind):
             if isinstance(record, BadRow):
                 bad[record.reason] += 1
             else:
                 good += 1
             sys.stdout.write(json.dumps(record_as_json(record), ensure_ascii=False) + "\n")
     finally:
-        say(describe_counts(format_, good, bad, skipped))
+        say(describe_counts(kind, good, bad, skipped))
 
 
 @app.command("fetch")

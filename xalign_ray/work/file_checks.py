@@ -236,7 +236,7 @@ def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> No
         )
     content = next((what for pattern, what in _NOT_TEXT if re.match(pattern, head) or re.match(pattern, text)), None)
     if content is None and not json_lines and _JSON.match(text):
-        content = "JSON, not plain text. Read JSON lines with format jsonl (text) or jsonl_pairs (pairs)."
+        content = "JSON, not plain text. Read JSON lines with format jsonl."
     if content:
         raise DataError(f"{path} is {content}")
 

@@ -202,7 +202,7 @@ def test_a_recipe_may_name_text_that_another_has_parsed(tmp_path: Path) -> None:
         f"{{format: parquet, language: {code}, paths: ['{folders[f'text/{code}']}/*.parquet']}}"
         for code in ("en", "de")
     )
-    pairs = f"{{format: parquet_pairs, languages: [en, de], paths: ['{folders['pairs/de-en']}/*.parquet']}}"
+    pairs = f"{{format: parquet, languages: [en, de], paths: ['{folders['pairs/de-en']}/*.parquet']}}"
     second = prepare_here(make_config(tmp_path, allowed, f"data.corpora=[{corpora}]", f"data.parallel=[{pairs}]"))
     assert second.fingerprint != first.fingerprint
     for one in first.folder.rglob("*.parquet"):

@@ -43,8 +43,8 @@ CASES = {
     ),
     "data: {tokenizer: {kind: folder}}": "'data.tokenizer.path' is required and not given.",
     "data: {corpora: [{format: txt, language: en, paths: [x]}]}": (
-        "'data.corpora.0.format' is 'txt'; it must be one of wikipedia, text, jsonl, json, csv, parquet, arrow, "
-        "conllu, hf. Did you mean 'text'?"
+        "'data.corpora.0.format' is 'txt'; it must be one of wikipedia, text, conllu, csv, tsv, xlsx, jsonl, "
+        "json, parquet, arrow, hf. Did you mean 'text'?"
     ),
     "data: {corpora: []}": "stream masked_text needs data.corpora; the recipe names none.",
     "data: {parallel: [{format: tmx, languages: [en, de], paths: [x.tmx], columns: [a, b]}]}": (

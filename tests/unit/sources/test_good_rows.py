@@ -21,7 +21,7 @@ from xalign_ray.sources.summary import check_first_rows, judge_text
 
 def pairs(path: Path, content: str, skip_empty: bool = False) -> Input:
     path.write_text(content)
-    cut = tuple(replace(part, skip_empty=skip_empty) for part in parts("tsv", [str(path)]))
+    cut = tuple(replace(part, skip_empty=skip_empty) for part in parts("tsv", [str(path)], "pairs"))
     return Input("pairs/de-en", ("en", "de"), cut, (path.name,))
 
 
@@ -37,7 +37,7 @@ def check(folder: Path, bound: float, *sources: Input) -> list[dict[str, int]]:
 def test_source_without_a_good_row_is_refused_whatever_the_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good, bad = pairs(tmp_path / "good.tsv", "a\tb\n" * 3 + "a\t\n\t\n"), pairs(tmp_path / "bad.csv", "a,b\n" * 5)
+    good, bad = pairs(tmp_path / "good.tsv", "a\tb\n" * 3 + "a\t\n\t\n"), pairs(tmp_path / "bad.csv", "a\t\n" * 5)
     assert check(tmp_path, 1.0, good) == [{ONE_EMPTY: 1}]
     said = rf"^{tmp_path}/bad\.csv: no row can be read as format tsv\. All 5 were set aside"
     with pytest.raises(DataError, match=said):

@@ -181,9 +181,9 @@ REFUSED = [
     (fineweb, {"config": "yor"}, "{0} cannot be read as a snapshot of a Hugging Face data set: BuilderConfig 'yor' "
      "not found. Available: ['yor_Latn', 'yor_Latn_removed', 'hau_Latn']"),
     (fineweb, {"column": "body"}, "{0}/data/yor_Latn/train/000_00000.parquet has no column of text 'body'; it has "
-     "text, id."),
+     "text, id; of other kinds language_score (number)."),
     (flores, {"languages": ["en", "de"], "split": "dev"}, "{0}/eng_Latn-yor_Latn/dev.parquet has no column of text "
-     "'de'; it has sentence_eng_Latn, sentence_yor_Latn."),
+     "'de'; it has sentence_eng_Latn, sentence_yor_Latn; of other kinds id (number)."),
     (flores_plus, {"languages": ["en", "ha"], "split": "dev"}, "{0}/dev/eng_Latn.parquet and {0}/dev/hau_Latn.parquet "
      "do not have the same rows (from row 2 on), so that no row can be trusted to translate the other."),
     (lambda _: None, {"paths": ["absent"]}, "{0}/absent is no folder here, and no id of a data set of the Hugging Face "

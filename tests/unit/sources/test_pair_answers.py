@@ -153,7 +153,7 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.jsonl",
         "".join(json.dumps({"translation": {"language": ["en", "de"], "translation": pair}}) + "\n" for pair in PAIRS),
         {},
-        ": its objects hold no text under their keys (translation).",
+        " has no column of text; it has translation.language (list), translation.translation (list).",
     ),
     "utf-16 without a mark": (
         "x.csv",

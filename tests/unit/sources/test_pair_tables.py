@@ -21,9 +21,9 @@ from tests.unit.sources.broken import read_until_broken
 from xalign_ray.config.sources import ParallelCorpus
 from xalign_ray.errors import DataError
 from xalign_ray.sources import records as splitting
+from xalign_ray.sources.csv_rows import AS_TEXT, BACKSLASH, UNQUOTED
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.records import BadRow, Document, Pair
-from xalign_ray.sources.table_pairs import AS_TEXT, BACKSLASH, UNQUOTED
 
 ROWS = [("a cat", "eine Katze"), ('say "hi", please', 'sag "hi", bitte'), ("two\nlines", "zwei\nZeilen"), ("d", "D")]
 FLAT = [tuple(" ".join(text.split()) for text in row) for row in ROWS]
@@ -59,7 +59,9 @@ def test_csv_of_any_delimiter_encoding_and_line_end(
 
 def test_csv_without_a_header(tmp_path: Path) -> None:
     assert texts("csv", write_csv(tmp_path / "x.csv", ROWS), ("1", "2")) == FLAT
-    with pytest.raises(DataError, match=r"has no column 'en'; its first row has 'a cat', 'eine Katze'\."):
+    assert texts("csv", tmp_path / "x.csv") == FLAT
+    write_csv(tmp_path / "x.csv", [("1", *row) for row in ROWS])
+    with pytest.raises(DataError, match=r"Name the columns that do: columns: \[\"2\", \"3\"\]"):
         texts("csv", tmp_path / "x.csv")
 
 
@@ -192,7 +194,7 @@ def test_article_of_csv(tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     columns = ("2",) if "without a header" in name else None
-    records = list(read("csv_text", [str(path)], ["en"], columns=columns))
+    records = list(read("csv", [str(path)], ["en"], columns=columns))
     assert [one.paragraphs for one in records if isinstance(one, Document)] == documents
     assert {one.line: one.reason for one in records if isinstance(one, BadRow)} == bad
 
@@ -207,8 +209,8 @@ def test_parts_of_a_csv_file_hold_every_pair_once(tmp_path: Path, monkeypatch: p
         file.write('bad,"\n1,2,3\nlast,one\n')
     expected = [tuple(" ".join(text.split()) for text in row) for row in [*rows, ("last", "one")]]
     assert texts("csv", path) == expected
-    monkeypatch.setattr("xalign_ray.sources.table_pairs.PART_BYTES", 2000)
-    cut = parts("csv", [str(path)])
+    monkeypatch.setattr("xalign_ray.sources.tables.PART_BYTES", 2000)
+    cut = parts("csv", [str(path)], "pairs")
     assert len(cut) > 5
     found = [record for part in cut for record in read_part(part, ["en", "de"])]
     assert [one.texts for one in found if isinstance(one, Pair)] == expected
@@ -218,7 +220,7 @@ def test_parts_of_a_csv_file_hold_every_pair_once(tmp_path: Path, monkeypatch: p
 WHERE_ROWS = [{"en": f"a{n}", "de": f"A{n}", "score": n / 4, "ok": n > 1, "kind": "xY"[n % 2]} for n in range(4)]
 
 
-@pytest.mark.parametrize("format_", ["csv", "tsv", "xlsx", "jsonl_pairs", "json_pairs", "parquet_pairs", "arrow_pairs"])
+@pytest.mark.parametrize("format_", ["csv", "tsv", "xlsx", "jsonl", "json", "parquet", "arrow"])
 @pytest.mark.parametrize(
     ("where", "rows"),
     [
@@ -231,16 +233,16 @@ def test_condition_on_a_column(tmp_path: Path, format_: str, where: str, rows: l
     write = {
         "csv": lambda: frame.to_csv(path, index=False), "tsv": lambda: frame.to_csv(path, index=False, sep="\t"),
         "xlsx": lambda: frame.to_excel(path.with_suffix(".xlsx"), index=False),
-        "jsonl_pairs": lambda: frame.to_json(path, orient="records", lines=True),
-        "json_pairs": lambda: frame.to_json(path, orient="records"), "parquet_pairs": lambda: frame.to_parquet(path),
-        "arrow_pairs": lambda: frame.to_feather(path, compression="uncompressed"),
+        "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+        "json": lambda: frame.to_json(path, orient="records"), "parquet": lambda: frame.to_parquet(path),
+        "arrow": lambda: frame.to_feather(path, compression="uncompressed"),
     }  # fmt: skip
     write[format_]()
     path = path.with_suffix(".xlsx") if format_ == "xlsx" else path
     counted: Counter[str] = Counter()
     tree = {"format": format_, "languages": ["en", "de"], "paths": [str(path)], "columns": ["en", "de"], "where": where}
     corpus = ParallelCorpus.model_validate(tree)
-    (part,) = parts(format_, [str(path)])
+    (part,) = parts(format_, [str(path)], "pairs")
     found = read_part(replace(part, columns=corpus.read_columns), ["en", "de"], counted)
     assert [one.texts for one in found if isinstance(one, Pair)] == [(f"a{n}", f"A{n}") for n in rows]
     assert counted == ({f"not {where}": 4 - len(rows)} if len(rows) < 4 else {})
@@ -250,10 +252,13 @@ def test_json_of_every_kind(tmp_path: Path) -> None:
     objects = [{"translation": {"en": first, "de": second}, "id": 1} for first, second in ROWS]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(one) + "\n" for one in objects))
     (tmp_path / "x.json").write_text("\ufeff" + json.dumps(objects, indent=2))
-    for format_, name in (("jsonl_pairs", "x.jsonl"), ("json_pairs", "x.json")):
+    for format_, name in (("jsonl", "x.jsonl"), ("json", "x.json")):
         assert texts(format_, tmp_path / name) == FLAT
         assert texts(format_, tmp_path / name, ("translation.de", "translation.en")) == [row[::-1] for row in FLAT]
-        with pytest.raises(DataError, match=r"All 4 were set aside \(line is no JSON object with a string 'id': 4\)"):
+        with pytest.raises(
+            DataError,
+            match=r"has no column of text 'id'; it has translation\.en, translation\.de; of other kinds id",
+        ):
             texts(format_, tmp_path / name, ("translation.en", "id"))
 
 
@@ -261,13 +266,13 @@ def test_a_json_array_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("xalign_ray.sources.open.CHUNK_BYTES", 7)
     rows = [{"en": f"a{n} \u00e9 ]", "de": f"[{{b{n}"} for n in range(50)]
     (tmp_path / "x.json").write_text(json.dumps(rows, ensure_ascii=False))
-    assert texts("json_pairs", tmp_path / "x.json") == [(row["en"], row["de"]) for row in rows]
+    assert texts("json", tmp_path / "x.json") == [(row["en"], row["de"]) for row in rows]
 
 
 def test_a_json_array_that_breaks_off_says_so(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('[{"en": "a", "de": "b"}, {"en": "c", ')
     with pytest.raises(DataError, match=r"x\.json cannot be read from byte 37 of 37 on: it is not JSON\."):
-        texts("json_pairs", tmp_path / "x.json")
+        texts("json", tmp_path / "x.json")
 
 
 def write_parquet(path: Path, columns: dict[str, list], group: int = 2) -> Path:
@@ -281,19 +286,18 @@ def test_parquet_columns_structs_and_row_groups(tmp_path: Path) -> None:
     struct = [{"en": first, "de": second} for first, second in ROWS]
     nested = write_parquet(tmp_path / "y.parquet", {"translation": struct})
     named = write_parquet(tmp_path / "z.parquet", {"anchor": english, "positive": german}, 1)
-    assert texts("parquet_pairs", flat) == FLAT == texts("parquet_pairs", nested)
-    assert texts("parquet_pairs", named, ("anchor", "positive")) == FLAT
-    with pytest.raises(DataError, match=r"has no column of text 'en'; it has anchor, positive\."):
-        texts("parquet_pairs", named)
-    with pytest.raises(DataError, match=r"has no column of text 'id'; it has de, en\."):
-        texts("parquet_pairs", flat, ("id", "en"))
+    assert texts("parquet", flat) == FLAT == texts("parquet", nested)
+    assert texts("parquet", named, ("anchor", "positive")) == FLAT
+    assert texts("parquet", named) == FLAT, "the first of a pair's names is the first language"
+    with pytest.raises(DataError, match=r"has no column of text 'id'; it has de, en; of other kinds id \(number\)\."):
+        texts("parquet", flat, ("id", "en"))
 
 
 def test_numbers_of_rows_in_a_column_id_are_not_indonesian(tmp_path: Path) -> None:
     rows = [{"id": str(number), "translation": {"en": a, "id": b}} for number, (a, b) in enumerate(FLAT)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "x.parquet")
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for format_, name in (("parquet_pairs", "x.parquet"), ("jsonl_pairs", "x.jsonl")):
+    for format_, name in (("parquet", "x.parquet"), ("jsonl", "x.jsonl")):
         records = read(format_, [str(tmp_path / name)], ["en", "id"])
         assert [one.texts for one in records if isinstance(one, Pair)] == FLAT
 
@@ -301,10 +305,7 @@ def test_numbers_of_rows_in_a_column_id_are_not_indonesian(tmp_path: Path) -> No
 @pytest.mark.parametrize(("format_", "delimiter"), [("tsv", "\t"), ("csv", ",")])
 def test_codes_that_each_row_says_are_no_header(tmp_path: Path, format_: str, delimiter: str) -> None:
     (tmp_path / "x").write_text("".join(delimiter.join(("en", a, "de", b)) + "\n" for a, b in (("a", "A"), ("b", "B"))))
-    answer = (
-        "'en' and 'de' are no names of columns, they stand in the second row too. Name the columns of the two texts by "
-        'their numbers: columns: ["2", "4"].'
-    )
+    answer = """first row has 'en', 'a', 'de', 'A'. Name the columns that do: columns: ["2", "4"], or by this row."""
     with pytest.raises(DataError, match=re.escape(answer)):
         texts(format_, tmp_path / "x")
     assert texts(format_, tmp_path / "x", ("2", "4")) == [("a", "A"), ("b", "B")]
@@ -312,11 +313,11 @@ def test_codes_that_each_row_says_are_no_header(tmp_path: Path, format_: str, de
 
 def test_empty_and_missing_cells_of_parquet(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "x.parquet", {"en": ["a", None, "", "d"], "de": ["A", "B", None, "D"]})
-    assert texts("parquet_pairs", path) == [("a", "A"), ("d", "D")]
-    assert bad_rows("parquet_pairs", path) == [(2, "one side is empty"), (3, "both sides are empty")]
+    assert texts("parquet", path) == [("a", "A"), ("d", "D")]
+    assert bad_rows("parquet", path) == [(2, "one side is empty"), (3, "both sides are empty")]
     struct = [{"en": "a", "de": "A"}, None, {"en": "b", "de": None}]
     nested = write_parquet(tmp_path / "y.parquet", {"translation": struct})
-    assert bad_rows("parquet_pairs", nested) == [(2, "both sides are empty"), (3, "one side is empty")]
+    assert bad_rows("parquet", nested) == [(2, "both sides are empty"), (3, "one side is empty")]
 
 
 def test_row_groups_are_dealt_to_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +325,7 @@ def test_row_groups_are_dealt_to_parts(tmp_path: Path, monkeypatch: pytest.Monke
     english, german = map(list, zip(*rows, strict=True))
     path = write_parquet(tmp_path / "x.parquet", {"en": english, "de": german}, 10)
     monkeypatch.setattr("xalign_ray.sources.columnar.PART_BYTES", 600)
-    cut = parts("parquet_pairs", [str(path)])
+    cut = parts("parquet", [str(path)], "pairs")
     assert len(cut) > 2
     found = [record for part in cut for record in read_part(part, ["en", "de"])]
     assert [one.texts for one in found if isinstance(one, Pair)] == rows
@@ -339,21 +340,21 @@ def test_both_kinds_of_arrow_files(tmp_path: Path, stream: bool) -> None:
     new = ipc.new_stream if stream else ipc.new_file
     with new(str(tmp_path / "x.arrow"), table.schema) as out:
         out.write_table(table, max_chunksize=3)
-    assert texts("arrow_pairs", tmp_path / "x.arrow") == FLAT
+    assert texts("arrow", tmp_path / "x.arrow") == FLAT
     with pytest.raises(DataError, match=r"has no column of text 'fr'; it has en, de\."):
-        texts("arrow_pairs", tmp_path / "x.arrow", ("en", "fr"))
+        texts("arrow", tmp_path / "x.arrow", ("en", "fr"))
 
 
 def test_a_saved_dataset(tmp_path: Path) -> None:
     data = datasets.Dataset.from_list([{"translation": {"en": first, "de": second}} for first, second in ROWS])
     data.save_to_disk(str(tmp_path / "saved"))
     (file,) = (tmp_path / "saved").glob("*.arrow")
-    assert texts("arrow_pairs", file) == FLAT
+    assert texts("arrow", file) == FLAT
 
 
 def test_damaged_tables_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"no table at all, but some bytes")
-    for format_, word in (("parquet_pairs", "Parquet"), ("arrow_pairs", "Arrow")):
+    for format_, word in (("parquet", "Parquet"), ("arrow", "Arrow")):
         with pytest.raises(DataError, match=f"is no {word} file, or is cut short"):
             texts(format_, tmp_path / "x")
     english = [f"a{n} {random.random()}" for n in range(5000)]
@@ -361,7 +362,7 @@ def test_damaged_tables_are_refused(tmp_path: Path) -> None:
         out.write_table(pyarrow.table({"en": english, "de": english}), max_chunksize=500)
     whole = (tmp_path / "y").read_bytes()
     (tmp_path / "y").write_bytes(whole[: len(whole) // 2])
-    (part,) = parts("arrow_pairs", [str(tmp_path / "y")])
+    (part,) = parts("arrow", [str(tmp_path / "y")], "pairs")
     before, broken = read_until_broken(read_part(part, ["en", "de"]))
     assert len(before) > 1000
     assert broken == (str(tmp_path / "y"), 0, len(whole) // 2, "damaged archive")

@@ -37,7 +37,7 @@ def test_row_groups_are_parts_and_together_the_whole(tmp_path: Path, monkeypatch
     monkeypatch.setattr(columnar, "PART_BYTES", 5_000)
     texts: list[str | None] = [f"text {n} " + "x" * 50 for n in range(1000)]
     path = write(tmp_path / "a.parquet", texts, rows=30)
-    cut = parts("parquet", [path])
+    cut = parts("parquet", [path], "documents")
     assert len(cut) > 5
     assert cut[0].spans == (Span(0, cut[1].spans[0].start),)
     assert cut[-1].spans[0].end is None
@@ -72,7 +72,7 @@ def test_a_damaged_row_group_ends_its_part(tmp_path: Path, monkeypatch: pytest.M
     content[start + 40 : start + column.total_compressed_size] = b"\xff" * (column.total_compressed_size - 40)
     Path(path).write_bytes(content)
     records, broken = read_until_broken(
-        record for part in parts("parquet", [path]) for record in read_part(part, ["en"])
+        record for part in parts("parquet", [path], "documents") for record in read_part(part, ["en"])
     )
     assert sum(isinstance(record, Document) for record in records) == 1000
     assert broken == (path, start, len(content), "damaged archive")

@@ -11,8 +11,8 @@ import pytest
 
 from xalign_ray.sources import open as opening
 from xalign_ray.sources import records as cutting
-from xalign_ray.sources import table_pairs, text
-from xalign_ray.sources.formats import parts, read, read_part
+from xalign_ray.sources import tables, text
+from xalign_ray.sources.formats import kind_of, parts, read, read_part
 from xalign_ray.sources.open import WHOLE, Span
 from xalign_ray.sources.records import BadRow, Document, Part, count_bytes
 
@@ -34,7 +34,7 @@ def hostile_lines(rng: random.Random, count: int, blank_share: float) -> list[by
 
 
 def lower_limits(monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
-    for module in (cutting, table_pairs):
+    for module in (cutting, tables):
         monkeypatch.setattr(module, "PART_BYTES", part_bytes)
     monkeypatch.setattr(cutting, "CHUNK_BYTES", 64)
     for module in (cutting, opening):
@@ -44,7 +44,7 @@ def lower_limits(monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
 
 def assert_parts_are_the_whole(format_: str, paths: list[str], languages: list[str]) -> int:
     whole = list(read(format_, paths, languages))
-    cut = parts(format_, paths)
+    cut = parts(format_, paths, kind_of(format_, languages))
     assert [record for part in cut for record in read_part(part, languages)] == whole
     return len(cut)
 

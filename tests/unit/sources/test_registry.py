@@ -8,17 +8,16 @@ from typing import get_args
 
 import pytest
 
-from xalign_ray.config.sources import PairFormat, TextFormat
+from xalign_ray.config.sources import RENAMED, DictionaryFormat, PairFormat, TextFormat
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.formats import FORMATS, find_files, parts, read, record_as_json
 from xalign_ray.sources.records import BadRow, Document, Entry, Pair
-from xalign_ray.verbs.arguments import DICTIONARY_FORMATS
 
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_missing_path_is_named_at_the_call(tmp_path: Path, format_: str) -> None:
     paths = [str(tmp_path / name) for name in ("no.en", "no.de")]
-    languages = ["en"] if FORMATS[format_].languages == (1,) else ["en", "de"]
+    languages = ["en"] if FORMATS[format_].holds == ("documents",) else ["en", "de"]
     with pytest.raises(DataError) as caught:
         read(format_, paths, languages)
     assert str(caught.value) == (f"{paths[0]} does not exist. Check the path; relative paths start from {Path.cwd()}.")
@@ -36,7 +35,8 @@ def test_an_unknown_format_is_refused_with_the_nearest(tmp_path: Path) -> None:
         ("text", [], "format 'text' takes 1 language, not none."),
         ("text", ["en", "de"], "format 'text' takes 1 language, not en, de."),
         ("moses", ["en"], "format 'moses' takes 2 languages, not en."),
-        ("tsv", ["en"], "format 'tsv' takes 2 languages, not en."),
+        ("tsv", [], "format 'tsv' takes 1 or 2 languages, not none."),
+        ("jsonl_pairs", ["en", "de"], "format jsonl_pairs is called jsonl now."),
         ("muse", ["en", "eng"], "format 'muse' takes two different languages, not en, eng."),
         (
             "text",
@@ -78,7 +78,7 @@ def test_patterns_name_files_in_sorted_order(tmp_path: Path) -> None:
     ("format_", "count", "message"),
     [
         ("text", 1, "{0} holds no documents."),
-        ("jsonl", 4, "{0}, {1}, {2} and 1 more hold no documents."),
+        ("jsonl", 4, "{0}, {1}, {2} and 1 more hold no pairs."),
         ("moses", 2, "{0}, {1} hold no pairs."),
         ("tsv", 1, "{0} holds no pairs."),
         ("muse", 1, "{0} holds no entries."),
@@ -88,7 +88,7 @@ def test_an_empty_source_is_an_error_at_its_end(tmp_path: Path, format_: str, co
     paths = [str(tmp_path / f"{i}.txt") for i in range(count)]
     for path in paths:
         Path(path).write_text("")
-    languages = ["en"] if FORMATS[format_].languages == (1,) else ["en", "de"]
+    languages = ["en"] if FORMATS[format_].holds == ("documents",) else ["en", "de"]
     records = read(format_, paths, languages)
     with pytest.raises(DataError) as caught:
         next(records)
@@ -137,38 +137,23 @@ def test_parts_of_an_unknown_format_are_refused() -> None:
         parts("sgml", [])
 
 
-def test_the_recipe_knows_every_format_and_no_other() -> None:
-    of_schema = {*get_args(TextFormat), *get_args(PairFormat), *DICTIONARY_FORMATS, "csv_text"} - {"hf"}
-    assert of_schema == set(FORMATS)
-    documents = {"csv_text" if name == "csv" else name for name in get_args(TextFormat)} - {"hf"}
-    assert {name for name in FORMATS if FORMATS[name].holds == "documents"} == documents
+@pytest.mark.parametrize(
+    ("kind", "schema"), [("documents", TextFormat), ("pairs", PairFormat), ("entries", DictionaryFormat)]
+)
+def test_the_recipe_knows_every_format_of_a_kind_and_no_other(kind: str, schema: object) -> None:
+    assert {*get_args(schema)} - {"hf"} == {name for name, entry in FORMATS.items() if kind in entry.holds}
+    assert not RENAMED.keys() & FORMATS.keys()
+    assert {*RENAMED.values()} <= FORMATS.keys()
 
 
 @pytest.mark.parametrize(
     ("format_", "content", "message"),
     [
         (
-            "tsv",
-            "one,eins\ntwo,zwei\n",
-            "All 2 were set aside (too few columns: 2). The first row has no tab, but 1 comma(s): 'one,eins'.",
-        ),
-        (
-            "jsonl_pairs",
-            '{"translation": {"en": "a", "sw": "b"}, "id": 1}\n',
-            "All 1 were set aside (line is no JSON object with a string 'de' or 'german': 1). "
-            "The first row has the keys 'translation.en', 'translation.sw', 'id'.",
-        ),
-        (
-            "jsonl_pairs",
-            '{"anchor": "a", "positive": "b"}\n',
-            "All 1 were set aside (line is no JSON object with a string 'en' or 'english': 1). "
-            "The first row has the keys 'anchor', 'positive'.",
-        ),
-        (
             "muse",
             "ice\tcream\tEis\n",
             "All 1 were set aside (dictionary line has more than two columns: 1). "
-            "The first row has 3 columns between tabs: 'ice\\tcream\\tEis'.",
+            "Its first row is 'ice\\tcream\\tEis'.",
         ),
     ],
 )

@@ -15,9 +15,9 @@ import pytest
 from tests.unit.sources.pair_texts import zipped
 from xalign_ray.config.sources import Dictionary
 from xalign_ray.errors import XalignError
+from xalign_ray.sources.first_rows import find_dictionary_form
 from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import BadRow, Entry
-from xalign_ray.sources.terms import find_dictionary_form
 
 NOTES = "noted: parts of speech and notes, not read"
 BRACKETS = "noted: terms with notes in brackets, taken off"
@@ -68,27 +68,27 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
         {"dictionary line has more than two columns": 1},
     ),
     "tsv": (
-        "tsv_terms", "x.tsv", TSV,
+        "tsv", "x.tsv", TSV,
         {("hard disk", "Festplatte"), ("mouse", "Maus"), ("go", "gehen")},
-        {NOTES: 3, BRACKETS: 3, "header": 1, "blank line": 1, "dictionary line has one column": 1, "term is empty": 1},
+        {NOTES: 3, BRACKETS: 3, "blank line": 1, "dictionary line has one column": 1, "term is empty": 1},
     ),
     "phrases joined by underscores": (
         "muse", "x.txt", "new_york new_york_stadt\n_ice_cream_ Eis\n__init__ _\n",
         {("new york", "new york stadt"), ("_ice cream_", "Eis"), ("__init__", "_")}, {UNDERSCORES: 3},
     ),
     "HTML of StarDict and a PanLex UID": (
-        "tsv_terms", "x.tsv", "cat\tKatze\nhouse\t<b>Haus</b><br>n.\nR&amp;D\tF und E\neng-000\tdeu-000\n",
+        "tsv", "x.tsv", "cat\tKatze\nhouse\t<b>Haus</b><br>n.\nR&amp;D\tF und E\neng-000\tdeu-000\n",
         {("cat", "Katze")}, {"term has HTML tags or entities": 2, "term is PanLex's number of a language": 1},
     ),
     "tsv without a header": (
-        "tsv_terms", "x.tsv", "be\tsein\nhard disk\tFestplatte\n", {("be", "sein"), ("hard disk", "Festplatte")}, {},
+        "tsv", "x.tsv", "be\tsein\nhard disk\tFestplatte\n", {("be", "sein"), ("hard disk", "Festplatte")}, {},
     ),
     "muse below comments": (
         "muse", "x.txt", "# CC-CEDICT\n#! version=1\n\n#\ncat Katze\n# Raute\n",
         {("cat", "Katze"), ("#", "Raute")}, {COMMENT: 3, "blank line": 1},
     ),
     "tsv below the comments of dict.cc, which say its direction": (
-        "tsv_terms", "x.txt",
+        "tsv", "x.txt",
         "# DE-EN vocabulary database\tcompiled by dict.cc\n# Date and time\t2024-01-05 23:10\n# License\tTHIS WORK IS "
         "PROTECTED\n\nFestplatte {f}\thard disk\tnoun\t[comp.] \n"
         "#\tnumber sign\tnoun\t\nMaus\tmouse\t\t\nHund\tdog\t\t\n",
@@ -100,45 +100,45 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
         {("disk", "Festplatte")}, {COMMENT: 1, "dictionary line has one column": 1},
     ),
     "csv below comments": (
-        "csv_terms", "x.csv", "# Licence: CC, BY\n# made, by us\nen;note;de\nhard disk;x;Festplatte\n",
-        {("hard disk", "Festplatte")}, {COMMENT: 2, NOTES: 1, "header": 1},
+        "csv", "x.csv", "# Licence: CC, BY\n# made, by us\nen;note;de\nhard disk;x;Festplatte\n",
+        {("hard disk", "Festplatte")}, {COMMENT: 2, NOTES: 1},
     ),
     "tsv with a header behind #, below a comment": (
-        "tsv_terms", "x.tsv", "# made by us\n# German\tEnglish\nFestplatte\thard disk\n",
-        {("hard disk", "Festplatte")}, {COMMENT: 1, "header": 1},
+        "tsv", "x.tsv", "# made by us\n# German\tEnglish\nFestplatte\thard disk\n",
+        {("hard disk", "Festplatte")}, {COMMENT: 1},
     ),
     "tsv of one word a cell with a header": (
-        "tsv_terms", "x.tsv", "de\ten\nFestplatte\tdisk\nMaus\tmouse\n",
-        {("disk", "Festplatte"), ("mouse", "Maus")}, {"header": 1},
+        "tsv", "x.tsv", "de\ten\nFestplatte\tdisk\nMaus\tmouse\n",
+        {("disk", "Festplatte"), ("mouse", "Maus")}, {},
     ),
     "tsv whose terms begin with #": (
-        "tsv_terms", "x.tsv", "#\tnumber sign\n#MeToo\t#MeToo\nhard disk\tFestplatte\n",
+        "tsv", "x.tsv", "#\tnumber sign\n#MeToo\t#MeToo\nhard disk\tFestplatte\n",
         {("#", "number sign"), ("#MeToo", "#MeToo"), ("hard disk", "Festplatte")}, {},
     ),
     "csv": (
-        "csv_terms", "x.csv", 'term;translation;note\n"hard; disk";Festplatte;IT\nmouse;Maus;\n',
-        {("hard; disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 1, LISTS: 1, "header": 1},
+        "csv", "x.csv", 'term;translation;note\n"hard; disk";Festplatte;IT\nmouse;Maus;\n',
+        {("hard; disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 1, LISTS: 1},
     ),
     "csv by its lines": (
-        "csv_terms", "x.txt", "hard disk|Festplatte\nmouse|Maus\n",
+        "csv", "x.txt", "hard disk|Festplatte\nmouse|Maus\n",
         {("hard disk", "Festplatte"), ("mouse", "Maus")}, {},
     ),
     "csv by its lines, with a third column": (
-        "csv_terms", "x.txt", "ice cream;Eis;a noun\nmouse;Maus;a noun\n",
+        "csv", "x.txt", "ice cream;Eis;a noun\nmouse;Maus;a noun\n",
         {("ice cream", "Eis"), ("mouse", "Maus")}, {NOTES: 2},
     ),
     "csv with codes of languages behind its terms": (
-        "csv_terms", "x.csv", "hard disk,Festplatte,en,de\nmouse,Maus,en,de\n",
+        "csv", "x.csv", "hard disk,Festplatte,en,de\nmouse,Maus,en,de\n",
         {("hard disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 4},
     ),
     "tsv of a lexicon with columns of numbers": (
-        "tsv_terms", "x.tsv", "English Word\tanger\tjoy\tGerman Word\nhard disk\t0\t1\tFestplatte\nmouse\t1\t0\tMaus\n",
-        {("hard disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 4, "header": 1},
+        "tsv", "x.tsv", "English Word\tanger\tjoy\tGerman Word\nhard disk\t0\t1\tFestplatte\nmouse\t1\t0\tMaus\n",
+        {("hard disk", "Festplatte"), ("mouse", "Maus")}, {NOTES: 4},
     ),
     "xlsx": (
-        "xlsx_terms", "x.xlsx",
+        "xlsx", "x.xlsx",
         workbook([["Term", "Translation", "n"], ["hard disk", "Festplatte", 1], ["mouse", None]]),
-        {("hard disk", "Festplatte")}, {NOTES: 1, "header": 1, "dictionary line has one column": 1},
+        {("hard disk", "Festplatte")}, {NOTES: 1, "dictionary line has one column": 1},
     ),
     "kaikki": (
         "kaikki", "x.jsonl", KAIKKI,
@@ -159,7 +159,7 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
     "panlex": (
         "panlex", "panlex-csv.zip", zipped({**PANLEX, "README.md": "x"}),
         {("hard disk", "Festplatte"), ("HDD, a", "Festplatte")},
-        {NO_TRANSLATION: 1, LISTS: 1, "row has not the columns of its header": 1},
+        {NO_TRANSLATION: 1, LISTS: 1, "too few columns": 1},
     ),
     "two files in a zip": (
         "kaikki", "x.zip",
@@ -180,7 +180,7 @@ NO_LANGUAGES = (
 
 def read_entries(format_: str, path: Path, *languages: str) -> tuple[set[tuple[str, str]], dict[str, int]]:
     counted: Counter[str] = Counter()
-    records = list(read(format_, [str(path)], languages, counted))
+    records = list(read(format_, [str(path)], languages, counted, kind="entries"))
     counted.update(record.reason for record in records if isinstance(record, BadRow))
     return {record.words for record in records if isinstance(record, Entry)}, dict(counted)
 
@@ -191,12 +191,10 @@ def test_entries_of_a_form_and_what_is_counted(tmp_path: Path, name: str) -> Non
     path = tmp_path / file
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     assert read_entries(format_, path, "en", "de") == (expected, counted)
-    assert (
-        Dictionary(format=find_dictionary_form(str(path)), languages=("en", "de"), paths=(str(path),)).reader == format_
-    )
+    assert find_dictionary_form(str(path)) == format_
 
 
-@pytest.mark.parametrize("name", [name for name in FORMS if FORMS[name][0] not in ("muse", "csv_terms", "xlsx_terms")])
+@pytest.mark.parametrize("name", [name for name in FORMS if FORMS[name][0] not in ("muse", "csv", "xlsx")])
 def test_forms_that_name_their_languages_are_read_in_both_directions(tmp_path: Path, name: str) -> None:
     format_, file, content, expected, _ = FORMS[name]
     path = tmp_path / file
@@ -219,12 +217,12 @@ def test_columns_of_terms_that_are_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("hard disk\tn\tFestplatte\nmouse\tn\tMaus\n")
     for columns, expected in ((("1", "3"), {"Festplatte", "Maus"}), (("hard disk", "Festplatte"), {"Maus"})):
-        records = read("tsv_terms", [str(path)], ["en", "de"], columns=columns)
+        records = read("tsv", [str(path)], ["en", "de"], columns=columns, kind="entries")
         assert {record.words[1] for record in records if isinstance(record, Entry)} == expected
     with pytest.raises(
         XalignError, match=r"has no column 'German'; its first row has 'hard disk', 'n', 'Festplatte'\."
     ):
-        list(read("tsv_terms", [str(path)], ["en", "de"], columns=("hard disk", "German")))
+        list(read("tsv", [str(path)], ["en", "de"], columns=("hard disk", "German"), kind="entries"))
     with pytest.raises(ValueError, match="format kaikki has no columns; leave out columns"):
         Dictionary(format="kaikki", languages=("en", "de"), paths=("x",), columns=("1", "2"))
 
@@ -233,7 +231,7 @@ def test_letters_in_brackets_within_a_word_are_no_note(tmp_path: Path) -> None:
     lines = ("behavio(u)r\tVerhalten", "(in)valid\t(un)gültig", "employee\tMitarbeiter(in)", "house (building)\tHaus",
              "old China\t(旧)中国")  # fmt: skip
     (tmp_path / "x.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    records = read("tsv_terms", [str(tmp_path / "x.tsv")], ["en", "de"])
+    records = read("tsv", [str(tmp_path / "x.tsv")], ["en", "de"], kind="entries")
     assert [" = ".join(record.words) for record in records if isinstance(record, Entry)] == [
         "behaviour = Verhalten", "invalid = ungültig", "employee = Mitarbeiter", "house = Haus", "old China = 中国",
     ]  # fmt: skip
@@ -241,7 +239,7 @@ def test_letters_in_brackets_within_a_word_are_no_note(tmp_path: Path) -> None:
 
 def test_a_delimiter_that_excel_names_is_no_entry(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("sep=;\nde;en;note\nHaus;house;x\nHund;dog;y\n")
-    records = list(read("csv_terms", [str(tmp_path / "x.csv")], ["en", "de"]))
+    records = list(read("csv", [str(tmp_path / "x.csv")], ["en", "de"], kind="entries"))
     assert [record.words for record in records if isinstance(record, Entry)] == [("house", "Haus"), ("dog", "Hund")]
     assert not any(isinstance(record, BadRow) for record in records)
 
@@ -249,7 +247,7 @@ def test_a_delimiter_that_excel_names_is_no_entry(tmp_path: Path) -> None:
 def test_header_may_name_the_first_column_alone(tmp_path: Path) -> None:
     path = tmp_path / "x.xlsx"
     path.write_bytes(workbook([["word"], ["hard disk", "Festplatte"], ["mouse", "Maus"]]))
-    records = list(read("xlsx_terms", [str(path)], ["en", "de"], columns=("1", "2")))
+    records = list(read("xlsx", [str(path)], ["en", "de"], columns=("1", "2"), kind="entries"))
     assert records[0] == BadRow(str(path), 1, "dictionary line has one column")
     assert [record.words[1] for record in records[1:] if isinstance(record, Entry)] == ["Festplatte", "Maus"]
 
@@ -272,21 +270,21 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
         "panlex", zipped({**PANLEX, "p/expr.csv": "id,txt\n1,a\n"}),
         ":p/expr.csv has no column 'langvar'; its columns are id, txt.",
     ),
-    "zip of nothing": ("tsv_terms", zipped({"README.md": "x"}), " holds no entries. Check that it is the right file"),
-    "zip cut short": ("tsv_terms", zipped({"a.tsv": TSV})[:100], " is no zip file, or is cut short (File is not a zip"),
-    "tsv that is JSON": ("tsv_terms", KAIKKI, " is JSON, not plain text. Read JSON lines with format jsonl"),
+    "zip of nothing": ("tsv", zipped({"README.md": "x"}), " holds no entries. Check that it is the right file"),
+    "zip cut short": ("tsv", zipped({"a.tsv": TSV})[:100], " is no zip file, or is cut short (File is not a zip"),
+    "tsv that is JSON": ("tsv", KAIKKI, " is JSON, not plain text. Read JSON lines with format jsonl"),
     "tsv whose second column is no term": (
-        "tsv_terms", "hard disk\t1\tFestplatte\nmouse\t2\tMaus\n",
+        "tsv", "hard disk\t1\tFestplatte\nmouse\t2\tMaus\n",
         ": its first two columns do not hold terms of two languages; the first row has 'hard disk', '1', 'Festplatte'. "
         'Name the columns that do: columns: ["1", "3"], or by this row.',
     ),
     "tsv of wikt2dict, whose rows say their languages": (
-        "tsv_terms", "en\thard disk\tde\tFestplatte\nen\tmouse\tde\tMaus\nen\tdog\tde\tHund\n",
+        "tsv", "en\thard disk\tde\tFestplatte\nen\tmouse\tde\tMaus\nen\tdog\tde\tHund\n",
         ": its first two columns do not hold terms of two languages; the first row has 'en', 'hard disk', 'de', "
         """'Festplatte'. Name the columns that do: columns: ["2", "4"], or by this row.""",
     ),
     "csv whose rows say their languages, below a header": (
-        "csv_terms", "lang1,word1,lang2,word2\nen,hard disk,de,Festplatte\nen,mouse,de,Maus\n",
+        "csv", "lang1,word1,lang2,word2\nen,hard disk,de,Festplatte\nen,mouse,de,Maus\n",
         ": its first two columns do not hold terms of two languages; the first row has 'lang1', 'word1', 'lang2', "
         """'word2'. Name the columns that do: columns: ["2", "4"], or by this row.""",
     ),
@@ -296,7 +294,7 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
         "windows-1252 it reads 'house Häuser'. Convert it: iconv -f ENCODING -t UTF-8 x.",
     ),
     "csv of a lexicon of moods": (
-        "csv_terms", "word,mood\n" + "".join(f"w{chr(97 + n)},GOOD\n" for n in range(25)),
+        "csv", "word,mood\n" + "".join(f"w{chr(97 + n)},GOOD\n" for n in range(25)),
         ": its first two columns do not hold terms of two languages; the first row has 'word', 'mood'.",
     ),
     **{
@@ -306,7 +304,7 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
             f": its first two columns do not hold terms of two languages; the first row has 'w0w', "
             f"""'{tags.split()[0]}', 'm0m'. Name the columns that do: columns: ["1", "3"], or by this row.""",
         )
-        for format_, mark in (("tsv_terms", "\t"), ("csv_terms", ";"))
+        for format_, mark in (("tsv", "\t"), ("csv", ";"))
         for name, rows, tags in (
             ("eight", 600, "NOUN VERB ADJ ADV PRON PREP CONJ INTJ"),
             ("in full, in a short file", 12, "noun verb adjective adverb preposition pronoun"),
@@ -330,9 +328,9 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
              '["Englisch", "German"], or ["1", "2"]'),
         )
         for format_, content in (
-            ("tsv_terms", f"{one}\t{other}\nhouse\tHaus\ndog\tHund\n"),
-            ("csv_terms", f"{one},{other}\nhouse,Haus\ndog,Hund\n"),
-            ("xlsx_terms", workbook([[one, other], ["house", "Haus"], ["dog", "Hund"]])),
+            ("tsv", f"{one}\t{other}\nhouse\tHaus\ndog\tHund\n"),
+            ("csv", f"{one},{other}\nhouse,Haus\ndog,Hund\n"),
+            ("xlsx", workbook([[one, other], ["house", "Haus"], ["dog", "Hund"]])),
         )
     },
     "muse of one word a line": (
@@ -348,7 +346,7 @@ def test_a_hostile_dictionary_is_answered_in_a_sentence(tmp_path: Path, name: st
     path = tmp_path / "x"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(XalignError) as caught:
-        list(read(format_, [str(path)], ["en", "de"]))
+        list(read(format_, [str(path)], ["en", "de"], kind="entries"))
     assert str(caught.value).startswith(f"{path}{answer}"), str(caught.value)
 
 

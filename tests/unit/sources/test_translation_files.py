@@ -118,7 +118,7 @@ def test_po_as_programs_write_it(tmp_path: Path, raw: bytes) -> None:
 
 def test_json_array_in_utf16(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes('[{"en": "a", "de": "\u00e4"}]'.encode("utf-16"))
-    (pair,) = read("json_pairs", [str(tmp_path / "a.json")], ["en", "de"])
+    (pair,) = read("json", [str(tmp_path / "a.json")], ["en", "de"])
     assert isinstance(pair, Pair)
     assert pair.texts == ("a", "\u00e4")
 
@@ -221,10 +221,10 @@ def test_columns_by_number_may_stand_beyond_a_title_in_the_first_row(tmp_path: P
         texts("xlsx", tmp_path / "x.xlsx", "en,de", columns=("2", "4"))
 
 
-@pytest.mark.parametrize("form", ["jsonl_pairs", "json_pairs"])
+@pytest.mark.parametrize("form", ["jsonl", "json"])
 def test_translation_objects_with_codes_of_another_standard(tmp_path: Path, form: str) -> None:
     rows = [{"translation": {"en": f"line {n}", "amh": "ለ" * n}} for n in range(1, 4)]
-    lines = "\n".join(map(json.dumps, rows)) if form == "jsonl_pairs" else json.dumps(rows)
+    lines = "\n".join(map(json.dumps, rows)) if form == "jsonl" else json.dumps(rows)
     (tmp_path / "x.json").write_text(lines)
     pairs, counted = texts(form, tmp_path / "x.json", "en,am")
     assert pairs == [(f"line {n}", "ለ" * n) for n in range(1, 4)]

@@ -1,0 +1,239 @@
+"""Chooses the columns of a table that hold text, and says in which language; conditions on other columns."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xalign_ray.config.sources import WHERE
+from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources.language_id import column_of, find_pair, language_of_name
+from xalign_ray.sources.records import Kind, list_some
+from xalign_ray.sources.tables import TEXT, SourceTable, one_line
+
+MAX_NAME = 64  # characters of a column's name
+LETTERS = 0.5  # of the characters of most texts
+MAX_KINDS = 20  # of labels, such as parts of speech, that stand ten times or more each
+_TAGS = """
+    a abbr adj adjective adp adv adverb art article aux auxiliary cconj conj conjunction det determiner interj
+    interjection intj n name nf nm nn noun num number numeral part particle phrase postp pr prefix prep preposition pron
+    pronoun propn proper-noun punct sconj suffix sym v vb verb vi vt x
+"""
+_PARTS_OF_SPEECH = frozenset(_TAGS.split())
+_ADDRESS = re.compile(r"\s*(https?://|www\.|\S+@\S+\.\w+\s*$)")
+_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def choose_columns(table: SourceTable, languages: Sequence[str], named: Sequence[str], kind: Kind) -> list[str]:
+    """The columns of a document, or of the two texts of a pair or an entry, and of a condition on other columns.
+
+    They are those that the source names; else `text` of a document; else those that are called by the languages, in any
+    form (`rus`, `Russian`, `text_ru` for ru), or as a pair (source and target, the first language first); else, where a
+    first row names nothing, the first two, if they are the ones that hold text.
+
+    Args:
+        named: one column or two, and a condition behind two, as a recipe has them.
+
+    Raises:
+        DataError: the table has no such columns, or it is not clear which they are.
+    """
+    if table.languages:
+        return [*languages]
+    wanted = [*named[:2]] or ([*languages] if len(languages) > 1 else [TEXT])
+    others = [condition_of(where)[0] for where in named[2:]]
+    if not table.names:
+        return [*wanted, *others]
+    rows = table.rows or ()
+    below = rows[1] if len(rows) > 1 else ()
+    found = [column_of(table.texts, name) for name in wanted]
+    is_found = all(found) and len(set(found)) == len(found)
+    repeated = [table.names.index(name) for name in found] if is_found else []
+    repeated = repeated if _is_repeated(table.names, below, repeated) else []
+    if repeated and (named or len(languages) == 1):
+        names = " and ".join(map(repr, found))
+        raise DataError(
+            f"{table.path}: {names} are no names of columns, they stand in the second row too. Give their numbers."
+        )
+    if is_found and not repeated:
+        pass
+    elif rows and all(_is_number(name, table) for name in wanted):
+        found = wanted
+    elif named or len(languages) == 1:
+        raise DataError(_explain_missing(table, wanted, found))
+    elif len(pair := find_pair(table.names)) == 2 and {*pair} <= {*_texts(table)}:
+        found = [table.names[place] for place in pair]
+    elif len(table.names) < 2 or not rows:
+        raise DataError(_explain_missing(table, wanted, found))
+    else:
+        called = [table.names.index(name) if name else None for name in found]
+        _check_half_header(table.path, table.names, below, languages, called)
+        if all(map(language_of_name, table.names)):
+            raise DataError(_explain_missing(table, wanted, found))
+        found = _first_two(table, kind, repeated)
+        found = found[::-1] if [*table.said] == [*languages][::-1] else found
+    for name in others:
+        is_there = name in table.names or (found[0].isdecimal() and _is_number(name, table))
+        if not is_there or table.kinds.get(name, "number") != "number":
+            raise DataError(_explain_missing(table, [name], [""]))
+    return [*found, *others]
+
+
+def _is_number(name: str, table: SourceTable) -> bool:
+    return name.isdecimal() and 0 < int(name) <= len(table.names)
+
+
+def _explain_missing(table: SourceTable, wanted: Sequence[str], found: Sequence[str]) -> str:
+    absent = [name for name, there in zip(wanted, found, strict=True) if not there] or [*wanted]
+    missing = next((name for name in absent if not _is_number(name, table)), absent[-1])
+    if table.rows is not None:
+        shown = list_some([repr(name) for name in table.names if name])
+        return f"{table.path} has no column '{missing}'; its first row has {shown or 'none'}."
+    others = list_some([f"{name} ({kind})" for name, kind in table.kinds.items()])
+    held = f"{list_some(table.texts) or 'none'}{'; of other kinds ' if others else ''}{others}"
+    return f"{table.path} has no column of text '{missing}'; it has {held}."
+
+
+def _texts(table: SourceTable) -> list[int]:
+    """The places of the columns whose first cells, below the first row, are text in a language. No others are read."""
+    places, rows = range(len(table.names)), (table.rows or [])[1:]
+    if table.rows is None:
+        places = [table.names.index(name) for name in table.texts]
+        rows = [row.cells for row in table.first_rows(table.texts)[0] if not row.fault]
+    columns = [[one_line(str(row[n] or "")) for row in rows if n < len(row)] for n in range(len(places))]
+    return [place for place, cells in zip(places, columns, strict=True) if is_text(cells) or not any(cells)]
+
+
+def _first_two(table: SourceTable, kind: Kind, repeated: Sequence[int]) -> list[str]:
+    """The first two columns of a table without a header, by their numbers; others of a dictionary are notes.
+
+    Args:
+        repeated: columns in which each row says its languages.
+
+    Raises:
+        DataError: they do not hold text of two languages, or those of pairs are not the only ones.
+    """
+    texts = [place for place in _texts(table) if place not in repeated]
+    if texts[:2] != [0, 1] if kind == "entries" else len(table.names) > 2 and texts != [0, 1]:
+        chosen = [*texts, len(table.names) - 1] if texts else [0, len(table.names) - 1]
+        shown = ", ".join(f'"{place + 1}"' for place in chosen[:2])
+        raise DataError(
+            f"{table.path}: its first two columns do not hold {'terms' if kind == 'entries' else 'all texts'} of two "
+            f"languages; the first row has {list_some([*map(repr, table.names)])}. Name the columns that do: "
+            f"columns: [{shown}], or by this row."
+        )
+    return ["1", "2"]
+
+
+def _is_repeated(names: Sequence[str], below: Sequence[str], places: Sequence[int]) -> bool:
+    """Whether one of the names in these places of a first row stands in the second too, as each row may say its own
+    languages."""
+    return any(place < len(below) and names[place] == below[place].strip() for place in places)
+
+
+def _check_half_header(
+    path: str, names: Sequence[str], below: Sequence[str], languages: Sequence[str], called: Sequence[int | None]
+) -> None:
+    """Looks whether a first row calls one column by a language and none by the other, which may stand in any of them.
+
+    Args:
+      below: the second row: a name that stands there too is what each row says.
+      called: the place of the column that is called by each of the languages, or None.
+
+    Raises:
+      DataError: it does; the rows would be read as they stand, and perhaps the wrong way round.
+    """
+    known = [place for place in called if place is not None]
+    if not known or None not in called or _is_repeated(names, below, known):
+        return
+    missing = called.index(None)
+    place, example = known[0], ""
+    if len(names) == 2:
+        one, other = (1 - place, place) if missing == 0 else (place, 1 - place)
+        example = (
+            f': columns: ["{names[one]}", "{names[other]}"], or ["{one + 1}", "{other + 1}"] if that row has texts'
+        )
+    raise DataError(
+        f"{path}: its first row says which column is in '{languages[1 - missing]}' ({names[place]}), and of none that "
+        f"it is in '{languages[missing]}'. Write that above its column, or name both columns{example}."
+    )
+
+
+def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a first row names columns: two languages or the two texts of a pair, or words far shorter than the rows'.
+
+    Args:
+        rows: those after it.
+    """
+    if any(len(name) > MAX_NAME for name in first) or not any(first):
+        return False
+    if is_named(first):
+        codes = [place for place, name in enumerate(first) if language_of_name(name)]
+        return not codes or not rows or not _is_repeated(first, rows[0], codes)  # each row may say its languages
+    if not rows or any(len(name.split()) > 2 or not name[:1].isalpha() for name in first if name):
+        return False
+    columns = list(zip(*rows, strict=True))
+    texts = [
+        n for n, column in enumerate(columns) if first[n] and any(" " in cell or len(cell) > 20 for cell in column)
+    ]
+    lengths = {n: sorted(len(cell) for cell in columns[n])[len(rows) // 2] for n in texts}
+    known = sum(bool(language_of_name(name)) for name in first)
+    return bool(texts) and all(lengths[n] > (1 if known else 2) * len(first[n]) for n in texts)
+
+
+def is_named(cells: Sequence[str]) -> bool:
+    """Whether a first line is the header of pairs."""
+    return sum(bool(language_of_name(cell)) for cell in cells) > 1 or bool(find_pair(cells))
+
+
+def is_text(cells: Sequence[str]) -> bool:
+    """Whether most cells are text in a language: letters that make different texts, no numbers, names, addresses, and
+    neither parts of speech nor codes of languages or other labels over and over."""
+    filled = [cell for cell in cells if cell]
+    if not filled or (len(set(filled)) < len(filled) and all(map(language_of_name, set(filled)))):
+        return False
+    letters = [sum(map(_is_letter, cell)) > LETTERS * len(cell.replace(" ", "")) for cell in filled]
+    codes = [" " not in cell and cell.isascii() and any(map(str.isdigit, cell)) for cell in filled]
+    addresses = sum(bool(_ADDRESS.match(cell)) for cell in filled)
+    kinds, one_word = len(set(filled)), not any(" " in cell for cell in filled)
+    few = one_word and len(filled) > 20 and kinds <= max(2, min(len(filled) // 10, MAX_KINDS))
+    tags = sum(cell.lower().strip(".").replace(" ", "-") in _PARTS_OF_SPEECH for cell in filled)
+    is_label = few or (kinds < len(filled) < tags * 2)
+    half = len(filled) / 2
+    return sum(letters) > half and sum(codes) < half and addresses < half and not is_label
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalpha() or not character.isascii()  # vowel signs are no letters to Python
+
+
+def condition_of(where: str) -> tuple[str, str, str]:
+    """The column, the sign and the value of a condition such as `label=1`.
+
+    Raises:
+      ConfigError: it is none.
+    """
+    if (found := re.fullmatch(WHERE, where)) is None:
+        raise ConfigError(f"'{where}' is no condition on a column. Write it as label=1 or 'score>=0.8'.")
+    column, sign, value = found.groups()
+    return column.strip(), sign, value.strip()
+
+
+def fulfils(value: Any, where: str) -> bool:
+    """Whether a cell fulfils a condition: by numbers where both are, else by what is written."""
+    _, sign, wanted = condition_of(where)
+    one, other = number_of(value), number_of(wanted)
+    if one is not None and other is not None:
+        return _SIGNS[sign](one, other)
+    return sign in ("=", "!=") and _SIGNS[sign](str(value).strip().casefold(), wanted.casefold())
+
+
+def number_of(cell: Any) -> float | None:
+    """The number in a cell, of true and false 1 and 0; None if it holds none."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return {"true": 1.0, "false": 0.0}.get(str(cell).strip().lower())

@@ -1,0 +1,140 @@
+"""The three readings of a table: documents, pairs of sentences, and entries of a dictionary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+
+from xalign_ray.sources.archives import files_of
+from xalign_ray.sources.columns import choose_columns, fulfils
+from xalign_ray.sources.html import has_markup
+from xalign_ray.sources.open import Chunks
+from xalign_ray.sources.records import BadRow, Entry, Kind, Noted, Part, Record, Skipped, make_document, make_pair
+from xalign_ray.sources.tables import SourceRow, SourceTable, TableFile, one_line
+from xalign_ray.vocabulary.dictionary import trim_punctuation
+
+OpenTable = Callable[[TableFile], SourceTable]
+NO_TEXT = "row has no text"
+MISSING = frozenset(  # what pandas and spreadsheets write for an empty cell, and for one that they cannot compute
+    ("NaN", "nan", "<NA>", "NULL", "#N/A", "#VALUE!", "#REF!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!")
+)
+ONE_TERM = "dictionary line has one column"
+NO_TERM = "term is empty"
+PUNCTUATION = "dictionary lines with punctuation around a word, taken off"
+BRACKETS = "terms with notes in brackets, taken off"
+NOTES = "parts of speech and notes, not read"
+LISTS, _LIST = "terms with a comma or semicolon in them, each read as one term", re.compile("[,;\uff0c\uff1b\u3001]")
+UNDERSCORES = "terms with underscores between their words, read as blanks"
+MARKUP = "term has HTML tags or entities"
+UID = "term is PanLex's number of a language"
+_UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
+_UID = re.compile(r"[a-z]{3}-\d{3}")
+_BRACKETED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|<[^<>]*>|\([^()]*\)")
+_LETTER = "[A-Za-z\u00c0-\u024f\u0370-\u052f]"  # Latin, Greek, Cyrillic; Chinese has no blanks between words
+_OPTIONAL = re.compile(rf"\(({_LETTER}+)\)(?={_LETTER})")  # within a word: (in)valid
+
+
+def read_part_of_table(
+    open_table: OpenTable, part: Part, kind: Kind, languages: Sequence[str]
+) -> Iterator[Record | Skipped | Noted]:
+    """The records of a part of a table, in the columns that the source names, or that choose_columns finds.
+
+    What the first rows say of a table holds for all: a row that differs is bad, left out or noted, and counted so.
+
+    Raises:
+        DataError: it has no such columns, or is no table of its format.
+        BrokenFileError: the rest of it cannot be read.
+    """
+    (path,), (span,) = part.paths, part.spans
+    for file in files_of(path) if kind == "entries" and part.format != "xlsx" else [Chunks(path, span)]:
+        table = open_table(TableFile(file, kind, part.first_line))
+        yield from (Noted(what, count) for what, count in table.noted.items())
+        keys = choose_columns(table, languages, part.columns or (), kind)
+        sides, where = keys[: len(languages)], part.columns[2] if part.columns and len(part.columns) > 2 else ""
+        for row in table.read(keys):
+            if row.note:
+                yield Noted(row.note, 1)
+            if row.skipped:
+                yield Skipped(row.skipped)
+            elif row.fault:
+                yield BadRow(table.path, row.number, row.fault)
+            elif where and not fulfils(row.cells[-1], where):
+                yield Skipped(f"not {where}")
+            elif kind == "entries":
+                yield from _entries(row, table, languages)
+            elif other := _key_of_other(row, sides):
+                yield BadRow(table.path, row.number, f"'{other}' holds no text")
+            elif kind == "documents":
+                yield _document(row, table, languages[0])
+            else:
+                yield _pair(row, table, (languages[0], languages[1]))
+
+
+def _key_of_other(row: SourceRow, keys: Sequence[str]) -> str:
+    """The first column that holds something else than text."""
+    for key, cell in zip(keys, row.cells, strict=False):
+        if cell is not None and not isinstance(cell, str):
+            return key
+    return ""
+
+
+def _document(row: SourceRow, table: SourceTable, language: str) -> Record:
+    (text,) = row.cells
+    if text is None:
+        return BadRow(table.path, row.number, NO_TEXT)
+    return make_document(language, "" if text in MISSING else text, table.path, row.number)
+
+
+def _pair(row: SourceRow, table: SourceTable, languages: tuple[str, str]) -> Record:
+    """A pair of a row, each text on one line."""
+    first, second = one_line(row.cells[0] or ""), one_line(row.cells[1] or "")
+    if not table.languages:
+        first, second = "" if first in MISSING else first, "" if second in MISSING else second
+    return make_pair(languages, (first, second), table.path, row.number)
+
+
+def _entries(row: SourceRow, table: SourceTable, languages: Sequence[str]) -> Iterator[Record | Noted]:
+    if any(cell is None for cell in row.cells):
+        yield BadRow(table.path, row.number, ONE_TERM)
+        return
+    if row.others:
+        yield Noted(NOTES, row.others)
+    lefts, rights = (map(str, cell if isinstance(cell, list) else [cell]) for cell in row.cells[:2])
+    yield from make_entries(languages, lefts, rights, table.path, row.number)
+
+
+def make_entries(
+    languages: Sequence[str], lefts: Iterable[str], rights: Iterable[str], source: str, line: int
+) -> Iterator[Record | Noted]:
+    """Each term of the first language with each of the second, without notes in brackets and outer punctuation.
+
+    An underscore between words is a blank: running text has no other. A term that is brackets and punctuation alone
+    stays as it is. Without a term on either place, or with one that is none, it is a bad row.
+    """
+    first, second = languages
+    lefts, rights = [*lefts], [*rights]
+    for fault, is_faulty in ((MARKUP, has_markup), (UID, _UID.fullmatch)):
+        if any(map(is_faulty, (*lefts, *rights))):
+            yield BadRow(source, line, fault)
+            return
+    if underscores := sum(bool(_UNDERSCORE.search(term)) for term in (*lefts, *rights)):
+        yield Noted(UNDERSCORES, underscores)
+    cleaned: list[list[str]] = []
+    is_trimmed = False
+    for terms in (lefts, rights):
+        bare = [one for term in terms if (one := " ".join(_UNDERSCORE.sub(" ", term).split()))]
+        plain = [" ".join(_BRACKETED.sub(" ", _OPTIONAL.sub(r"\1", term)).split()) or term for term in bare]
+        trimmed = [trim_punctuation(term) for term in plain]
+        if brackets := sum(a != b for a, b in zip(bare, plain, strict=True)):
+            yield Noted(BRACKETS, brackets)
+        is_trimmed |= plain != trimmed
+        cleaned.append(list(dict.fromkeys(trimmed)))
+    if is_trimmed:
+        yield Noted(PUNCTUATION, 1)
+    if lists := sum(bool(_LIST.search(term)) for terms in cleaned for term in terms):
+        yield Noted(LISTS, lists)
+    if not all(cleaned):
+        yield BadRow(source, line, NO_TERM)
+    for left, right in product(*cleaned):
+        yield Entry((first, second), (left, right), source, line)
