@@ -256,7 +256,7 @@ def test_every_recipe_of_the_package_is_valid_and_can_be_planned(run: Run) -> No
     for name in names:
         said = run("config", "check", name)
         assert (said.code, said.out.splitlines()[0]) == (0, f"{name} is valid.")
-        assert all(line.endswith(" It is taken as it is.") for line in said.err.splitlines()), "a code no registry has"
+        assert all(line.endswith(" It is used unchanged.") for line in said.err.splitlines()), "a code no registry has"
         assert "iB a worker: weights " in run("plan", name).out
 
 

@@ -1,6 +1,6 @@
-"""The streams and losses of a recipe: every `kind` with its own options, and what it needs of data and machines.
+"""Streams and losses of a recipe: every `kind` with its options, and its needs of data and machines.
 
-What they compute: docs/explanation/methods.md. How to add one: docs/how-to/add-a-method.md.
+Their formulas: docs/explanation/methods.md. How to add one: docs/how-to/add-a-method.md.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Positions = Annotated[
 Segments = Annotated[bool, Field(description="give the second side segment 1")]
 TEXT, PAIRS = "text/", "pairs/"  # how the names of pools begin: monolingual text, translations
 ONE_MORE = "gives every pair one more special token"
-FREE_PROMPT = 2  # pieces of a prompt for which rows have room as they are: a pair of two pieces takes 5 tokens
+FREE_PROMPT = 2  # pieces of a prompt that fit without a reserve: a pair of two pieces takes 5 tokens
 RandomOrder = Annotated[bool, Field(description="swap the two sides with probability 1/2")]
 
 
 class StreamChoice(Frozen):
-    """A kind of rows; what it needs stands here once, and all that reads it asks here.
+    """A kind of rows. Its needs are defined here once.
 
     Attributes:
         pools: the pools that it draws from.
         segments_per_example: 2 where an example is a pair; its class then has `positions` and `segments`.
         needs_dictionary: whether it replaces words by translations.
         needs_alignment: whether it reads word alignments.
-        computed_by: `module:function` of its columns; of a plug-in by default the function `<kind>` of its own module.
+        computed_by: `module:function` of its columns; of a plug-in by default the function `<kind>` of its module.
     """
 
     pools: ClassVar[Literal["text/", "pairs/"]] = TEXT
@@ -45,7 +45,7 @@ class StreamChoice(Frozen):
 
     @property
     def method(self) -> str:
-        """What the papers call it where no loss reads columns of its own; empty if it is plain masked text."""
+        """Its name in the papers if no loss reads further columns of it; empty for plain masked text."""
         return ""
 
     @property
@@ -176,7 +176,7 @@ class CodeSwitchedCopy(StreamChoice):
 
 
 class AlignedPairs(StreamChoice):
-    """WEAM: masked pairs with the matrix of which positions translate each other."""
+    """WEAM: masked pairs with the matrix of positions that translate each other."""
 
     computed_by = "xalign_ray.streams.masked:aligned_pairs"
     pools = PAIRS
@@ -251,7 +251,7 @@ HARD = "hard_"  # how the names of the columns of hard negatives begin
 
 
 class ObjectiveChoice(Frozen):
-    """A loss; what it needs and what it logs stands here once, and all that reads it asks here.
+    """A loss. Its needs and metrics are defined here once.
 
     Its code is the class `<Name>Loss` in `objectives/<kind>.py`, that of a plug-in's in the module of the choice.
 
@@ -265,8 +265,8 @@ class ObjectiveChoice(Frozen):
         encoded: how the names of the columns of rows that it encodes begin, and the forward passes that takes, 3 with a
             backward pass. Rows are "", which all losses share; the sides of pairs, each alone, are half of a row; what
             begins with `HARD` is there where the teacher gives hard negatives.
-        meaning: what the metric `train/loss_<kind>` is, with its unit.
-        metrics: what it logs besides, by name: what it is, with its unit or range.
+        meaning: of the metric `train/loss_<kind>`, with its unit.
+        metrics: meanings of its further metrics by name, with unit or range.
         computed_by: `module:Class` of its code where that is elsewhere, such as in a module that imports torch.
     """
 
@@ -285,7 +285,7 @@ class ObjectiveChoice(Frozen):
     weight: Scheduled
 
     def method(self, stream: Any) -> str:  # noqa: ARG002
-        """What the papers call it, given the first stream of the kind that it reads; empty for plain masked LM."""
+        """Its name in the papers, given the first stream of the kind that it reads; empty for plain masked LM."""
         return ""
 
     @property
@@ -434,7 +434,7 @@ class MomentumContrast(ObjectiveChoice):
     ] = True
 
     def method(self, stream: Any) -> str:
-        """PPA, or its ablation by what is masked."""
+        """PPA, or its ablation by masking."""
         return {"joined": "ppa", "apart": "ppa-mlm", "none": "ppa-no-tlm"}[stream.text]
 
     @property
@@ -481,7 +481,7 @@ class SentenceContrast(ObjectiveChoice):
         return max(1, len(self.matryoshka_dims))
 
     def method(self, stream: Any) -> str:  # noqa: ARG002
-        """By what is compared, as `xalign continue --method contrast`."""
+        """As in `xalign continue --method contrast`."""
         return "contrast"
 
 

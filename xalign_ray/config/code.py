@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TEXT_CODE = ("sources", "clean/text_stage", "config/language_codes", "vocabulary/words")  # decides the text of a source
 _ROWS = ("shards/files", "shards/rows", "shards/counter_random")
 SHARDS_CODE = (*TEXT_CODE, *_ROWS, "clean", "vocabulary", "align", "tokens")  # decides the shards of a recipe
-ORDER_CODE = ("streams", "shards/order", "shards/prepared")  # with SHARDS_CODE it decides what a step sees
+ORDER_CODE = ("streams", "shards/order", "shards/prepared")  # with SHARDS_CODE it decides the batches
 INSTALLED = {"site-packages", "dist-packages"}  # of a module installed there, others there are libraries
 
 
@@ -36,7 +36,7 @@ def package_code(*modules: str) -> str:
 def plugin_hashes(config: RunConfig) -> dict[str, list[str]]:
     """For each module of the user's own that defines a stream or loss of the recipe, the hashes of its sources."""
     kinds = (*config.streams, *config.objectives)
-    modules = {name for one in kinds for name in (type(one).__module__, one.computed_by.partition(":")[0]) if name}
+    modules = {name for kind in kinds for name in (type(kind).__module__, kind.computed_by.partition(":")[0]) if name}
     return {name: source_hashes(name) for name in sorted(modules) if name.partition(".")[0] != PACKAGE}
 
 
@@ -75,11 +75,11 @@ def _files_of(root: Path, module_name: str, is_package: bool = False) -> Iterato
 
 
 def _imported(path: Path) -> set[str]:
-    """The first names of what a file imports, wherever in it that stands."""
-    found: set[str] = set()
+    """The top-level names of a file's imports, anywhere in it."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found
+            names.add(node.module.partition(".")[0])
+    return names

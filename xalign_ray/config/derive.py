@@ -1,4 +1,4 @@
-"""What follows from a recipe: where it starts, batch sizes, DeepSpeed's dict, values in words"""
+"""Values derived from a recipe: its start, batch sizes, DeepSpeed's dict, values in words"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TERMS_AT_ONCE = 1024  # terms of a loss over the whole step whose comparisons ar
 SUMMED_WEIGHTS = (
     300_000_000  # at stage 2, at most: of more, 4 bytes a weight for whole sums of micro-steps are too much
 )
-BLOCK_BYTES = 16 << 20  # of what a data task makes at once for a worker: far below where Ray Data splits blocks
+BLOCK_BYTES = 16 << 20  # of rows that a data task makes at once for a worker: far below where Ray Data splits blocks
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl
 
 
@@ -41,10 +41,10 @@ def choose_attention(train: TrainConfig, on_gpu: bool, dense_only: bool = False)
     """`train.attention`, where it is auto the faster of the two: varlen but where it would go example by example.
 
     Args:
-        dense_only: whether the encoder has an attention of its own; a recipe that asks for varlen is refused before.
+        dense_only: whether the encoder has its own kind of attention; a recipe that asks for varlen is refused before.
 
     Raises:
-        ConfigError: a GPU has no operation for what the recipe asks.
+        ConfigError: a GPU lacks the operation that the recipe asks for.
     """
     if dense_only:
         return "dense"
@@ -68,7 +68,7 @@ def derive_batch(config: RunConfig) -> BatchSizes:
         ConfigError: when a worker would have a micro-step without a row.
     """
     workers = config.parallel.workers
-    numbers = range(config.parallel.min_workers or workers, workers + 1)  # any of which a run may come to
+    numbers = range(config.parallel.min_workers or workers, workers + 1)  # a run may have any of these
     return [_cut(config, number) for number in numbers][-1]
 
 
@@ -147,7 +147,7 @@ def deciding_values(config: RunConfig, dropout: str) -> dict[str, str]:
 
 
 def batch_in_words(config: RunConfig) -> str:
-    """Rows and token positions of a step, as far as they are known without the data."""
+    """Rows and token positions of a step, where they are known without the data."""
     length, rows = config.data.max_seq_length, config.train.global_batch_size
     if not rows:
         return f"rows of {length:,} tokens, as many as hold {config.train.pairs_per_step:,} pairs"
@@ -219,19 +219,19 @@ def needed_recipes(recipe: Recipe) -> list[Recipe]:
     Raises:
         ConfigError: one of them is not there, or continues itself.
     """
-    found, files = [recipe], [""]
-    while base := base_recipe(found[-1]):
-        start = found[-1].config.model.init_from or ""
+    recipes, files = [recipe], [""]
+    while base := base_recipe(recipes[-1]):
+        start = recipes[-1].config.model.init_from or ""
         file = str(find_recipe(start.removeprefix(RUN_OF)))
         if file in files:
             raise ConfigError(f"model.init_from is '{start}': {file} would continue itself.")
-        found.append(base)
+        recipes.append(base)
         files.append(file)
-    return found
+    return recipes
 
 
 def settle(recipe: Recipe, start: str | None) -> Recipe:
-    """The recipe with the folder or hub id that it starts from in place of what it said, its tokenizer included.
+    """The recipe with the folder or hub id that it starts from in place of the written name, its tokenizer included.
 
     Args:
         start: an encoder's folder or hub id; for `prepare` its tokenizer's folder will do.
@@ -241,8 +241,8 @@ def settle(recipe: Recipe, start: str | None) -> Recipe:
     config = recipe.config
     update: dict[str, object] = {"model": config.model.model_copy(update={"init_from": start})}
     if isinstance(tokenizer := config.data.tokenizer, StartTokenizer):
-        given = FolderTokenizer(path=start, **tokenizer.model_dump(exclude={"kind"}))
-        update["data"] = config.data.model_copy(update={"tokenizer": given})
+        of_start = FolderTokenizer(path=start, **tokenizer.model_dump(exclude={"kind"}))
+        update["data"] = config.data.model_copy(update={"tokenizer": of_start})
     return replace(recipe, config=config.model_copy(update=update))
 
 

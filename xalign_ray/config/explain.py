@@ -17,7 +17,7 @@ from xalign_ray.config.choices import PLUGGED_OBJECTIVES, PLUGGED_STREAMS, Objec
 from xalign_ray.errors import ConfigError
 from xalign_ray.work.storage import shown_path
 
-_WANTED = {  # in place of what pydantic says, by the beginning of its error's name
+_WANTED = {  # in place of pydantic's messages, by the beginning of its error's name
     "int": "must be a whole number",
     "float": "must be a number",
     "bool": "must be true or false",
@@ -150,17 +150,17 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def suggest_path(path: Path) -> str:
-    """As `suggest`, of what is on the disk: the path is followed name by name, each of them there or the nearest."""
+    """As `suggest`, for a path on the disk, followed name by name: each exact, or the nearest."""
     if path.is_file():
         return f" It is a file; name the folder that it lies in, {path.parent}."
-    found = Path(path.anchor)
+    nearest = Path(path.anchor)
     for name in path.relative_to(path.anchor).parts:
-        there = [] if (found / name).exists() else _names_in(found)
+        there = [] if (nearest / name).exists() else _names_in(nearest)
         near = difflib.get_close_matches(name, there, n=1, cutoff=0.5) if there else [name]
-        if not near or not (found / near[0]).exists():
+        if not near or not (nearest / near[0]).exists():
             return ""
-        found /= near[0]
-    return "" if found == path else f" Did you mean '{found}'?"
+        nearest /= near[0]
+    return "" if nearest == path else f" Did you mean '{nearest}'?"
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -195,7 +195,7 @@ def explain_validation(
             continue  # the plug-in that did not load may have it
         keys, holders, kinds = _walk(schema, [str(part) for part in item["loc"]])
         places = (".".join(keys[:end]) for end in range(len(keys), 0, -1))
-        origin = next((origins[place] for place in places if origins and place in origins), default_origin)
+        origin = next((origins[key] for key in places if origins and key in origins), default_origin)
         sentences.append(f"{origin}: " * bool(origin) + _sentence(schema, item, keys, holders, kinds))
     return "\n".join(dict.fromkeys(sentences))
 
@@ -225,11 +225,11 @@ def _sentence(
     dotted, tags = ".".join(keys), [tag for kind in kinds if (tag := _tag(kind))]
     match item["type"]:
         case "extra_forbidden" | "invalid_key":  # the second is no string, such as 7
-            known = sorted({name for holder in filter(_is_block, holders) for name in holder.model_fields})
+            names = sorted({name for holder in filter(_is_block, holders) for name in holder.model_fields})
             above = "".join(f"{key}." for key in keys[:-1])
-            meant = meant_key(schema, known, above, keys[-1])
-            near = f" Did you mean '{meant}'?" if meant else suggest(keys[-1], known).replace("'", f"'{above}", 1)
-            return f"unknown key '{dotted}'.{near} Known here: {', '.join(known)}."
+            correct = meant_key(schema, names, above, keys[-1])
+            near = f" Did you mean '{correct}'?" if correct else suggest(keys[-1], names).replace("'", f"'{above}", 1)
+            return f"unknown key '{dotted}'.{near} Known here: {', '.join(names)}."
         case "missing":
             return f"'{dotted}' is required and not given."
         case "union_tag_not_found":
@@ -265,7 +265,7 @@ def _tag(kind: Any) -> str | None:
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """A nested value as dotted keys; list entries are numbered; empty containers stay as they are."""
+    """A nested value as dotted keys; list entries are numbered; empty containers stay."""
     items = tree.items() if isinstance(tree, Mapping) else enumerate(tree) if isinstance(tree, list | tuple) else ()
     flat: dict[str, Any] = {}
     for key, value in items:

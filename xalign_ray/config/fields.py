@@ -1,4 +1,4 @@
-"""What the blocks of a recipe are made of: the frozen base class, numbers with bounds or a schedule, unions of kinds"""
+"""Building blocks of recipes: the frozen base class, numbers with bounds or a schedule, unions of kinds"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Frozen(BaseModel):
 
 
 def no_truth_value(given: Any) -> Any:
-    """Where a number is asked for, pydantic takes `true` for 1."""
+    """Refuses `true` for a number, which pydantic takes for 1."""
     if isinstance(given, bool):
         raise PydanticCustomError("number", "must be a number, not true or false")
     return given
@@ -59,7 +59,7 @@ def kinds_of(union: Any) -> dict[str, Any]:
 
 
 def or_one_of(added: Mapping[str, type[Frozen]]) -> WrapValidator:
-    """Lets a union of kinds take those of `added` too; mistakes in one are located as in a kind of the union."""
+    """Adds kinds to a union; mistakes in one are located as in a kind of the union."""
 
     def choose(given: Any, one_of_union: ValidatorFunctionWrapHandler) -> Any:
         kind = given.get("kind") if isinstance(given, Mapping) else getattr(given, "kind", None)
@@ -81,7 +81,7 @@ Scheduled = float | tuple[tuple[int, float], ...]
 class Within:
     """The range of a scheduled number; `Annotated[Scheduled, Within(gt=0)]` checks every value and the steps.
 
-    The bounds are those of pydantic's `Field`. Every `Scheduled` of the tree
+    The bounds have the names of pydantic's `Field`. Every `Scheduled` of the tree
     carries one, if only `Within()`: it is what checks that steps increase.
     """
 
@@ -91,7 +91,7 @@ class Within:
     le: float = math.inf
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Checks before pydantic tries the union, so that what is wrong is said once and of the key itself."""
+        """Checks before pydantic tries the union, so that an error is reported once, and for the key itself."""
         return core_schema.no_info_before_validator_function(self.check, handler(source))
 
     def check(self, given: Any) -> Scheduled:
@@ -110,14 +110,14 @@ class Within:
         return corners
 
     def _in_range(self, value: float) -> float:
-        for bound, holds, said in (
+        for bound, holds, words in (
             (self.gt, value > self.gt, "more than"),
             (self.ge, value >= self.ge, "at least"),
             (self.lt, value < self.lt, "less than"),
             (self.le, value <= self.le, "at most"),
         ):
             if math.isfinite(bound) and not holds:
-                raise _wrong(f"must be {said} {bound:g}")
+                raise _wrong(f"must be {words} {bound:g}")
         return float(value)
 
 
@@ -144,5 +144,5 @@ def _is_corner(given: Any) -> bool:
     return isinstance(step, int) and not isinstance(step, bool) and step >= 0 and _is_number(value)
 
 
-def _wrong(said: str) -> PydanticCustomError:
-    return PydanticCustomError("scheduled_number", "{said}", {"said": said})
+def _wrong(words: str) -> PydanticCustomError:
+    return PydanticCustomError("scheduled_number", "{words}", {"words": words})

@@ -23,25 +23,25 @@ HOW_A_STEP_IS_COMPUTED = (
     "torch_compile",
     "retrieval_steps",
 )
-# Keys of `data` that say where files are, and what is known by its content.
+# Keys of `data` with places of files, and of files that are known by their content.
 _PLACES = ("root", "max_bad_fraction", "word_alignment", "teacher", "tokenizer.path")
-_FILES = {  # of each source, by the key of its list: these say which files are read
+_FILES = {  # keys of each source that choose its files, by the key of its list
     **dict.fromkeys(("corpora", "parallel", "tests", "dev"), ("paths", *OF_HF)),
     "dictionaries": ("paths",),
 }
-# Keys of config.yaml that change no result, or are in the inputs by what they stand for.
+# Keys of config.yaml that change no result, or are hashed with the inputs.
 _ASIDE = (
     *("recipe", "fingerprint", "plugins", "notes", "allow", "output", "checkpoint", "track", "data.tokenizer"),
     *(f"parallel.{key}" for key in ParallelConfig.model_fields if key != "deepspeed_overrides"),
     *("train.bf16", "train.num_train_epochs", "train.pairs_per_step", "model.init_from"),
     *(f"train.{key}" for key in HOW_A_STEP_IS_COMPUTED),
 )
-# The encoder to continue has these of its own.
+# The encoder to continue has these already.
 _OF_THE_START = ("family", "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
 
 
 def inputs_of(config: RunConfig, data_fingerprint: str) -> dict[str, Any]:
-    """What a run's result follows from besides the keys of its recipe, as hashes."""
+    """Hashes of all that decides a run's result besides the keys of its recipe."""
     start = config.model.init_from
     return {
         "data": data_fingerprint,
@@ -52,7 +52,7 @@ def inputs_of(config: RunConfig, data_fingerprint: str) -> dict[str, Any]:
 
 
 def code_hashes(config: RunConfig) -> dict[str, Any]:
-    """The code that decides what a step sees, and that of the recipe's plug-ins, by the name of the package."""
+    """The code that decides the batches, and the recipe's plug-ins, by the name of the package."""
     return {"xalign_ray": package_code(*SHARDS_CODE, *ORDER_CODE), **plugin_hashes(config)}
 
 
@@ -93,7 +93,7 @@ def _without(tree: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
 
 
 def _start_identity(init_from: str) -> str:
-    """What an encoder to continue is: the hash of a folder's weights and config; a hub model is NAME@COMMIT."""
+    """The identity of an encoder to continue: the hash of a folder's weights and config; a hub model is NAME@COMMIT."""
     weights = sorted(path for suffix in WEIGHTS for path in Path(init_from).glob(f"*{suffix}"))
     if not weights:
         return init_from

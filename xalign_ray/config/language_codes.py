@@ -15,13 +15,13 @@ from xalign_ray.errors import ConfigError
 
 ENGLISH = "en"
 _SHAPE = re.compile(r"[a-z]{2,3}(-[a-z]{4})?(-([a-z]{2}|[0-9]{3}))?(-x(-[a-z0-9]{1,8})+)?", re.IGNORECASE)
-# Wikipedias whose codes CLDR replaces by those of others (fil, sr-Latn, lah): mBERT's list and XTREME's data name them.
-# Twi and Fante, which Masakhane's and FLORES' data tell apart, would both become Akan.
+# Wikipedias whose codes CLDR replaces by others (fil, sr-Latn, lah): mBERT's list and XTREME's data name them.
+# Twi and Fante, which are apart in Masakhane's and FLORES' data, would both become Akan.
 _KEPT = {"tl": "tl", "tgl": "tl", "sh": "sh", "hbs": "sh", "pnb": "pnb", "tw": "tw", "twi": "tw", "fat": "fat"}
 _UNDERSCORED = re.compile(r"([a-z]{2,3})_([a-z]{4})", re.IGNORECASE)  # FLORES and FineWeb: yor_Latn
 _NOT_A_LANGUAGE = {"und", "mul", "mis", "zxx"}
 
-# The languages of the demo world and of XTREME: only to guess what a mistyped code or a name was meant to be.
+# The languages of the demo world and of XTREME: only to guess the meaning of a mistyped code or a name.
 NAMES = {
     "Afrikaans": "af", "Arabic": "ar", "Bulgarian": "bg", "Bengali": "bn", "Catalan": "ca", "Czech": "cs",
     "German": "de", "Greek": "el", "English": "en", "Spanish": "es", "Estonian": "et", "Basque": "eu",
@@ -69,7 +69,7 @@ def _hyphened(code: str) -> str:
 
 @lru_cache(maxsize=8192)
 def in_script(code: str) -> str:
-    """A canonical code with the script that it need not say, without its region: `yo` is yo-Latn, `zh-TW` zh-Hant."""
+    """A canonical code with its default script, without its region: `yo` is yo-Latn, `zh-TW` zh-Hant."""
     if "-x-" in code:
         return code
     full = langcodes.Language.get(code).maximize()
@@ -85,9 +85,9 @@ def written_alike(codes: Iterable[str]) -> dict[str, str]:
     alike = {}
     for code in filter(is_language, dict.fromkeys(codes)):
         region = "" if "-x-" in code else langcodes.Language.get(code).territory or ""
-        known = first.setdefault((in_script(code), region), code)
-        if known != code:
-            alike[code] = known
+        earlier = first.setdefault((in_script(code), region), code)
+        if earlier != code:
+            alike[code] = earlier
     return alike
 
 
@@ -110,8 +110,8 @@ def is_unknown(code: str) -> bool:
 
 
 def explain_unknown(code: str) -> str:
-    """What is said of a code that is taken though no registry has it."""
-    return f"'{code}' is not a known language code (BCP-47, ISO 639).{_guess(code)} It is taken as it is."
+    """The note on a code that is used though no registry has it."""
+    return f"'{code}' is not a known language code (BCP-47, ISO 639).{_guess(code)} It is used unchanged."
 
 
 def is_language(code: str) -> bool:
@@ -136,7 +136,7 @@ def _guess(code: str) -> str:
     hyphened = code.replace("_", "-")
     if hyphened != code and is_language(hyphened):
         return f" Did you mean '{check_language(hyphened)}'?"
-    names = {name.lower(): known for name, known in NAMES.items()}
+    names = {name.lower(): code for name, code in NAMES.items()}
     if near := get_close_matches(code.lower(), names, n=1, cutoff=0.5):
         return f" Did you mean '{names[near[0]]}' ({near[0].capitalize()})?"
     near = get_close_matches(code.lower(), NAMES.values(), n=1, cutoff=0.5)
@@ -184,7 +184,7 @@ def family_of(language: str) -> str:
 def languages_of(language: str) -> tuple[str, ...]:
     """The languages that a score is about: both of a pair such as "en-de", else the code itself.
 
-    In a code's one spelling only the language itself is in small letters (zh-Hans, pt-BR), what is private after an x
+    In a code's one spelling only the language itself is in small letters (zh-Hans, pt-BR), private parts after an x
     apart, so that "en-de" is two languages and "en-DE" one.
     """
     halves: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Reads a recipe: `extends`, then the file itself, then `--set`; remembers which file said what"""
+"""Loads a recipe: `extends`, then the file itself, then `--set`; remembers the file of each key"""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def each_written(tree: Mapping[str, Any], origin: str) -> dict[str, Any]:
     Text: `languages: [de, fr]` in place of `language`, and `{language}` in each path. Pairs and dictionaries: a list in
     place of one of the two languages, or of both, and `{first}` or `{second}` in a path; a language is not paired with
     itself. `{language3}` is the code of three letters, hau for ha. A Hugging Face data set (format hf) finds each by
-    itself. What is written out already stays as it is.
+    name. A list that is written out already stays.
 
     Args:
         tree: the recipe.
         origin: what messages name as its file.
 
     Raises:
-        ConfigError: languages are listed, but none, or the paths do not tell them apart.
+        ConfigError: languages are listed, but none, or the paths do not differ by language.
     """
     data = tree.get("data")
     if not isinstance(data, Mapping):
         return dict(tree)
     written = {
-        key: [one for number, entry in enumerate(data[key]) for one in each(entry, f"{origin}: data.{key}.{number}")]
+        key: [item for number, entry in enumerate(data[key]) for item in each(entry, f"{origin}: data.{key}.{number}")]
         for key, each in _EACH.items()
         if isinstance(data.get(key), list)
     }
@@ -160,7 +160,7 @@ OPTIMIZER, ADAMW = "optimizer", {"kind": AdamW().kind}
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 STUDIES = RECIPES / "studies"
 COMMAND_LINE = "--set"
-RUN_KEYS = frozenset(("recipe", "fingerprint", "inputs", "sha256"))  # of a run's config.yaml, beside those of a recipe
+RUN_KEYS = frozenset(("recipe", "fingerprint", "inputs", "sha256"))  # of a run's config.yaml, besides a recipe's keys
 _OF_LANGUAGES = ("language", "languages")  # keys whose values are codes
 
 
@@ -194,7 +194,7 @@ def arms() -> dict[str, dict[str, Any]]:
     Where a row holds `{key}`, it stands for a recipe for each entry of `over: {key: {name: value}}`: `{key}` is the
     name, `{key.value}` the value.
     """
-    found: dict[str, dict[str, Any]] = {}
+    tables: dict[str, dict[str, Any]] = {}
     for path in filter(_is_table, RECIPES.rglob("*.yaml")):
         table = read_mapping(path)
         for name, row in table["arms"].items():
@@ -206,12 +206,12 @@ def arms() -> dict[str, dict[str, Any]]:
                     text = text.replace(f'"{{{key}.value}}"', json.dumps(value))
                     text = text.replace(f"{{{key}.value}}", str(value)).replace(f"{{{key}}}", str(short))
                 written, tree = json.loads(text)
-                found[recipe_name(path.with_name(f"{written}.yaml"))] = tree
-    return found
+                tables[recipe_name(path.with_name(f"{written}.yaml"))] = tree
+    return tables
 
 
 def list_studies() -> list[str]:
-    """Names of the package's studies; those of several scales with the scale."""
+    """Names of the package's studies, with the scale where there are several."""
     return sorted(path.relative_to(STUDIES).with_suffix("").as_posix() for path in STUDIES.rglob("*.yaml"))
 
 
@@ -237,7 +237,7 @@ def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     Mappings merge, lists replace.
 
     Raises:
-        ConfigError: naming file, key and nearest valid key, for anything that cannot mean what was written.
+        ConfigError: naming file, key and nearest valid key, for anything invalid.
     """
     path = find_recipe(name)
     saved = _saved_identity(read_mapping(path))
@@ -248,7 +248,7 @@ def resolve_tree(own: Mapping[str, Any], origin: str, name: str, settings: Seque
     """Resolves a recipe that is not in a file, its `extends` included, as `load_recipe` does one that is.
 
     Args:
-        own: what the recipe's file would hold.
+        own: the content of the recipe's file.
         origin: what messages name in place of the file.
         name: of the recipe.
 
@@ -272,7 +272,7 @@ _say_once = cache(say)
 
 
 def _one_code_a_language(tree: dict[str, Any]) -> dict[str, Any]:
-    """A recipe in which a language has the code that its first source has; what is changed is said."""
+    """A recipe in which a language has the code of its first source; changes are reported."""
     data = tree.get("data")
     sources = [data.get(key) for key in ("corpora", "parallel", "dictionaries")] if isinstance(data, Mapping) else []
     alike = written_alike([*_codes_in(sources), *_codes_in(tree)])
@@ -332,26 +332,26 @@ def find_study(name: str) -> Path:
     path = next((path for path in (Path(expand_home(name)), STUDIES / f"{name}.yaml") if path.is_file()), None)
     if path is not None:
         return path
-    known = list_studies()
-    if scales := [one.removeprefix(f"{name}/") for one in known if one.startswith(f"{name}/")]:
+    studies = list_studies()
+    if scales := [study.removeprefix(f"{name}/") for study in studies if study.startswith(f"{name}/")]:
         named = ", ".join(scales)
         raise ConfigError(f"The study '{name}' is there at several scales; add --scale with one of {named}.")
     raise ConfigError(
-        f"There is no study '{name}', neither a file nor a name in the package.{suggest_file(name, known)} "
-        f"The package has {', '.join(known)}."
+        f"There is no study '{name}', neither a file nor a name in the package.{suggest_file(name, studies)} "
+        f"The package has {', '.join(studies)}."
     )
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     if path in seen:
         raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*seen, path))}.")
-    own = read_mapping(path)
-    own = {key: value for key, value in own.items() if key not in _saved_identity(own)}
-    return _extended(own, str(path), path, (*seen, path))
+    tree = read_mapping(path)
+    tree = {key: value for key, value in tree.items() if key not in _saved_identity(tree)}
+    return _extended(tree, str(path), path, (*seen, path))
 
 
 def _saved_identity(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys by which a run's config.yaml says whose it is; empty of a recipe that a person wrote."""
+    """The keys of a run's config.yaml that identify the run; empty of a recipe that a person wrote."""
     return {key: tree[key] for key in tree if key in RUN_KEYS} if "fingerprint" in tree else {}
 
 
@@ -364,21 +364,21 @@ def read_mapping(path: Path) -> dict[str, Any]:
     if not path.is_file() and (row := arms().get(recipe_name(path))):
         return deepcopy({key: value for key, value in row.items() if key != "about"})  # --set writes into it
     try:
-        own = parse_yaml(path.read_text(encoding="utf-8")) or {}
+        tree = parse_yaml(path.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not YAML: its byte {error.start} is not UTF-8.") from None
-    if not isinstance(own, dict):
-        raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(own).__name__}.")
-    return own
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path} must be a mapping of keys to values; it is a {type(tree).__name__}.")
+    return tree
 
 
 def _extended(
-    own: dict[str, Any], origin: str, path: Path | None, seen: tuple[Path, ...]
+    child: dict[str, Any], origin: str, path: Path | None, seen: tuple[Path, ...]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    own = each_written(own, origin)
-    extends = own.pop("extends", [])
+    child = each_written(child, origin)
+    extends = child.pop("extends", [])
     extends = [extends] if isinstance(extends, str) else extends
     if not isinstance(extends, list) or not all(isinstance(name, str) for name in extends):
         raise ConfigError(f"{origin}: extends is {extends!r}; write the name of a recipe, or a list of names.")
@@ -388,8 +388,8 @@ def _extended(
         base, base_origins = _read(find_recipe(name, extended_by=path), seen)
         tree = merge(tree, base)
         origins |= base_origins
-    origins |= dict.fromkeys(_dotted(own), origin)
-    return merge(tree, own), origins
+    origins |= dict.fromkeys(_dotted(child), origin)
+    return merge(tree, child), origins
 
 
 def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -438,8 +438,8 @@ def _child(at: Any, name: str, path: str, setting: str) -> Any:
     if isinstance(at, list):
         return at[_index(at, name, setting)]
     if name.isdigit() and not at:
-        whole = path.rpartition(".")[0]
-        raise ConfigError(f"--set {setting}: the recipe leaves {whole} at its default; write the whole list instead.")
+        parent = path.rpartition(".")[0]
+        raise ConfigError(f"--set {setting}: the recipe leaves {parent} at its default; write the whole list instead.")
     child = at.setdefault(name, {})
     if child is None:
         child = at[name] = {}

@@ -29,17 +29,17 @@ def load_plugin(name: str) -> str:
         ValueError: there is no such module, or it defines no kind, or one that is taken.
     """
     module = import_plugin(name)
-    found = [
-        _add(one, added, of_package)
-        for one in vars(module).values()
-        if isinstance(one, type) and one.__module__ == name
+    kinds_added = [
+        _add(member, added, of_package)
+        for member in vars(module).values()
+        if isinstance(member, type) and member.__module__ == name
         for base, added, of_package in (
             (StreamChoice, PLUGGED_STREAMS, STREAMS),
             (ObjectiveChoice, PLUGGED_OBJECTIVES, OBJECTIVES),
         )
-        if issubclass(one, base) and isinstance(one.model_fields["kind"].default, str)
+        if issubclass(member, base) and isinstance(member.model_fields["kind"].default, str)
     ]
-    if not found:
+    if not kinds_added:
         raise ValueError(
             f"{name} ({module.__file__}) defines no kind of stream or loss: no subclass of StreamChoice or "
             "ObjectiveChoice (xalign_ray.config.choices) with a default of `kind`"
@@ -56,7 +56,7 @@ def import_plugin(name: str) -> ModuleType:
 
 
 def look_here() -> None:
-    """Lets Python look in the current folder, as Ray's workers do; but what a run folder holds is not run."""
+    """Lets Python look in the current folder, as Ray's workers do; but files of a run folder are not run."""
     here = Path.cwd()
     if str(here) not in sys.path and not RunFolder(here).config.is_file():
         sys.path.append(str(here))

@@ -144,7 +144,7 @@ def _fingerprints_in(run: RunFolder) -> Iterator[tuple[Path, str]]:
 
 
 def check_identity(folder: Path, saved: Mapping[str, Any]) -> None:
-    """Refuses a folder that holds another run; a damaged config.yaml is written anew, since the manifest says it too.
+    """Refuses a folder that holds another run; a damaged config.yaml is written anew, since the manifest has it too.
 
     Args:
         saved: the keys of the config.yaml that the run is to have.
@@ -157,9 +157,9 @@ def check_identity(folder: Path, saved: Mapping[str, Any]) -> None:
     with suppress(DataError):
         before = _read_config(folder)
     before = before or finished_run(folder) or {}
-    own, fingerprint = RunFolder(folder), saved["fingerprint"]
-    if own.config.exists() and "fingerprint" not in before and not own.events.exists():
-        raise ConfigError(f"{own.config} is there, and is of no run. Give another --out.")
+    run, fingerprint = RunFolder(folder), saved["fingerprint"]
+    if run.config.exists() and "fingerprint" not in before and not run.events.exists():
+        raise ConfigError(f"{run.config} is there, and is of no run. Give another --out.")
     if before and (other := str(before.get("fingerprint"))) != fingerprint:
         where = f" They differ in {_differences(before, saved)}." if INPUTS in before else ""
         raise ConfigError(
@@ -170,7 +170,7 @@ def check_identity(folder: Path, saved: Mapping[str, Any]) -> None:
 
 
 def _differences(saved: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """The keys in which two runs differ; those of `inputs` are hashes of data, start, and code by package."""
+    """The keys in which two runs differ; keys of `inputs` are hashes of data, start, and code by package."""
     keys = [key for key, _, _ in differences(deciding_keys(saved), deciding_keys(other))]
     return ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
 
@@ -190,7 +190,7 @@ def interrupted_commits(config: RunConfig, folders: Iterable[Path]) -> dict[str,
             if INPUTS in saved and not finished_run(folder) and all(saved[key] == ours[key] for key in keys):
                 data = saved["data"]
                 models = [saved["model"], data["tokenizer"], data["teacher"] or {}]
-                names = [one.get("init_from") or one.get("path") or "" for one in models]
+                names = [model.get("init_from") or model.get("path") or "" for model in models]
                 return {name.rpartition("@")[0]: name for name in names if "@" in name}
     return {}
 
@@ -199,11 +199,11 @@ def earlier_runs(folder: Path, saved: Mapping[str, Any]) -> str:
     """Runs beside a default run folder that have the same settings and other inputs, and in which; empty if none."""
     if RunFolder(folder).config.is_file():
         return ""
-    found = []
+    others = []
     for other in run_folders(folder.parent, folder.name.rpartition("-")[0]):
         with suppress(DataError):
             before = _read_config(other)
             if INPUTS in before and deciding_keys(before) | {INPUTS: 0} == deciding_keys(saved) | {INPUTS: 0}:
                 state = "finished" if finished_run(other) else "unfinished"
-                found.append(f"{other.name} ({state}) in {_differences(before, saved)}")
-    return "; ".join(found)
+                others.append(f"{other.name} ({state}) in {_differences(before, saved)}")
+    return "; ".join(others)

@@ -113,7 +113,7 @@ class DataConfig(Frozen):
 
     @property
     def teacher_gives(self) -> str | None:
-        """What the teacher is asked for; None without one."""
+        """The kind of the teacher's answers; None without one."""
         return self.teacher.gives if self.teacher else None
 
     @model_validator(mode="after")
@@ -165,7 +165,7 @@ class SamplingConfig(Frozen):
     @model_validator(mode="after")
     def _one_of_two(self) -> SamplingConfig:
         if self.alpha is not None and self.temperature is not None:
-            raise ValueError("alpha and temperature say the same thing twice; keep one (alpha = 1/temperature)")
+            raise ValueError("alpha and temperature are the same setting twice; keep one (alpha = 1/temperature)")
         return self
 
     @property
@@ -175,7 +175,7 @@ class SamplingConfig(Frozen):
 
 
 class MaskingConfig(Frozen):
-    """Which positions are predicted, and what the model sees there."""
+    """The choice of predicted positions, and their inputs."""
 
     mlm_probability: Annotated[
         Scheduled, Within(gt=0, lt=1), Field(description="part of the tokens that is predicted")
@@ -290,26 +290,28 @@ class RunConfig(Frozen):
         kinds = {stream.kind for stream in self.streams}
         asked = [objective.kind for objective in self.objectives]
         needed = [
-            *(("stream", one.kind, "parallel") for one in self.streams if one.pools == PAIRS),
-            *(("stream", one.kind, "corpora") for one in self.streams if one.pools == TEXT),
-            *(("stream", one.kind, "dictionaries") for one in self.streams if one.needs_dictionary),
-            *(("objective", one.kind, "dictionaries") for one in self.objectives if one.needs_dictionary),
-            *(("objective", one.kind, "teacher") for one in self.objectives if one.needs_teacher),
+            *(("stream", stream.kind, "parallel") for stream in self.streams if stream.pools == PAIRS),
+            *(("stream", stream.kind, "corpora") for stream in self.streams if stream.pools == TEXT),
+            *(("stream", stream.kind, "dictionaries") for stream in self.streams if stream.needs_dictionary),
+            *(("objective", loss.kind, "dictionaries") for loss in self.objectives if loss.needs_dictionary),
+            *(("objective", loss.kind, "teacher") for loss in self.objectives if loss.needs_teacher),
         ]
-        said = [f"{what} {kind} needs data.{key}" for what, kind, key in needed if not getattr(self.data, key)]
+        problems = [f"{what} {kind} needs data.{key}" for what, kind, key in needed if not getattr(self.data, key)]
         lacking = [loss for loss in self.objectives if loss.stream and loss.stream not in kinds]
-        said += [f"objective {loss.kind} needs a stream {loss.stream}" for loss in lacking]
-        if said:
-            raise ValueError("; ".join(dict.fromkeys(said)) + "; the recipe names none")
+        problems += [f"objective {loss.kind} needs a stream {loss.stream}" for loss in lacking]
+        if problems:
+            raise ValueError("; ".join(dict.fromkeys(problems)) + "; the recipe names none")
         if self.data.teacher_gives == "hard_negatives" and any(loss.needs_teacher for loss in self.objectives):
             raise ValueError("objective distillation needs a data.teacher that gives vectors; it gives hard_negatives")
         if self.data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in self.objectives):
             raise ValueError("data.teacher makes vectors that no objective reads; add objective distillation")
-        if self.data.teacher_gives == "hard_negatives" and not any(one.reads_negatives for one in self.objectives):
+        if self.data.teacher_gives == "hard_negatives" and not any(loss.reads_negatives for loss in self.objectives):
             raise ValueError(
                 "data.teacher gives hard_negatives that no objective reads; add objective sentence_contrast"
             )
-        bare = [str(n) for n, one in enumerate(self.data.parallel) if not one.align and not one.brings_alignment]
+        bare = [
+            str(n) for n, corpus in enumerate(self.data.parallel) if not corpus.align and not corpus.brings_alignment
+        ]
         aligned = next((stream.kind for stream in self.streams if stream.needs_alignment), None)
         if bare and aligned:
             raise ValueError(
@@ -327,14 +329,16 @@ class RunConfig(Frozen):
             raise ValueError("data.tokenizer.init dictionary needs data.dictionaries; or set init to mean")
         if self.model.init_from is None and getattr(self.data.tokenizer, "new_pieces", 0):
             raise ValueError("data.tokenizer.new_pieces extends the vocabulary of model.init_from, which names none")
-        if self.model.conditioned_head and any(getattr(one, "variant", "") == "input_swap" for one in self.streams):
+        if self.model.conditioned_head and any(
+            getattr(stream, "variant", "") == "input_swap" for stream in self.streams
+        ):
             raise ValueError(
                 "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it "
                 "shows a translation and asks for the word itself, so the head would be given another language than "
                 "its label's; use variant label_swap, or conditioned_head: false"
             )
         predicting = [loss.kind for loss in self.objectives if loss.predicts_pieces]
-        masks_nothing = all(isinstance(one, ContrastedPairs) and one.text == "none" for one in self.streams)
+        masks_nothing = all(isinstance(stream, ContrastedPairs) and stream.text == "none" for stream in self.streams)
         if predicting and masks_nothing:
             raise ValueError(
                 f"objective {predicting[0]} has nothing to predict: the only stream is contrasted_pairs with text: "
@@ -361,7 +365,7 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _is_right_at_its_stage(self) -> RunConfig:
-        """What cannot be computed at a ZeRO stage is refused before any machine is asked for."""
+        """Losses that cannot be computed at a ZeRO stage are refused before any machine is reserved."""
         if self.parallel.zero_stage < 3:
             return self
         lamb = (

@@ -35,7 +35,7 @@ WHERE = r"^(?P<column>[^=!<>]+?)\s*(?P<sign>=|!=|<=|>=|<|>)\s*(?P<value>[^=!<>]+
 
 
 class SplitOfHub(Frozen):
-    """What text and pairs share: which split of which configuration of a Hugging Face data set they are."""
+    """Common keys of text and pairs: split and configuration of a Hugging Face data set."""
 
     config: Annotated[
         str | None,
@@ -144,7 +144,7 @@ class ParallelCorpus(SplitOfHub):
         if self.columns and self.format not in WITH_COLUMNS:
             raise ValueError(f"format {self.format} has no columns; leave out columns")
         if self.where and not self.columns:
-            raise ValueError("where needs columns: name those of the two texts")
+            raise ValueError("where needs columns: name the two texts' columns")
         if (
             self.columns and self.columns[0] == self.columns[1] and self.format != HF
         ):  # which may have a file a language
@@ -199,8 +199,8 @@ NGrams = tuple[tuple[Positive, Fraction], ...]
 
 
 class QualityConfig(Frozen):
-    """Rules for whole documents, as datatrove names them; 0 is no limit. A word is what is counted as one in a script
-    without blanks too."""
+    """Rules for whole documents, as datatrove names them; 0 is no limit. Words are also counted in scripts
+    without blanks."""
 
     min_doc_words: Annotated[Int, Field(ge=0, description="words of a document; Gopher 50")] = 0
     max_doc_words: Annotated[Int, Field(ge=0, description="words of a document; Gopher 100,000")] = 0
@@ -249,7 +249,7 @@ class NearDuplicatesConfig(Frozen):
 
 
 class FiltersConfig(Frozen):
-    """Which lines, documents and pairs `prepare` leaves out; as it stands none. What is dropped is counted by reason in
+    """Rules for lines, documents and pairs that `prepare` drops; by default none. Dropped rows are counted by reason in
     the manifest, with a sample in dropped.jsonl."""
 
     min_words: Annotated[Int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0

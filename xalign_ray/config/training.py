@@ -64,11 +64,11 @@ class ScheduleConfig(Frozen):
     min_lr_ratio: Annotated[Fraction, Field(description="what the decay falls to at its end, of the peak")] = 0.0
 
     def steps_of(self, max_steps: int) -> int:
-        """The warm-up of a run of so many steps, in whole ones."""
+        """The warm-up of a run of `max_steps`, in whole steps."""
         return _whole(self.warmup_steps, max_steps)
 
     def decay_of(self, max_steps: int) -> int | None:
-        """The decay of a run of so many steps, in whole ones; None: all after the warm-up."""
+        """The decay of a run of `max_steps`, in whole steps; None: all after the warm-up."""
         return None if self.decay_steps is None else _whole(self.decay_steps, max_steps)
 
 
@@ -199,7 +199,7 @@ def _one_gpu_or_none(given: Any) -> Any:
 
 
 class ParallelConfig(Frozen):
-    """How the work is spread. Nothing here changes what a step computes, so nothing here is in the fingerprint.
+    """Workers and ZeRO. Nothing here changes the result of a step, so nothing here is in the fingerprint.
 
     But `train.bf16` is, which follows `gpus_per_worker` where a recipe does not set it.
     """
@@ -277,7 +277,7 @@ class ParallelConfig(Frozen):
     @field_validator("deepspeed_overrides")
     @classmethod
     def _says_nothing_twice(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """What the recipe says itself stays as it says."""
+        """Refuses keys that the recipe sets itself."""
         zero = given.get("zero_optimization", {})
         if not isinstance(zero, dict):
             raise ValueError("zero_optimization must be a block")

@@ -51,7 +51,7 @@ def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
 
     Raises:
-        yaml.YAMLError: the text is not YAML, repeats a key, has tags or an alias inside what it stands for, or unfolds
+        yaml.YAMLError: the text is not YAML, repeats a key, has tags or an alias inside its anchor's value, or unfolds
             (as 300 bytes can, to gigabytes) to more than MAX_VALUES or DEEPEST.
     """
     try:
@@ -88,7 +88,7 @@ def _check(text: str) -> None:
             opened.append(_Block(event.anchor))
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
-                raise _Wrong(f"'*{event.anchor}' stands inside what it stands for; write it out", event.start_mark)
+                raise _Wrong(f"'*{event.anchor}' stands inside its anchor's value; write it out", event.start_mark)
             opened[-1].take(anchors[event.anchor])
         elif isinstance(event, yaml.ScalarEvent | yaml.CollectionEndEvent):
             done = _Block(event.anchor) if isinstance(event, yaml.ScalarEvent) else opened.pop()
@@ -102,7 +102,7 @@ def _check(text: str) -> None:
 
 @dataclass
 class _Block:
-    """A value, and what it holds with aliases unfolded."""
+    """A value, and its size with aliases unfolded."""
 
     anchor: str | None = None
     values: int = 1

@@ -57,7 +57,7 @@ CASES = {
         "'data.dictionaries.0': columns name '1' twice; name two different ones."
     ),
     "data: {parallel: [{format: tsv, languages: [en, de], paths: [x.tsv], where: label=1}]}": (
-        "'data.parallel.0': where needs columns: name those of the two texts."
+        "'data.parallel.0': where needs columns: name the two texts' columns."
     ),
     "model: {hidden_size: 97}": "'model': hidden_size 97 is not a multiple of num_attention_heads 4.",
     "train: {max_steps: 0}": "'train': its length is not given; set max_steps, or num_train_epochs.",

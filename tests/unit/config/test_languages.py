@@ -62,7 +62,7 @@ def test_an_unknown_code_is_taken_and_said_and_what_is_no_code_is_not():
     assert (take_language("TOK"), take_language("eml"), take_language("yor_Latn")) == ("tok", "eml", "yo-Latn")
     assert [code for code in ("tok", "yo", "und", "english", "zh_CN") if is_unknown(code)] == ["tok"]
     assert explain_unknown("dex") == (
-        "'dex' is not a known language code (BCP-47, ISO 639). Did you mean 'de'? It is taken as it is."
+        "'dex' is not a known language code (BCP-47, ISO 639). Did you mean 'de'? It is used unchanged."
     )
     for code, message in (("english", "is not a language code"), ("und", "stands for no particular language")):
         with pytest.raises(ConfigError, match=message):

@@ -163,7 +163,7 @@ def test_what_is_called_valid_can_be_planned_and_what_is_refused_is_told_in_sent
         code, out, err = call(capsys, "config", "check", str(path))
         if code == 0:
             assert out.startswith(f"{path} is valid.\n")  # and that a root is not there
-            assert all(line.endswith(" It is taken as it is.") for line in err.splitlines()), "an unknown code is said"
+            assert all(line.endswith(" It is used unchanged.") for line in err.splitlines()), "an unknown code is said"
             assert "deepspeed" in call(capsys, "plan", str(path))[1]
         elif code != 2 or out or not all(names_its_place(line, path) for line in err.splitlines()):
             wrong.append((path.name, err))
@@ -209,7 +209,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("train: {max_steps: 3, max_steps: 4}", "line 2: the key 'max_steps' stands twice, first in line 2; keep one"),
         ("seed: 1\nseed: 1", "line 3: the key 'seed' stands twice, first in line 2; keep one"),
         (BOMB, "line 7: more than 100,000 values, aliases unfolded"),
-        ("notes: &n [*n]", "line 2: '*n' stands inside what it stands for; write it out"),
+        ("notes: &n [*n]", "line 2: '*n' stands inside its anchor's value; write it out"),
         (
             "data: &a [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1 or ''}]\n" for n in range(1, 60)),
             "line 33: more than 32 blocks inside each other",

@@ -52,7 +52,7 @@ DICT = "[{languages: [en, de], paths: [x]}]"
         (["objectives=[{kind: masked_lm}, {kind: masked_lm}]"],
          "objectives name masked_lm, masked_lm: each kind may stand once."),
         (["sampling.temperature=5"],
-         "'sampling': alpha and temperature say the same thing twice; keep one (alpha = 1/temperature)."),
+         "'sampling': alpha and temperature are the same setting twice; keep one (alpha = 1/temperature)."),
         (["masking.mask_replace_prob=0.9", "masking.random_replace_prob=0.2"],
          "'masking': mask_replace_prob + random_replace_prob is 1.1; it must be at most 1."),
         (["sampling.alpha=[[0, 0.7], [100, 1.3]]", "sampling.temperature=null"],
