@@ -82,7 +82,7 @@ def plan(
     ] = "",
     prices: Prices = [],
 ) -> str:
-    """Say what a run will need, before anything is reserved: of its own workers, or of a cluster."""
+    """Print the resources that a run needs, before anything is reserved: on its workers, or on a cluster."""
     return recipes.plan(recipe, *settings, on=on, rate=rate, prices=prices)
 
 
@@ -300,7 +300,7 @@ def submit(
 ) -> None:
     """Run a verb on a Ray cluster: `xalign submit pretrain mine.yaml --set output=/shared/runs`; options come
     first."""
-    if verb in VERBS:  # mistakes in the verb's arguments are found before the cluster is asked
+    if verb in VERBS:  # mistakes in the verb's arguments are found before a request to the cluster
         command = typer.main.get_command(app).commands[verb]
         check_arguments(verb, command.make_context(f"xalign submit {verb}", [*words]).params)
     raise typer.Exit(submit_verb(address, verb, words, name, not no_wait))

@@ -122,7 +122,7 @@ class FiveLines(Frozen):
 
 
 def read_five_lines(model: str, options: Mapping[str, Any]) -> FiveLines:
-    """The options of the command line, over those of a YAML file if `model` is one; settings of both are joined.
+    """Merges the options of the command line over a YAML file if `model` is one; settings of both are joined.
 
     Args:
         model: folder, hub id, or YAML file of the same keys.

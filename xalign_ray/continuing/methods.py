@@ -33,7 +33,7 @@ def look_at_encoder(name: str) -> Opened:
         ConfigError: its family or its files cannot be continued.
         DataError: there is no such encoder, or its files are damaged.
     """
-    encoder_values(name)  # refuses a folder that is not there before the hub is asked
+    encoder_values(name)  # refuses a folder that is not there before any request to the hub
     encoder = open_encoder(name)
     check_encoder_files(encoder)
     family_of(name, encoder.config)

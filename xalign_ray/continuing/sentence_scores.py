@@ -71,19 +71,19 @@ class SentenceScores:
         pieces = [ids[:room] for ids in inputs.piece_texts([text for text, _ in texts])]
         masked = [masked_places(ids) for ids in pieces]
         features = []
-        for ids, places, (_, language) in zip(pieces, masked, texts, strict=True):
+        for ids, positions, (_, language) in zip(pieces, masked, texts, strict=True):
             shown = np.array(ids, dtype=np.int64)
-            shown[places] = inputs.tokenizer.mask_token_id
+            shown[positions] = inputs.tokenizer.mask_token_id
             features.append(inputs.single(shown.tolist(), language))
         sums, counts = np.zeros(len(texts)), np.zeros(len(texts))
         with torch.inference_mode():
             for numbers, output, _ in encoder.run(features):
                 # A label: the row of the batch, the place in its text, the number of the text.
-                labels = [(row, place, number) for row, number in enumerate(numbers) for place in masked[number]]
+                labels = [(row, position, number) for row, number in enumerate(numbers) for position in masked[number]]
                 if labels:
-                    rows, places, label_texts = np.array(labels).T
-                    gold = torch.tensor([pieces[number][place] for _, place, number in labels])
-                    hidden = output.last_hidden_state[rows, len(inputs.prefix) + places].float()
+                    rows, positions, label_texts = np.array(labels).T
+                    gold = torch.tensor([pieces[number][position] for _, position, number in labels])
+                    hidden = output.last_hidden_state[rows, len(inputs.prefix) + positions].float()
                     sums += np.bincount(label_texts, _label_losses(head, hidden, gold), len(texts))
                     counts += np.bincount(label_texts, minlength=len(texts))
         return sums, counts
@@ -110,8 +110,10 @@ class SentenceScores:
         family = files.family
         if family is None or not files.has_head:
             return Encoder.open(self.encoder, self._device, AutoModel), None
-        whole = Encoder.open(self.encoder, self._device, AutoModelForMaskedLM)
-        return Encoder(whole.model.base_model, whole.inputs), lambda hidden: family.predict(whole.model, hidden)
+        masked_lm = Encoder.open(self.encoder, self._device, AutoModelForMaskedLM)
+        return Encoder(masked_lm.model.base_model, masked_lm.inputs), lambda hidden: family.predict(
+            masked_lm.model, hidden
+        )
 
 
 def _label_losses(head: Any, hidden: Tensor, gold: Tensor) -> NDArray[np.float32]:

@@ -105,7 +105,7 @@ def data_read(
     split: Annotated[str, typer.Option(metavar="NAME", help="of a Hugging Face data set")] = "train",
     revision: Annotated[str, typer.Option(metavar="NAME", help="of a data set of the hub; main")] = "",
 ) -> None:
-    """Print what a source yields, as JSON lines, and what it leaves out, as counts."""
+    """Print the records of a source as JSON lines, and counts of rows that are left out."""
     from xalign_ray.sources.formats import HF, describe_counts, find_split_source, kind_of, read, record_as_json
     from xalign_ray.sources.records import BadRow
 
@@ -242,7 +242,7 @@ def data_mine(
 
 @app.command("stats")
 def data_stats(what: RecipeOrFolder, settings: Settings = [], out: Out = None) -> list[Path]:
-    """Say what prepared data holds, what dictionaries cover, and how often a run sees it."""
+    """Print sizes of prepared data, the coverage of dictionaries, and how often a run reads them."""
     from rich.console import Console
 
     from xalign_ray.tokens.stats import as_tables, measure
