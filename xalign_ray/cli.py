@@ -437,5 +437,5 @@ def exit_codes() -> Iterator[None]:
                 raise
             name = process.asked() or "SIGINT"
             if is_first:
-                sys.stderr.write(f"xalign: Interrupted ({name}). Give the same command again to go on.\n")
+                sys.stderr.write(f"xalign: Interrupted ({name}). Rerun the same command to resume.\n")
             sys.exit(process.exit_code(name))

@@ -15,14 +15,14 @@ from xalign_ray.work.credentials import hide_credentials
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HINTS = {
     **dict.fromkeys(_FULL, "Make room, or raise the limit, and give it again."),
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Raise the limit (`ulimit -n 65536`) and give the command again."),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Raise the limit (`ulimit -n 65536`) and rerun the command."),
     **dict.fromkeys((errno.EAGAIN, errno.ENOMEM), "End other processes, or raise the limit (memory, `ulimit -u`)."),
-    **dict.fromkeys((errno.EIO, errno.ESTALE), "The disk or its server fails: look at it, and give the command again."),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "The disk or its server fails: look at it and rerun the command."),
     **dict.fromkeys(
         (errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPIPE),
-        "Check the network, and give the command again.",
+        "Check the network and rerun the command.",
     ),
-    errno.ENOTEMPTY: "Remove what is there, and give the command again.",
+    errno.ENOTEMPTY: "Remove what is there and rerun the command.",
     errno.ENAMETOOLONG: "Give a shorter name.",
     errno.ELOOP: "Links lead in a circle there: remove one.",
     errno.ENOENT: "It was there, or should be: give the command that makes it again.",
@@ -166,7 +166,7 @@ def _disk_error(error: Exception) -> str | None:
         return None
     named = getattr(error, "filename2", None) or getattr(error, "filename", None)
     if named is None and number == errno.ENOENT and _folder_is_gone():
-        return "The current folder was removed. Change to one that is there, and give the command again."
+        return "The current folder was removed. Change to one that is there and rerun the command."
     named = named or ("A file that was being written" if number in _FULL else "The system says")
     hint = _HINTS.get(number, "Give a place that can be read and written, with --out or --set output=DIR.")
     return f"{named}: {os.strerror(number)}. {hint}"
@@ -206,5 +206,5 @@ def _ray_error(error: Exception) -> str | None:
         return None
     return out_of_memory(str(error)) or (
         f"The Ray cluster lost a process or a node under this command ({type(error).__name__}: "
-        f"{first_sentence(error)}) Give the same command again: it goes on from what is on disk."
+        f"{first_sentence(error)}) Rerun the same command: it resumes from the files on disk."
     )

@@ -157,7 +157,7 @@ def test_a_followed_run_that_is_stopped_is_whole_though_the_server_and_then_the_
         training.kill()
     (run,) = servers.runs(STOPPED)
     assert run.info.status == "KILLED", said
-    assert "is saved. Give the same " in said
+    assert "is saved. Rerun the same " in said
     assert "track replay" not in said
     assert crashed_at < last_step(folder / EVENT_LOG) < 1900
     check_points(servers, run, folder)

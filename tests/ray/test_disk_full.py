@@ -39,7 +39,7 @@ def test_a_run_on_a_full_disk_ends_in_words_and_goes_on_when_there_is_room(
         assert full.returncode == 1, full.stderr
         assert "Traceback" not in full.stderr
         assert "No space left on device" in full.stderr
-        assert "is whole and stays; make room and give the same command again" in full.stderr
+        assert "is whole and stays; make room and rerun the same command" in full.stderr
         host.run("mount", "-o", "remount,size=200M", tmp_path / "small")
         again = pretrain(host, settings, run)
         assert again.returncode == 0, again.stderr

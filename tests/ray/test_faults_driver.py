@@ -57,9 +57,7 @@ def stop_once(run: subprocess.Popen[bytes], out: Path, said: Path) -> int:
     assert [process for process in psutil.wait_procs(below, timeout=10)[1] if is_alive(process)] == []
     step = max(event["step"] for event in events(out) if event["event"] == "checkpoint")
     lines = [line for line in said.read_text().splitlines() if line.startswith("xalign: ") or "Traceback" in line]
-    assert lines == [
-        f"xalign: Told to stop (SIGTERM): step {step} of {STEPS} is saved. Give the same command again to go on."
-    ]
+    assert lines == [f"xalign: Stopped (SIGTERM): step {step} of {STEPS} is saved. Rerun the same command to resume."]
     return step
 
 

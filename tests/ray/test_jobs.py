@@ -151,11 +151,11 @@ def test_a_submitted_run_is_whole_in_mlflow_though_it_was_stopped_and_the_server
 ) -> None:
     folder, saved, (stopped, stop, ended) = submitted.run, submitted.saved, submitted.said
     assert "was stopped" in stopped
-    assert f"\nTold to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same " in stop
+    assert f"\nStopped (SIGTERM): step {saved} of {STEPS} is saved. Rerun the same " in stop
     assert stop.endswith(f"\n{submitted.name}: STOPPED.\n")
     assert re.search(r"^pretrain-tiny-mlm-\d{8}-\d{6}: exec python -m xalign_ray pretrain tiny/mlm --set ", ended, re.M)
     assert ended.endswith(": SUCCEEDED, exit code 0.\n")
-    assert f"\nxalign: Told to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same " in stopped
+    assert f"\nxalign: Stopped (SIGTERM): step {saved} of {STEPS} is saved. Rerun the same " in stopped
     assert "Traceback" not in stopped
     assert starts(folder) == [0, saved]
     config = load_recipe("tiny/mlm", [*submitted.settings, f"output={folder.parent}"]).config
@@ -190,7 +190,7 @@ def test_the_log_of_a_job_is_found_again_and_its_run_is_a_cell_of_a_study(
         check=False,
     )
     assert followed.returncode == 143
-    assert "Told to stop (SIGTERM)" in followed.stderr
+    assert "Stopped (SIGTERM)" in followed.stderr
     write_files(PAGE, submitted.shared)
     words = of_page("xalign submit study", submitted.shared)
     words[words.index("align.yaml")] = str(submitted.shared / "align.yaml")

@@ -64,7 +64,7 @@ class Driver:
 
 
 def interrupted(name: str) -> list[str]:
-    return [f"xalign: Interrupted ({name}). Give the same command again to go on."]
+    return [f"xalign: Interrupted ({name}). Rerun the same command to resume."]
 
 
 def test_a_driver_that_cannot_end_a_step_ends_at_once_with_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_ctrl_c_is_keyboard_interrupt_and_handlers_are_as_before(monkeypatch: py
 
 def test_a_stop_that_was_heeded_is_keyboard_interrupt_with_what_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop_in_order() -> None:
-        raise StoppedError("Told to stop (SIGINT): step 3 of 4 is saved.")
+        raise StoppedError("Stopped (SIGINT): step 3 of 4 is saved.")
 
     asks(monkeypatch, stop_in_order)
     with pytest.raises(KeyboardInterrupt, match="step 3 of 4 is saved"):

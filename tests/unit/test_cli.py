@@ -208,9 +208,7 @@ def test_a_current_folder_that_was_removed_is_said(run: Run, tmp_path: Path, mon
     (tmp_path / "gone").rmdir()
     said = run("config", "check", "tiny/mlm")
     assert (said.code, said.out) == (1, "")
-    assert said.err == (
-        "xalign: The current folder was removed. Change to one that is there, and give the command again.\n"
-    )
+    assert said.err == ("xalign: The current folder was removed. Change to one that is there and rerun the command.\n")
 
 
 @pytest.mark.parametrize("name", CACHES)

@@ -344,7 +344,7 @@ def test_expired_credentials_are_said_once_and_what_was_not_published_is_publish
             wait_for(lambda: len(requests(s3, "PUT")) > 5)
         wait_for(lambda: "checkpoints/step_000010/manifest.json" in stored())
     said = capsys.readouterr().err.splitlines()
-    refused = "the credentials have expired. Renew them in the environment and give the same command again."
+    refused = "the credentials have expired. Renew them in the environment and rerun the same command."
     assert said == [
         f"{URL} cannot be published: {refused} It goes on here, and is tried again.",
         f"{URL} is being published again.",

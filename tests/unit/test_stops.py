@@ -89,7 +89,7 @@ def pretrain(recipe, title):
         print("at work", flush=True)
         while not process.asked():
             time.sleep(0.01)
-        raise StoppedError("Told to stop (SIGTERM): step 3 of 6 is saved.", 143)
+        raise StoppedError("Stopped (SIGTERM): step 3 of 6 is saved.", 143)
     return Path(recipe.config.output)
 pretraining.pretrain, pretraining.prepare, pretraining.find_run = pretrain, lambda recipe: None, lambda recipe: None
 cluster.connect = lambda *_: None
@@ -134,7 +134,7 @@ def test_a_verb_without_steps_ends_at_once_with_a_sentence(number: signal.Signal
     process.send_signal(number)
     said, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, said) == (code, "shutting down\n")
-    assert errors == f"xalign: Interrupted ({number.name}). Give the same command again to go on.\n"
+    assert errors == f"xalign: Interrupted ({number.name}). Rerun the same command to resume.\n"
 
 
 def test_a_second_signal_ends_what_a_stopped_verb_still_does_without_a_word_more() -> None:
@@ -146,7 +146,7 @@ def test_a_second_signal_ends_what_a_stopped_verb_still_does_without_a_word_more
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGINT
-    assert errors == "xalign: Interrupted (SIGTERM). Give the same command again to go on.\n"
+    assert errors == "xalign: Interrupted (SIGTERM). Rerun the same command to resume.\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1), (signal.SIGHUP, 1)])
@@ -187,7 +187,7 @@ def test_rank_that_waits_for_others_says_so_and_can_be_stopped(
     )
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE_S)
-    ended = f"xalign: Interrupted ({number.name}). Give the same command again to go on.\n"
+    ended = f"xalign: Interrupted ({number.name}). Rerun the same command to resume.\n"
     assert (process.returncode, errors) == (code, ended if rank == "0" else "")
 
 
@@ -213,7 +213,7 @@ def test_a_study_that_is_told_to_stop_waits_for_the_step_that_is_saved_and_start
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert errors.splitlines()[1:] == [  # behind what it begins with
         "[1/3] mlm (seed 0): finished",
-        "xalign: mlm (seed 1): Told to stop (SIGTERM): step 3 of 6 is saved.",
+        "xalign: mlm (seed 1): Stopped (SIGTERM): step 3 of 6 is saved.",
     ]
     assert process.returncode == 143
     assert not (out / "studies" / "two" / ".lock").exists()

@@ -116,7 +116,7 @@ def export(
     except SafetensorError as error:  # with the system's own message
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
-            f"The export cannot be written to {folder}: {error}. Make room and give the same command again."
+            f"The export cannot be written to {folder}: {error}. Make room and rerun the same command."
         ) from error
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

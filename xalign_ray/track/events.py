@@ -150,8 +150,8 @@ class EventLog:
         except OSError as error:
             self._cut(before)
             raise TrainingError(
-                f"{self.path} cannot be written ({error.strerror}). Make room and give the same command again: "
-                "the run continues from its newest checkpoint."
+                f"{self.path} cannot be written ({error.strerror}). Make room and rerun the same command: "
+                "the run resumes from its newest checkpoint."
             ) from error
 
     def _cut(self, size: int) -> None:

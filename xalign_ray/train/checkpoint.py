@@ -256,7 +256,7 @@ class Checkpoints:
         remaining = f"{older} is whole and stays" if older else "There is no older one"
         raise CheckpointError(
             f"The checkpoint of step {step} cannot be written to {writing.parent}: {problems[0]}. {remaining}; make "
-            "room and give the same command again: the run continues from its newest checkpoint."
+            "room and rerun the same command: the run resumes from its newest checkpoint."
         )
 
     def _prune(self, step: int) -> None:

@@ -77,7 +77,7 @@ def _connect(parallel: ParallelConfig, cpus: int | None) -> None:
         if (sentence := long_temporary_folder(error)) is not None:
             raise ConfigError(sentence) from error
         raise ClusterError(
-            f"Ray did not start on this machine: {first_sentence(error)} Give the command again when it is less busy; "
+            f"Ray did not start on this machine: {first_sentence(error)} Rerun the command when it is less busy; "
             "Ray's own words are in the newest /tmp/ray/session_*/logs."
         ) from error
     threading.Thread(target=_report_deaths, args=(local_node(),), name="ray-processes", daemon=True).start()
@@ -91,7 +91,7 @@ def _report_deaths(node: Any) -> None:
         if dead and local_node() is node:  # else this process has just ended them itself
             sys.stderr.write(
                 f"xalign: Ray's {dead[0]} on this machine has died (killed by hand, or for want of memory), and the "
-                "cluster with it. Give the same command again: it goes on from what is on disk.\n"
+                "cluster with it. Rerun the same command: it resumes from the files on disk.\n"
             )
             return
 

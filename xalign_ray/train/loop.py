@@ -231,7 +231,7 @@ class Loop:
             self._publish()  # what stops is saved
             self._log_event("stopped", done, signal=name)
             raise StoppedError(
-                f"Told to stop ({name}): step {done} of {steps} is saved. Give the same command again to go on.",
+                f"Stopped ({name}): step {done} of {steps} is saved. Rerun the same command to resume.",
                 process.exit_code(name),
             )
 

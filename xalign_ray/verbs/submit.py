@@ -327,7 +327,7 @@ def _wait(client: Any, address: str, name: str) -> None:
         if time.monotonic() - answered[0] > LOST_S:
             raise ClusterError(
                 f"The cluster at {address} has not answered for {LOST_S:.0f} s what has become of {name}. If its head "
-                "was lost, the job has ended with it: start the cluster and give the same command again; a run goes on "
+                "was lost, the job has ended with it: start the cluster and rerun the same command; a run goes on "
                 f"from its newest checkpoint. If not: xalign submit --address {address} follow {name}."
             )
 

@@ -24,7 +24,7 @@ SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "http", "https
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 # Sentences for errors of the stores' packages, by words in an error's name or text; the first match is used.
 _FAULTS = (
-    (r"expired", "the credentials have expired. Renew them in the environment and give the same command again."),
+    (r"expired", "the credentials have expired. Renew them in the environment and rerun the same command."),
     (
         r"nocredentials|unable to locate credentials|anonymous caller",
         "there are no credentials for the store. Give them in the environment, AWS_ACCESS_KEY_ID and "
@@ -34,7 +34,7 @@ _FAULTS = (
     (
         r"bad request",  # to HEAD S3 answers so, with nothing more
         "the store refuses the request and does not say why: so it does with credentials that have expired or are "
-        "incomplete, and with a wrong region. Renew them in the environment and give the same command again.",
+        "incomplete, and with a wrong region. Renew them in the environment and rerun the same command.",
     ),
     (r"filenotfound|nosuchkey|404", "there is no such object. Check the URL and your access to it."),
     (

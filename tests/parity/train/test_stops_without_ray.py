@@ -114,7 +114,7 @@ def test_a_process_stopped_and_killed_goes_on_and_nobody_else_may_write_its_run(
     saved = saved_step(out)
     assert (code, said) == (
         143,
-        [f"xalign: Told to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same command again to go on."],
+        [f"xalign: Stopped (SIGTERM): step {saved} of {STEPS} is saved. Rerun the same command to resume."],
     )
     killed = start(world, out)
     wait_for(killed, out, saved + 1, attempt=2)
@@ -154,7 +154,7 @@ def test_a_stopped_torchrun_goes_on_and_takes_the_steps_of_one_process(world: Wo
     saved = saved_step(out)
     sentences = [line for line in said if "Traceback" not in line]  # which torchrun prints for itself
     assert sentences == [
-        f"xalign: Told to stop (SIGTERM): step {saved} of {STEPS} is saved. Give the same command again to go on."
+        f"xalign: Stopped (SIGTERM): step {saved} of {STEPS} is saved. Rerun the same command to resume."
     ]
     assert saved >= STOPPED_AT
     again = start(world, out, TORCHRUN)

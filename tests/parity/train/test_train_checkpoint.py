@@ -172,7 +172,7 @@ def test_without_disk_space_all_ranks_stop_and_the_older_checkpoint_stays(two: P
     assert said.startswith(f"The checkpoint of step 4 cannot be written to {folder}: ")
     assert "File too large" in said
     assert said.endswith(
-        f"{folder}/step_000002 is whole and stays; make room and give the same command again: the run continues from "
+        f"{folder}/step_000002 is whole and stays; make room and rerun the same command: the run resumes from "
         "its newest checkpoint."
     )
     assert [path.name for path in folder.iterdir()] == ["step_000002"]

@@ -134,7 +134,7 @@ def test_sigterm_to_one_worker_saves_at_the_step_boundary_and_stops_all(two: Poo
     two.call(train, tmp_path / "straight", {})
     with pytest.raises(TrainingError) as stopped:
         two.call(train, tmp_path / "stopped", {}, terminate_in_step_three)
-    assert str(stopped.value) == ("Told to stop (SIGTERM): step 3 of 6 is saved. Give the same command again to go on.")
+    assert str(stopped.value) == ("Stopped (SIGTERM): step 3 of 6 is saved. Rerun the same command to resume.")
     two.call(train, tmp_path / "stopped", {})
     assert [event["step"] for event in events(tmp_path / "stopped", "start")] == [0, 3]
     assert synthetic.losses(tmp_path / "stopped") == synthetic.losses(tmp_path / "straight")

@@ -132,8 +132,8 @@ def test_a_truncated_shard_is_noticed(tmp_path: Path, left: int) -> None:
     ("number", "said"),
     [
         (errno.ENOSPC, "No space left on device. Make room, or raise the limit, and give it again."),
-        (errno.EMFILE, "Too many open files. Raise the limit (`ulimit -n 65536`) and give the command again."),
-        (errno.EIO, "Input/output error. The disk or its server fails: look at it, and give the command again."),
+        (errno.EMFILE, "Too many open files. Raise the limit (`ulimit -n 65536`) and rerun the command."),
+        (errno.EIO, "Input/output error. The disk or its server fails: look at it and rerun the command."),
     ],
 )
 def test_what_the_system_says_of_a_shard_is_no_damage(

@@ -113,8 +113,8 @@ def test_credentials_that_expire_while_a_file_is_read_are_said_without_showing_t
                 _open_and_read(URL)
     assert "not-to-be-shown" not in repr(caught.value.__cause__)
     assert str(caught.value) == (
-        f"{long} cannot be read at byte 100: the credentials have expired. Renew them in the environment and give the "
-        "same command again."
+        f"{long} cannot be read at byte 100: the credentials have expired. Renew them in the environment and rerun the "
+        "same command."
     )
 
 

@@ -193,7 +193,7 @@ except TrainingError as error:
 """
     said = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60)
     assert f"{path} cannot be written" in said
-    assert "Make room and give the same command again: the run continues from its newest checkpoint." in said
+    assert "Make room and rerun the same command: the run resumes from its newest checkpoint." in said
     assert path.read_bytes().endswith(b"\n")
     events = read_events(path)
     assert [event["step"] for event in events] == list(range(len(events)))

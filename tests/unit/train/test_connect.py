@@ -194,7 +194,7 @@ def test_signal_while_an_address_does_not_answer(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 143
         assert time.monotonic() - began < ANSWER_S
-        assert process.stderr.read() == "xalign: Interrupted (SIGTERM). Give the same command again to go on.\n"
+        assert process.stderr.read() == "xalign: Interrupted (SIGTERM). Rerun the same command to resume.\n"
 
 
 def test_a_process_of_ray_that_died_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +204,7 @@ def test_a_process_of_ray_that_died_is_a_sentence(capsys: pytest.CaptureFixture[
     assert exit_code(work) == 1
     assert capsys.readouterr().err == (
         "xalign: The Ray cluster lost a process or a node under this command (LocalRayletDiedError: The task's local "
-        "raylet died.) Give the same command again: it goes on from what is on disk.\n"
+        "raylet died.) Rerun the same command: it resumes from the files on disk.\n"
     )
 
 
