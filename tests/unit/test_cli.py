@@ -175,12 +175,12 @@ def test_a_place_that_cannot_be_written_is_named(run: Run, tmp_path: Path, out: 
     ("error", "said"),
     [
         (OSError(errno.EMFILE, "", "a.txt"), "a.txt: Too many open files. Raise the limit (`ulimit -n 65536`) and "),
-        (OSError(errno.ESTALE, "", "a.txt"), "a.txt: Stale file handle. The disk or its server fails: look at it, "),
-        (OSError(errno.ENOTEMPTY, "", "a"), "a: Directory not empty. Remove what is there and rerun the command "),
+        (OSError(errno.ESTALE, "", "a.txt"), "a.txt: Stale file handle. The disk or its server fails: look at it "),
+        (OSError(errno.ENOTEMPTY, "", "a"), "a: Directory not empty. Remove what is there and rerun the command."),
         (OSError(errno.ENOMEM, ""), "The system says: Cannot allocate memory. End other processes, or raise the "),
         (
             ConnectionRefusedError(errno.ECONNREFUSED, ""),
-            "The system says: Connection refused. Check the network, ",
+            "The system says: Connection refused. Check the network ",
         ),
         (OSError(errno.EACCES, "", "a.txt"), "a.txt: Permission denied. Give a place that can be read and written, "),
         (OSError(errno.ENOSPC, ""), "/out: No space left on device. Make room, or raise the limit, and give it again."),
