@@ -167,9 +167,9 @@ def compare_with_base(
         for measure in ("retrieval", "retrieval_csls"):
             old_found, new_found = (
                 find_translations(
-                    *both, pairs.numbers, csls=measure == "retrieval_csls", device=str(pick_device(device))
+                    first, second, pairs.numbers, csls=measure == "retrieval_csls", device=str(pick_device(device))
                 )
-                for both in zip(*sides, strict=True)
+                for first, second in zip(*sides, strict=True)
             )
             of_pairs.append(PairScores(measure, pairs, old_found, new_found))
             means = old_found.mean(), new_found.mean()
