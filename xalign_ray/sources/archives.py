@@ -67,7 +67,7 @@ def _tar(file: BinaryIO) -> tarfile.TarFile:
 
 
 def open_member(path: str, name: str, stack: ExitStack) -> Member:
-    """A member by a handle of its own: two that are read side by side in a packed tar would each turn it back."""
+    """A member by a handle to the archive: two members of a packed tar, read in turn, would rewind a common one."""
     file = stack.enter_context(open_bytes(path))
     if not is_zip(path):
         archive = stack.enter_context(_tar(file))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
     from pyarrow.parquet import ParquetFile
 
-ROWS_AT_ONCE = 256  # read in batches of so many, so that a row group of any size takes little memory
+ROWS_AT_ONCE = 256  # rows of a batch: a row group of any size then takes little memory
 _FILE_MAGIC = b"ARROW1"
 
 
@@ -136,7 +136,7 @@ def _column_texts(batch: RecordBatch, name: str) -> list[str | None]:
 
 
 def kinds_of_columns(fields: Any, above: str = "") -> dict[str, str]:
-    """The columns of text, numbers and lists, those of structs by dotted names, and which of these they hold."""
+    """The columns of text, numbers and lists, columns of structs by dotted names, with their kind."""
     from pyarrow import types
 
     kinds: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Chooses the columns of a table that hold text, and says in which language; conditions on other columns."""
+"""Choice of the text columns of a table and their languages; conditions on other columns."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _first_two(table: SourceTable, kind: Kind, repeated: Sequence[int]) -> list[
     """The first two columns of a table without a header, by their numbers; others of a dictionary are notes.
 
     Args:
-        repeated: columns in which each row says its languages.
+        repeated: columns in which each row has its languages.
 
     Raises:
         DataError: they do not hold text of two languages, or those of pairs are not the only ones.
@@ -172,7 +172,7 @@ def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         return False
     if is_named(first):
         codes = [place for place, name in enumerate(first) if language_of_name(name)]
-        return not codes or not rows or not _is_repeated(first, rows[0], codes)  # each row may say its languages
+        return not codes or not rows or not _is_repeated(first, rows[0], codes)  # each row may have its languages
     if not rows or any(len(name.split()) > 2 or not name[:1].isalpha() for name in first if name):
         return False
     columns = list(zip(*rows, strict=True))
@@ -223,7 +223,7 @@ def condition_of(where: str) -> tuple[str, str, str]:
 
 
 def fulfils(value: Any, where: str) -> bool:
-    """Whether a cell fulfils a condition: by numbers where both are, else by what is written."""
+    """Whether a cell fulfils a condition: by numbers where both are, else by text."""
     _, sign, wanted = condition_of(where)
     one, other = number_of(value), number_of(wanted)
     if one is not None and other is not None:

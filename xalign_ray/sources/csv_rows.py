@@ -148,7 +148,7 @@ class _Feed:
         return self._waiting.popleft() if self._waiting else next(self._lines, None)
 
     def unclosed(self) -> str:
-        """Why a quote was not closed in what was taken."""
+        """The reason for a quote without an end."""
         return UNCLOSED if self._held <= MAX_LINE_BYTES else TOO_LONG
 
     def give_back(self, lines: Sequence[Line]) -> None:

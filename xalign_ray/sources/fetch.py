@@ -1,4 +1,4 @@
-"""Fetches what the catalogue lists: downloads that go on where they broke off, checked, unpacked, renamed last."""
+"""Downloads of the catalogue: resumed, checked, unpacked, renamed last."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Knows what can be fetched and what a recipe needs of it: the catalogue, and its downloads one by one.
+# The catalogue: its entries, their downloads, and the downloads that a recipe needs.
 
 FILE = Path(__file__).with_name("catalogue.yaml")
 
@@ -50,7 +50,7 @@ def _map(value: Any) -> Any:
 
 
 class Entry(Frozen):
-    """A corpus or data set of the catalogue; catalogue.yaml says what each key means."""
+    """A corpus or data set of the catalogue; catalogue.yaml documents the keys."""
 
     title: str
     licence: str
@@ -66,7 +66,7 @@ class Entry(Frozen):
 
 @dataclass(frozen=True)
 class Download:
-    """One address, and what is there below --out when it has been fetched: `files`, or a whole `folder`."""
+    """One address, and its result below --out: `files`, or a whole `folder`."""
 
     url: str
     languages: frozenset[str]  # none where one archive holds many
@@ -80,7 +80,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a recipe reads: downloads by entry, paths that no entry has, and the data root it starts from."""
+    """The inputs of a recipe: downloads by entry, paths that no entry has, and the data root."""
 
     downloads: dict[str, list[Download]]
     others: list[str]
@@ -94,7 +94,7 @@ def catalogue() -> dict[str, Entry]:
 
 
 def downloads_of(name: str, languages: Sequence[str] = ()) -> list[Download]:
-    """What an entry consists of; with `languages` only what is in these, a pair if both of its own are.
+    """The downloads of an entry; with `languages` only theirs, and pairs of two of them.
 
     Raises:
         ConfigError: unknown name, or nothing in these languages.
@@ -111,7 +111,7 @@ def in_languages(
     """Those that are in these languages only, archives of many included; all if no language is named.
 
     Raises:
-        ConfigError: nothing is in one of them, or in all of them; names what is `there`.
+        ConfigError: there is nothing in one of them, or in all of them; lists the languages that are `there`.
     """
     listed = {code for download in downloads for code in download.languages}
     found = [download for download in downloads if not languages or download.languages <= set(languages)]
@@ -123,7 +123,7 @@ def in_languages(
 
 
 def needs_of(recipe: str) -> Needs:
-    """What a recipe reads, looked up path by path.
+    """The inputs of a recipe, looked up path by path.
 
     Raises:
         ConfigError: there is no such recipe.
@@ -220,19 +220,19 @@ Say = Callable[[str], None]
 def fetch(name: str, out: Path, languages: Sequence[str], say: Say) -> list[Path]:
     """Loads a corpus of the catalogue, or all that a recipe needs, to the paths that recipes name below `out`.
 
-    What is there is not fetched again; what was begun is gone on with.
+    Files that are there are not fetched again; broken downloads are resumed.
 
     Args:
         name: of the catalogue (`xalign data fetch --list`) or of a recipe.
-        languages: only what is in these; all that is listed if empty.
-        say: receives a line for each thing done.
+        languages: of the downloads; all that are listed if empty.
+        say: receives a line for each step.
 
     Returns:
         The files and folders that are there now.
 
     Raises:
         ConfigError: unknown name or language.
-        DataError: no network, no such file there, or a file that is not as its publisher says.
+        DataError: no network, no such file there, or a file that differs from its publisher's checksum.
     """
     found: list[Path] = []
     for download in _choose(name, languages, say):
@@ -316,7 +316,7 @@ class _BrokenOffError(Exception):
 
 
 def _continue(url: str, part: Path, tag: Path, say: Say) -> None:
-    """One request: what is missing of the file, or all of it if the server's is another one than before."""
+    """One request: the missing rest of the file, or all of it if the server's file has changed."""
     begun = _size(part)
     known = tag.read_text() if begun and tag.is_file() else ""
     headers = {"User-Agent": "xalign-ray"} | ({"Range": f"bytes={begun}-", "If-Range": known} if known else {})
@@ -345,7 +345,7 @@ def _continue(url: str, part: Path, tag: Path, say: Say) -> None:
 
 
 def _validator(response: HTTPResponse) -> str:
-    """What says that a file is still the same: If-Range takes a strong ETag or a date."""
+    """The version of a file for If-Range: a strong ETag or a date."""
     etag = response.headers.get("ETag") or ""
     return etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified") or ""
 
@@ -369,7 +369,7 @@ def _read(response: HTTPResponse) -> bytes:
 
 def _check(download: Download, part: Path) -> None:
     with part.open("rb") as file:
-        check_first_bytes(download.url, file.read(HEAD_BYTES))  # a server may send a page in its place and say 200
+        check_first_bytes(download.url, file.read(HEAD_BYTES))  # a server may send a page in its place with status 200
     size = _size(part)
     if download.bytes is not None and size != download.bytes:
         raise DataError(f"{download.url} gave {size:,} bytes, not the {download.bytes:,} of the catalogue.")
@@ -382,7 +382,7 @@ def _check(download: Download, part: Path) -> None:
 
 
 def _published(download: Download) -> str | None:
-    """The sum of a file in its publisher's list, which names it by its date where the address says `latest`."""
+    """The sum of a file in its publisher's list, which names it by its date where the address has `latest`."""
     assert download.sha1_list
     try:
         with urlopen(Request(download.sha1_list, headers={"User-Agent": "xalign-ray"}), timeout=TIMEOUT_S) as response:

@@ -54,7 +54,7 @@ class FirstRows:
     """A source of pairs as far as it was looked at.
 
     Attributes:
-        form: what a user calls it: CSV, Parquet, TMX.
+        form: its name for users: CSV, Parquet, TMX.
         names: of its columns; numbers from 1 where it has no header; of line-aligned files and of TMX the languages.
         rows: the texts of each row, empty where there is none.
         is_whole: whether these are all rows.

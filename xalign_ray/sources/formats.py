@@ -84,7 +84,7 @@ class Format:
         holds: what its rows may be read as; by the number of languages where these are several.
         paths: the numbers of paths that it takes; () is one or more.
         content: what lines its files hold; other is not of lines.
-        check: looks at what only its files together tell.
+        check: of all its files together.
     """
 
     holds: tuple[Kind, ...]
@@ -148,7 +148,7 @@ def read(
     skip_empty: bool = False,
     kind: Kind | None = None,
 ) -> Iterator[Record]:
-    """All records of a source, streaming; `skipped` receives counts of what was left out on purpose, by reason.
+    """All records of a source, streaming; `skipped` receives counts of rows that were left out on purpose, by reason.
 
     Args:
       columns: where a document or the two sides of a pair stand, as Corpus and ParallelCorpus name them; `skip_empty`
@@ -204,7 +204,7 @@ def read_part(
 
 
 def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
-    """What the reader of a part's format makes of its files."""
+    """The records of a part's files, by the reader of its format."""
     assert not part.beside, "columns stand beside text that is parsed"
     entry = _find_format(part.format)
     if entry.read:
@@ -259,7 +259,7 @@ def parts(
 
     Raises:
       ConfigError: unknown format, or a number of paths that it does not take.
-      DataError: a path is missing, or is no plain file of the format's kind, as far as its beginning tells.
+      DataError: a path is missing, or is no plain file of the format's kind, by its beginning.
     """
     entry = _find_format(format)
     found = find_files(paths)
@@ -314,7 +314,7 @@ def find_files(paths: Sequence[str]) -> list[str]:
 
 
 def find_source(source: Corpus | ParallelCorpus | Dictionary, root: str | Path = ".") -> tuple[str, list[str]]:
-    """The reader of a source and its files; those of a Hugging Face data set are found by their split.
+    """The reader of a source and its files; a Hugging Face data set's are found by split.
 
     Raises:
       DataError: a path names nothing, a folder, or what is no plain file; a data set is not there or out of reach.
@@ -389,7 +389,7 @@ def explain_empty(todo: Sequence[Part]) -> str:
 
 
 def explain_no_good_row(todo: Sequence[Part], bad: Mapping[str, int]) -> str:
-    """The sentence for a source of which no row is good: why its rows were set aside, and what the first looks like."""
+    """The sentence for a source without a good row: the reasons, and the first row."""
     if not bad:
         return explain_empty(todo)
     files = list(dict.fromkeys(path for part in todo for path in part.paths))
@@ -417,13 +417,13 @@ def _first_row(part: Part) -> str:
 
 
 def record_as_json(record: Record) -> dict[str, Any]:
-    """A record as a JSON object: its fields but those of prepare, and `kind` (document, pair, entry, bad_row)."""
+    """A record as a JSON object: its fields without prepare's, and `kind` (document, pair, entry, bad_row)."""
     fields = {name: value for name, value in asdict(record).items() if not name.endswith("duplicate")}
     return {"kind": _KINDS[type(record)], **fields}
 
 
 def describe_counts(kind: Kind, good: int, bad: Mapping[str, int], skipped: Mapping[str, int]) -> str:
-    """A sentence on what a source yielded: good records, bad rows and rows left out, by their reasons, and notes."""
+    """A sentence on the rows of a source: good records, bad rows and rows left out, by their reasons, and notes."""
     notes = {what.removeprefix(NOTED): count for what, count in skipped.items() if what.startswith(NOTED)}
     left_out = {reason: count for reason, count in skipped.items() if not reason.startswith(NOTED)}
     counted = [

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 # No XML holds these characters. BREAK ends a line but no heading, link or argument; text between RAISED or LOWERED and
 # LEVEL stands above or below the line.
 BREAK, RAISED, LOWERED, LEVEL = "\x05", "\x06", "\x07", "\x08"
-OPEN, CLOSE = "\x03", "\x04"  # between them stands what a template would show inside a sentence
-EMPTY = OPEN + CLOSE  # it would show something that cannot be said
-LACKING = "\x0e"  # a word of the sentence stood here, and it cannot be said
+OPEN, CLOSE = "\x03", "\x04"  # around the text that a template would show inside a sentence
+EMPTY = OPEN + CLOSE  # it would show something unknown
+LACKING = "\x0e"  # an unknown word of the sentence stood here
 NUMBER = "\x11"  # a template is given a number, which behind a digit may be a power
 HOLE = "\x02"  # something is left out here; the quote marks around it stay apart
 FORMULAS = "formulas left out"
@@ -69,7 +69,7 @@ def has_markup(text: str) -> bool:
 
 
 def drop_html(markup: str, noted: Counter[str]) -> str:
-    """Wikitext without tags and tables; only `<nowiki>` and what is no HTML at all stay for the parser."""
+    """Wikitext without tags and tables; only `<nowiki>` and text that is no HTML stay for the parser."""
     if "<" in markup:
         markup = "".join(_without_tags(markup, noted))
     return "".join(_without_tables(markup, noted)) if "{|" in markup else markup
@@ -105,7 +105,7 @@ def _without_tags(markup: str, noted: Counter[str]) -> Iterator[str]:
 
 
 def _formula(text: str, noted: Counter[str]) -> str:
-    """What a formula shows inside a sentence: itself if it is of letters, digits and signs alone."""
+    """A formula's text inside a sentence: itself if it has letters, digits and signs alone."""
     if _PLAIN_FORMULA.fullmatch(text) and any(map(str.isalnum, text)):
         return f"{OPEN}{text.strip()}{CLOSE}"
     noted[FORMULAS] += 1
@@ -154,17 +154,17 @@ _DIGITS = str.maketrans("0123456789+-\u2212\u2013n", "⁰¹²³⁴⁵⁶⁷⁸�
 
 
 def write_levels(line: str) -> str:
-    """What is raised or lowered, so that no number becomes another one.
+    """Raised or lowered text, written so that no number changes.
 
     Behind a digit an exponent is written `10^6` and an index `1010_2`: a raised digit character would be another number
     again after the NFKC of most tokenizers. Elsewhere digits are raised characters (km2 with a raised 2), and what is
-    lowered stands on the line (H2O). Ordinals (1st) stay as they are. A level that holds another is `10^(10^100)`.
+    lowered stands on the line (H2O). Ordinals (1st) stay. A level that holds another is `10^(10^100)`.
     """
     if RAISED not in line and LOWERED not in line:
         return line.replace(LEVEL, "")  # of an end tag alone
     line = _FRACTION.sub(lambda found: f"{found[1]}{' ' if found[1] else ''}{found[2]}/{found[3]}", line)
     line = _LEVELS.sub(_write_level, line)
-    for _ in range(_MAX_NESTED):  # what is left holds another level
+    for _ in range(_MAX_NESTED):  # the rest has another level
         line, count = _LEVELS.subn(_write_nested, line)
         if not count:
             break

@@ -101,7 +101,7 @@ def fetch_snapshot(name: str) -> Path:
     """The folder of a data set of the hub in the hub's cache, fetched if it is not there.
 
     Raises:
-        DataError: it is not there and cannot be fetched; says why.
+        DataError: it is not there and cannot be fetched; with the reason.
     """
     from huggingface_hub import snapshot_download
 
@@ -228,7 +228,7 @@ def fetch_dataset(repository: str, configuration: str | None, split: str) -> lis
     """The Arrow files of a data set's split in the cache of `datasets`, loaded if they are not there.
 
     Raises:
-        DataError: it cannot be loaded; says why.
+        DataError: it cannot be loaded; with the reason.
     """
     import datasets
 
@@ -261,7 +261,7 @@ def _explained(name: str, revision: str | None = None) -> Any:
         yield
     except (ConfigError, DataError):
         raise
-    except Exception as error:  # of the hub, its client and its readers: what they raise has no class in common
+    except Exception as error:  # of the hub, its client and its readers: their errors have no common class
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if Path(name).is_dir():
             raise DataError(f"{name} cannot be read as a snapshot of a Hugging Face data set: {reason}") from None

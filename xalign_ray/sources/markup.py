@@ -1,4 +1,4 @@
-"""Turns MediaWiki markup into the paragraphs that a reader sees, without what is not running text."""
+"""MediaWiki markup to the paragraphs of running text that a reader sees."""
 
 from __future__ import annotations
 
@@ -150,9 +150,9 @@ COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
 _LONE_NAMESPACE_LINKS = re.compile(r"^(?:[ \t]*\[\[[^\[\]|:\n]+:[^\s\[\]][^\[\]\n]*\]\])+[ \t]*$", re.M)
 _SWITCHES = re.compile(r"^[ \t]*(?:__[^\s_]+(?:_[^\s_]+)*__[ \t]*)+$", re.M)  # __TOC__ in a wiki's language
 _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e]")  # MediaWiki takes them out of titles
-_CALL = re.compile(r"(?<=\w)(?:\(\)|\[\])")  # main(), int[]: empty as it is written
+_CALL = re.compile(r"(?<=\w)(?:\(\)|\[\])")  # main(), int[]: empty brackets in the source
 _BEHAVIOUR = re.compile(r"__[A-Z]+__")
-_LEADING_HOLE = re.compile(r"^[\s,;:)\u3001\uff0c\uff09]+(?=[^\s)])")  # but not of a smiley, or what is nothing else
+_LEADING_HOLE = re.compile(r"^[\s,;:)\u3001\uff0c\uff09]+(?=[^\s)])")  # but not of a smiley, or of a line without more
 _BEFORE_STOP = re.compile(r"\s*[,;](?:\s*[,;])*\s*\.(?=\s|$)")  # "for example {{math|x}}, {{math|y}}."
 _EMPTY_BRACKETS = re.compile(r"\s*[(\[\uff08][\s,;:/\u00b7\u3001\uff0c\u2013\u2014-]*[)\]\uff09]")
 _OPENING_HOLE = re.compile(r"([(\uff08])[\s,;:\u3001\uff0c]+")
@@ -162,7 +162,7 @@ _DOUBLED = re.compile(r"([,;\u3001\uff0c\u060c\uff1b])(\s*\1)+")
 _BLANKS = re.compile(r"[^\S\n]+")
 _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\||!(?=[ \t]|.*(\|\||!!|\w=))|\}\})")  # but not "!Kung"
 _HEADING = "\x01"  # no XML holds it
-_CALLED = "\x10"  # nor this: between brackets that are empty as they are written
+_CALLED = "\x10"  # nor this: between brackets that are empty in the source
 _SOUND = "\x0f"  # what follows is a pronunciation, which inside brackets is left out
 _OFFERED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _GLUED = re.compile(f"([^\\W_]['{LEVEL}]*){OPEN}[^{OPEN}{CLOSE}]+{CLOSE}")
@@ -232,14 +232,14 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page's markup is read with.
+    """Settings for a page's markup.
 
     Args:
       hidden: the wiki's own lower-case names of the file and category namespaces; the English ones always count.
-      media: those of the media namespace; `media` always counts.
+      media: names of the media namespace; `media` always counts.
       language: the wiki's.
       title: the page's, which `{{PAGENAME}}` shows.
-      noted: receives counts of what is left out or kept that a reader would see otherwise.
+      noted: receives counts of text that is left out or kept differently from the page.
     """
 
     hidden: frozenset[str] = frozenset()
@@ -291,7 +291,7 @@ def _refuse_open_marks(markup: str) -> None:
 
 
 def _fill(raw: str, noted: Counter[str]) -> str:
-    """A line in which each template that no list knows shows what it offers where a word of the sentence is missing.
+    """A line in which each unlisted template shows its offer where a word of the sentence is missing.
 
     That is where it stands apart from the word before it (in scripts with blanks), is not behind the sentence's end,
     and does not begin a line whose sentence begins behind it. A template alone on a line shows whole sentences only.
@@ -472,7 +472,7 @@ def _arguments(node: Template, page: Page) -> Given:
 
 
 def _flat(text: str) -> str:
-    """What an argument shows: other templates' offers are taken, but for those that touch the word before them.
+    """The text of an argument: other templates' offers are taken, but for those that touch the word before them.
 
     Those and the empty ones stay for the line to count.
     """
@@ -487,7 +487,7 @@ def _show_heading(node: Heading, page: Page) -> Iterator[str]:
 
 
 def _show_tag(node: Tag, page: Page) -> Iterator[str]:
-    """A list's mark, a line across, `<nowiki>`, or what is no HTML; a table that began within a line goes."""
+    """A list's mark, a line across, `<nowiki>`, or text that is no HTML; a table that began within a line goes."""
     if str(node.tag) == "table":
         return
     border = "\n" if str(node.tag) in ("li", "dt", "dd", "hr") else ""
@@ -565,6 +565,6 @@ def _drop_empty_sections(lines: Iterable[_Line]) -> list[_Line]:
 
 
 def parser_version(format_: str) -> list[str]:
-    """What the text of a format depends on beside its files; nothing of most."""
+    """Further inputs of a format's text besides its files; most have none."""
     package = PARSERS.get(format_)
     return [package, version(package)] if package else []

@@ -161,7 +161,7 @@ GUESSED = "windows-1252"  # of files that are not UTF-8: a superset of Latin-1's
 NUL = "line holds NUL characters"
 CR = "line holds a carriage return (CR)"
 
-# What pyarrow and gzip say, where the kind of their error does not.
+# Messages of pyarrow and gzip that tell more than the class of their error.
 _SAID = {"Truncated": TRUNCATED, "CRC check failed": CHECKSUM, "Incorrect length of data": CHECKSUM}
 _MAGIC = {
     b"\x1f\x8b": "gzip",
@@ -192,7 +192,7 @@ class Line(NamedTuple):
 
 
 class _Range(io.RawIOBase):
-    """The bytes [start, end) of a file, `step_bytes` at a time, as a file of their own: what an unpacker is given."""
+    """The bytes [start, end) of a file, `step_bytes` at a time, as a file, for an unpacker."""
 
     def __init__(self, file: BinaryIO, span: Span, step_bytes: int) -> None:
         self._file, self._end, self._step_bytes = file, span.end, step_bytes
@@ -213,7 +213,7 @@ class _Range(io.RawIOBase):
 def packing(path: str) -> str | None:
     """How a file is packed, by its first bytes, or by its name where those are no text; None if it is not.
 
-    A server that unpacks what it sends leaves text under a name such as `a.txt.gz`.
+    A server that unpacks its answers leaves text under a name such as `a.txt.gz`.
 
     Raises:
       DataError: it is packed in a way that is not read here.
@@ -248,7 +248,7 @@ class Chunks:
 
     Iterating raises:
       BrokenFileError: it cannot be unpacked on.
-      DataError: at once for a file that is no data, as check_first_bytes says.
+      DataError: at once for a file that is no data by check_first_bytes.
     """
 
     def __init__(self, path: str, span: Span = WHOLE, head: bytes = b"", tail: bytes = b"") -> None:
@@ -330,7 +330,7 @@ def read_lines(path: str, span: Span = WHOLE, first_line: int = 1, *, json_lines
 
     Raises:
       BrokenFileError: the rest cannot be read.
-      DataError: it holds no lines of text, as check_text says, or its lines end in CR alone.
+      DataError: it holds no lines of text by check_text, or its lines end in CR alone.
     """
     return number_lines(Chunks(path, span), path, first_line, json_lines=json_lines)
 
@@ -355,7 +355,7 @@ def check_lines(path: str, *, json_lines: bool = False, sentences: bool = False)
     """Looks at the beginning of a file of lines; raises what read_lines would at its first line.
 
     Raises:
-      DataError: the lines should be sentences, and are those of another format.
+      DataError: the lines should be sentences, and are of another format.
     """
     head = next(_as_text(iter(Chunks(path)), path, json_lines=json_lines))
     if sentences:
@@ -366,7 +366,7 @@ def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool) -> Iterato
     """The same text in UTF-8 if it begins with a mark of UTF-16; what is not UTF-16 becomes what is not UTF-8.
 
     Raises:
-      DataError: it is no text, as check_text says, or its first line ends in CR alone.
+      DataError: it is no text by check_text, or its first line ends in CR alone.
     """
     text, head = _as_utf8(chunks), b""
     while len(head) < HEAD_BYTES or (b"\n" not in head and len(head) <= MAX_LINE_BYTES):

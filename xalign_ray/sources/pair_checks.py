@@ -110,7 +110,7 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
 
 
 def _labels_of(languages: tuple[str, str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The identifier's labels of two languages; none where it cannot tell them apart.
+    """The identifier's labels of two languages; none where it confuses them.
 
     It takes a language of few speakers for its neighbour: those that have a code of three letters.
     """

@@ -51,7 +51,7 @@ def look_at_pairs(
     split: str = "train",
     where: str = ALL_ROWS,
 ) -> list[ParallelCorpus]:
-    """The sources of pairs below the paths, by their first rows; says in a line what each was taken for.
+    """The sources of pairs below the paths, by their first rows; prints a line on the form of each.
 
     Of several languages in one source each is paired with the one that has the most texts.
 
@@ -136,7 +136,7 @@ def _corpora(table: FirstRows, chosen: Chosen, where: str | None) -> Iterator[Pa
 
 
 def _describe(table: FirstRows, chosen: Chosen) -> str:
-    """The line that says what a source was taken for."""
+    """The line on the form of a source."""
     named = [(table.names[n], code) for n, code in zip(chosen.columns, chosen.languages, strict=True)]
     listed = [name if name == code else f"{name} ({code})" for name, code in named]
     what = "languages" if table.by_language else "columns"
@@ -243,7 +243,7 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
 
 
 def _count_texts(table: FirstRows) -> int:
-    """The number of columns that hold text, or lists, of which the user is told."""
+    """The number of columns that hold text, or lists, which a message names."""
     return sum(is_text(table.column(n)) for n in range(len(table.names))) + len(table.lists)
 
 
@@ -296,9 +296,9 @@ def _shards(files: Sequence[str]) -> list[list[str]]:
 
 
 def _files_below(folder: Path, split: str) -> dict[str, str]:
-    """The files of a folder that may hold pairs, and why one is left out: its name says another split.
+    """The files of a folder that may hold pairs, and the reason for others: their names have another split.
 
-    A file whose name says none belongs to the split that is wanted.
+    A file without a split in its name belongs to the wanted one.
     """
     files = [
         path
@@ -320,7 +320,7 @@ def _split_of(path: Path, folder: Path) -> str:
 
 
 def _text_groups(texts: Sequence[str], below: dict[str, str], has_others: bool) -> Iterator[FirstRows]:
-    """Files of plain text by what their names share: those of one text in several languages together.
+    """Files of plain text by the common part of their names: the languages of one text together.
 
     Args:
         below: files of folders, of which those without a partner are left out where there are other sources; receives
@@ -383,8 +383,8 @@ def choose_pair_columns(table: FirstRows, languages: Sequence[str] = (), columns
     """The columns that hold translations: those that are named, or called by languages, or the only two of text.
 
     Args:
-        languages: of the columns, where they are said; in the columns' order where these do not show it.
-        columns: their names, where they are said.
+        languages: of the columns, where they are known; in the columns' order where these do not show it.
+        columns: their names, where they are known.
 
     Raises:
         ConfigError: it is not clear; names the key that settles it.
@@ -418,7 +418,7 @@ def _explain_lists(names: Sequence[str]) -> str:
 
 
 def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
-    """Columns of text that a name says to be in a language or of a pair, or all columns of text if they are two."""
+    """Columns of text with a language or a pair's word as name, or all columns of text if they are two."""
     texts = [n for n in range(len(table.names)) if is_text(table.column(n))]
     if table.by_language:
         return texts
@@ -463,7 +463,7 @@ def _code_of(table: FirstRows, place: int) -> str:
 
 
 def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_named: bool) -> Chosen:
-    """The languages of the columns, of which those that are asked for are kept.
+    """The languages of the columns; those that are asked for stay.
 
     A code that is written holds: `codes` before names of columns, these before the file's name. Only what none of them
     says is found by identification.
@@ -519,7 +519,7 @@ def _in_order(codes: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 
 def _check(table: FirstRows, found: Chosen) -> None:
-    """Refuses texts that are copies of each other; says which read like another language than their code."""
+    """Refuses texts that are copies of each other; warns of texts that read like another language than their code."""
     if len(found.columns) < 2:
         raise ConfigError(
             f"{table.title} holds one language only ({', '.join(found.languages) or 'none'}); pairs need two."

@@ -40,7 +40,7 @@ def read_part_of_table(
 ) -> Iterator[Record | Skipped | Noted]:
     """The records of a part of a table, in the columns that the source names, or that choose_columns finds.
 
-    What the first rows say of a table holds for all: a row that differs is bad, left out or noted, and counted so.
+    The first rows of a table decide for all: a row that differs is bad, left out or noted, and counted so.
 
     Raises:
         DataError: it has no such columns, or is no table of its format.

@@ -1,4 +1,4 @@
-"""Parts of a source, read in parallel, and their records, each of which knows where it came from."""
+"""Parts of a source, read in parallel, and their records, each with its file and line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xalign_ray.sources.open import (
     size_of,
 )
 
-Kind = Literal["documents", "pairs", "entries"]  # what the rows of a source are read as
+Kind = Literal["documents", "pairs", "entries"]  # readings of a source's rows
 EMPTY_DOCUMENT = "document is empty"
 BOTH_EMPTY = "both sides are empty"
 ONE_EMPTY = "one side is empty"
@@ -189,7 +189,7 @@ def split_at_lines(format_: str, paths: Sequence[str]) -> list[Part]:
 
 
 def split_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callable[[str], bool]) -> list[Part]:
-    """As split_at_lines, but after a blank line in files whose blank lines are borders, as `has_borders` says."""
+    """As split_at_lines, but after a blank line in files whose blank lines are borders by `has_borders`."""
     return [part for path in paths for part in _split_file(format_, path, has_borders(path))]
 
 

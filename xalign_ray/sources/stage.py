@@ -49,7 +49,7 @@ _NOT_CUSTOM = ("CPU", "GPU", "memory", "object_store_memory")
 
 
 def placement(parallel: ParallelConfig) -> dict[str, Any]:
-    """What Ray is asked for a data task or actor, besides its CPUs."""
+    """Ray's resources of a data task or actor, besides its CPUs."""
     return {"resources": {parallel.data_resource: A_BIT}} if parallel.data_resource else {}
 
 
@@ -57,7 +57,7 @@ def check_placement(parallel: ParallelConfig) -> None:
     """Finds out whether a node of the joined cluster may run data tasks: Ray would wait for one without a word.
 
     Raises:
-        ConfigError: none has the resource; says which there are.
+        ConfigError: none has the resource; lists those that there are.
     """
     name = parallel.data_resource
     if not name:
@@ -131,7 +131,7 @@ class PartTask(StageTask, Protocol):
 
 
 Work = TypeVar("Work", bound=StageTask, contravariant=True)
-Made = tuple[Sequence[Path], dict[str, Any]]  # files that a task has made, and what its record says besides
+Made = tuple[Sequence[Path], dict[str, Any]]  # files that a task has made, and further fields of its record
 
 
 def part_bytes(tasks: Sequence[PartTask]) -> Sequence[float]:
@@ -148,7 +148,7 @@ class StageStep(Generic[Work]):
         work: makes the files of a task, from inputs and settings alone.
         sizes: of tasks, for the progress line.
         kind: goes before `.json` in the names of records; steps on the same tasks have different ones.
-        noun: what a task is called.
+        noun: for a task.
         uses_gpu: whether a task runs a model, which is put on a GPU where the cluster has one.
     """
 
@@ -173,13 +173,13 @@ class StageStep(Generic[Work]):
 
 
 def run(step: StageStep[Work], tasks: Sequence[Work], parallel: ParallelConfig) -> list[dict[str, Any]]:
-    """Does the tasks that are not whole, on all machines. Stopped anywhere, it goes on with what is left.
+    """Runs the tasks that are not done, on all machines. Stopped anywhere, it resumes with the rest.
 
     Returns:
         The records of all tasks, in their order.
 
     Raises:
-        DataError: what was wrong with the first tasks that failed.
+        DataError: with the errors of the first tasks that failed.
     """
     with ThreadPoolExecutor(READ_AT_ONCE) as threads:
         whole = [*threads.map(step.is_whole, tasks)]
@@ -197,7 +197,7 @@ def run(step: StageStep[Work], tasks: Sequence[Work], parallel: ParallelConfig) 
 
 
 def make_lacking(folders: Collection[Path], make: Callable[[Sequence[Path]], Mapping[Path, Mapping[str, Any]]]) -> None:
-    """Makes what recipes of an output folder share: those of the folders that are not there as they were written.
+    """Makes the folders that recipes of an output share, where they are missing or damaged.
 
     Args:
         folders: of one stage: the lock on the folder that holds them is the lock on each.
@@ -225,7 +225,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """What a finished task says of itself; None if there is no such record, or not as it was written."""
+    """The record of a finished task; None if there is none, or a damaged one."""
     record = whole_json(path, "files", "sha256")
     return record if record is not None and is_sealed(record) else None
 
@@ -263,7 +263,7 @@ def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _as_rows(tasks: Sequence[StageTask]) -> list[dict[str, Any]]:
-    """A row a task: what is sent to a worker beside the work that all tasks share."""
+    """A row a task: its part of the message to a worker; the work itself is shared."""
     from ray import cloudpickle
 
     dumps = cloudpickle.dumps  # pyright: ignore[reportPrivateImportUsage]
@@ -279,7 +279,7 @@ def _do_row(row: dict[str, Any], work: Callable[[Any], None]) -> dict[str, Any]:
 # ---- files of a prepared folder
 
 TOKENIZER = "tokenizer"
-TOKENIZER_FILES = "tokenizer_files.json"  # what the tokenizer was written with, hashed: prepare's record of that step
+TOKENIZER_FILES = "tokenizer_files.json"  # hashes of the tokenizer's inputs: prepare's record of that step
 TESTS, DEV = "tests", "dev"  # folders of the pairs that are scored, and of those that choose a checkpoint
 RECORDS = "records.json"  # hashes of the files that only prepare reads, as many as there are parts
 REGULAR = "regular_pieces.npy"
@@ -386,7 +386,7 @@ Stamp = list[Any]
 
 
 class InputHashes:
-    """What is known of files, by path; another process may keep the same memory: what one of them learns may be lost.
+    """Known hashes of files, by path; of two processes with the same memory, one may lose its new entries.
 
     Args:
         memory: a JSON file; without it nothing is remembered.
@@ -472,7 +472,7 @@ class KeptCuts:
 
     @classmethod
     def of_output(cls, output: str | Path) -> KeptCuts:
-        """Those of an output folder."""
+        """The memory of an output folder."""
         return cls(Path(output).absolute() / "data" / CUTS)
 
     def of(self, format_: str, files: Sequence[str], hashes: Sequence[str], kind: Kind | None = None) -> list[Part]:

@@ -22,7 +22,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Record, Skipped
 from xalign_ray.work.artifacts import is_sealed, replacing, whole_json
 
-GROUP_CHARACTERS = 1 << 20  # of a row group: what a reader holds at once
+GROUP_CHARACTERS = 1 << 20  # of a row group, which a reader holds at once
 ROW_CHARACTERS = 32  # that a row counts for beside its texts
 HINT = "Run `xalign prepare` again: it reads the source again where its text is damaged."
 SCHEMA = pa.schema(
@@ -41,21 +41,21 @@ _FEW_VALUES = ["languages.list.element", "source", "reason"]
 
 
 def record_of(path: Path) -> Path:
-    """The file that says what a file of text was made of; written last."""
+    """The record of a text file's inputs; written last."""
     return path.with_suffix(".json")
 
 
 def write_stored(
     path: Path, records: Iterator[Record | Skipped | Noted], languages: Sequence[str], paths: Sequence[str]
 ) -> dict[str, Any]:
-    """Writes what a parser yields.
+    """Writes the records of a parser.
 
     Args:
         languages: of each record.
         paths: of the files that the parser reads.
 
     Returns:
-        What the record is to say.
+        The fields of the record.
     """
     left_out: list[dict[str, Any]] = []  # with each row group, and behind the last
     good = bad = 0  # lines of documents or pairs; rows that were set aside

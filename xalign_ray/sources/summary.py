@@ -1,4 +1,4 @@
-"""What became of the rows of each source: kept, dropped, set aside; too many bad ones stop the job."""
+"""Outcomes of each source's rows: kept, dropped, set aside; too many bad ones stop the job."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def merge_samples(sources: Iterable[Mapping[Path, Iterable[str]]], target: Path)
         write_sample(target, kept)
 
 
-KEPT = "kept"  # lines or pairs of which something is trained on or held out
+KEPT = "kept"  # lines or pairs that are, in part, trained on or held out
 NO_WORDS = "no words"
 OVER_MAX_PAIRS = "over max_pairs"
 HELD_OUT_LINE = "repeats a held-out line"
@@ -181,7 +181,7 @@ class SourceSummary:
 
 
 def summarize(one: Input, records: Sequence[Mapping[str, Any]], bad: Mapping[str, int]) -> SourceSummary:
-    """Of a source of text or pairs, from what its parts say of themselves, and its bad rows."""
+    """The summary of a source of text or pairs, from its parts' records and its bad rows."""
     counts = merge_counts([record["counts"] for record in records])
     aside: Counter[str] = Counter(bad)
     for key, count in counts.items():
@@ -205,7 +205,7 @@ def file_names(one: Input) -> list[str]:
 
 
 def missing_held_out(pools: Mapping[str, Mapping[str, Any]], held_out: Mapping[str, Any]) -> dict[str, int]:
-    """Lines of each language of which none was drawn to be held out."""
+    """Numbers of lines of the languages without a held-out one."""
     texts = {name.removeprefix("text/"): pool for name, pool in pools.items() if name.startswith("text/")}
     return {
         language: pool["counts"].get("lines", 0)
@@ -285,10 +285,10 @@ def judge_text(sources: Sequence[Input], max_bad_fraction: float, kept_in: Path)
 
 
 def check_trained(sources: Sequence[Input], records: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-    """Stops the job at a pool of which nothing is left to train on.
+    """Stops the job at a pool without a row to train on.
 
     Args:
-        records: what the parts of each source say of themselves.
+        records: of the parts of each source.
 
     Raises:
         DataError: names the source, and how many of its rows are retrieval tests.

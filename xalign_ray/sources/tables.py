@@ -46,7 +46,7 @@ _COMMENT = re.compile(r"#(?!\w[^\t]*\t|[\t,;|])")  # not `#MeToo\t#MeToo` and `#
 
 
 class TableFile(NamedTuple):
-    """A file, or a span of one, that is to be opened as a table: the number of its first line, and what it holds."""
+    """A file, or a span of one, to open as a table: the number of its first line, and its settings."""
 
     chunks: Chunks
     kind: Kind = "pairs"
@@ -87,11 +87,11 @@ class SourceTable:
         names: of its columns, those within objects dotted; of a table that may lack a header the cells of its first
             row.
         read: its rows by the names of columns, by their numbers from 1 where it has no header, or by languages.
-        kinds: the columns that do not hold text, and what they hold: number, list or nothing.
+        kinds: of the columns without text: number, list or nothing.
         rows: the first rows of a table that may lack a header, the first of them too; else None.
         languages: those of its first rows, in place of names, where columns are languages, as in TMX; else None.
-        said: the languages in the order in which comments say that they stand.
-        noted: what is worth a count of the file, with the count.
+        said: the languages in the order that comments give.
+        noted: counts of oddities of the file.
     """
 
     path: str
@@ -177,7 +177,7 @@ def _table_of_lists(
 
     Args:
         first: its first rows that hold anything.
-        records: all rows, of which those that have not this number of cells are faults if `is_strict`.
+        records: all rows; rows with another number of cells are faults if `is_strict`.
     """
     head = [cell.strip() for cell in first[0].cells] if first else []
     widths = Counter(len(row.cells) for row in first if len(row.cells) > 1)
@@ -222,7 +222,7 @@ def split_comments(file: Chunks) -> tuple[list[Line], Iterator[Line]]:
 
 
 def said_direction(comments: Sequence[Line]) -> list[str]:
-    """The languages as a comment says that they stand: `# EN-DE vocabulary database`, as dict.cc writes."""
+    """The languages in the order of a comment: `# EN-DE vocabulary database`, as dict.cc writes."""
     for line in comments:
         found = re.match(r"#\s*([A-Z]{2})-([A-Z]{2}) vocabulary database", line.text)
         if found and all(map(is_language, map(str.lower, found.groups()))):
@@ -296,7 +296,7 @@ def _open_sheet(path: str) -> Iterator[tuple[Iterator[CsvRow], int]]:
 
 @contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """What the zip, its XML and openpyxl raise, in a sentence."""
+    """Errors of the zip, its XML and openpyxl as a sentence."""
     try:
         yield
     except DataError:
@@ -364,7 +364,7 @@ def _table_of_objects(path: str, values: Callable[[], Iterator[tuple[int, Any, s
 
 
 def _leaves(above: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The keys of an object and of those within it, and what they hold."""
+    """The keys of an object and of objects within it, with their kinds."""
     for key, inner in value.items() if isinstance(value, dict) else ():
         if isinstance(inner, dict):
             yield from _leaves(f"{above}{key}.", inner) if not above else ()
@@ -390,7 +390,7 @@ def _is_unicode(text: Any) -> bool:
 
 
 def read_array(chunks: Chunks) -> Iterator[Any]:
-    """The values of a JSON array of any length, one after the other; of one that breaks off, those before.
+    """The values of a JSON array of any length, in order; of one that breaks off, the values before.
 
     Raises:
         BrokenFileError: the rest is no JSON, or a value is longer than 16 MB.

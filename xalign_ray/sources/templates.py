@@ -14,7 +14,7 @@ from xalign_ray.sources.html import BREAK, EMPTY, HOLE, NUMBER
 
 
 class Given(list[str]):
-    """The positional arguments of a template, stripped; `named` renders a named one when it is asked for."""
+    """The positional arguments of a template, stripped; `named` renders a named one on request."""
 
     def __init__(self, values: list[str], named: Callable[[str], str]) -> None:
         super().__init__(values)
@@ -117,7 +117,7 @@ def words_of_template(name: str, given: Given, title: str = "") -> str | None:
     """The words of a listed template; empty if they are unknown, None for a template that no list has.
 
     Args:
-      name: as plain_name returns it, with what is rendered of an argument in it (`formatnum:5`).
+      name: from plain_name, with a rendered argument in it (`formatnum:5`).
       given: its arguments.
       title: the page's.
     """

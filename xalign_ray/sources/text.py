@@ -183,7 +183,7 @@ def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
 
 
 def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], languages: Sequence[str]) -> Iterator[Record]:
-    """As read_moses, of lines however they were come by; `names` says in messages and records where each is from."""
+    """As read_moses, of lines however they were come by; `names` has the origin of each for messages and records."""
     first, second = languages
     for row in zip_longest(*readers):
         broken = [(name, line) for name, line in zip(names, row, strict=True) if line and line.fault]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # what they hold is markup of the program the text is from
+_CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # their content is markup of the program the text is from
 SIDES = ("source", "target")  # in place of languages that a file does not name
 ONE_LANGUAGE, OTHER_LANGUAGES = "unit in one language only", "unit in other languages"
 
@@ -38,7 +38,7 @@ def open_tmx(file: TableFile) -> SourceTable:
     `en` takes a unit's EN, en_US or en-GB, the first of them; `en-GB` takes that alone. White space is made one blank.
     Units with fewer than two of the languages are skipped: in a memory of several that is no fault. Reading raises:
         BrokenFileError: XML that breaks off or is not well-formed.
-        DataError: no unit has two of the languages; says which there are.
+        DataError: no unit has two of the languages; lists those that there are.
     """
 
     def read(languages: Sequence[str]) -> Iterator[SourceRow]:
@@ -89,7 +89,7 @@ def unit_texts(unit: Element) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def written_code(written: str) -> str:
-    """The canonical code of a language as a program wrote it (`de_DE`); as it is written if it is none."""
+    """The canonical code of a language as a program wrote it (`de_DE`); unchanged if it is none."""
     written = written.strip().replace("_", "-")
     return check_language(written) if is_language(written) else written
 
@@ -145,7 +145,7 @@ def open_xliff(file: TableFile) -> SourceTable:
     Units without a target, with one that is not finished by its state, and those of files in other languages are
     skipped. `en` takes en-US as well. A language that the file does not name is the one that is left. Reading raises:
         BrokenFileError: XML that breaks off or is not well-formed.
-        DataError: no unit is in both languages; says which languages there are.
+        DataError: no unit is in both languages; lists the languages that there are.
     """
 
     def read(languages: Sequence[str]) -> Iterator[SourceRow]:
@@ -295,7 +295,7 @@ def read_catalogue(chunks: Chunks) -> POFile:
     for number, line in enumerate(text.split("\n"), start=1):
         if not _LINE.fullmatch(line):  # polib takes a quote that is not closed for an empty text
             raise _broken(path, f"{SYNTAX} (line {number})", raw)
-    # polib parts the lines of a file as gettext does, those of a text at U+2028 too.
+    # polib splits the lines of a file as gettext does, and lines of a text at U+2028 too.
     with tempfile.NamedTemporaryFile("w", suffix=".po", encoding="utf-8", newline="") as file:
         file.write(_OWN_COMMENT.sub("# ", text))
         file.flush()
@@ -349,7 +349,7 @@ def _texts(entry: POEntry, metadata: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _languages(path: str, metadata: Mapping[str, str]) -> tuple[str, str]:
-    """The languages of the texts and of the translations, empty where nothing tells them.
+    """The languages of the texts and of the translations, empty where they are unknown.
 
     By the header, else by the file's name (`de.po`) or a folder above (`de/LC_MESSAGES/django.po`).
     """

@@ -112,7 +112,7 @@ _REDIRECT = re.compile(
 
 @dataclass
 class _Site:
-    """What a dump says about its wiki: namespace keys by lower-case name."""
+    """A dump's facts on its wiki: namespace keys by lower-case name."""
 
     namespaces: dict[str, str] = field(default_factory=dict)
 
@@ -121,7 +121,7 @@ class _Site:
         return frozenset(name for name, key in self.namespaces.items() if key in keys)
 
     def key_of(self, title: str) -> str:
-        """The namespace that a title stands in, for dumps that do not say."""
+        """The namespace of a title, for dumps that do not have it."""
         return self.namespaces.get(title.partition(":")[0].strip().lower(), _ARTICLE) if ":" in title else _ARTICLE
 
 
@@ -149,7 +149,7 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
 
 
 def _chunks(path: str, span: Span) -> Chunks:
-    """The bytes of a part, made a document of its own: with the file's head before it, and closed after it."""
+    """The bytes of a part as a document: with the file's head before it, and closed after it."""
     return Chunks(path, span, _head(path) if span.start else b"", b"" if span.end is None else b"</mediawiki>")
 
 
@@ -187,7 +187,7 @@ def _read_page(
 
 
 def _written_at(revision: Element) -> str:
-    """When a revision was written, in ISO 8601; nothing where it does not say."""
+    """When a revision was written, in ISO 8601; empty if unknown."""
     return next((element.text or "" for element in revision if local_name(element) == "timestamp"), "")
 
 

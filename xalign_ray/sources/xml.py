@@ -1,4 +1,4 @@
-"""Streams elements out of XML of any size: each is freed when the next one is asked for."""
+"""Streams of elements out of XML of any size: each is freed when the next one is taken."""
 
 from __future__ import annotations
 
