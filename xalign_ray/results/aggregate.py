@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from xalign_ray.results.difference import RUN, Array, guess_variance, is_at_chance, macro_interval
 
 ALL_LANGUAGES = "all"  # the language of a mean over languages
-KEY = ["metric", "split", "layer", "pooling"]  # what was measured, the language apart
+KEY = ["metric", "split", "layer", "pooling"]  # identity of a measurement, without its language
 SCORED = ["label", *KEY, "language"]
 FINE_TUNING, PRETRAINING = "fine-tuning", "pretraining"  # kinds of seeds; RUN is one whose seed is not known
 _SPLITS = ("test", "tatoeba", "dev")  # that papers print come first
@@ -189,8 +189,8 @@ def _split_by_test_set(frame: pd.DataFrame) -> pd.DataFrame:
 def _test_sets(rows: pd.DataFrame, fact: str, say: Callable[[Sequence[Any]], str]) -> dict[str, list[int]]:
     """Where the rows of each test set of one measurement stand, by its name.
 
-    Those of several languages are one if the same encoders took them: of words that a dictionary leaves out, each
-    language has a number of its own. The only test set of a language is of none, unless that brings it to others.
+    Test sets of several languages are one if the same encoders took them: of words that a dictionary leaves out, each
+    language has another number. The only test set of a language needs no match, unless that brings it to others.
     """
     sets: dict[tuple[Any, int], list[tuple[Any, pd.DataFrame]]] = defaultdict(list)
     known: Counter[Any] = Counter()

@@ -25,7 +25,7 @@ class BenchmarkTask:
     """A task of a benchmark.
 
     Attributes:
-        metrics: ours, of which the task's score is the mean; none if nothing here scores it.
+        metrics: ours, whose mean is the task's score; none if nothing here scores it.
         command: verb and task that score it.
         languages: codes of the languages that the benchmark averages.
     """
@@ -59,7 +59,7 @@ _RULE = "each task's score is the mean over its languages"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The tasks of which a benchmark's average is the mean, and that rule in words."""
+    """The tasks in a benchmark's average, and the rule in words."""
 
     tasks: tuple[BenchmarkTask, ...]
     rule: str
@@ -155,7 +155,7 @@ def task_scores(known: Measured, labels: Sequence[str], name: str) -> dict[str, 
 def average_table(known: Measured, labels: Sequence[str], name: str) -> Table:
     """A row a task and the average, a column an encoder, in percent; languages that are not scored are named.
 
-    Arguments and errors are those of `task_scores`.
+    Arguments and errors as in `task_scores`.
     """
     tables, rows, means = task_scores(known, labels, name), list[Row](), list[Any]()
     for task in check_benchmark(name).tasks:

@@ -42,7 +42,9 @@ INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
 REPORT, SCORED, RECIPES = "report", "scores", "recipes"  # folders in it
 _SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study or run: of cells and evaluations
 _OF_LOG = ("starts", "end", "last_step", "started", "seconds", "memory", "waiting")  # all but its curves
-_TOLERANCE = 1e-6  # of a mean or an end of an interval: far below what is printed, above what versions of scipy change
+_TOLERANCE = (
+    1e-6  # of a mean or an end of an interval: far below printed digits, above differences between versions of scipy
+)
 _EXACT = 1e-12  # of a score, which is counted
 _ON_TRUST = (
     "Taken on trust, for nothing in the file says them twice: recipes, choices of settings and rates, minutes, worker "
@@ -57,7 +59,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Options:
-    """What a report was asked for: see `report`."""
+    """Arguments of a report: see `report`."""
 
     by: Sequence[str] = ()
     sizes: Mapping[str, float] = field(default_factory=dict)
@@ -66,13 +68,13 @@ class Options:
 
 @dataclass
 class Bundle:
-    """What a file says, and what was found to differ on the way.
+    """The content of a file, and the differences that were found.
 
     Attributes:
         index: bundle.json.
         members: the content of each file of the archive that can be read.
         problems: a sentence for each difference.
-        facts: what was computed again and the versions that it was made with, a sentence each.
+        facts: the checks, and the versions that made the bundle, a sentence each.
     """
 
     index: Mapping[str, Any]
@@ -90,7 +92,7 @@ class Bundle:
 
     @property
     def studies(self) -> list[Mapping[str, Any]]:
-        """Those of the runs, once each."""
+        """The studies of the runs, once each."""
         return list({run.study["name"]: run.study for run in self.runs if run.study}.values())
 
     @contextmanager
@@ -198,7 +200,7 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def verify_bundle(path: Path) -> Bundle:
-    """Computes again what a bundle says, without its runs and without a GPU.
+    """Recomputes the numbers of a bundle, without its runs and without a GPU.
 
     Every score of a fine-tuned model from its predictions, every mean, interval and verdict from the scores; and every
     declared seed is looked for.
@@ -228,7 +230,7 @@ def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
 
 
 def _describe(number: int, run: Run) -> dict[str, Any]:
-    """What runs.json says of a run."""
+    """The entry of a run in runs.json."""
     return {
         "label": run.label,
         "name": run.name,
@@ -247,7 +249,7 @@ def _recipe_name(number: int, run: Run) -> str:
 
 
 def _scored_files(source: Path) -> Iterator[tuple[Scores, str, Members]]:
-    """Each scores.json of a folder or a bundle: its scores, its name, and the predictions beside it by theirs."""
+    """Each scores.json of a folder or a bundle: its scores, its name, and the predictions next to it by name."""
     if is_bundle(source):
         members = read_bundle(source).members
         for name in (one for one in members if one.endswith(f"/{SCORES}")):
@@ -341,7 +343,7 @@ def _score_again(scores: Scores, files: Members) -> list[Score]:
 
 
 def _differing_scores(scores: Scores, found: Scores) -> Iterator[str]:
-    """Scores that differ from those of their predictions, and means that differ from the mean over languages."""
+    """Scores that differ from their predictions, and means that differ from the mean over languages."""
     again = {(one.averaged_with, one.language): one for one in found}
     held = {one.averaged_with for one in found}
     single = [one for one in scores if one.language != ALL_LANGUAGES]

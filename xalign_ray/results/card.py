@@ -1,4 +1,4 @@
-"""Writes the model card of an exported encoder: what it is, how it was trained, how it scored, how to load it."""
+"""Model card of an exported encoder: origin, training, scores, and how to load it."""
 
 from __future__ import annotations
 

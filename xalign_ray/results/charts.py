@@ -27,7 +27,7 @@ from xalign_ray.results.run import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL,
 from xalign_ray.results.tables import NONE, Row, Table
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
-# Okabe and Ito's colours, told apart with any colour vision; dashes and markers tell them apart without colour.
+# Okabe and Ito's colours, distinct for any colour vision; dashes and markers differ too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#010101")  # SVG leaves plain black out
 INK, PALE, LINE, PAPER = "#333333", "#dddddd", "#999999", "#fefefe"
 VARIABLES = {colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS)}
@@ -86,11 +86,11 @@ class Chart:
 
     Attributes:
         name: of its files, and what ids in its SVGs begin with.
-        alt, notes, file: what it shows, sentences that its caption ends with, the file with its numbers.
+        alt, notes, file: its description, the last sentences of its caption, the file with its numbers.
         styles, rings: of each label; a ring is a step after which a run of it went on from a checkpoint.
         panels: what draws each one, by the title above it.
         size: of a panel: width and height in inches.
-        numbers: what is drawn, as a table: of curves some points.
+        numbers: the drawn numbers as a table; of curves some points.
     """
 
     name: str
@@ -156,7 +156,7 @@ def draw_file(chart: Chart) -> str:
 
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
-    """One measurement by language, or by family where languages are too many, and the differences beside it."""
+    """One measurement by language, or by family where languages are too many, and the differences next to it."""
     baseline, every = comparison.baseline, _cells(comparison, "task", key)
 
     def rank(cell: Record) -> tuple[Any, ...]:  # means may be over other languages, differences are over common ones

@@ -78,7 +78,7 @@ class Measured:
 
     Attributes:
         frame: label, metric, test_set (a split with its layer and pooling), language, seed, value, n, chance and place,
-            of which lower ones are preferred. A pair with English is called by its other language.
+            with lower ones preferred. A pair with English is called by its other language.
         has_dictionary: whether a language has one in every run that has any; None of English, or where runs differ.
         group: of the languages that vary together, as `related_languages` has it.
         scales: of each label's runs, such as tiny.
@@ -188,9 +188,9 @@ class Step(NamedTuple):
     """A number of a claim: a difference of shares, or a correlation.
 
     Attributes:
-        name: what is taken less what.
+        name: of the difference, `A - B`.
         estimate, interval: of it, and its 95 % interval; None where there is none.
-        why: it is undecided; empty where the interval lies on one side of what is claimed.
+        why: it is undecided; empty where the interval lies on one side of the claim.
         is_against: whether the interval lies on the other side.
         ours: the averages that it is the difference of.
     """

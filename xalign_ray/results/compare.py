@@ -45,7 +45,7 @@ Groupings = Mapping[str, Callable[[str], Place]]  # the group of a language or p
 
 
 def known_groupings(runs: Sequence[Run], sizes: Mapping[str, float]) -> Groupings:
-    """The groupings that what is known allows.
+    """The groupings that the known facts allow.
 
     A pair with English belongs to its other language; any other pair to both.
 
@@ -130,7 +130,7 @@ def _coverage(dictionaries: Sequence[frozenset[str]], languages: tuple[str, ...]
 
 
 def _training_tokens(runs: Sequence[Run]) -> Mapping[str, float]:
-    """Tokens of each language in the data of the run that has the most of it; half of those of a pair."""
+    """Tokens of each language in the data of the run that has the most of it; half of a pair's."""
     found: dict[str, float] = {}
     for run in runs:
         own: Counter[str] = Counter()
@@ -145,7 +145,7 @@ def related_languages(runs: Sequence[Run]) -> Grouping:
     """Names the group of each language in which a method's gain may be alike: languages of one group count as related.
 
     Where some languages are in no training data of the runs and others are, these are two groups; else a group is a
-    family, and a language of no known family is a group of its own.
+    family, and a language of no known family is one group.
     """
     tokens = _training_tokens(runs)
 
@@ -193,7 +193,7 @@ def other_languages(language: str) -> tuple[str, ...]:
     return tuple(one for one in languages if one != _PIVOT) or languages
 
 
-_FIELDS = [field.name for field in fields(Score) if field.name != "vectors"]  # which a sentence tells
+_FIELDS = [field.name for field in fields(Score) if field.name != "vectors"]  # which a sentence has
 SCORE_COLUMNS = ["label", *_FIELDS, "at_chance"]
 COLUMNS = [
     *("by", "group", "languages", *KEY, "label", "mean", "standard_deviation"),
@@ -217,12 +217,12 @@ class Comparison:
         labels: of the encoders, in their order.
         baseline: one of them.
         frame: a row a grouping, measurement, group of languages and label, in the order of tables: COLUMNS, the rest of
-            `means`, `fewest_seeds` (of either side), `apart` (in brackets what tells a measurement from others of its
+            `means`, `fewest_seeds` (of either side), `apart` (in brackets the distinction from others of its
             metric: split, layer, pooling) and `title` (the metric's with it). `difference` is from the baseline over
             the languages and seeds that both have (over all seeds of each, and `difference_seeds` 0, where none is in
-            common); None for the baseline, for what it lacks, and for cosines. `low_95` and `high_95` are None where
+            common); None for the baseline, without a score, and for cosines. `low_95` and `high_95` are None where
             there are too few for an interval; any of the `comparisons` of a row is wrongly decided in 5 % of the cases.
-            `undecided` says why a difference is, and is empty where it is decided.
+            `undecided` has the reason, and is empty where a difference is decided.
         by: the groupings to show, in their order.
     """
 
@@ -327,7 +327,7 @@ def compare_runs(
 ) -> Comparison:
     """The scores of labelled runs compared as `report` shows them, by all possible groupings if none are given.
 
-    A grouping that nobody asked for is left out where its one group says what the mean over all languages says.
+    A grouping that nobody asked for is left out where its one group equals the mean over all languages.
     """
     known = known_groupings(runs, sizes or {})
     check_groupings(by, known)
@@ -342,7 +342,7 @@ def compare_runs(
 def compare_with_beginning(runs: Sequence[Run], scores: pd.DataFrame) -> Comparison | None:
     """What became of the encoder that a study's recipes begin from, in English and in languages of no training data.
 
-    None where it was not scored beside them, or their data are not known.
+    None where it was not scored with them, or their data are not known.
     """
     beginning, trained = _column_of_study(runs, _begins_from), _training_tokens(runs)
     if beginning is None or not trained:
@@ -354,13 +354,13 @@ def compare_with_beginning(runs: Sequence[Run], scores: pd.DataFrame) -> Compari
 
 def _begins_from(study: Mapping[str, Any]) -> str | None:
     declared = study.get("study", {})
-    beginning = declared.get("encoder")  # which older studies do not say
+    beginning = declared.get("encoder")  # which older studies do not have
     given = (one for one in declared.get("encoders", ()) if beginning and one["model"] == beginning)
     return next((one["label"] or one["model"] for one in given), None)
 
 
 def _column_of_study(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], str | None]) -> str | None:
-    """The column of what is found in the first study that has it."""
+    """The column of the result in the first study that has it."""
     for study in (run.study for run in runs if run.study):
         for label in columns_of(runs):
             if find(study) in (label, label.removesuffix(f" ({study['name']})")):
@@ -371,7 +371,7 @@ def _column_of_study(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], st
 def _compare_by(
     by: str, measured: pd.DataFrame, place_of: Callable[[str], Place], baseline: str, group: Grouping
 ) -> pd.DataFrame:
-    # Where one label tells languages and another only their mean, the mean stands for it among all languages.
+    # Where one label has languages and another only their mean, the mean stands for it among all languages.
     single = measured if by == "task" else measured.loc[measured.language != ALL_LANGUAGES]
     places = single.language.map({language: place_of(language) for language in single.language.unique()})
     first = measured.groupby(KEY, observed=True).place.min().rename("first")

@@ -116,7 +116,7 @@ def sentence(found: Continued) -> str:
 
 
 def forgotten(found: Continued) -> str:
-    """What was lost in the languages that were not trained; empty where none was kept out to see it."""
+    """Losses in the languages that were not trained; empty where none was kept out."""
     rows = [row for row in found.rows if not row["trained"] and row["verdict"]]
     if not rows:
         return " ".join(found.notes)
@@ -132,7 +132,7 @@ def forgotten(found: Continued) -> str:
 
 
 def origin_sentence(found: Continued) -> str:
-    """What was continued, how, and what it cost."""
+    """The base, the methods, and the cost."""
     return f"Continued from {found.name} by {', '.join(found.methods)}: {found.cost}."
 
 
@@ -194,7 +194,7 @@ def _table(
 def with_bases(runs: Sequence[Run]) -> list[Run]:
     """The runs, and of each that was continued the encoder that it began from, scored on the run's own test.
 
-    Each base is a column of its own, once; it stands first where it is that of the only run.
+    Each base is one column; it stands first where it is the only run's.
     """
     bases: dict[tuple[str, Any], Run] = {}
     for run in runs:
@@ -249,7 +249,7 @@ class _OfTest(NamedTuple):
 
 
 def _found_by(folder: Path) -> dict[tuple[str, str], _OfTest]:
-    """What a run found of its test, by language and hash of the test."""
+    """A run's results on its test, by language and hash of the test."""
     found = {}
     for file in RunFolder(folder).score_files:
         for score in read_scores(file):

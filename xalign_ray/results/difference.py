@@ -63,10 +63,10 @@ class MeanEstimate:
 
 
 def holm_intervals(estimates: Sequence[MeanEstimate]) -> list[Interval]:
-    """Intervals of several estimates, of which any wrongly excludes 0 in at most 5 % of the cases (Holm 1979).
+    """Intervals of several estimates; any of them wrongly excludes 0 in at most 5 % of the cases (Holm 1979).
 
     Of m estimates the k-th in the order of p-values is tested at 5 % / (m - k + 1), down to the first that is not
-    significant. A significant one has the interval of its own test. All others have the interval of the first test
+    significant. A significant one has the interval of its test. All others have the interval of the first test
     (Bonferroni), so that what else is read off them, such as a loss below a margin, allows for their number too.
     """
     errors, count = {}, len(estimates)
@@ -139,7 +139,7 @@ def ratio(totals: Array, counts: Array | None = None) -> MeanEstimate | None:
     return MeanEstimate(float(value), float(deviations.std(ddof=1) / np.sqrt(number)), number - 1)
 
 
-FEWEST = 3  # languages or seeds of an interval: two tell almost nothing about a variance
+FEWEST = 3  # languages or seeds of an interval: two are too few for a variance
 ONE_RUN = "one training run"
 TOO_FEW = "too few languages and seeds"
 TOO_FEW_SEEDS = "too few seeds"
@@ -261,7 +261,7 @@ def uncertainty(gaps: Array, tables: Sequence[Array], groups: Sequence[str]) -> 
     Args:
         gaps: [..., languages] differences of the arms' means over seeds.
         tables: [..., languages, seeds] scores whose seeds vary: the differences where the arms have seeds in common,
-            else the scores of each arm. A table of one seed, such as a released encoder's, tells nothing about others.
+            else the scores of each arm. A table of one seed, such as a released encoder's, is no guide to others.
         groups: the name of each language's group.
     """
     count = gaps.shape[-1]
@@ -277,7 +277,7 @@ def uncertainty(gaps: Array, tables: Sequence[Array], groups: Sequence[str]) -> 
                 rest = values - values.mean(axis=-1, keepdims=True) - of_seeds[..., None, :]
                 rest = rest + values.mean(axis=(-2, -1), keepdims=True)
                 both = both + (rest**2).sum(axis=(-2, -1)) / ((count - 1) * (seeds - 1) * count * seeds)
-    # What is in both languages and seeds counts once. The sum never falls below one of the two, as it could where a
+    # The part in both languages and seeds counts once. The sum never falls below one of the two, as it could where a
     # component is estimated to be negative.
     variance = np.maximum(by_language + by_seed - both, np.maximum(by_language, by_seed))
     total, spread = np.zeros_like(variance), np.zeros_like(variance)
@@ -293,7 +293,7 @@ def _of_groups(gaps: Array, groups: Sequence[str]) -> tuple[Array, float]:
     """The variance of the mean of [..., languages] as its groups show it, and its degrees of freedom.
 
     The sums of each group's deviations, squared and scaled so that they are right for languages that are correlated by
-    `_RELATED` within a group (Bell and McCaffrey 2002). Where each language is a group of its own, it is the usual
+    `_RELATED` within a group (Bell and McCaffrey 2002). Where each language is one group, it is the usual
     variance of a mean.
     """
     count = gaps.shape[-1]

@@ -132,7 +132,7 @@ def _number(name: str, text: str) -> float:
 
 
 def _whole(name: str, text: str) -> int:
-    """A whole number, which may be written as pandas writes those of a column with empty cells: `3.0`."""
+    """A whole number, which may have pandas' form in a column with empty cells: `3.0`."""
     if not (value := _number(name, text)).is_integer():
         raise ValueError(f"{name} is {text}; it must be a whole number.")
     return int(value)

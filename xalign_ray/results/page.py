@@ -1,4 +1,4 @@
-"""The verb `report`: one page on runs and studies, its figures and the numbers beside it."""
+"""The verb `report`: one page on runs and studies, its figures and numbers."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def write_report(
     """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, comparison.md, and figures.
 
     Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
-    one column: mean and spread. The page is whole in itself: no network, no file beside it is needed to read it.
-    Removes what an earlier report wrote and this one has nothing for.
+    one column: mean and spread. The page needs no network and no other file to be read.
+    Removes files of an earlier report that this one does not write.
     `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
     """
     runs, baseline = as_published(runs), hide_places(baseline)
@@ -262,7 +262,7 @@ def write_tables(comparison: Comparison, out: Path, papers: claims.AgainstPapers
 
 
 def _links(run: Run, out: Path) -> dict[str, str]:
-    """What lies beside a run's page, by what it is; seen from the page."""
+    """Files next to a run's page, by their kind; relative to the page."""
     folder = RunFolder(run.folder)
     paths = {"the encoder": folder.export, "its model card": folder.export / CARD, "the recipe": folder.config}
     return {name: os.path.relpath(path, out) for name, path in paths.items() if path.exists()}

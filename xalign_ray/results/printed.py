@@ -64,7 +64,7 @@ def printed_cells() -> pd.DataFrame:
     """A row a printed number of all papers, in their order.
 
     The columns are CELL_COLUMNS, `line` (of its table) and `quantity` (ours that it is compared with, None
-    where there is none). `recomputed` is what follows from other printed numbers where that is not what is printed.
+    where there is none). `recomputed` follows from other printed numbers where it differs from the printed one.
     """
     rows = []
     for paper in PAPERS:
@@ -77,7 +77,7 @@ def printed_cells() -> pd.DataFrame:
                     check = table.get("checks", {}).get(column, {})
                     recomputed = _recompute(check, values, value, tables, line, column)
                     asked = {**row.get("ours", {}), **table["columns"][column]}
-                    # A label may have a place for what the row says of it: `align-mlm{suffix}`.
+                    # A label may have a place for the row's suffix: `align-mlm{suffix}`.
                     asked["label"] = str(asked.get("label", "")).format(suffix=asked.pop("suffix", ""))
                     quantity = _quantity(asked) if asked["label"] and asked.get("metric") else None
                     of_row = (paper, name, row.get("section", ""), row["name"], row.get("quoted", ""))
@@ -154,7 +154,7 @@ class Claim:
 
 @cache
 def read_claims() -> Mapping[str, Claim]:
-    """All claims by name, those of a paper after each other."""
+    """All claims by name, paper by paper."""
     read = parse_yaml((Path(__file__).parent / "papers" / "claims.yaml").read_text(encoding="utf-8"))
     makers: Mapping[str, Any] = {"measure": _quantity, "x": _quantity, "y": _quantity, "arms": tuple}
     return {

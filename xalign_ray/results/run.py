@@ -1,4 +1,4 @@
-"""The runs of a report: what is read of a folder and its event log, and the labels that tell which are one column"""
+"""Runs of a report: facts of a folder and its event log, and the labels of runs that share a column"""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Log:
     Attributes:
         starts, end: the events; no end of a run that has not ended.
         started: when the first attempt began, seconds since 1970.
-        seconds: wall time of all attempts, what a restart threw away included.
+        seconds: wall time of all attempts, work lost by a restart included.
         memory: peak, in MB, 0 where it was not logged.
         waiting: median share of step time spent waiting for rows.
         points: a row a point of a loss: series, language ("" for a mean over languages), step, value, and the number
@@ -80,7 +80,7 @@ def thin_points(points: pd.DataFrame, width: int = 1) -> tuple[pd.DataFrame, int
 
 
 def read_log(path: Path) -> Log:
-    """Streams a log, however long it is: what is held does not grow with its steps.
+    """Streams a log, however long it is: memory does not grow with its steps.
 
     Raises:
         DataError: the log ends before its run did, or a line inside it is damaged.
@@ -150,7 +150,7 @@ def _points(event: Event) -> Iterator[tuple]:
     return ((name, language, event["step"], value, 1) for language, name, value in found if value is not None)
 
 
-# Not what a recipe is about: who ran it, where, on how many machines, and the seed that columns group over.
+# Not part of a recipe's meaning: who ran it, where, on how many machines, and the seed that columns group over.
 _ASIDE = ("recipe", "fingerprint", INPUTS, "notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
 PATHS = ("/", "./", "~/", "encoder:/", "encoder:./", "encoder:~/", "file:")  # of folders, which machines have elsewhere
 _MAX_IN_LABEL = 3
@@ -168,7 +168,7 @@ class Run:
         scores: all scores of all evaluations.
         data: manifest of the prepared data, None where its folder is gone.
         label: of its column; empty before `label_runs`, unless a study gives one.
-        study: what study.json says of the study that it is a cell of, and its `choices`.
+        study: the study.json of its study, and its `choices`.
         given_seed: that of an encoder without a recipe, where it is known.
         on_disk: whether it was read from `folder`: of others no file is looked for there.
     """
@@ -200,14 +200,14 @@ class Run:
 
     @property
     def is_given(self) -> bool:
-        """Whether its study took the encoder as it is: none of the study's seeds is its own, whatever made it."""
+        """Whether its study did not train the encoder: none of the study's seeds belongs to it."""
         study = self.study or {}
         encoders = (one for one in study.get("study", {}).get("encoders", ()) if one.get("model"))
         return any(is_of(self.label, one.get("label") or one["model"], study) for one in encoders)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What makes its result what it is, the seed apart, as dotted keys."""
+        """The settings that decide its result, without the seed, as dotted keys."""
         return _settings(self.config)
 
     @property
@@ -219,7 +219,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the last step was reached; an encoder made elsewhere is taken as it is."""
+        """Whether the last step was reached; an encoder made elsewhere counts as finished."""
         return not self.log.started or self.log.end is not None
 
     @property
@@ -274,11 +274,11 @@ def _published(run: Run) -> Run:
 
 
 def label_runs(runs: Sequence[Run]) -> list[Run]:
-    """The runs with labels, those of one label after each other, in the order in which their first ones were given.
+    """The runs with labels, grouped by label, in the order of each label's first run.
 
     Without a label of a study, runs belong together if their recipes are equal but for the seed; a second run of the
-    same recipe and seed gets a label of its own, so that a repetition is never counted as a seed. Runs of one recipe
-    name are told apart by what they set otherwise than the recipe.
+    same recipe and seed gets another label, so that a repetition is never counted as a seed. Runs of one recipe
+    name are named by the settings in which they differ from the recipe.
 
     Raises:
         ConfigError: there is none.
@@ -297,7 +297,7 @@ def label_runs(runs: Sequence[Run]) -> list[Run]:
 
 
 def declared_seeds(study: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The seeds of pretraining of each label; of a study that ran apart those of all parts."""
+    """The seeds of pretraining of each label; of a study that ran in parts the seeds of all parts."""
     seeds = {label: {*own} for label, own in study.get("seeds", {}).items()}
     declares = study.get("study", {})
     for one in (one for one in declares.get("encoders", ()) if one["recipe"]):
@@ -322,7 +322,7 @@ def columns_of(runs: Sequence[Run]) -> dict[str, list[Run]]:
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     settings = flatten({key: value for key, value in config.items() if key not in _ASIDE})
     settings.pop("train.per_device_batch_size", None)
-    # Where a recipe starts from as it said it, not as it was settled: every seed continues a folder of its own.
+    # A recipe's start as written, not as resolved: every seed continues another folder.
     start = str(settings.get("model.init_from") or "")
     if start.startswith(RUN_OF):
         settings["model.init_from"] = start.replace("/", "-")

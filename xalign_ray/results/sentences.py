@@ -32,7 +32,7 @@ ENVIRONMENT = Environment(
 
 MAX_WORDS = 20  # of the sentence that a page opens with
 _NAMED = 3  # encoders of a list
-_SEEN = "alignment_trained"  # what such metrics ask is what a loss trained: no finding where there is another
+_SEEN = "alignment_trained"  # a loss trained on this measure: no finding where there is another
 _DEMO = (
     "These runs were trained on the embedded world: a small made-up set of languages to learn the tool by and to test "
     "it with. Its numbers are never a source of claims about a method."
@@ -63,7 +63,7 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
     """The finding on the headline metric.
 
     That is the first one of the table that most encoders have, where higher is better and not all are at chance; of
-    those, what a study has `declared` as its own comes first, then transfer of a head that was fine-tuned on English.
+    those, a metric that the study has `declared` comes first, then transfer of a head that was fine-tuned on English.
     """
     by_key: dict[Key, list[Record]] = {}
     for cell in comparison.records("task"):
@@ -94,7 +94,7 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
 
 
 def declared_metric(runs: Sequence[Run]) -> str | None:
-    """The metric by which the runs' one study chooses its rates, as it said before anything was scored."""
+    """The metric by which the runs' one study chooses its rates, declared before anything was scored."""
     metrics = {run.study.get("rates", {}).get("metric") if run.study else None for run in runs}
     return metrics.pop() if len(metrics) == 1 else None
 
@@ -113,7 +113,7 @@ def caveats(runs: Sequence[Run]) -> list[str]:
 
 
 def origins(runs: Sequence[Run], continued: Mapping[str, str] | None = None) -> list[str]:
-    """Which command makes this again, from which commit, and where MLflow has the runs; as far as it is known.
+    """The command that makes this again, its commit, and the place of the runs in MLflow, where they are known.
 
     Args:
         continued: the command of each run of `xalign continue`, by its label.
@@ -152,7 +152,7 @@ def _command(study: Mapping[str, Any]) -> str:
 
 
 def how_to_read(runs: Sequence[Run]) -> list[str]:
-    """What a reader should know before believing a number, as far as it applies to these runs."""
+    """Cautions for a reader that apply to these runs."""
     columns = columns_of(runs)
     text = ENVIRONMENT.get_template("reading.md").render(
         scored={score.metric for run in runs for score in run.scores},
@@ -188,7 +188,7 @@ def _is_decided(cell: Record) -> bool:
 def _elsewhere(comparison: Comparison, others: Sequence[Sequence[Record]]) -> str:
     """How many of the other measurements decide something, for the more there are the more do so by chance; the first.
 
-    Empty where two encoders are compared: no table of the page counts what is decided.
+    Empty where two encoders are compared: no table of the page counts decisions.
     """
     decided = [[cell for cell in cells if _is_decided(cell)] for cells in others]
     decided = [sorted(cells, key=lambda cell: -cell["difference"]) for cells in decided if cells]
@@ -277,7 +277,7 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> tuple
 
 
 def _limits(cell: Record) -> str:
-    """What the interval of a difference cannot be about."""
+    """The limits of the interval of a difference."""
     of_other = f" of {cell['baseline']}" * (cell["seeds"] > 1 and not cell["difference_seeds"])
     lacking = [f"seeds{of_other}"] * (cell["fewest_seeds"] == 1) + ["languages"] * (cell["difference_languages"] == 1)
     return f" and says nothing about other {' or '.join(lacking)}" if lacking else ""

@@ -28,7 +28,7 @@ _ANOTHER_MACHINE = 0.005  # of a score
 
 _HINT = "Give the `xalign study` or `xalign tune` that made it again: it writes it anew and repeats no finished cell."
 _CELL = frozenset({"name", "kind", "label", "folder", "state"})
-_GOING = ("waiting", "running")  # states of cells of which choices.json may not tell yet
+_GOING = ("waiting", "running")  # states of cells that choices.json may not have yet
 _ENGLISH = "english"
 
 Choices = Sequence[Mapping[str, Any]]
@@ -38,7 +38,7 @@ Source = tuple[str, str, int | None]  # label, a run's name or an encoder's path
 def find_runs(names: Sequence[str]) -> list[Run]:
     """The runs in the order of their names; one that is named twice once.
 
-    Of a study these are its pretraining runs with the scores of its own cells, labelled as the study labels them.
+    Of a study these are its pretraining runs with the scores of its cells, and the study's labels.
     The scores of trials are joined to the runs that they began from. A score that two sources have counts once.
 
     Args:
@@ -72,7 +72,7 @@ def _is_given(run: Run) -> bool:
 
 
 def _with_given_labels(sources: Mapping[str, Sequence[Run]]) -> Mapping[str, Sequence[Run]]:
-    """Another program's encoder that is called as one of ours is a column of its own."""
+    """Another program's encoder with the name of one of ours is another column."""
     labels = {run.label for runs in sources.values() for run in runs if not _is_given(run)}
     return {
         source: [
@@ -152,7 +152,7 @@ def _from_bundle(path: Path) -> list[Run]:
 
 
 def join_sources(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
-    """The runs of all sources; what several say of one study, such as seeds that ran on machines of their own, is one.
+    """The runs of all sources; sources of one study, such as seeds that ran on different machines, are joined.
 
     A seed, or an encoder that the study was given, counts once, as the first source has it.
 
@@ -228,7 +228,7 @@ def _without_paths(value: Any) -> Any:
 def _join_declarations(
     source: str, study: Mapping[str, Any], again: Collection[str], first: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """What study.json would say had all ran together; `again` are labels that the first has already."""
+    """The study.json as if all had run together; `again` are labels that the first has already."""
     for key in ("evaluations", "finetunings"):
         if _without_paths(study.get("study", {}).get(key)) != _without_paths(first.get("study", {}).get(key)):
             raise DataError(f"{source}: its study {study['name']} declares other {key} than the sources before it.")
@@ -275,7 +275,7 @@ def _from_study(folder: Path) -> list[Run]:
 
 
 def _rows_without_english(cells: Sequence[Mapping[str, Any]]) -> Mapping[Any, Iterable[str]]:
-    """Labels with a model a language, by what was tuned for what: their English is that of the zero-shot model.
+    """Labels with a model a language, by task and training language: their English is the zero-shot model's.
 
     As in the tables of PPA, whose translate-train rows repeat it.
     """
@@ -291,7 +291,7 @@ def _row_of(cell: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _of_several_models(study: Mapping[str, Any]) -> set[str]:
-    """Labels that models share, each with languages of its own: together they are one encoder."""
+    """Labels that models for different languages share: together they are one encoder."""
     encoders = study.get("study", {}).get("encoders", ())
     labels = [one["label"] or one["model"] for one in encoders if one.get("model") and one.get("languages")]
     return {label for label in labels if labels.count(label) > 1}

@@ -58,7 +58,7 @@ _ENDED = ("finished", "not chosen")
 
 
 class Entry(NamedTuple):
-    """What stands in one cell: its text, a small note on it, and a mark: "quiet" (it says nothing) or "best"."""
+    """The content of one cell: its text, a small note on it, and a mark: "quiet" (no information) or "best"."""
 
     text: str
     note: str = ""
@@ -168,14 +168,14 @@ def as_markdown(table: Table) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text of users on one line, of which neither Markdown nor HTML takes a letter for markup."""
+    """Text of users on one line, with the markup of Markdown and HTML escaped."""
     return _MARKDOWN.sub(r"\\\g<0>", html.escape(re.sub(r"[\r\n]+", " ", text), quote=False))
 
 
 def decided_table(comparison: Comparison) -> Table:
-    """One row a metric: which encoders are above the baseline, which below, and of which that is not decided.
+    """One row a metric: the encoders above the baseline, below it, and undecided ones.
 
-    Empty where two encoders are compared, which the scores tell as well.
+    Empty where two encoders are compared, which the scores show as well.
     """
     rows: list[Row] = []
     for cells in _grouped(comparison, "task") if len(comparison.labels) > 2 else ():
@@ -252,7 +252,7 @@ def difference_table(runs: Sequence[Run]) -> Table | None:
         return None
     rows, counted = list[Row](), list[str]()
     for key in ("corpora", "parallel", "tests", "dictionaries"):
-        # Where recipes have more or fewer of them, their paths say little.
+        # Where recipes have more or fewer of them, their paths do not compare.
         if len({len(run.sources(key)) for run in firsts}) > 1:
             counted.append(f"data.{key}")
             rows.append((f"data.{key}", *(_describe(run.sources(key)) for run in firsts)))
@@ -267,7 +267,7 @@ def difference_table(runs: Sequence[Run]) -> Table | None:
 
 
 def values_table(runs: Sequence[Run]) -> Table:
-    """One row a label: the values that decide what a run learns, as its start event has them."""
+    """One row a label: the deciding values of a run, from its start event."""
     known = [(run.label, run.log.starts[-1].get("values")) for run in reversed(runs) if run.log.starts]
     firsts = {label: values for label, values in known if values}
     names = list(dict.fromkeys(name for values in firsts.values() for name in values))
@@ -276,7 +276,7 @@ def values_table(runs: Sequence[Run]) -> Table:
 
 
 def run_table(runs: Sequence[Run]) -> Table:
-    """One row a run: where it stands, on what it ran, and what that cost."""
+    """One row a run: its state, its machine, and its cost."""
     rows = []
     for run in (run for run in runs if run.log.started):
         log, metrics, start = run.log, run.log.metrics, run.log.starts[-1] if run.log.starts else {}
@@ -410,7 +410,7 @@ def _difference(cell: Record) -> str:
 
 
 def _explain(comparison: Comparison, by: str) -> Iterator[str]:
-    """What the notation means, as far as the table uses it."""
+    """The meaning of the notation that the table uses."""
     frame = comparison.frame.loc[comparison.frame.by == by]
     if frame.standard_deviation.notna().any():
         yield f"{PLUS_MINUS} is the sample standard deviation over seeds."

@@ -140,7 +140,7 @@ def _check_half_header(
     """Looks whether a first row calls one column by a language and none by the other, which may stand in any of them.
 
     Args:
-      below: the second row: a name that stands there too is what each row says.
+      below: the second row: a name that stands there too is a value, not a header.
       called: the place of the column that is called by each of the languages, or None.
 
     Raises:

@@ -130,7 +130,7 @@ codecs.register_error(_AS_CONTROL, _as_control)
 
 
 def _seen_encoding(head: bytes) -> str:
-    """The encoding that a file's first bytes show, whatever its declaration says: that was kept when it was converted.
+    """The encoding by a file's first bytes, against its declaration, which a conversion may have kept.
 
     A declaration of UTF-16 that can be read as ASCII is none.
     """
