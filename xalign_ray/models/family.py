@@ -135,7 +135,7 @@ class Family(ABC):
         return ", ".join(f"{key} {rate:g}" for key, rate in rates.items())
 
     def for_rows(self, values: Values, length: int) -> dict[str, Any]:
-        """The values of an encoder that is trained on rows of so many tokens from now on."""
+        """The values of an encoder that is trained on rows of another length from now on."""
         room = values["max_position_embeddings"]
         return {**values, "max_position_embeddings": max(room, length) if self.rotary else room}
 

@@ -39,7 +39,7 @@ def revision_of(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_reachable(name: str) -> None:
-    """Refuses a model that the hub does not know, or that cannot be fetched for want of a network.
+    """Refuses a model that the hub does not know, or that cannot be fetched without a network.
 
     A name that can only be a folder is refused without a request. One request: the hub's own client repeats it for
     most of a minute where there is no network. A hub that is slow or busy is left to that client.

@@ -35,7 +35,7 @@ class Encoder:
     def open(cls, folder: str | Path, device: str = "auto", model_class: Any = AutoModel) -> Encoder:
         """Opens an exported or fine-tuned folder, any other local Hugging Face folder, or a hub id, as `open_model`.
 
-        Nothing of what is scored is drawn at random.
+        No score is drawn at random.
         """
         model, tokenizer = open_model(folder, model_class, new_head=False)
         inputs = Inputs.of_model(tokenizer, model, str(folder))
@@ -53,7 +53,7 @@ class Encoder:
             base = self.model.base_model
             with torch.inference_mode():
                 base(**{name: given[name].to(base.device) for name in given if name in ("attention_mask", *ENCODED)})
-        except Exception as error:  # of any model of transformers: what they raise has no class in common
+        except Exception as error:  # of any model of transformers: their errors have no common class
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise DataError(f"{self.inputs.encoder} does not encode text as an encoder does: {said}") from error
         return self
@@ -65,12 +65,12 @@ class Encoder:
 
     @property
     def tuned_on(self) -> str:
-        """The language that a head was fine-tuned on; English for a folder that does not say it."""
+        """The language that a head was fine-tuned on; English by default."""
         return getattr(self.model.config, "xalign_tune_language", "en")
 
     @property
     def origin(self) -> dict[str, Any]:
-        """Run, encoder, objective, seed and step of a `Score`, as our exports and fine-tuned folders say in config."""
+        """Run, encoder, objective, seed and step of a `Score`, from the config of our exports and fine-tuned folders."""
         known = vars(self.model.config)
         recipe, fingerprint = known.get("xalign_recipe"), known.get("xalign_fingerprint")
         return {
@@ -128,7 +128,7 @@ class Encoder:
         return table
 
     def language_vector(self, language: str) -> Vectors:
-        """What the model adds to every token of a text in this language, `[D]`: the token-type row that holds it.
+        """The vector `[D]` that the model adds to every token of a text in this language: its token-type row.
 
         The row is segment 0 plus language, folded by the export. Zero for a model without language embeddings.
         """

@@ -55,7 +55,7 @@ class Opened:
 
 
 def open_encoder(name: str) -> Opened:
-    """Reads what an encoder is.
+    """Opens an encoder: its folder, commit, config, tokenizer and family.
 
     Args:
         name: folder or hub id, perhaps with a revision: `organisation/model@revision`.

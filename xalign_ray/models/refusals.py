@@ -103,7 +103,7 @@ def check_start(config: RunConfig) -> None:
     start, tokenizer = config.model.init_from, config.data.tokenizer
     if start is None or start.startswith(RUN_OF):
         return
-    encoder_values(start)  # a folder that is not there is refused before the hub is asked
+    encoder_values(start)  # a folder that is not there is refused before a request to the hub
     try:
         opened = open_encoder(start)
         check_encoder_files(opened)

@@ -22,7 +22,7 @@ CUT = 512  # tokens of the longest input, if the encoder has room for it: where 
 QUERY = "query"  # name of the prompt that is taken where none is the default
 NO_FILES = "it has no modules.json; released sentence encoders have one, and other scores with it"
 _TYPES = "sentence_transformers.models."  # a name that its versions from 2 on know
-_POOLED = re.compile(r"pooling_mode_(\w+)")  # older keys of a pooling's config.json; those of its kinds are true
+_POOLED = re.compile(r"pooling_mode_(\w+)")  # older keys of a pooling's config.json, true for its kinds
 _SHORT = {"cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean", "weightedmean_tokens": "weightedmean"}
 _PROMPTS = "config_sentence_transformers.json"
 _LENGTH = "sentence_bert_config.json"
@@ -56,7 +56,7 @@ class SentenceRule:
 
 @dataclass(frozen=True)
 class SentenceFiles:
-    """What an encoder's Sentence Transformers files say; of a plain Hugging Face folder nothing.
+    """The content of an encoder's Sentence Transformers files; a plain Hugging Face folder has none.
 
     Attributes:
         name: folder or hub id.
@@ -97,7 +97,7 @@ class SentenceFiles:
 
     @property
     def rule(self) -> SentenceRule:
-        """Where the files do not say it, the mean of the last layer."""
+        """By the files; the mean of the last layer by default."""
         source = "by its Sentence Transformers files"
         if not self.poolings:
             source = "its modules.json names no pooling" if self.modules else NO_FILES

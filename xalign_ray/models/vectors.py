@@ -78,7 +78,7 @@ class SentenceVectors:
         Args:
             name: folder or hub id.
             device: as `pick_device` takes it.
-            prompt: put before each sentence; None is what the encoder's files name.
+            prompt: put before each sentence; None is the prompt of the encoder's files.
             rule: pooling and prompt in place of the encoder's own.
             encoder: the same, already opened.
 
@@ -114,7 +114,7 @@ class SentenceVectors:
         return self._encode(texts, languages, ())[0]
 
     def layers(self, texts: Sequence[str], language: str, *poolings: str) -> tuple[Vectors, dict[str, Vectors]]:
-        """A vector of each text, `[1, N, D]`, and those of each layer in several ways, `[layers + 1, N, D]`.
+        """A vector of each text, `[1, N, D]`, and of each layer in several ways, `[layers + 1, N, D]`.
 
         The embeddings are layer 0. The rule's own pooling is among the ways.
 

@@ -272,7 +272,7 @@ class Estimate:
         memory: bytes of a worker.
         step_s: seconds of a step.
         hours: of all steps; None where these are counted from data that are not there.
-        data_cores: CPU cores that make rows as fast as they are trained on.
+        data_cores: CPU cores that make rows as fast as training takes them.
         price: of all devices for these hours; None where no price is given.
     """
 

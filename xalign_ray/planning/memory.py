@@ -18,7 +18,7 @@ from xalign_ray.planning.subject import Subject, labels_at_once, read_figures, s
 FP32, BF16 = 4, 2
 BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, or all of a smaller model (train/engine.py)
 STATISTICS = 2 * 2 * FP32  # of a token in a layer: mean and deviation of two LayerNorms
-INT64, ROW_COLUMNS = 8, 17  # of a row of sentence pairs: its own columns, and those of both sides
+INT64, ROW_COLUMNS = 8, 17  # of a row of sentence pairs: columns of the row, and of both sides
 POINTING = 4  # matrices [B, L, L] at a time: pairs of words, and their probabilities
 COMPARISON = 5 * FP32 + 3  # bytes of a term of contrast and a pair that it is compared with, see `_contrast`
 
@@ -162,7 +162,7 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
             "before": {},
             "forward": {"gradients": held},
             "backward": {"gradients": held + whole + 2 * table},
-            "step": {"gradients": held + whole + max(whole, part if unit != FP32 else 0)},  # laid one after the other
+            "step": {"gradients": held + whole + max(whole, part if unit != FP32 else 0)},  # concatenated
         }
     if stage == 1:
         held = FP32 * count * again

@@ -334,7 +334,7 @@ class RetrievalTask(SentenceTask):
 
     The headline is layer "last", pooled by the rule in the encoder's Sentence Transformers files, else by the mean over
     tokens, with the prompt of these files before each sentence: these are the vectors that a user gets. Every layer is
-    scored too, with the same pooling. `retrieval_accuracy` is the mean of both directions. What is found is
+    scored too, with the same pooling. `retrieval_accuracy` is the mean of both directions. A result is
     right if it is, by its text, a translation of the query in the test: no sentence that stands twice is wrong because
     its copy was found. Chance is 1 / number of pairs.
 

@@ -51,7 +51,7 @@ def continue_encoder(
     trust: bool = False,
     rehash: bool = False,
 ) -> Run | str:
-    """Continues an encoder on your pairs, dictionary or text, and shows what it gained.
+    """Continues an encoder on your pairs, dictionary or text, and shows its gains.
 
     Trains, exports, compares with the base, and reports. A finished run is only opened. Data are prepared on Ray, also
     with `local`.
