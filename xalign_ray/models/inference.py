@@ -70,7 +70,7 @@ class Encoder:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """Run, encoder, objective, seed and step of a `Score`, from the config of our exports and fine-tuned folders."""
+        """Run, encoder, objective, seed and step of a `Score`, from the config of exports and fine-tuned folders."""
         known = vars(self.model.config)
         recipe, fingerprint = known.get("xalign_recipe"), known.get("xalign_fingerprint")
         return {
