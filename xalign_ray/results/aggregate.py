@@ -56,10 +56,10 @@ def over_rows(rows: Sequence[Mapping[str, Any]], name: str) -> float:
 
 def without_layers(scores: pd.DataFrame) -> pd.DataFrame:
     """Scores of no single layer; the given mean over languages only where single languages are not scored."""
-    whole = scores.loc[~scores.layer.map(lambda layer: isinstance(layer, int)).astype(bool)]
-    is_single = whole.language != ALL_LANGUAGES
-    has_single = is_single.groupby([whole[name] for name in ("label", *KEY)], dropna=False).transform("any")
-    return whole.loc[is_single | ~has_single]
+    poolings = scores.loc[~scores.layer.map(lambda layer: isinstance(layer, int)).astype(bool)]
+    is_single = poolings.language != ALL_LANGUAGES
+    has_single = is_single.groupby([poolings[name] for name in ("label", *KEY)], dropna=False).transform("any")
+    return poolings.loc[is_single | ~has_single]
 
 
 def seed_values(scores: pd.DataFrame) -> pd.DataFrame:
@@ -148,17 +148,19 @@ def blocks(measured: pd.DataFrame, by: Sequence[str]) -> dict[Any, Block]:
 
 def _mean(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -> tuple[Any, ...]:
     rows, columns = sorted(set(languages)), sorted(set(seeds), key=lambda seed: (len(seed), seed))
-    at = ([rows.index(one) for one in languages], [columns.index(one) for one in seeds])
+    at = ([rows.index(item) for item in languages], [columns.index(item) for item in seeds])
     table, facts = np.full((len(rows), len(columns)), np.nan), np.full((len(rows), 2), np.nan)
     table[at] = values
     facts[at[0]] = np.stack([n, chance], axis=1)
-    known = ~np.isnan(table)
-    patterns = np.unique(known, axis=0)
-    whole = [(known >= there).all(axis=1) for there in patterns]  # languages that have all seeds of a pattern
-    best = max(range(len(patterns)), key=lambda one: (whole[one].sum() * patterns[one].sum(), patterns[one].sum(), one))
-    kept, there = whole[best], patterns[best]
-    table, (sizes, chances) = table[kept][:, there], facts[kept].T
-    block = Block(table, list(compress(rows, kept)), list(compress(columns, there)))
+    has_value = ~np.isnan(table)
+    patterns = np.unique(has_value, axis=0)
+    complete = [(has_value >= there).all(axis=1) for there in patterns]  # languages that have all seeds of a pattern
+    best = max(
+        range(len(patterns)), key=lambda item: (complete[item].sum() * patterns[item].sum(), patterns[item].sum(), item)
+    )
+    best_rows, there = complete[best], patterns[best]
+    table, (sizes, chances) = table[best_rows][:, there], facts[best_rows].T
+    block = Block(table, list(compress(rows, best_rows)), list(compress(columns, there)))
     mean, deviation = average(table)
     total = None if np.isnan(sizes).any() else int(sizes.sum())
     guessed = None if np.isnan(chances).all() else float(np.nanmean(chances))
@@ -167,8 +169,8 @@ def _mean(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) ->
     is_share = total and ((table >= 0) & (table <= 1)).all()
     of_test = macro_interval(over_languages(table.T), sizes) if is_share else None
     return (
-        *(block, mean, deviation, over_languages(table).tolist(), " ".join(compress(rows, kept)), table.shape[1]),
-        *(total, guessed, at_chance, of_test, int(known.sum() - table.size)),
+        *(block, mean, deviation, over_languages(table).tolist(), " ".join(compress(rows, best_rows)), table.shape[1]),
+        *(total, guessed, at_chance, of_test, int(has_value.sum() - table.size)),
     )
 
 
@@ -193,18 +195,18 @@ def _test_sets(rows: pd.DataFrame, fact: str, say: Callable[[Sequence[Any]], str
     language has another number. The only test set of a language needs no match, unless that brings it to others.
     """
     sets: dict[tuple[Any, int], list[tuple[Any, pd.DataFrame]]] = defaultdict(list)
-    known: Counter[Any] = Counter()
-    for asked, own in rows.groupby(["language", fact], dropna=False):
+    counts: Counter[Any] = Counter()
+    for asked, scores in rows.groupby(["language", fact], dropna=False):
         language, value = tuple(asked)  # type: ignore[arg-type]
-        takers = frozenset(own.label)
-        sets[takers, known[takers, language]].append((value, own))
-        known[takers, language] += 1
+        takers = frozenset(scores.label)
+        sets[takers, counts[takers, language]].append((value, scores))
+        counts[takers, language] += 1
     named: dict[str, list[int]] = {}
-    for found in sets.values():
-        if any(own.several.any() for _, own in found):
-            name = say([value for value, _ in found])
-            name += f" ({sum(one.startswith(name) for one in named) + 1})" if name in named else ""
-            named[name] = [place for _, own in found for place in own.index]
+    for parts in sets.values():
+        if any(scores.several.any() for _, scores in parts):
+            name = say([value for value, _ in parts])
+            name += f" ({sum(taken_name.startswith(name) for taken_name in named) + 1})" if name in named else ""
+            named[name] = [index for _, scores in parts for index in scores.index]
     return named
 
 

@@ -88,7 +88,7 @@ class Bundle:
         for name, metric in self.index["metrics"].items():  # so that no module that a bundle names is imported
             METRICS.setdefault(name, Metric(**metric))
         studies = json.loads(self.members[STUDIES_FILE])
-        return [self._run(one, studies) for one in json.loads(self.members[RUNS_FILE])]
+        return [self._run(entry, studies) for entry in json.loads(self.members[RUNS_FILE])]
 
     @property
     def studies(self) -> list[Mapping[str, Any]]:
@@ -123,26 +123,28 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
         sources: folders of the runs and studies, in which the predictions lie, and bundles.
     """
     runs, options = as_published(runs), replace(options, baseline=hide_places(options.baseline))
-    known = {_key(score) for run in runs for score in run.scores}
+    report_keys = {_key(score) for run in runs for score in run.scores}
     studies = {run.study["name"]: run.study for run in runs if run.study}
     members = {
         STUDIES_FILE: _json(studies),
         **{
-            _recipe_name(*one): yaml.safe_dump(dict(one[1].config)).encode() for one in enumerate(runs) if one[1].config
+            _recipe_name(*entry): yaml.safe_dump(dict(entry[1].config)).encode()
+            for entry in enumerate(runs)
+            if entry[1].config
         },
-        RUNS_FILE: _json([_describe(*one) for one in enumerate(runs)]),
+        RUNS_FILE: _json([_describe(*entry) for entry in enumerate(runs)]),
         **{
             f"{SCORED}/{at}-{source.resolve().name}/{name}": content
             for at, source in enumerate(sources)
             for scores, name, files in _scored_files(source)
-            if scores and all(_key(score) in known for score in scores)
+            if scores and all(_key(score) in report_keys for score in scores)
             for name, content in {**files, name: _scores_file(scores)}.items()
         },
         **{f"{REPORT}/{name}": _as_csv(frame).encode() for name, frame in tables_of(runs, options).items()},
     }
     scored = (name for name in members if name.endswith(f"/{SCORES}"))
-    in_files = {_key(Score(**one)) for name in scored for one in json.loads(members[name])["scores"]}
-    if rest := [one for run in runs for one in run.scores if _key(one) not in in_files]:
+    in_files = {_key(Score(**entry)) for name in scored for entry in json.loads(members[name])["scores"]}
+    if rest := [entry for run in runs for entry in run.scores if _key(entry) not in in_files]:
         members[f"{SCORED}/elsewhere/{SCORES}"] = _scores_file(rest)
     used = sorted({score.metric for run in runs for score in run.scores})
     index = {
@@ -252,14 +254,18 @@ def _scored_files(source: Path) -> Iterator[tuple[Scores, str, Members]]:
     """Each scores.json of a folder or a bundle: its scores, its name, and the predictions next to it by name."""
     if is_bundle(source):
         members = read_bundle(source).members
-        for name in (one for one in members if one.endswith(f"/{SCORES}")):
+        for name in (member for member in members if member.endswith(f"/{SCORES}")):
             scores = [Score(**record) for record in json.loads(members[name])["scores"]]
-            yield scores, name, {one: content for one, content in members.items() if one.startswith(_beside(name))}
+            yield (
+                scores,
+                name,
+                {member: content for member, content in members.items() if member.startswith(_beside(name))},
+            )
         return
     for path in sorted({path for pattern in _SCORE_FILES for path in source.glob(pattern)}):
         scores = [replace(score, encoder=hide_places(score.encoder)) for score in read_scores(path)]
-        found = path.parent.glob(f"{PREDICTIONS}/*.jsonl")
-        files = {file.relative_to(source).as_posix(): file.read_bytes() for file in sorted(found)}
+        predictions = path.parent.glob(f"{PREDICTIONS}/*.jsonl")
+        files = {file.relative_to(source).as_posix(): file.read_bytes() for file in sorted(predictions)}
         yield scores, path.relative_to(source).as_posix(), files
 
 
@@ -282,27 +288,29 @@ def _check_scores(bundle: Bundle) -> None:
     """Scores from predictions; runs.json has the scores of the files and no others, each in its cell's column."""
     of_runs = {_key(score): score for run in bundle.runs for score in run.scores}
     in_files: dict[tuple[Any, ...], Score] = {}
-    every, again, predicted = set[Score](), set[Score](), 0
-    for name in sorted(one for one in bundle.members if one.endswith(f"/{SCORES}")):
+    of_files, again, predicted = set[Score](), set[Score](), 0
+    for name in sorted(item for item in bundle.members if item.endswith(f"/{SCORES}")):
         with bundle.reading(f"{name} or a prediction of it"):
             scores = [Score(**record) for record in json.loads(bundle.members[name])["scores"]]
-            files = {one: content for one, content in bundle.members.items() if one.startswith(_beside(name))}
+            files = {item: content for item, content in bundle.members.items() if item.startswith(_beside(name))}
             in_files |= {_key(score): score for score in scores}
             bundle.problems += _in_other_columns(bundle, name, scores)
-            found = _score_again(scores, files)
-            bundle.problems += [f"{name}: {said}" for said in _differing_scores(scores, found)]
-            held = {one.averaged_with for one in found}
+            recomputed = _score_again(scores, files)
+            bundle.problems += [f"{name}: {problem}" for problem in _differing_scores(scores, recomputed)]
+            held = {item.averaged_with for item in recomputed}
             again |= {score for score in scores if score.averaged_with in held}
             predicted += len(files)
-            every |= {*scores}
+            of_files |= {*scores}
     missing = [score for key, score in in_files.items() if key not in of_runs]
     unknown = [score for key, score in of_runs.items() if key not in in_files]
-    bundle.problems += [f"{RUNS_FILE}: {_shown(one)} is {one.value:.6g} in its file, not so there" for one in missing]
-    bundle.problems += [f"{RUNS_FILE}: {_shown(one)}, {one.value:.6g}, is in no {SCORES}" for one in unknown]
+    bundle.problems += [
+        f"{RUNS_FILE}: {_shown(item)} is {item.value:.6g} in its file, not so there" for item in missing
+    ]
+    bundle.problems += [f"{RUNS_FILE}: {_shown(item)}, {item.value:.6g}, is in no {SCORES}" for item in unknown]
     bundle.facts.append(
-        f"{len(again):,} of {len(every):,} scores computed again from {predicted:,} files of predictions."
+        f"{len(again):,} of {len(of_files):,} scores computed again from {predicted:,} files of predictions."
     )
-    if rest := len(every) - len(again):
+    if rest := len(of_files) - len(again):
         bundle.facts.append(f"{rest:,} scores have no predictions: they are held to their hashes alone.")
 
 
@@ -322,43 +330,43 @@ def _beside(name: str) -> str:
 
 def _score_again(scores: Scores, files: Members) -> list[Score]:
     """The scores in single languages as the predictions of a cell give them; none of somebody's own task."""
-    task, found = scores[0].task, list[Score]()
+    task, recomputed = scores[0].task, list[Score]()
     for name, content in files.items():
         rows, language = [json.loads(line) for line in content.decode().splitlines()], Path(name).stem
         measures = dict[str, Measure]()
         if task in TUNED_TASKS:
             examples = [TUNED_TASKS[task].from_gold(row["key"], row["gold"], language) for row in rows]
             measures = TUNED_TASKS[task].measure(examples, [row["prediction"] for row in rows])
-        said = {row["key"]: row["prediction"] for row in rows}
-        for score in (one for one in scores if one.language == language):
+        predicted = {row["key"]: row["prediction"] for row in rows}
+        for score in (candidate for candidate in scores if candidate.language == language):
             if task in TUNED_TASKS:
                 metric = score.metric.removesuffix("_supervised")
-                own = measures[metric]
+                measure = measures[metric]
                 # That of spans needs the words.
-                chance = own.chance if metric.endswith("_accuracy") else score.chance
-                found.append(replace(score, value=own.value, n=own.n, chance=chance))
-            elif task in TASKS and (own := TASKS[task].measure_again(score, said)):
-                found.append(replace(score, **asdict(own)))
-    return found
+                chance = measure.chance if metric.endswith("_accuracy") else score.chance
+                recomputed.append(replace(score, value=measure.value, n=measure.n, chance=chance))
+            elif task in TASKS and (measure := TASKS[task].measure_again(score, predicted)):
+                recomputed.append(replace(score, **asdict(measure)))
+    return recomputed
 
 
 def _differing_scores(scores: Scores, found: Scores) -> Iterator[str]:
     """Scores that differ from their predictions, and means that differ from the mean over languages."""
-    again = {(one.averaged_with, one.language): one for one in found}
-    held = {one.averaged_with for one in found}
-    single = [one for one in scores if one.language != ALL_LANGUAGES]
-    for one in single:
-        if (one.averaged_with, one.language) not in again and (one.averaged_with in held or one.task in TUNED_TASKS):
-            yield f"{_shown(one)} is {one.value:.6g} and has no predictions"
-    means = average_languages([again.get((one.averaged_with, one.language), one) for one in single])
-    again |= {(one.averaged_with, one.language): one for one in means}
-    for one in scores:
-        own = again.get((one.averaged_with, one.language), one)
-        told, given = ([each.value, each.chance or 0.0, each.n] for each in (one, own))
-        if not np.allclose(told, given, rtol=0, atol=_EXACT):
-            source = "its languages give" if one.language == ALL_LANGUAGES else "its predictions give"
-            numbers = [f"{value:.6g} of {n:,}, chance {chance:.6g}" for value, chance, n in (told, given)]
-            yield f"{_shown(one)} is {numbers[0]}; {source} {numbers[1]}"
+    again = {(old.averaged_with, old.language): old for old in found}
+    held = {old.averaged_with for old in found}
+    single = [old for old in scores if old.language != ALL_LANGUAGES]
+    for old in single:
+        if (old.averaged_with, old.language) not in again and (old.averaged_with in held or old.task in TUNED_TASKS):
+            yield f"{_shown(old)} is {old.value:.6g} and has no predictions"
+    means = average_languages([again.get((old.averaged_with, old.language), old) for old in single])
+    again |= {(old.averaged_with, old.language): old for old in means}
+    for old in scores:
+        new = again.get((old.averaged_with, old.language), old)
+        written, computed = ([each.value, each.chance or 0.0, each.n] for each in (old, new))
+        if not np.allclose(written, computed, rtol=0, atol=_EXACT):
+            source = "its languages give" if old.language == ALL_LANGUAGES else "its predictions give"
+            numbers = [f"{value:.6g} of {n:,}, chance {chance:.6g}" for value, chance, n in (written, computed)]
+            yield f"{_shown(old)} is {numbers[0]}; {source} {numbers[1]}"
 
 
 def _check_seeds(bundle: Bundle) -> None:
@@ -367,11 +375,13 @@ def _check_seeds(bundle: Bundle) -> None:
     for study in bundle.studies:
         runs = [run for run in bundle.runs if run.study and run.study["name"] == study["name"]]
         for label, seeds in declared_seeds(study).items():
-            own = {run.seed for run in runs if is_of(run.label, label, study) and run.scores}
+            scored_seeds = {run.seed for run in runs if is_of(run.label, label, study) and run.scores}
             declared += len(seeds)
             where = f"study {study['name']}: seed"
-            bundle.problems += [f"{where} {one} of {label} is declared and has no scores" for one in {*seeds} - own]
-            bundle.problems += [f"{where} {one} of {label} is not declared" for one in own - {*seeds, None}]
+            bundle.problems += [
+                f"{where} {seed} of {label} is declared and has no scores" for seed in {*seeds} - scored_seeds
+            ]
+            bundle.problems += [f"{where} {seed} of {label} is not declared" for seed in scored_seeds - {*seeds, None}]
     if declared:
         bundle.facts.append(f"{declared} declared seeds of pretraining looked for.")
 
@@ -384,7 +394,9 @@ def _check_tables(bundle: Bundle) -> None:
             bundle.problems.append(f"{REPORT}/{name}: it is missing")
             continue
         with bundle.reading(f"{REPORT}/{name}"):
-            bundle.problems += [f"{REPORT}/{name}{said}" for said in _differing_cells(stored.decode(), _as_csv(frame))]
+            bundle.problems += [
+                f"{REPORT}/{name}{problem}" for problem in _differing_cells(stored.decode(), _as_csv(frame))
+            ]
         bundle.facts.append(f"{name}: {len(frame):,} rows computed again.")
 
 

@@ -46,8 +46,8 @@ def write_model_card(run: Path) -> None:
 def _write(run: Run, model: Mapping[str, Any]) -> str:
     base = run.config.get("model", {}).get("init_from") or ""
     (run,) = as_published([run])
-    known = known_groupings([run], {})
-    scores = compare_scores(score_frame([run]), [run.label], None, {by: known[by] for by in _GROUPINGS})
+    groupings = known_groupings([run], {})
+    scores = compare_scores(score_frame([run]), [run.label], None, {by: groupings[by] for by in _GROUPINGS})
     tables = [
         *(score_table(scores, by) for by in _GROUPINGS),
         values_table([run]),
@@ -99,16 +99,16 @@ def _eval_results(scores: Comparison) -> list[EvalResult]:
     """The means of shares, which the hub shows beside the model."""
     return [
         EvalResult(
-            task_type=METRICS[one["metric"]].title,
-            task_name=METRICS[one["metric"]].title,
-            dataset_type=one["split"],
-            dataset_name=f"{one['split']}: {one['languages']}",
-            metric_type=one["metric"],
-            metric_value=round(one["mean"], 4),
-            metric_name=one["metric"],
+            task_type=METRICS[record["metric"]].title,
+            task_name=METRICS[record["metric"]].title,
+            dataset_type=record["split"],
+            dataset_name=f"{record['split']}: {record['languages']}",
+            metric_type=record["metric"],
+            metric_value=round(record["mean"], 4),
+            metric_name=record["metric"],
         )
-        for one in scores.records("task")
-        if is_share(one["metric"])
+        for record in scores.records("task")
+        if is_share(record["metric"])
     ]
 
 

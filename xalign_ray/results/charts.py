@@ -120,7 +120,7 @@ def _as_svg(figure: Figure) -> str:
 
 def draw_svgs(chart: Chart) -> list[Markup]:
     """An `<svg>` element a panel: text as text, colours as the page's variables, ids that no other panel has."""
-    found = []
+    files = []
     with matplotlib.rc_context(_STYLE):
         for number, (title, draw) in enumerate(chart.panels.items()):
             figure = _new_figure(chart.size, "none")
@@ -130,8 +130,8 @@ def draw_svgs(chart: Chart) -> list[Markup]:
             body = _ID.sub(rf"\g<1>{chart.name}-{number}-", _LEFT_OUT.sub("", _as_svg(figure)))
             body = _COLOUR.sub(lambda match: VARIABLES[match[0]], body).replace("xlink:href", "href")
             label = escape(f"{chart.alt}: {title}")
-            found.append(Markup(body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)))
-    return found
+            files.append(Markup(body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)))
+    return files
 
 
 def draw_file(chart: Chart) -> str:
@@ -157,13 +157,13 @@ def draw_file(chart: Chart) -> str:
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     """One measurement by language, or by family where languages are too many, and the differences next to it."""
-    baseline, every = comparison.baseline, _cells(comparison, "task", key)
+    baseline, all_cells = comparison.baseline, _cells(comparison, "task", key)
 
     def rank(cell: Record) -> tuple[Any, ...]:  # means may be over other languages, differences are over common ones
         gap = cell["difference"]
         return cell["label"] != baseline, gap is None, -(gap or 0), -cell["mean"]
 
-    best = {cell["label"] for cell in sorted(every, key=rank)[:_TOLD_APART]}
+    best = {cell["label"] for cell in sorted(all_cells, key=rank)[:_TOLD_APART]}
     by = {
         name: [cell for cell in _cells(comparison, name, key) if cell["label"] in best]
         for name in ("task", "language", "family")
@@ -173,8 +173,10 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     styles = dot_styles([label for label in comparison.labels if label in best])
     panels = {"percent": partial(_draw_scores, cells, styles)}
     notes = ["Small dots: seeds."] if any(cell["seeds"] > 1 for cell in cells) else []
-    if len(best) < len(every):
-        notes.append(f"{len(best)} of {len(every)} encoders: {baseline} and the best others; {_ALL_SCORES} has all.")
+    if len(best) < len(all_cells):
+        notes.append(
+            f"{len(best)} of {len(all_cells)} encoders: {baseline} and the best others; {_ALL_SCORES} has all."
+        )
     if any(cell["difference"] is not None for cell in cells):
         name = baseline if len(baseline) <= _MAX_NAME else "the baseline"
         panels[f"points above {name}"] = partial(_draw_differences, cells, styles)
@@ -197,7 +199,7 @@ def dot_styles(labels: Sequence[str]) -> Styles:
 
 def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """One long frame of losses: label, run, seed, and what `Log.points` has, runs of one label equally thinned."""
-    widths = {label: max(run.log.width for run in own) for label, own in columns_of(runs).items()}
+    widths = {label: max(run.log.width for run in label_runs) for label, label_runs in columns_of(runs).items()}
     frames = [
         thin_points(run.log.points, widths[run.label])[0].assign(label=run.label, run=run.name, seed=run.seed)
         for run in runs
@@ -207,11 +209,11 @@ def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:
 
 def training_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
     """Masked-LM loss, every other loss on its own axis, and the total where it is more than the masked-LM loss."""
-    own = losses.loc[losses.series.map(is_loss) & (losses.language == "")]
-    others = sorted({*own.series} - {TOTAL, MASKED_LM})
+    shown = losses.loc[losses.series.map(is_loss) & (losses.language == "")]
+    others = sorted({*shown.series} - {TOTAL, MASKED_LM})
     titles = {name: f"{name.removeprefix(f'{TOTAL}_').replace('_', ' ')} loss" for name in (MASKED_LM, *others)}
     titles |= {MASKED_LM: "masked LM loss"} | ({TOTAL: "total loss (weighted sum)"} if others else {})
-    points = own.rename(columns={"series": "panel", "step": "x", "run": "across"})
+    points = shown.rename(columns={"series": "panel", "step": "x", "run": "across"})
     return _curve_chart(runs, points, titles, "losses", "Training losses", shared=False)
 
 
@@ -222,16 +224,16 @@ def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
 
 def retrieval_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
     """Retrieval on the recipe's tests while training went on, from the untrained model at step 0, in percent."""
-    own = losses.loc[losses.series == RETRIEVAL]
-    own = own.assign(value=100 * own.value)
-    return _language_chart(runs, own, "retrieval", "Translations found while training (%)")
+    shown = losses.loc[losses.series == RETRIEVAL]
+    shown = shown.assign(value=100 * shown.value)
+    return _language_chart(runs, shown, "retrieval", "Translations found while training (%)")
 
 
 def _language_chart(runs: Sequence[Run], own: pd.DataFrame, name: str, subject: str) -> Chart | None:
     """The mean over languages, then language by language, of many those with most text."""
-    known = [code for run in runs for code in (run.data or {}).get("languages", ())]
+    in_runs = [code for run in runs for code in (run.data or {}).get("languages", ())]
     languages = [
-        code for code in dict.fromkeys([*known, *sorted(set(own.language))]) if code in set(own.language) - {""}
+        code for code in dict.fromkeys([*in_runs, *sorted(set(own.language))]) if code in set(own.language) - {""}
     ]
     if len(languages) >= _MAX_PANELS:  # not all are drawn: those with most text
         pools = {name: pool for run in runs for name, pool in (run.data or {}).get("pools", {}).items()}
@@ -246,12 +248,15 @@ def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
 
     Of several test sets it is the one that most encoders have, of these the first; the chart is named after it.
     """
-    own = seed_values(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
-    splits = own.sort_values("place", kind="stable").groupby("split", sort=False).label.nunique()
+    means_of_layers = seed_values(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
+    splits = means_of_layers.sort_values("place", kind="stable").groupby("split", sort=False).label.nunique()
     subject = "Tatoeba accuracy" + (f" ({splits.idxmax()})" if len(splits) > 1 else "")
-    own = own.loc[own.split == splits.idxmax()] if len(splits) else own
-    single = own.loc[own.language != ALL_LANGUAGES]
-    panels = [(single if len(single) else own).assign(panel=ALL_LANGUAGES), single.assign(panel=single.language)]
+    means_of_layers = means_of_layers.loc[means_of_layers.split == splits.idxmax()] if len(splits) else means_of_layers
+    single = means_of_layers.loc[means_of_layers.language != ALL_LANGUAGES]
+    panels = [
+        (single if len(single) else means_of_layers).assign(panel=ALL_LANGUAGES),
+        single.assign(panel=single.language),
+    ]
     averaged = means(pd.concat(panels), ["panel", "label", "layer"])
     rows = [
         (row.panel, row.label, row.layer, seed, 100 * value)
@@ -305,9 +310,13 @@ def _curve_chart(
         notes.append(f"{len(drawn) - _MAX_PANELS} more are in {file}.")
         drawn = drawn[:_MAX_PANELS]
     if len(columns) > _TOLD_APART:
-        known = {label: own for label, own in columns.items() if label in set(curves.label)}
-        columns = dict(islice(known.items(), _TOLD_APART))
-        notes += [f"The first {len(columns)} of {len(known)} encoders; {file} has all."] if known != columns else []
+        drawn_columns = {label: own for label, own in columns.items() if label in set(curves.label)}
+        columns = dict(islice(drawn_columns.items(), _TOLD_APART))
+        notes += (
+            [f"The first {len(columns)} of {len(drawn_columns)} encoders; {file} has all."]
+            if drawn_columns != columns
+            else []
+        )
     own = curves.loc[curves.panel.isin(drawn) & curves.label.isin(columns)]
     starts = {label: {start["step"] for run in own for start in run.log.starts} for label, own in columns.items()}
     rings = {label: sorted(steps - {0}) for label, steps in starts.items() if axis == "step" and steps - {0}}
@@ -334,15 +343,18 @@ def _curve_numbers(curves: pd.DataFrame, titles: Mapping[str, str], axis: str) -
     rows: list[Row] = []
     for panel, title in titles.items():
         rows.append((title,))
-        for label, own in curves.loc[curves.panel == panel].groupby("label", sort=False):
-            known = dict(zip(own.x, own["mean"], strict=True))
-            rows.append((str(label), *(f"{known[x]:.3f}" if x in known else NONE for x in shown)))
+        for label, points in curves.loc[curves.panel == panel].groupby("label", sort=False):
+            mean_at = dict(zip(points.x, points["mean"], strict=True))
+            rows.append((str(label), *(f"{mean_at[x]:.3f}" if x in mean_at else NONE for x in shown)))
     return Table(_NUMBERS, (axis, *(f"{x:,.6g}" for x in shown)), rows)
 
 
 def _line_styles(columns: Mapping[str, Sequence[Run]]) -> Styles:
     """Colours and dashes; curves of one recipe and seed lie on each other: they are whole, and later ones narrower."""
-    made = [(own[0].settings, own[0].seed) if own[0].config else label for label, own in columns.items()]
+    made = [
+        (label_runs[0].settings, label_runs[0].seed) if label_runs[0].config else label
+        for label, label_runs in columns.items()
+    ]
     return {
         label: {
             "color": COLOURS[number % len(COLOURS)],
@@ -367,13 +379,13 @@ def _draw_curves(
     axes: Axes,
 ) -> None:
     for label, style in styles.items():
-        own = curves.loc[curves.label == label]
-        axes.plot(own.x, own["mean"], marker="o" if len(own) <= 14 else None, ms=3, **style)
-        if (own.high > own.low).any():
-            axes.fill_between(own.x, own.low, own.high, color=style["color"], alpha=0.18, lw=0)
-        if steps := [step for step in rings.get(label, ()) if own.x.min() <= step <= own.x.max()]:
+        rows = curves.loc[curves.label == label]
+        axes.plot(rows.x, rows["mean"], marker="o" if len(rows) <= 14 else None, ms=3, **style)
+        if (rows.high > rows.low).any():
+            axes.fill_between(rows.x, rows.low, rows.high, color=style["color"], alpha=0.18, lw=0)
+        if steps := [step for step in rings.get(label, ()) if rows.x.min() <= step <= rows.x.max()]:
             ring = RING | {"ms": RING["ms"] + style["lw"] - _WIDTH, "color": style["color"]}
-            axes.plot(steps, np.interp(steps, own.x, own["mean"]), zorder=3, **ring)
+            axes.plot(steps, np.interp(steps, rows.x, rows["mean"]), zorder=3, **ring)
     if chance is not None:
         axes.axhline(chance, color=LINE, lw=1, ls=(0, (2, 2)))
     axes.set_xlabel(axis)
@@ -384,14 +396,12 @@ def _draw_curves(
 
 
 def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
-    for cell, row, place, style in _places(cells, styles, axes):
+    for cell, row, at, style in _places(cells, styles, axes):
         if cell["of_test"]:  # others give no count of questions, or are no share
-            axes.plot([100 * end for end in cell["of_test"]], [place] * 2, color=style["color"], lw=0.9)
+            axes.plot([100 * end for end in cell["of_test"]], [at] * 2, color=style["color"], lw=0.9)
         if cell["seeds"] > 1:
-            axes.plot(
-                [100 * value for value in cell["values"]], [place] * cell["seeds"], ".", ms=3, color=style["color"]
-            )
-        axes.plot(100 * cell["mean"], place, ms=5, **style)
+            axes.plot([100 * value for value in cell["values"]], [at] * cell["seeds"], ".", ms=3, color=style["color"])
+        axes.plot(100 * cell["mean"], at, ms=5, **style)
         if cell["chance"] is not None:
             axes.plot([100 * cell["chance"]] * 2, [row - 0.45, row + 0.45], color=LINE, lw=1, ls=(0, (1, 1.5)))
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
@@ -399,11 +409,11 @@ def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
 
 def _draw_differences(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
     axes.axvline(0, color=INK, lw=0.8)
-    for cell, _, place, style in _places(cells, styles, axes):
+    for cell, _, at, style in _places(cells, styles, axes):
         if cell["low_95"] is not None:
-            axes.plot([100 * cell["low_95"], 100 * cell["high_95"]], [place] * 2, color=style["color"], lw=1.6)
+            axes.plot([100 * cell["low_95"], 100 * cell["high_95"]], [at] * 2, color=style["color"], lw=1.6)
         if cell["difference"] is not None:
-            axes.plot(100 * cell["difference"], place, ms=5, **style)
+            axes.plot(100 * cell["difference"], at, ms=5, **style)
 
 
 def _places(

@@ -114,7 +114,7 @@ class Measured:
     def of_arms(self, quantity: Quantity, labels: Sequence[str] = ()) -> dict[str, Block]:
         """The known values of a quantity by arm, all on one test set; of all arms if no labels are given."""
         named = {label: replace(quantity, label=label) for label in labels or self.labels}
-        named = {label: own for label, own in named.items() if len(self.values(own))}
+        named = {label: parts for label, parts in named.items() if len(self.values(parts))}
         pairs = zip(named, self.values_of([*named.values()]), strict=True) if named else ()
         return {label: block for label, block in pairs if len(block)}
 
@@ -124,13 +124,13 @@ class Measured:
         sets = [self._of(part) for part in parts]
         if not all(sets) or set.intersection(*map(set, sets)):
             return ""
-        named = (f"{part.label} on {', '.join(own)}" for part, own in zip(parts, sets, strict=True))
+        named = (f"{part.label} on {', '.join(languages)}" for part, languages in zip(parts, sets, strict=True))
         return f"not scored alike: {'; '.join(dict.fromkeys(named))}"
 
     @cached_property
     def _scored(self) -> dict[Any, dict[Any, pd.DataFrame]]:
         cells = self.frame.sort_values("place", kind="stable").groupby(["label", "metric"])
-        return {key: dict(iter(own.groupby("test_set", sort=False))) for key, own in cells}
+        return {key: dict(iter(rows.groupby("test_set", sort=False))) for key, rows in cells}
 
     def _of(self, part: Quantity) -> Mapping[Any, pd.DataFrame]:
         """The scores of a label and metric by test set, the preferred one first."""
@@ -139,9 +139,9 @@ class Measured:
     def _values(self, test_set: str, quantity: Quantity) -> Block:
         tables = []
         for part in quantity.parts:
-            own = self._of(part)[test_set]
-            own = own.loc[[self._is_meant(part, language) for language in own.language]]
-            tables.append(next(iter(blocks(own, ["label"]).values()), EMPTY))
+            rows = self._of(part)[test_set]
+            rows = rows.loc[[self._is_meant(part, language) for language in rows.language]]
+            tables.append(next(iter(blocks(rows, ["label"]).values()), EMPTY))
         if len(tables) == 1:
             return tables[0]
         first, second = (common(block, beside.index, beside.columns) for block, beside in (tables, tables[::-1]))
@@ -170,17 +170,20 @@ def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
 
     frame = pd.DataFrame(columns=["label", "metric", "test_set", "language", "seed", "value", "n", "chance", "place"])
     if len(scores):
-        every = seed_values(without_layers(scores))
-        parts = zip(every.split, every.layer, every.pooling, strict=True)
-        every = every.assign(
-            language=every.language.map(name), test_set=[", ".join(filter(None, one)) for one in parts]
+        values = seed_values(without_layers(scores))
+        parts = zip(values.split, values.layer, values.pooling, strict=True)
+        values = values.assign(
+            language=values.language.map(name), test_set=[", ".join(filter(None, words)) for words in parts]
         )
         # Both directions of a pair are one language, and count as their mean.
         of_pair = {"value": "mean", "n": "first", "chance": "first", "place": "min"}
-        every = every.groupby(["label", "metric", "test_set", "language", "seed"], sort=False).agg(of_pair)
-        places = {label: place for place, label in enumerate(columns)}
-        frame = every.reset_index().sort_values("label", key=lambda column: column.map(places), kind="stable")
-    scales = {label: ", ".join(dict.fromkeys(run.scale for run in own if run.scale)) for label, own in columns.items()}
+        values = values.groupby(["label", "metric", "test_set", "language", "seed"], sort=False).agg(of_pair)
+        places = {label: index for index, label in enumerate(columns)}
+        frame = values.reset_index().sort_values("label", key=lambda column: column.map(places), kind="stable")
+    scales = {
+        label: ", ".join(dict.fromkeys(run.scale for run in label_runs if run.scale))
+        for label, label_runs in columns.items()
+    }
     return Measured(frame, has_dictionary, related_languages(runs), scales)
 
 
@@ -343,18 +346,23 @@ def against_papers(known: Measured) -> AgainstPapers:
 
 def with_stand_ins(labels: Collection[str]) -> dict[str, str]:
     """The arms of the papers that these labels have, by the label that each has here."""
-    return {arm: own for arm, own in STAND_INS.items() if own in labels} | {label: label for label in labels}
+    return {arm: stand_in for arm, stand_in in STAND_INS.items() if stand_in in labels} | {
+        label: label for label in labels
+    }
 
 
 def _papers_of(labels: Collection[str]) -> list[str]:
     """Papers that at least one label identifies: an arm of no other paper, or a stand-in for one of its arms."""
     cells = printed_cells().dropna(subset="quantity")
-    own = {name: {part.label for one in cells.quantity[cells.paper == name] for part in one.parts} for name in PAPERS}
-    count = Counter(label for named in own.values() for label in named)
+    labels_of = {
+        name: {part.label for quantity in cells.quantity[cells.paper == name] for part in quantity.parts}
+        for name in PAPERS
+    }
+    count = Counter(label for named in labels_of.values() for label in named)
     arms = {
         arm for arm, label in with_stand_ins(labels).items() if count[arm] == 1 and (label == arm or label not in count)
     }
-    return [name for name in PAPERS if own[name] & arms]
+    return [name for name in PAPERS if labels_of[name] & arms]
 
 
 def _join_cells(known: Measured, papers: Sequence[str]) -> pd.DataFrame:
@@ -388,7 +396,7 @@ def _claim_rows(claim: Claim, known: Measured) -> Iterator[tuple[Any, ...]]:
         printed, factor = [float(spearman([x for *_, x, _ in points], [y for *_, y in points]))], 1
     else:
         printed, factor = printed_values(claim), 100
-        printed = printed if claim.kind == "near" else [one - other for one, other in pairwise(printed)]
+        printed = printed if claim.kind == "near" else [left - other for left, other in pairwise(printed)]
     for step, value in zip(judged.steps or map(Step, _names(asked)), printed, strict=True):
         low, high = (factor * end for end in step.interval or (np.nan, np.nan))
         size = COMPATIBLE if low <= value <= high else EXCLUDED
@@ -408,7 +416,7 @@ def citations(papers: Sequence[str]) -> list[str]:
 
 def paper_tables(found: AgainstPapers) -> list[Table]:
     """The claims with their steps, then the papers' tables in their own shape, as far as both have them."""
-    tables = [_cell_table(own) for _, own in found.cells.groupby(["paper", "table"], sort=False)]
+    tables = [_cell_table(cells) for _, cells in found.cells.groupby(["paper", "table"], sort=False)]
     rows = list[Row]()
     for _, steps in found.claims.groupby("claim", sort=False):
         first, claim = steps.iloc[0], read_claims()[steps.iloc[0].claim]
@@ -447,8 +455,8 @@ def _cell_table(cells: pd.DataFrame) -> Table:
     shown = cells.loc[cells.column.isin(columns)]
     lines = shown.groupby("line")
     is_kept = lines.ours.transform("count").gt(0) | (shown.quoted.ne("") & lines.printed.transform("count").gt(0))
-    kept, rows, last = shown.loc[is_kept], list[Row](), ""
-    for _, line in kept.groupby("line"):
+    kept_rows, rows, last = shown.loc[is_kept], list[Row](), ""
+    for _, line in kept_rows.groupby("line"):
         first, ours = line.iloc[0], line.dropna(subset="ours")
         rows += [(Entry(first.section),)] if first.section and first.section != last else []
         last = first.section
@@ -464,7 +472,7 @@ def _cell_table(cells: pd.DataFrame) -> Table:
         name_of_row = Entry(first.row, note, "" if len(ours) else "quiet")
         rows.append((name_of_row, *entries, seeds or "-", scales or "-"))
     header = ("", *(column.replace("_", " ") for column in columns), "seeds", "scale")
-    note = " ".join(_explain(printed, kept))
+    note = " ".join(_explain(printed, kept_rows))
     return Table(f"{paper.upper()}, {name}: {printed['caption']}", header, rows, note, link=CELLS)
 
 
@@ -476,7 +484,7 @@ def _explain(printed: Mapping[str, Any], kept: pd.DataFrame) -> Iterator[str]:
     if kept.quoted.ne("").any():
         yield "Quoted: the paper repeats these numbers of others."
     ours = zip(kept.languages, kept.quantity, kept.ours.notna(), strict=True)
-    if means := {names for names, quantity, known in ours if known and quantity.language in ("", ZERO_SHOT)}:
+    if means := {names for names, quantity, is_known in ours if is_known and quantity.language in ("", ZERO_SHOT)}:
         counts = sorted(len(names.split()) for names in means)
         number = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         named = ", ".join(means.pop().split()) if len(means) == 1 else f"{number} (named in {CELLS})"

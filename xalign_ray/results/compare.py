@@ -54,33 +54,33 @@ def known_groupings(runs: Sequence[Run], sizes: Mapping[str, float]) -> Grouping
         sizes: of Wikipedias in megabytes, by language; may be empty.
     """
     covered = [
-        frozenset(code for run in own for source in run.sources("dictionaries") for code in source["languages"])
-        for own in columns_of(runs).values()
+        frozenset(code for run in label_runs for source in run.sources("dictionaries") for code in source["languages"])
+        for label_runs in columns_of(runs).values()
     ]
-    known: dict[str, Callable[[str], Place]] = {
+    groupings: dict[str, Callable[[str], Place]] = {
         "task": lambda _: (0, EVERY),
         "language": lambda language: (0, language),
         "family": _family,
     }
     if sizes:
-        known["size"] = partial(_size_group, sizes)
+        groupings["size"] = partial(_size_group, sizes)
     if any(covered):
-        known["dictionary"] = partial(
+        groupings["dictionary"] = partial(
             _beside_english, partial(_coverage, [languages for languages in covered if languages])
         )
     if trained := _training_tokens(runs):
-        known["training"] = partial(_beside_english, partial(_training_group, trained))
+        groupings["training"] = partial(_beside_english, partial(_training_group, trained))
     if premiums := _premiums(runs):
-        known["vocabulary"] = partial(_beside_english, partial(_premium_group, premiums))
-    return known
+        groupings["vocabulary"] = partial(_beside_english, partial(_premium_group, premiums))
+    return groupings
 
 
 def check_groupings(by: Sequence[str], known: Groupings) -> None:
     """Raises ConfigError naming the first grouping that does not exist, or that nothing is known for."""
-    every = list(dict.fromkeys([*known, *_NEEDS]))
+    names = list(dict.fromkeys([*known, *_NEEDS]))
     for name in by:
-        if name not in every:
-            raise ConfigError(f"There is no grouping '{name}'.{suggest(name, every)} Known: {', '.join(every)}.")
+        if name not in names:
+            raise ConfigError(f"There is no grouping '{name}'.{suggest(name, names)} Known: {', '.join(names)}.")
         if name not in known:
             raise ConfigError(f"Scores cannot be grouped by {name}: {_NEEDS[name]}")
 
@@ -105,16 +105,16 @@ def read_sizes(path: Path) -> dict[str, float]:
 
 
 def _family(language: str) -> Place:
-    families = sorted({family_of(one) for one in other_languages(language)})
+    families = sorted({family_of(code) for code in other_languages(language)})
     return float(bool({INVENTED, OTHER} & set(families))), " and ".join(families)
 
 
 def _size_group(sizes: Mapping[str, float], language: str) -> Place:
     """Wu and Dredze 2020, Table 1: round(log2(size in MB)); of two languages the smaller one decides."""
-    known = [sizes.get(one) or sizes.get(one.split("-")[0], 0.0) for one in other_languages(language)]
-    if not all(known):
+    known_sizes = [sizes.get(code) or sizes.get(code.split("-")[0], 0.0) for code in other_languages(language)]
+    if not all(known_sizes):
         return math.inf, UNKNOWN_SIZE
-    power = round(math.log2(min(known)))
+    power = round(math.log2(min(known_sizes)))
     return power, f"{power} ({2 ** (power - 0.5):,.3g} to {2 ** (power + 0.5):,.3g} MB)"
 
 
@@ -125,20 +125,20 @@ def _beside_english(place_of: Callable[[tuple[str, ...]], Place], language: str)
 
 
 def _coverage(dictionaries: Sequence[frozenset[str]], languages: tuple[str, ...]) -> Place:
-    covered = [set(languages) <= known for known in dictionaries]
+    covered = [set(languages) <= dictionary_languages for dictionary_languages in dictionaries]
     return (0, WITH) if all(covered) else (1, SOME) if any(covered) else (2, WITHOUT)
 
 
 def _training_tokens(runs: Sequence[Run]) -> Mapping[str, float]:
     """Tokens of each language in the data of the run that has the most of it; half of a pair's."""
-    found: dict[str, float] = {}
+    most_tokens: dict[str, float] = {}
     for run in runs:
-        own: Counter[str] = Counter()
+        of_run: Counter[str] = Counter()
         for name, pool in (run.data or {}).get("pools", {}).items():
             languages = languages_of(name.partition("/")[2])
-            own.update({one: pool.get("tokens", 0) / len(languages) for one in languages})
-        found |= {one: max(tokens, found.get(one, 0)) for one, tokens in own.items()}
-    return found
+            of_run.update({code: pool.get("tokens", 0) / len(languages) for code in languages})
+        most_tokens |= {code: max(tokens, most_tokens.get(code, 0)) for code, tokens in of_run.items()}
+    return most_tokens
 
 
 def related_languages(runs: Sequence[Run]) -> Grouping:
@@ -153,16 +153,16 @@ def related_languages(runs: Sequence[Run]) -> Grouping:
         places = [_beside_english(partial(_training_group, tokens), language) for language in languages]
         untrained = [bool(tokens) and name == UNTRAINED for _, name in places]
         if len({*untrained}) > 1:
-            return [UNTRAINED if one else "trained" for one in untrained]
+            return [UNTRAINED if is_untrained else "trained" for is_untrained in untrained]
         families = map(_family, languages)
-        return [language if place else name for language, (place, name) in zip(languages, families, strict=True)]
+        return [language if at else name for language, (at, name) in zip(languages, families, strict=True)]
 
     return group
 
 
 def _training_group(tokens: Mapping[str, float], languages: tuple[str, ...]) -> Place:
     """By the power of ten of the tokens; of two languages the one with fewer decides."""
-    if not (fewest := min(tokens.get(one, 0) for one in languages)):
+    if not (fewest := min(tokens.get(code, 0) for code in languages)):
         return 0, UNTRAINED
     power = math.floor(math.log10(fewest))
     return 1 + power, f"{10**power:,} to {10 ** (power + 1):,} tokens"
@@ -170,27 +170,27 @@ def _training_group(tokens: Mapping[str, float], languages: tuple[str, ...]) -> 
 
 def _premiums(runs: Sequence[Run]) -> Mapping[str, float]:
     """Pieces for each of English, by language, in the tokenizer and on the test that give it most."""
-    found: dict[str, float] = {}
+    premiums: dict[str, float] = {}
     for score in (score for run in runs for score in run.scores if score.metric == "tokenization_premium"):
-        found[score.language] = max(score.value, found.get(score.language, 0.0))
-    return found
+        premiums[score.language] = max(score.value, premiums.get(score.language, 0.0))
+    return premiums
 
 
 def _premium_group(premiums: Mapping[str, float], languages: tuple[str, ...]) -> Place:
     """Where a language is cut into few pieces the vocabulary holds much of it; of two languages the worse decides."""
-    most = max(premiums.get(one, math.inf) for one in languages)
+    most = max(premiums.get(code, math.inf) for code in languages)
     if most == math.inf:
         return len(PREMIUMS) + 1, UNMEASURED
-    place = bisect_right(PREMIUMS, most)
-    low, high = ["", *PREMIUMS][place], [*PREMIUMS, ""][place]
-    said = f"{low} to {high}" if low and high else f"below {high}" if high else f"{low} and more"
-    return place, f"{said} pieces for each of English"
+    level = bisect_right(PREMIUMS, most)
+    low, high = ["", *PREMIUMS][level], [*PREMIUMS, ""][level]
+    words = f"{low} to {high}" if low and high else f"below {high}" if high else f"{low} and more"
+    return level, f"{words} pieces for each of English"
 
 
 def other_languages(language: str) -> tuple[str, ...]:
     """The languages that a score is about, without English where there is another."""
     languages = languages_of(language)
-    return tuple(one for one in languages if one != _PIVOT) or languages
+    return tuple(code for code in languages if code != _PIVOT) or languages
 
 
 _FIELDS = [field.name for field in fields(Score) if field.name != "vectors"]  # which a sentence has
@@ -329,14 +329,16 @@ def compare_runs(
 
     A grouping that nobody asked for is left out where its one group equals the mean over all languages.
     """
-    known = known_groupings(runs, sizes or {})
-    check_groupings(by, known)
-    groupings = {name: known[name] for name in dict.fromkeys([*(by or known), *_OF_FINDING])}
+    groupings_by_name = known_groupings(runs, sizes or {})
+    check_groupings(by, groupings_by_name)
+    groupings = {name: groupings_by_name[name] for name in dict.fromkeys([*(by or groupings_by_name), *_OF_FINDING])}
     baseline = baseline or _column_of_study(runs, lambda study: study["baseline"])
-    whole = compare_scores(scores, list(columns_of(runs)), baseline, groupings, related_languages(runs))
-    groups = whole.frame.groupby(["by", *KEY]).group.nunique()
+    comparison = compare_scores(scores, list(columns_of(runs)), baseline, groupings, related_languages(runs))
+    groups = comparison.frame.groupby(["by", *KEY]).group.nunique()
     several = set(groups[groups > 1].index.get_level_values("by"))
-    return replace(whole, by=tuple(by) or tuple(name for name in known if name in _ALWAYS or name in several))
+    return replace(
+        comparison, by=tuple(by) or tuple(name for name in groupings_by_name if name in _ALWAYS or name in several)
+    )
 
 
 def compare_with_beginning(runs: Sequence[Run], scores: pd.DataFrame) -> Comparison | None:
@@ -348,15 +350,15 @@ def compare_with_beginning(runs: Sequence[Run], scores: pd.DataFrame) -> Compari
     if beginning is None or not trained:
         return None
     by = {"training": partial(_beside_english, partial(_training_group, trained))}
-    found = compare_scores(scores, list(columns_of(runs)), beginning, by)
-    return replace(found, frame=found.frame.loc[found.frame.group.isin((UNTRAINED, PIVOT))])
+    comparison = compare_scores(scores, list(columns_of(runs)), beginning, by)
+    return replace(comparison, frame=comparison.frame.loc[comparison.frame.group.isin((UNTRAINED, PIVOT))])
 
 
 def _begins_from(study: Mapping[str, Any]) -> str | None:
     declared = study.get("study", {})
     beginning = declared.get("encoder")  # which older studies do not have
-    given = (one for one in declared.get("encoders", ()) if beginning and one["model"] == beginning)
-    return next((one["label"] or one["model"] for one in given), None)
+    encoders = (encoder for encoder in declared.get("encoders", ()) if beginning and encoder["model"] == beginning)
+    return next((encoder["label"] or encoder["model"] for encoder in encoders), None)
 
 
 def _column_of_study(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], str | None]) -> str | None:
@@ -375,7 +377,7 @@ def _compare_by(
     single = measured if by == "task" else measured.loc[measured.language != ALL_LANGUAGES]
     places = single.language.map({language: place_of(language) for language in single.language.unique()})
     first = measured.groupby(KEY, observed=True).place.min().rename("first")
-    averaged = means(single.assign(place=[place for place, _ in places], group=[name for _, name in places]), _LABELLED)
+    averaged = means(single.assign(place=[order for order, _ in places], group=[name for _, name in places]), _LABELLED)
     averaged = averaged.join(first, on=KEY).sort_values(["metric", "first"], kind="stable", key=_order).astype(object)
     averaged = averaged.reset_index(drop=True).assign(by=by, baseline=baseline)
     return averaged.join(baseline_differences(averaged, baseline, group)).drop(columns=["place", "first", "block"])

@@ -210,14 +210,14 @@ def paired_table(runs: Sequence[Run], baseline: str) -> Table | None:
     An interval of a language allows for the number of languages (Holm). They are about other sentences like these, and
     not about another seed.
     """
-    found = {run.label: own for run in reversed(runs) if run.on_disk and (own := _found_by(run.folder))}
-    base = found.pop(baseline, {})
-    languages = [key for key in base if all(key in own for own in found.values())]
-    if not languages or not found:
+    results = {run.label: result for run in reversed(runs) if run.on_disk and (result := _found_by(run.folder))}
+    base = results.pop(baseline, {})
+    languages = [key for key in base if all(key in result for result in results.values())]
+    if not languages or not results:
         return None
 
-    def with_mean(own: Mapping[Any, _OfTest]) -> list[float]:
-        values = [own[key].value for key in languages]
+    def with_mean(result: Mapping[Any, _OfTest]) -> list[float]:
+        values = [result[key].value for key in languages]
         return [*values, float(over_languages(values))]
 
     before = with_mean(base)
@@ -225,13 +225,13 @@ def paired_table(runs: Sequence[Run], baseline: str) -> Table | None:
     rows: list[tuple[Entry | str, ...]] = [
         (*name, f"{100 * value:.1f}") for name, value in zip(named, before, strict=True)
     ]
-    header = ("language", "n", baseline, *reversed(found))
-    for own in reversed(found.values()):
-        gains = [accuracy_gain(base[key].pairs, own[key].pairs) for key in languages]
+    header = ("language", "n", baseline, *reversed(results))
+    for result in reversed(results.values()):
+        gains = [accuracy_gain(base[key].pairs, result[key].pairs) for key in languages]
         error = sum(gain.standard_error**2 for gain in gains) ** 0.5 / len(gains)
         mean = MeanEstimate(float(over_languages([gain.value for gain in gains])), error)
         intervals = [*holm_intervals(gains), mean.interval()]
-        for number, (value, of_base, (low, high)) in enumerate(zip(with_mean(own), before, intervals, strict=True)):
+        for number, (value, of_base, (low, high)) in enumerate(zip(with_mean(result), before, intervals, strict=True)):
             gap = f"{points(value - of_base)}, {points(low)} to {points(high)}"
             rows[number] = (*rows[number], Entry(f"{100 * value:.1f}", gap, "best" if low > 0 else ""))
     note = (
@@ -250,7 +250,7 @@ class _OfTest(NamedTuple):
 
 def _found_by(folder: Path) -> dict[tuple[str, str], _OfTest]:
     """A run's results on its test, by language and hash of the test."""
-    found = {}
+    results = {}
     for file in RunFolder(folder).score_files:
         for score in read_scores(file):
             path = file.parent / PREDICTIONS / f"{score.language}.jsonl"
@@ -258,8 +258,8 @@ def _found_by(folder: Path) -> dict[tuple[str, str], _OfTest]:
                 rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
                 digits = {row["key"]: row["prediction"] for row in rows}.get(right_key(score.metric, score.layer))
                 if digits:
-                    found[score.language, score.test_set] = _OfTest(score.value, np.array([*map(int, digits)]) / 2)
-    return found
+                    results[score.language, score.test_set] = _OfTest(score.value, np.array([*map(int, digits)]) / 2)
+    return results
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -25,9 +25,9 @@ def spearman(first: ArrayLike, second: ArrayLike) -> Array:
     from scipy.stats import rankdata
 
     ranks = (rankdata(np.asarray(series, float), axis=-1) for series in (first, second))
-    one, other = (rank - rank.mean(axis=-1, keepdims=True) for rank in ranks)
+    left, other = (rank - rank.mean(axis=-1, keepdims=True) for rank in ranks)
     with np.errstate(invalid="ignore"):
-        return (one * other).sum(axis=-1) / np.sqrt((one**2).sum(axis=-1) * (other**2).sum(axis=-1))
+        return (left * other).sum(axis=-1) / np.sqrt((left**2).sum(axis=-1) * (other**2).sum(axis=-1))
 
 
 def correlation_interval(correlation: Array, arms: int) -> tuple[Array, Array]:
@@ -243,12 +243,12 @@ def differences_from(
 
     Any of the intervals wrongly excludes 0 in at most 5 % of the cases (Holm), so the best arm may be picked.
     """
-    found = {label: gap for label, arm in arms.items() if (gap := difference(arm, base, group=group))}
-    known = [label for label, gap in found.items() if gap.interval]
-    intervals = dict(zip(known, holm_intervals([found[label].estimate for label in known]), strict=True))
+    gaps = {label: gap for label, arm in arms.items() if (gap := difference(arm, base, group=group))}
+    with_interval = [label for label, gap in gaps.items() if gap.interval]
+    intervals = dict(zip(with_interval, holm_intervals([gaps[label].estimate for label in with_interval]), strict=True))
     return {
-        label: replace(gap, interval=intervals.get(label), comparisons=max(1, len(known)))
-        for label, gap in found.items()
+        label: replace(gap, interval=intervals.get(label), comparisons=max(1, len(with_interval)))
+        for label, gap in gaps.items()
     }
 
 
@@ -281,9 +281,9 @@ def uncertainty(gaps: Array, tables: Sequence[Array], groups: Sequence[str]) -> 
     # component is estimated to be negative.
     variance = np.maximum(by_language + by_seed - both, np.maximum(by_language, by_seed))
     total, spread = np.zeros_like(variance), np.zeros_like(variance)
-    for own, degrees in terms:
+    for term, degrees in terms:
         # Satterthwaite's degrees of freedom are too many where a term of few degrees happens to be small.
-        weight = own * (1 + 2 / degrees) ** 4
+        weight = term * (1 + 2 / degrees) ** 4
         total, spread = total + weight, spread + weight**2 / degrees
     degrees = np.divide(total**2, spread, out=np.full_like(variance, _MAX_DEGREES), where=spread > 0)
     return Uncertainty(np.sqrt(variance), np.minimum(degrees, _MAX_DEGREES), by_seed > by_language)

@@ -66,7 +66,7 @@ def _read_csv(path: Path) -> list[Run]:
         scores.setdefault((encoder, seed), []).append(score)
     if not scores:
         raise DataError(f"{path} has no row below its header; give {_FORM}.")
-    return [_run(encoder, seed, tuple(own)) for (encoder, seed), own in scores.items()]
+    return [_run(encoder, seed, tuple(run_scores)) for (encoder, seed), run_scores in scores.items()]
 
 
 def read_columns(path: Path, needed: Sequence[str], form: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
@@ -86,9 +86,9 @@ def read_columns(path: Path, needed: Sequence[str], form: str) -> tuple[list[str
         raise DataError(f"{path} has the column {', '.join(twice)} twice; give {form}.")
     for row in rows:
         if row.fault or len(row.cells) != len(header):
-            found = row.fault or f"{len(row.cells)} columns, and the header has {len(header)}"
+            fault = row.fault or f"{len(row.cells)} columns, and the header has {len(header)}"
             quotes = ". Put quotes around a name with a comma" if len(row.cells) > len(header) else ""
-            raise DataError(f"{path} line {row.number}: {found}{quotes}.")
+            raise DataError(f"{path} line {row.number}: {fault}{quotes}.")
     return header, [(row.number, dict(zip(header, map(str.strip, row.cells), strict=True))) for row in rows]
 
 
@@ -103,7 +103,7 @@ def _score(row: Mapping[str, str]) -> tuple[str, int | None, Score]:
     seed = _whole("seed", row["seed"]) if row["seed"] else None
     language = row["language"]
     if language != ALL_LANGUAGES:
-        language = "-".join(without_usual_script(check_language(one)) for one in languages_of(language))
+        language = "-".join(without_usual_script(check_language(code)) for code in languages_of(language))
     n, task, metric = row.get("n", ""), row.get("task") or row["metric"], row["metric"]
     chance = _number("chance", row["chance"]) if row.get("chance") else None
     if chance is not None and not 0 <= chance <= 1:
@@ -139,17 +139,17 @@ def _whole(name: str, text: str) -> int:
 
 
 def _read_mteb(folder: Path) -> list[Run]:
-    found = {meta.parent: _read_object(meta) for meta in sorted(_metas(folder))}
+    metas = {meta.parent: _read_object(meta) for meta in sorted(_metas(folder))}
     parts: dict[str, dict[str, Collection[str]]] = defaultdict(dict)
-    rows = {results: [*_mteb_rows(results, parts)] for results in found}
+    rows = {results: [*_mteb_rows(results, parts)] for results in metas}
     names = {task: names_of_parts(languages) for task, languages in parts.items()}
     runs: dict[str, Run] = {}
-    for (results, label), own in zip(_mteb_labels(found).items(), rows.values(), strict=True):
-        if not own:
+    for (results, label), rows_of_run in zip(_mteb_labels(metas).items(), rows.values(), strict=True):
+        if not rows_of_run:
             raise DataError(f"{results} has no result beside its {META}.")
         if label in runs:
             raise DataError(f"{results} is a second {label}, as {META} says; give one of them.")
-        named = (replace(one, encoder=label, language=names[one.task][one.language]) for one in own)
+        named = (replace(score, encoder=label, language=names[score.task][score.language]) for score in rows_of_run)
         runs[label] = _run(label, None, tuple(named))
     return [*runs.values()]
 
@@ -165,8 +165,8 @@ def _mteb_labels(found: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     labels = {}
     for results, (name, revision) in models.items():
         shown = revision[:7] if short[name, revision[:7]] == 1 else revision
-        own = [shown] * (several[name] > 1) + [results.name] * (results.parent.name == EXPERIMENTS)
-        labels[results] = f"{name} ({', '.join(own)})" if own else name
+        parts = [shown] * (several[name] > 1) + [results.name] * (results.parent.name == EXPERIMENTS)
+        labels[results] = f"{name} ({', '.join(parts)})" if parts else name
     return labels
 
 
@@ -215,7 +215,10 @@ def _metas(folder: Path) -> Iterator[Path]:
     """At most a model and a revision below a folder, or below its `results`, as mteb lays its results out."""
     places = ("", "*/", "*/*/", "results/*/*/")
     return (
-        path for place in places for own in ("", f"{EXPERIMENTS}/*/") for path in folder.glob(f"{place}{own}{META}")
+        path
+        for place in places
+        for prefix in ("", f"{EXPERIMENTS}/*/")
+        for path in folder.glob(f"{place}{prefix}{META}")
     )
 
 

@@ -143,7 +143,7 @@ def write_report(
     configs = {label: dict(seeds[0].config) for label, seeds in columns.items() if seeds[0].config}
     bases = {run.label: base for run in runs if run.on_disk and (base := continued.read_continued(run.folder))}
     paired = continued.paired_table(runs, comparison.baseline) if len(bases) > 1 else None
-    every = [
+    all_sections = [
         Section("pairs", "The same test", [paired], is_open=True),
         *(
             Section(
@@ -210,7 +210,15 @@ def write_report(
         ),
         Section("running", "Running", [*tables.study_tables(runs), tables.run_table(runs)]),
     ]
-    filled = (Section(*one[:2], _filled(one.tables), [*filter(None, one.charts)], *one[4:]) for one in every)
+    filled = (
+        Section(
+            *raw_section[:2],
+            _filled(raw_section.tables),
+            [*filter(None, raw_section.charts)],
+            *raw_section[4:],
+        )
+        for raw_section in all_sections
+    )
     sections = [section for section in filled if any(section[2:6])]
     only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
@@ -284,8 +292,10 @@ def _write_csv(path: Path, frame: pd.DataFrame) -> None:
 
 def _outside(runs: Sequence[Run]) -> list[str]:
     """Paths of the machine that recipes and scores name and that `hide_places` leaves."""
-    told = (value for run in runs for value in (*flatten(run.config).values(), *(one.encoder for one in run.scores)))
-    return sorted({value for value in told if isinstance(value, str) and value.startswith("/")})
+    values = (
+        value for run in runs for value in (*flatten(run.config).values(), *(score.encoder for score in run.scores))
+    )
+    return sorted({value for value in values if isinstance(value, str) and value.startswith("/")})
 
 
 def _check_kept(names: Sequence[str], out: Path) -> None:

@@ -41,8 +41,8 @@ class Quantity:
     @property
     def parts(self) -> list[Quantity]:
         """The number, and the one that is taken away from it where there is one."""
-        whole = replace(self, less=())
-        return [whole, replace(whole, **dict(self.less))] if self.less else [whole]
+        minuend = replace(self, less=())
+        return [minuend, replace(minuend, **dict(self.less))] if self.less else [minuend]
 
 
 _NO_QUANTITY = Quantity()
@@ -113,10 +113,10 @@ def printed_numbers(paper: str, table: str = "") -> dict[Quantity, float]:
     cells = printed_cells()
     cells = cells.loc[(cells.paper == paper) & cells.printed.notna() & cells.quantity.notna()]
     cells = cells.loc[cells.table == table] if table else cells
-    found: dict[Quantity, float] = {}
+    numbers: dict[Quantity, float] = {}
     for quantity, value in zip(cells.quantity, cells.recomputed.fillna(cells.printed), strict=True):
-        found.setdefault(quantity, value)
-    return found
+        numbers.setdefault(quantity, value)
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -165,24 +165,24 @@ def read_claims() -> Mapping[str, Claim]:
 
 def printed_values(claim: Claim) -> list[float]:
     """The printed values of the claim's quantities; a difference without a column follows from its two numbers."""
-    found = printed_numbers(claim.paper, claim.table)
+    numbers = printed_numbers(claim.paper, claim.table)
 
     def value(quantity: Quantity) -> float:
-        if quantity in found:
-            return found[quantity]
-        first, *taken = quantity.parts
-        return found[first] - sum(value(one) for one in taken)
+        if quantity in numbers:
+            return numbers[quantity]
+        first, *subtracted = quantity.parts
+        return numbers[first] - sum(value(part) for part in subtracted)
 
     return [value(quantity) for quantity in claim.quantities]
 
 
 def printed_points(claim: Claim) -> list[tuple[str, str, float, float]]:
     """Arm, language, x and y of each point of a correlation with both numbers printed, in percent."""
-    found = printed_numbers(claim.paper)
-    languages = sorted({quantity.language for quantity in found})
+    numbers = printed_numbers(claim.paper)
+    languages = sorted({quantity.language for quantity in numbers})
     places = [(arm, language) for arm in claim.arms for language in languages]
     pairs = [
         (arm, language, *(replace(measure, label=arm, language=language) for measure in (claim.x, claim.y)))
         for arm, language in places
     ]
-    return [(arm, language, found[x], found[y]) for arm, language, x, y in pairs if x in found and y in found]
+    return [(arm, language, numbers[x], numbers[y]) for arm, language, x, y in pairs if x in numbers and y in numbers]

@@ -118,12 +118,10 @@ def read_log(path: Path) -> Log:
 
 def read_steps(log: Log) -> pd.DataFrame:
     """Every step whose rows are known: step, batch_hash, loss; 24 bytes each. None where the log is not kept."""
-    found = (
-        (event for event, survives in stream_events(log.path) if survives) if log.path and log.path.is_file() else ()
-    )
+    rows = (event for event, survives in stream_events(log.path) if survives) if log.path and log.path.is_file() else ()
     steps = (
         (event["step"], event["batch_hash"], event["metrics"][TOTAL])
-        for event in found
+        for event in rows
         if event["event"] == "step" and "batch_hash" in event and event["metrics"][TOTAL] is not None
     )
     return pd.DataFrame(np.fromiter(steps, [("step", "i8"), ("batch_hash", "u8"), ("loss", "f8")]))
@@ -140,14 +138,14 @@ def _frame(rows: Sequence[tuple]) -> pd.DataFrame:
 
 def _points(event: Event) -> Iterator[tuple]:
     metrics = event.get("metrics", {})
-    found = [("", name, metrics.get(name)) for name in _BY_LANGUAGE.values()]
+    points = [("", name, metrics.get(name)) for name in _BY_LANGUAGE.values()]
     if series := _BY_LANGUAGE.get(event["event"]):
-        found += [(language, series, value) for language, value in event.get("languages", {}).items()]
+        points += [(language, series, value) for language, value in event.get("languages", {}).items()]
     if event["event"] == "step":
-        found += [("", name, value) for name, value in metrics.items() if is_loss(name)]
+        points += [("", name, value) for name, value in metrics.items() if is_loss(name)]
         if metrics.get("train/step_ms"):
-            found.append(("", _WAITING, metrics["train/data_wait_ms"] / metrics["train/step_ms"]))
-    return ((name, language, event["step"], value, 1) for language, name, value in found if value is not None)
+            points.append(("", _WAITING, metrics["train/data_wait_ms"] / metrics["train/step_ms"]))
+    return ((name, language, event["step"], value, 1) for language, name, value in points if value is not None)
 
 
 # Not part of a recipe's meaning: who ran it, where, on how many machines, and the seed that columns group over.
@@ -202,8 +200,8 @@ class Run:
     def is_given(self) -> bool:
         """Whether its study did not train the encoder: none of the study's seeds belongs to it."""
         study = self.study or {}
-        encoders = (one for one in study.get("study", {}).get("encoders", ()) if one.get("model"))
-        return any(is_of(self.label, one.get("label") or one["model"], study) for one in encoders)
+        encoders = (encoder for encoder in study.get("study", {}).get("encoders", ()) if encoder.get("model"))
+        return any(is_of(self.label, encoder.get("label") or encoder["model"], study) for encoder in encoders)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -289,26 +287,28 @@ def label_runs(runs: Sequence[Run]) -> list[Run]:
     seen: Counter[tuple[Any, ...]] = Counter()
     for run in runs:
         recipe = (run.recipe, hash_value(run.settings))
-        place = (run.label,) if run.label else (*recipe, seen[(*recipe, run.seed)])
+        key = (run.label,) if run.label else (*recipe, seen[(*recipe, run.seed)])
         seen[(*recipe, run.seed)] += not run.label
-        groups.setdefault(place, []).append(run)
+        groups.setdefault(key, []).append(run)
     labels = _labels([group[0] for group in groups.values()])
     return [replace(run, label=label) for label, group in zip(labels, groups.values(), strict=True) for run in group]
 
 
 def declared_seeds(study: Mapping[str, Any]) -> dict[str, list[int]]:
     """The seeds of pretraining of each label; of a study that ran in parts the seeds of all parts."""
-    seeds = {label: {*own} for label, own in study.get("seeds", {}).items()}
+    seeds = {label: {*label_seeds} for label, label_seeds in study.get("seeds", {}).items()}
     declares = study.get("study", {})
-    for one in (one for one in declares.get("encoders", ()) if one["recipe"]):
-        seeds.setdefault(one["label"] or one["recipe"], set()).update(one.get("seeds") or declares.get("seeds", ()))
-    return {label: sorted(own) for label, own in seeds.items()}
+    for encoder in (encoder for encoder in declares.get("encoders", ()) if encoder["recipe"]):
+        seeds.setdefault(encoder["label"] or encoder["recipe"], set()).update(
+            encoder.get("seeds") or declares.get("seeds", ())
+        )
+    return {label: sorted(label_seeds) for label, label_seeds in seeds.items()}
 
 
 def is_of(shown: str, label: str, study: Mapping[str, Any]) -> bool:
     """Whether a column is of an encoder: its label, which another study or a kind of training lengthens."""
-    own = shown.removesuffix(f" ({study['name']})")
-    return own == label or (label not in study["labels"] and own.startswith(f"{label} "))
+    own_label = shown.removesuffix(f" ({study['name']})")
+    return own_label == label or (label not in study["labels"] and own_label.startswith(f"{label} "))
 
 
 def columns_of(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -326,8 +326,8 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     start = str(settings.get("model.init_from") or "")
     if start.startswith(RUN_OF):
         settings["model.init_from"] = start.replace("/", "-")
-    elif found := _RUN_EXPORT.search(start):
-        settings["model.init_from"] = f"{RUN_OF}{found[1]}"
+    elif match := _RUN_EXPORT.search(start):
+        settings["model.init_from"] = f"{RUN_OF}{match[1]}"
         if settings.get("data.tokenizer.kind") == "folder" and settings.get("data.tokenizer.path") == start:
             settings |= {"data.tokenizer.kind": "start", "data.tokenizer.path": None}
     return hide_places(settings)
@@ -355,11 +355,13 @@ def _own_label(run: Run) -> str:
 
 def left_out(choices: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]] = ()) -> set[str]:
     """The cells that competed and were not chosen; of `cells` those, too, among whose settings none is chosen yet."""
-    tried = {name for one in choices for candidate in one["candidates"] for name in candidate["development"]}
-    chosen = (one["candidates"][one["chosen"]] for one in choices if one["chosen"] is not None)
+    tried = {name for choice in choices for candidate in choice["candidates"] for name in candidate["development"]}
+    chosen = (choice["candidates"][choice["chosen"]] for choice in choices if choice["chosen"] is not None)
     settings: dict[tuple[Any, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for cell in (cell for cell in cells if cell["kind"] == "finetuning"):
         row = (cell["label"], *(cell.get(name) for name in ("task", "train_language", "training")))
         settings[row][hash_value(cell.get("setting"))].add(cell["name"])
-    compete = {name for own in settings.values() if len(own) > 1 for names in own.values() for name in names}
+    compete = {
+        name for by_value in settings.values() if len(by_value) > 1 for names in by_value.values() for name in names
+    }
     return (tried - {name for candidate in chosen for name in candidate["development"]}) | (compete - tried)

@@ -119,8 +119,8 @@ def origins(runs: Sequence[Run], continued: Mapping[str, str] | None = None) -> 
         continued: the command of each run of `xalign continue`, by its label.
     """
     studies = dict.fromkeys(_command(run.study) for run in runs if run.study)
-    known = continued or {}
-    made_by = [known.get(run.label) or f"xalign pretrain {run.recipe}" for run in runs if run.config]
+    by_run = continued or {}
+    made_by = [by_run.get(run.label) or f"xalign pretrain {run.recipe}" for run in runs if run.config]
     commands = [*studies] or [*dict.fromkeys(made_by)]
     made = {start.get("origin", {}).get("commit") for run in runs for start in run.log.starts}
     tracks = dict.fromkeys(
@@ -139,16 +139,16 @@ def _command(study: Mapping[str, Any]) -> str:
     declares, name = study.get("study", {}), study["name"]
     if (study.get("notes") or "").startswith(f"Rates of {name.removesuffix('-rates')},"):
         name = name.removesuffix("-rates")  # the study tries them itself
-    known, scale = list_studies(), study.get("scale")
+    studies, scale = list_studies(), study.get("scale")
     scaled = name.partition(f"-{scale}")[0]
-    if scale and f"{scaled}/{scale}" in known:
+    if scale and f"{scaled}/{scale}" in studies:
         words = ["xalign", "study", scaled, "--scale", scale]
-    elif name in known:
+    elif name in studies:
         words = ["xalign", "study", name]
     else:
         return f"the study {name}"
     words += ["--encoder", declares["encoder"]] if declares.get("encoder") else []
-    return shlex.join([*words, *(word for one in declares.get("settings", ()) for word in ("--set", one))])
+    return shlex.join([*words, *(word for setting in declares.get("settings", ()) for word in ("--set", setting))])
 
 
 def how_to_read(runs: Sequence[Run]) -> list[str]:
@@ -159,8 +159,9 @@ def how_to_read(runs: Sequence[Run]) -> list[str]:
         columns=len(columns),
         single=[
             label
-            for label, own in columns.items()
-            if len(own) == 1 and (own[0].config or len({score.seed for score in own[0].scores} - {None}) < 2)
+            for label, label_runs in columns.items()
+            if len(label_runs) == 1
+            and (label_runs[0].config or len({score.seed for score in label_runs[0].scores} - {None}) < 2)
         ],
         vectors=sorted({(run.label, score.vectors) for run in runs for score in run.scores if score.vectors}),
         aligned=any("dictionary_alignment" in str(run.config.get("objectives")) for run in runs),
@@ -175,9 +176,12 @@ def repetitions(runs: Sequence[Run]) -> list[str]:
     lines = []
     for run in runs:
         first = firsts.setdefault((hash_value(run.settings), run.seed), run)
-        names = [one.label if len(columns[one.label]) == 1 else f"{one.label}, seed {one.seed}" for one in (first, run)]
-        if first is not run and (said := _compare(first, run, names[0])):
-            lines.append(f"{names[1]} {said}{_resumptions(run)}")
+        names = [
+            run_of_two.label if len(columns[run_of_two.label]) == 1 else f"{run_of_two.label}, seed {run_of_two.seed}"
+            for run_of_two in (first, run)
+        ]
+        if first is not run and (difference := _compare(first, run, names[0])):
+            lines.append(f"{names[1]} {difference}{_resumptions(run)}")
     return lines
 
 

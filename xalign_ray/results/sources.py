@@ -98,23 +98,23 @@ def join_trials(runs: Sequence[Run]) -> list[Run]:
     of the run or that beside the encoder if it is still there. A run or score that is found twice counts once. Labels
     keep their order.
     """
-    own: dict[tuple[str, Path], Run] = {}
+    joined_runs: dict[tuple[str, Path], Run] = {}
     trials: dict[Source, list[Score]] = defaultdict(list)
     studies: dict[Source, Mapping[str, Any] | None] = {}
     for run in runs:
         if "recipe" in run.config or not run.scores or _is_given(run):
-            place = (run.label, run.folder.resolve())
-            own[place] = _with(own.get(place, run), run.scores)
+            label_and_folder = (run.label, run.folder.resolve())
+            joined_runs[label_and_folder] = _with(joined_runs.get(label_and_folder, run), run.scores)
             continue
         for score in run.scores:
             source = (run.label, score.run or score.encoder, score.step)
             trials[source].append(score)
             studies[source] = run.study
     joined = []
-    for run in own.values():
+    for run in joined_runs.values():
         steps = {run.log.last_step, *(score.step for score in run.scores)}
         joined.append(_with(run, [score for step in steps for score in trials.pop((run.label, run.name, step), [])]))
-    recipes = {run.name: run.config for run in own.values()}
+    recipes = {run.name: run.config for run in joined_runs.values()}
     joined += [_as_run(source, scores, recipes, studies[source]) for source, scores in trials.items()]
     labels = list(dict.fromkeys(run.label for run in runs))
     return sorted(joined, key=lambda run: labels.index(run.label))
@@ -132,8 +132,8 @@ def _as_run(
     first, folder = scores[0], Path(name).parent if Path(name).name == EXPORT else Path(name)
     config = recipes.get(name, {}) if label else {}
     if first.run and not config and Path(first.encoder).name == EXPORT:
-        found = read_saved(Path(first.encoder).parent)
-        config = found if "recipe" in found else {}
+        saved = read_saved(Path(first.encoder).parent)
+        config = saved if "recipe" in saved else {}
     if first.run and not config:
         folder = Path(f"{name} at step {step}")
     return _with(Run(folder, config, Log(), (), label=label, study=study), scores)
@@ -161,22 +161,22 @@ def join_sources(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
             differ in its cells or in a recipe.
     """
     studies: dict[str, Mapping[str, Any]] = {}
-    known: dict[tuple[str, str], list[tuple[str, Run]]] = defaultdict(list)
+    by_column: dict[tuple[str, str], list[tuple[str, Run]]] = defaultdict(list)
     joined: list[Run] = []
     for source, runs in sources.items():
-        earlier, again = {column: list(own) for column, own in known.items()}, set[str]()
+        earlier, again = {column: list(source_runs) for column, source_runs in by_column.items()}, set[str]()
         for run in runs:
             column = ((run.study or {}).get("name", ""), run.label)
             others = earlier.get(column, []) if run.label else []
             if others and run.study:
                 _check_recipes(source, run, *others[0])
-            same = [one for one in others if one[1].seed == run.seed]
+            same = [pair for pair in others if pair[1].seed == run.seed]
             for other in same:
                 _check_scores(source, run, *other)
             if same and run.study:
                 again |= {run.label} if run.seed is None else set()
             else:
-                known[column].append((source, run))
+                by_column[column].append((source, run))
                 joined.append(run)
         for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
             studies[name] = _join_declarations(source, study, again, studies[name]) if name in studies else study
@@ -185,13 +185,13 @@ def join_sources(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
 
 def _check_recipes(source: str, run: Run, other: str, known: Run) -> None:
     """An encoder that was given has no recipe."""
-    one, two = run.settings, known.settings
-    differing = [key for key in one | two if _without_paths(one.get(key)) != _without_paths(two.get(key))]
+    left, two = run.settings, known.settings
+    differing = [key for key in left | two if _without_paths(left.get(key)) != _without_paths(two.get(key))]
     if differing and run.config and known.config:
         key = differing[0]
         raise DataError(
             f"{other} and {source} are of one study, and its {run.label} has {key} {two.get(key)} in the first and "
-            f"{one.get(key)} in the second. Give one of them."
+            f"{left.get(key)} in the second. Give one of them."
         )
 
 
@@ -219,9 +219,9 @@ def _check_scores(source: str, run: Run, other: str, known: Run) -> None:
 def _without_paths(value: Any) -> Any:
     """A value of JSON; whatever path of a machine stands in it is as any other."""
     if isinstance(value, Mapping):
-        return {key: _without_paths(one) for key, one in value.items()}
+        return {key: _without_paths(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_paths(one) for one in value]
+        return [_without_paths(item) for item in value]
     return PATHS if isinstance(value, str) and value.startswith(PATHS) else value
 
 
@@ -233,14 +233,14 @@ def _join_declarations(
         if _without_paths(study.get("study", {}).get(key)) != _without_paths(first.get("study", {}).get(key)):
             raise DataError(f"{source}: its study {study['name']} declares other {key} than the sources before it.")
     named = {cell["name"] for cell in first["cells"]}
-    cells = [one for one in study["cells"] if one["label"] not in again and one["name"] not in named]
-    seeds = [one.get("seeds", {}) for one in (first, study)]
+    cells = [entry for entry in study["cells"] if entry["label"] not in again and entry["name"] not in named]
+    seeds = [entry.get("seeds", {}) for entry in (first, study)]
     return {
         **first,
         "labels": list(dict.fromkeys([*first["labels"], *study["labels"]])),
         "seeds": {label: sorted({*seeds[0].get(label, ()), *seeds[1].get(label, ())}) for label in seeds[0] | seeds[1]},
         "cells": [*first["cells"], *cells],
-        "choices": [*first["choices"], *(one for one in study["choices"] if one["label"] not in again)],
+        "choices": [*first["choices"], *(entry for entry in study["choices"] if entry["label"] not in again)],
     }
 
 
@@ -253,7 +253,7 @@ def _from_study(folder: Path) -> list[Run]:
     study["choices"] = _read_choices(folder) if (folder / CHOICES).is_file() or not going else []
     if (folder / RATES).is_file():
         study["rates"] = read_json(folder / RATES, _HINT, "metric", "languages", "tried", "chosen")
-    competed, found = left_out(study["choices"], study["cells"]), []
+    competed, runs = left_out(study["choices"], study["cells"]), []
     rows = _rows_without_english(study["cells"])
     for cell in study["cells"]:
         path, what = opened(folder / local_folder(cell["folder"] or "")), {"label": cell["label"], "study": study}
@@ -261,17 +261,17 @@ def _from_study(folder: Path) -> list[Run]:
             run = replace(read_run(path), config={}, **what)
             if cell["label"] in _of_several_models(study):
                 run = replace(run, scores=tuple(replace(score, run=None, encoder=run.label) for score in run.scores))
-            found.append(run)
+            runs.append(run)
             for label in rows.get(_row_of(cell), ()) if cell.get("training") == _ENGLISH else ():
                 english = tuple(score for score in run.scores if score.language == cell["train_language"])
-                found.append(replace(run, label=label, scores=english))
+                runs.append(replace(run, label=label, scores=english))
         elif cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):
             if cell["label"] not in study["labels"]:
                 continue  # others begin from it; it is none of the study's encoders
             # What else was ever evaluated in its folder is not of this study.
-            found.append(replace(read_run(path), scores=(), **what))
-    order = {label: place for place, label in enumerate(study["labels"])}
-    return sorted(join_trials(found), key=lambda run: order.get(run.label, len(order)))
+            runs.append(replace(read_run(path), scores=(), **what))
+    order = {label: number for number, label in enumerate(study["labels"])}
+    return sorted(join_trials(runs), key=lambda run: order.get(run.label, len(order)))
 
 
 def _rows_without_english(cells: Sequence[Mapping[str, Any]]) -> Mapping[Any, Iterable[str]]:
@@ -293,18 +293,22 @@ def _row_of(cell: Mapping[str, Any]) -> tuple[Any, ...]:
 def _of_several_models(study: Mapping[str, Any]) -> set[str]:
     """Labels that models for different languages share: together they are one encoder."""
     encoders = study.get("study", {}).get("encoders", ())
-    labels = [one["label"] or one["model"] for one in encoders if one.get("model") and one.get("languages")]
+    labels = [
+        encoder["label"] or encoder["model"]
+        for encoder in encoders
+        if encoder.get("model") and encoder.get("languages")
+    ]
     return {label for label in labels if labels.count(label) > 1}
 
 
 def _with_distinct_labels(runs: Sequence[Run]) -> list[Run]:
     """Columns of two studies that have one label and are not of the same runs get the study's name."""
     several = set()
-    for label, own in columns_of([run for run in runs if run.study]).items():
+    for label, of_label in columns_of([run for run in runs if run.study]).items():
         folders: dict[str, set[Path]] = defaultdict(set)
-        for run in own:
+        for run in of_label:
             folders[run.study["name"]].add(run.folder.resolve())  # type: ignore[index]
-        several |= {label} if len({frozenset(one) for one in folders.values()}) > 1 else set()
+        several |= {label} if len({frozenset(languages) for languages in folders.values()}) > 1 else set()
     return [
         replace(run, label=f"{run.label} ({run.study['name']})") if run.study and run.label in several else run
         for run in runs

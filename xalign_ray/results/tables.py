@@ -97,7 +97,7 @@ def score_table(comparison: Comparison, by: str) -> Table:
     """One row a metric and group of languages, one column an encoder, with the difference as a note on each score."""
     grouped, rows, last = by != "task", [], ""
     for cells in _grouped(comparison, by):
-        first, found, best = cells[0], {cell["label"]: cell for cell in cells}, _best(cells)
+        first, by_label, best = cells[0], {cell["label"]: cell for cell in cells}, _best(cells)
         name = Entry(first["title"], first["metric"])
         rows += [(name,)] if grouped and name.text != last else []
         last = name.text
@@ -109,7 +109,7 @@ def score_table(comparison: Comparison, by: str) -> Table:
         rows.append(
             (
                 Entry(first["group"], "" if by == "language" else named) if grouped else name,
-                *(_entry(found[label], label in best) if label in found else NONE for label in comparison.labels),
+                *(_entry(by_label[label], label in best) if label in by_label else NONE for label in comparison.labels),
                 _chance(cells) or "-",
                 Entry(_span(cells, "n", "{:,.0f}".format) or "-", "" if grouped else count),
                 seeds[0] if len(set(seeds)) == 1 else ", ".join(seeds),
@@ -179,15 +179,18 @@ def decided_table(comparison: Comparison) -> Table:
     """
     rows: list[Row] = []
     for cells in _grouped(comparison, "task") if len(comparison.labels) > 2 else ():
-        own: dict[str, list[str]] = {"above": [], "not decided": [], "below": [], NEAR_ZERO: []}
+        labels_by_group: dict[str, list[str]] = {"above": [], "not decided": [], "below": [], NEAR_ZERO: []}
         compared = [cell for cell in cells if cell["difference"] is not None]
         for cell in sorted(compared, key=lambda cell: -cell["difference"]):
             why, sign = cell["undecided"], "above" if cell["difference"] > 0 else "below"
-            place = why if why == NEAR_ZERO else "not decided" if why else sign
-            gap = "" if place == NEAR_ZERO else f"\u00a0{points(cell['difference'])}"
-            own[place].append(f"{cell['label']}{gap}")
+            group = why if why == NEAR_ZERO else "not decided" if why else sign
+            gap = "" if group == NEAR_ZERO else f"\u00a0{points(cell['difference'])}"
+            labels_by_group[group].append(f"{cell['label']}{gap}")
         if compared:
-            shown = (Entry(", ".join(one)) if one else NONE for one in own.values())
+            shown = (
+                Entry(", ".join(labels_of_group)) if labels_of_group else NONE
+                for labels_of_group in labels_by_group.values()
+            )
             rows.append((Entry(cells[0]["title"], cells[0]["metric"]), *shown))
     base = comparison.baseline
     header = ("", f"above {base}", "not decided", f"below {base}", "within 1 point")
@@ -200,10 +203,10 @@ def forgetting_table(comparison: Comparison) -> Table:
     labels = [label for label in comparison.labels if label != comparison.baseline]
     rows = []
     for cells in _grouped(comparison, "training"):
-        metric, found = cells[0]["metric"], {cell["label"]: cell for cell in cells}
-        if is_share(metric) and (before := found.get(comparison.baseline)):
+        metric, by_label = cells[0]["metric"], {cell["label"]: cell for cell in cells}
+        if is_share(metric) and (before := by_label.get(comparison.baseline)):
             name = Entry(before["title"], before["languages"].replace(" ", ", "))
-            gaps = (_difference(found[label]) if label in found else NONE for label in labels)
+            gaps = (_difference(by_label[label]) if label in by_label else NONE for label in labels)
             rows.append((name, _entry(before, best=False), *gaps))
     note = (
         f"Points of percent above {comparison.baseline}, with 95 % intervals: in English, and in languages that the "
@@ -247,7 +250,7 @@ def data_tables(runs: Sequence[Run]) -> list[Table]:
 
 def difference_table(runs: Sequence[Run]) -> Table | None:
     """The settings in which recipes differ, None where there is nothing to compare."""
-    firsts = [own[0] for own in columns_of(runs).values()]
+    firsts = [of_label[0] for of_label in columns_of(runs).values()]
     if len(firsts) < 2 or not any(run.config for run in firsts):
         return None
     rows, counted = list[Row](), list[str]()
@@ -257,8 +260,8 @@ def difference_table(runs: Sequence[Run]) -> Table | None:
             counted.append(f"data.{key}")
             rows.append((f"data.{key}", *(_describe(run.sources(key)) for run in firsts)))
     settings = [run.settings for run in firsts]
-    for key in sorted({key for own in settings for key in own}):
-        values = [own.get(key) for own in settings]
+    for key in sorted({key for of_label in settings for key in of_label}):
+        values = [of_label.get(key) for of_label in settings]
         if any(value != values[0] for value in values) and not key.startswith(tuple(counted)):
             rows.append((key, *(NONE if value is None else str(value) for value in values)))
     note = "Seeds, workers, ZeRO stage, paths of output and tracking are left out."
@@ -268,8 +271,8 @@ def difference_table(runs: Sequence[Run]) -> Table | None:
 
 def values_table(runs: Sequence[Run]) -> Table:
     """One row a label: the deciding values of a run, from its start event."""
-    known = [(run.label, run.log.starts[-1].get("values")) for run in reversed(runs) if run.log.starts]
-    firsts = {label: values for label, values in known if values}
+    label_values = [(run.label, run.log.starts[-1].get("values")) for run in reversed(runs) if run.log.starts]
+    firsts = {label: values for label, values in label_values if values}
     names = list(dict.fromkeys(name for values in firsts.values() for name in values))
     rows = [(label, *(values.get(name, NONE) for name in names)) for label, values in reversed(firsts.items())]
     return Table("What was trained", ("encoder", *names), rows, names=1 + len(names))
@@ -311,15 +314,18 @@ def run_table(runs: Sequence[Run]) -> Table:
 def cost_table(runs: Sequence[Run]) -> Table | None:
     """One column an encoder, as in the table of scores: what its trainings took; None where nothing is known."""
     columns = columns_of(runs)
-    trained = {label: [run for run in own if run.log.started] for label, own in columns.items()}
+    trained = {label: [run for run in label_runs if run.log.started] for label, label_runs in columns.items()}
     if not any(trained.values()):
         return None
 
     def row(name: str, note: str, show: str, value: Callable[[Run], float]) -> Row:
-        shown = [show.format(fmean(map(value, own))) if own else NONE for own in trained.values()]
+        shown = [show.format(fmean(map(value, label_runs))) if label_runs else NONE for label_runs in trained.values()]
         return (Entry(name, note), *shown)
 
-    hours = [duration(fmean(run.log.seconds for run in own)) if own else NONE for own in trained.values()]
+    hours = [
+        duration(fmean(run.log.seconds for run in label_runs)) if label_runs else NONE
+        for label_runs in trained.values()
+    ]
     rows = [
         (Entry("Time of a training", "mean over seeds, all attempts"), *hours),
         row(
@@ -341,13 +347,13 @@ def study_tables(runs: Sequence[Run]) -> list[Table]:
         if "rates" in study:
             tables.append(_rates_table(name, study["rates"]))
         tried = list[Row]()
-        for choice in (one for one in study["choices"] if len(one["candidates"]) > 1):
+        for choice in (item for item in study["choices"] if len(item["candidates"]) > 1):
             settings = [candidate["setting"] for candidate in choice["candidates"]]
-            varied = [key for key in settings[0] if any(one[key] != settings[0][key] for one in settings)]
+            varied = [key for key in settings[0] if any(item[key] != settings[0][key] for item in settings)]
             for number, candidate in enumerate(choice["candidates"]):
                 names = ("", "") if number else (choice["label"], choice["task"])
                 shown = ", ".join(f"{key} {candidate['setting'][key]}" for key in varied)
-                scores = ["-" if one is None else f"{100 * one:.1f}" for one in candidate["development"].values()]
+                scores = ["-" if item is None else f"{100 * item:.1f}" for item in candidate["development"].values()]
                 chosen = Entry("chosen", mark="best") if number == choice["chosen"] else ""
                 tried.append((*names, shown, ", ".join(scores), chosen))
         header = ("fine-tuning", "task", "setting", "development score of each cell", "chosen")
@@ -438,13 +444,13 @@ def _rates_table(name: str, rates: Mapping[str, Any]) -> Table:
     """The learning rates that were tried for each encoder of a study."""
 
     rows = list[Row]()
-    for one in rates["tried"]:
-        encoder, rate, chosen = one["encoder"], one["learning_rate"], Entry("")
+    for tried_rate in rates["tried"]:
+        encoder, rate, chosen = tried_rate["encoder"], tried_rate["learning_rate"], Entry("")
         if rate == rates["chosen"][encoder]:
             tried = [other["learning_rate"] for other in rates["tried"] if other["encoder"] == encoder]
             ends = {max(tried): ", the highest tried", min(tried): ", the lowest tried"} if len(tried) > 1 else {}
             chosen = Entry(f"chosen{ends.get(rate, '')}", mark="best")
-        rows.append((encoder, f"{rate:g}", percent(rates["metric"], one["score"]), chosen))
+        rows.append((encoder, f"{rate:g}", percent(rates["metric"], tried_rate["score"]), chosen))
     note = (
         f"{METRICS[rates['metric']].title} in {', '.join(rates['languages'])}, which nothing else here is scored in. "
         "Beyond the lowest or the highest rate there may be a better one."
