@@ -92,9 +92,11 @@ class SwitchedWords(torch.utils.data.Dataset):
 def _rows(training_set: TrainingSet, inputs: Inputs, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
     number, units = 0, iter(training_set.units())
     while chunk := list(islice(units, AT_A_TIME)):
-        kept = [[example for example in unit if example.gold] for unit in chunk]  # a translation may lose its answer
-        made = iter(training_set.task.features(inputs, [example for unit in kept for example in unit], classes))
-        for unit in kept:
+        with_gold = [
+            [example for example in unit if example.gold] for unit in chunk
+        ]  # a translation may lose its answer
+        made = iter(training_set.task.features(inputs, [example for unit in with_gold for example in unit], classes))
+        for unit in with_gold:
             rows = [features for _ in unit for features in next(made)]
             may_part = len(unit) == 1 and not training_set.lexicon
             for part in [[row] for row in rows] if may_part else [rows]:
@@ -132,16 +134,16 @@ class LengthPools:
         self.passes = math.ceil(step / self._forward)
 
     def __len__(self) -> int:
-        whole, rest = divmod(len(self._starts), self._step)
-        return whole * self.passes + math.ceil(rest / self._forward)
+        full_steps, rest = divmod(len(self._starts), self._step)
+        return full_steps * self.passes + math.ceil(rest / self._forward)
 
     def __iter__(self) -> Iterator[list[int]]:
         steps = []
         for pool in torch.randperm(len(self._starts), generator=self._order).split(POOL_BATCHES * self._step):
             ranked = pool.numpy()[np.argsort(self._longest[pool.numpy()], kind="stable")]
             steps += [ranked[begin : begin + self._step] for begin in range(0, len(ranked), self._step)]
-        whole = len(self._starts) // self._step
-        for place in [*torch.randperm(whole, generator=self._order).tolist(), *range(whole, len(steps))]:
-            passes = self.passes if place < whole else math.ceil(len(steps[place]) / self._forward)
-            for units in np.array_split(steps[place], passes):
+        full_steps = len(self._starts) // self._step
+        for number in [*torch.randperm(full_steps, generator=self._order).tolist(), *range(full_steps, len(steps))]:
+            passes = self.passes if number < full_steps else math.ceil(len(steps[number]) / self._forward)
+            for units in np.array_split(steps[number], passes):
                 yield [row for unit in units for row in range(self._starts[unit], self._ends[unit])]

@@ -96,8 +96,8 @@ def train(
         process.collect_as_usual()
         trainer.train()
     model.eval()
-    kept = epochs.best if settings.load_best_model_at_end else [len(epochs.scores)] * len(epochs.scores[0])
-    choices = map(Choice, kept, zip(*epochs.scores, strict=True))
+    kept_epochs = epochs.best if settings.load_best_model_at_end else [len(epochs.scores)] * len(epochs.scores[0])
+    choices = map(Choice, kept_epochs, zip(*epochs.scores, strict=True))
     return Trained(tuple(choices), epochs.weights)
 
 

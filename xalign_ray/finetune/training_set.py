@@ -130,7 +130,7 @@ class TrainingSet:
         for language in self._translations():
             path = self.found[language]
             translations = {example.key: example for example in self.task.read(path, language)}
-            pairs = [(one, translations[one.key]) for one in examples if one.key in translations]
+            pairs = [(example, translations[example.key]) for example in examples if example.key in translations]
             if not pairs:
                 raise DataError(f"{path} shares no example with {self.found[self.english]}; is it its translation?")
             beyond = 0 if self.most else len(translations) - len(pairs)  # pairs beyond `most` are left out on purpose
@@ -138,10 +138,12 @@ class TrainingSet:
             yield from pairs
 
     def _translations(self) -> list[str]:
-        name, found = self.task.name, sorted(self.found)
-        wanted = self.training.languages or tuple(code for code in found if code != self.english)
-        if missing := sorted(set(wanted) - set(found)):
-            raise DataError(f"{name}: no training file in {', '.join(missing)}; there are files in {', '.join(found)}.")
+        name, languages = self.task.name, sorted(self.found)
+        wanted = self.training.languages or tuple(code for code in languages if code != self.english)
+        if missing := sorted(set(wanted) - set(languages)):
+            raise DataError(
+                f"{name}: no training file in {', '.join(missing)}; there are files in {', '.join(languages)}."
+            )
         if not wanted:
             raise DataError(f"{name}: {self.training.kind} needs training files in languages beside {self.english}.")
         return list(wanted)
@@ -153,7 +155,7 @@ def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list
     Raises:
         DataError: a name does not hold these two languages, or a file holds no word of `source` with a translation.
     """
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    translations: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         codes = codes_in_name(path)
         if len(codes) != 2 or source not in codes:
@@ -169,13 +171,13 @@ def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list
             elif " " in word:
                 left_out["term of several words"] += 1
             else:
-                found[look_up_form(word, source)][codes[1 - at]].append(translation)
+                translations[look_up_form(word, source)][codes[1 - at]].append(translation)
                 words += 1
         if not words:
             raise DataError(
                 f"{path} holds no word of {source} to switch; set aside: {list_reasons(left_out) or 'none'}."
             )
-    return {word: list(languages.values()) for word, languages in found.items()}
+    return {word: list(languages.values()) for word, languages in translations.items()}
 
 
 TOLD_POOLING = ("modernbert", "xalign-modernbert")  # model types
@@ -209,8 +211,8 @@ class TuningFiles:
         dev_language: str,
     ) -> TuningFiles:
         """Looks for the files in all folders; DataError if one is missing. Arguments as of `tune_task`."""
-        found, tested = task.find_all(folders, languages, train_language)
-        return cls(task, train_language, found, tested, _dev_files(found, tested, train_language, dev_language))
+        files, tested = task.find_all(folders, languages, train_language)
+        return cls(task, train_language, files, tested, _dev_files(files, tested, train_language, dev_language))
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -85,14 +85,18 @@ def tune_task(
     if keep_model:
         trained.load(tuned.model, first.epoch)
         _save(tuned, task.longest, out_folder / MODEL)
-    own = {"choices": {language: asdict(one) for language, one in choices.items()}} if len(choices) > 1 else {}
+    by_language = (
+        {"choices": {language: asdict(choice) for language, choice in choices.items()}} if len(choices) > 1 else {}
+    )
     from xalign_ray.results.aggregate import over_languages  # here: pandas costs every importer half a second
 
-    write_json(out_folder / CHOICE, asdict(first) | {"split": "dev", "language": next(iter(choices))} | own)
+    write_json(out_folder / CHOICE, asdict(first) | {"split": "dev", "language": next(iter(choices))} | by_language)
     scores: list[Score] = []
-    for epoch in sorted({one.epoch for one in choices.values()}):
+    for epoch in sorted({choice.epoch for choice in choices.values()}):
         trained.load(tuned.model, epoch)
-        by_epoch = {one: split for one, split in files.tested.items() if choices.get(one, first).epoch == epoch}
+        by_epoch = {
+            choice: split for choice, split in files.tested.items() if choices.get(choice, first).epoch == epoch
+        }
         scored = task.score(tuned, files.found, by_epoch, out_folder / PREDICTIONS)
         scores += [score for score in scored if score.language != ALL_LANGUAGES]
     scores.sort(key=lambda score: list(files.tested).index(score.language))
@@ -109,7 +113,7 @@ def tune_task(
             "languages": list(files.tested),
             "settings": settings.model_dump(),
             "training": training.model_dump(),
-            "development": float(over_languages([one.development[one.epoch - 1] for one in choices.values()])),
+            "development": float(over_languages([choice.development[choice.epoch - 1] for choice in choices.values()])),
             "data": {str(path): hash_file(path) for path in used},
             "files": {
                 name: digest

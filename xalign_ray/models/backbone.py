@@ -100,14 +100,14 @@ def encoder_values(init_from: str) -> Values | None:
         ConfigError: there is no such folder, it holds no model, or it is of a family that cannot be continued.
     """
     if Path(init_from).is_dir():
-        found: Values | None = read_folder(init_from)
+        values: Values | None = read_folder(init_from)
     elif is_folder_name(init_from):
         raise ConfigError(f"model.init_from: there is no folder '{init_from}'.{suggest_path(Path(init_from))}")
     else:
-        found = ENCODERS.get(_plain(init_from))
-    if found is None:
+        values = ENCODERS.get(_plain(init_from))
+    if values is None:
         return None
-    return dict(family_of(init_from, found).defaults) | dict(found)
+    return dict(family_of(init_from, values).defaults) | dict(values)
 
 
 def read_folder(init_from: str) -> dict[str, Any]:
@@ -123,9 +123,9 @@ def vocabulary_size(tokenizer: str) -> int | None:
     file = Path(tokenizer) / "tokenizer.json"
     if file.is_file():
         return _count_ids(file, stamp_of(file))
-    known = ENCODERS.get(_plain(tokenizer))
-    if known is not None:
-        return known.get("vocab_size") or BY_MODEL_TYPE[known["model_type"]].defaults["vocab_size"]
+    listed = ENCODERS.get(_plain(tokenizer))
+    if listed is not None:
+        return listed.get("vocab_size") or BY_MODEL_TYPE[listed["model_type"]].defaults["vocab_size"]
     return DERIVED.get(tokenizer)
 
 
@@ -161,8 +161,8 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         family = FAMILIES[model.family]
         values = family.values(model, vocab_size, max_positions, pad_id)
     else:
-        found = read_folder(model.init_from)
-        family = family_of(model.init_from, found)
-        values = family.for_rows(dict(family.defaults) | found, max_positions)
+        saved_values = read_folder(model.init_from)
+        family = family_of(model.init_from, saved_values)
+        values = family.for_rows(dict(family.defaults) | saved_values, max_positions)
     check_settings(family, model)
     return family, family.with_dropout(values, model)

@@ -149,8 +149,8 @@ def build_encoder(
     """
     family, values = backbone(model, vocab_size, max_positions, pad_id)
     if model.init_from is not None:
-        given = 0 if start_rows else min(new_rows) if new_rows else vocab_size
-        check_fits(model.init_from, family, values, given, max_positions, pad_id)
+        vocabulary_here = 0 if start_rows else min(new_rows) if new_rows else vocab_size
+        check_fits(model.init_from, family, values, vocabulary_here, max_positions, pad_id)
     hf = _load(model, family, values, with_head)
     if start_rows:
         exchange_rows(hf, start_rows, pad_id)

@@ -122,11 +122,11 @@ def encoder_folder(name: str) -> Path:
     folder = None if is_folder_name(name) else _cached(name)
     if folder is not None:
         has_all = (folder / CONFIG).is_file() and any((folder / file).is_file() for file in TOKENIZERS)
-        known = _looked_for(name, MODULES)
-        if has_all and known:
+        listed = _looked_for(name, MODULES)
+        if has_all and listed:
             return folder
         if hub_status(name) in (None, HTTPStatus.REQUEST_TIMEOUT):
-            if not known:
+            if not listed:
                 say(f"{name}: {MODULES} is not in the cache, and the hub does not answer; none is read.")
             return folder
     check_reachable(name)

@@ -49,13 +49,13 @@ class Encoder:
         """
         pieces = self.inputs.piece_texts(["a"])[0][:1]
         try:
-            given = self.inputs.collate([self.inputs.single(pieces, (*self.inputs.languages, ENGLISH)[0])])
+            batch = self.inputs.collate([self.inputs.single(pieces, (*self.inputs.languages, ENGLISH)[0])])
             base = self.model.base_model
             with torch.inference_mode():
-                base(**{name: given[name].to(base.device) for name in given if name in ("attention_mask", *ENCODED)})
+                base(**{name: batch[name].to(base.device) for name in batch if name in ("attention_mask", *ENCODED)})
         except Exception as error:  # of any model of transformers: their errors have no common class
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"{self.inputs.encoder} does not encode text as an encoder does: {said}") from error
+            message = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise DataError(f"{self.inputs.encoder} does not encode text as an encoder does: {message}") from error
         return self
 
     @property
@@ -71,14 +71,14 @@ class Encoder:
     @property
     def origin(self) -> dict[str, Any]:
         """Run, encoder, objective, seed and step of a `Score`, from the config of exports and fine-tuned folders."""
-        known = vars(self.model.config)
-        recipe, fingerprint = known.get("xalign_recipe"), known.get("xalign_fingerprint")
+        fields = vars(self.model.config)
+        recipe, fingerprint = fields.get("xalign_recipe"), fields.get("xalign_fingerprint")
         return {
             "run": f"{recipe.replace('/', '-')}-{fingerprint[:8]}" if recipe and fingerprint else None,
-            "encoder": known.get("xalign_encoder") or self.inputs.encoder,
-            "objective": known.get("xalign_objective"),
-            "seed": known.get("xalign_tune_seed", known.get("xalign_seed")),
-            "step": known.get("xalign_step"),
+            "encoder": fields.get("xalign_encoder") or self.inputs.encoder,
+            "objective": fields.get("xalign_objective"),
+            "seed": fields.get("xalign_tune_seed", fields.get("xalign_seed")),
+            "step": fields.get("xalign_step"),
         }
 
     @torch.inference_mode()
@@ -89,24 +89,26 @@ class Encoder:
             The places of B inputs in `features`, the output `[B, L, ...]`, and the mask `[B, L]` of real tokens.
         """
         batches: list[list[int]] = []
-        sizes = [piece_count(one) for one in features]
-        for place in sorted(range(len(features)), key=sizes.__getitem__):
-            if not batches or len(batches[-1]) >= min(BATCH_SIZE, BATCH_PIECES // sizes[place]):
+        sizes = [piece_count(feature) for feature in features]
+        for index in sorted(range(len(features)), key=sizes.__getitem__):
+            if not batches or len(batches[-1]) >= min(BATCH_SIZE, BATCH_PIECES // sizes[index]):
                 batches.append([])
-            batches[-1].append(place)
+            batches[-1].append(index)
         for places in batches:
-            batch = self.inputs.collate([features[place] for place in places])
-            given = {name: batch[name].to(self.model.device) for name in ("attention_mask", *ENCODED) if name in batch}
+            batch = self.inputs.collate([features[index] for index in places])
+            model_inputs = {
+                name: batch[name].to(self.model.device) for name in ("attention_mask", *ENCODED) if name in batch
+            }
             with in_fp32():
-                output = self.model(**given, **options)
-            yield places, output, given["attention_mask"]
+                output = self.model(**model_inputs, **options)
+            yield places, output, model_inputs["attention_mask"]
 
     def forward(self, features: Sequence[Features], take: Callable[[Any], Tensor]) -> list[NDArray[Any]]:
         """What `take` makes of the model's output `[B, ...]` for each input, in the order given."""
-        found: dict[int, NDArray[Any]] = {}
+        results: dict[int, NDArray[Any]] = {}
         for places, output, _ in self.run(features):
-            found |= zip(places, take(output).cpu().numpy(), strict=True)
-        return [found[place] for place in range(len(features))]
+            results |= zip(places, take(output).cpu().numpy(), strict=True)
+        return [results[index] for index in range(len(features))]
 
     def word_vectors(self, words: Sequence[str]) -> Vectors:
         """Mean of the rows of each word's pieces in the embedding table, which ALIGN-MLM aligns, `[N, D]`.
@@ -117,8 +119,8 @@ class Encoder:
         unknown = self.inputs.tokenizer.unk_token_id
         vectors = np.zeros((len(words), table.shape[1]), dtype=np.float32)
         for row, pieces in enumerate(self.inputs.piece_words(words)):
-            if known := [piece for piece in pieces if piece != unknown]:
-                vectors[row] = table[known].mean(axis=0)
+            if known_pieces := [piece for piece in pieces if piece != unknown]:
+                vectors[row] = table[known_pieces].mean(axis=0)
         return vectors
 
     def embedding_table(self) -> Vectors:

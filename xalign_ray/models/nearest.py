@@ -96,8 +96,10 @@ def find_translations(
     def right(
         asked: Vectors | Tensor, others: Vectors | Tensor, queries: Indices, candidates: Indices
     ) -> NDArray[np.bool_]:
-        found = nearest_csls(asked, others, asked, device=device) if csls else nearest_cosine(asked, others, device)
-        return are_pairs(queries, candidates, found)
+        neighbours = (
+            nearest_csls(asked, others, asked, device=device) if csls else nearest_cosine(asked, others, device)
+        )
+        return are_pairs(queries, candidates, neighbours)
 
     forward = right(first, second, numbers_of_first, numbers_of_second)
     return (forward + right(second, first, numbers_of_second, numbers_of_first).astype(float)) / 2
@@ -201,7 +203,7 @@ def ratio_margins(first: Neighbours, second: Neighbours) -> tuple[Scores, Scores
     The score of x and y is cos(x, y) over the mean of two means: the cosines of x with its k nearest, and of y with
     its own.
     """
-    mean_first, mean_second = (one.cosines.astype(np.float64).mean(axis=1) for one in (first, second))
+    mean_first, mean_second = (side.cosines.astype(np.float64).mean(axis=1) for side in (first, second))
     forth = first.cosines / ((mean_first[:, None] + mean_second[first.places]) / 2)
     back = second.cosines / ((mean_second[:, None] + mean_first[second.places]) / 2)
     return forth, back
@@ -211,8 +213,8 @@ def nearest_by_margin(first: Neighbours, second: Neighbours) -> tuple[Indices, I
     """The neighbour of the highest score of each vector, of the first side and of the second: [N] and [M]."""
     scores = ratio_margins(first, second)
     return tuple(  # type: ignore[return-value]
-        one.places[np.arange(len(one.places)), score.argmax(axis=1)]
-        for one, score in zip((first, second), scores, strict=True)
+        side.places[np.arange(len(side.places)), score.argmax(axis=1)]
+        for side, score in zip((first, second), scores, strict=True)
     )
 
 
@@ -232,11 +234,11 @@ def mine_pairs(first: Neighbours, second: Neighbours) -> list[Mined]:
     scores = np.concatenate([forth[rows, at_forth], back[columns, at_back]])
     free_left, free_right = np.ones(len(forth), bool), np.ones(len(back), bool)
     mined = []
-    for place in np.argsort(-scores, kind="stable").tolist():
-        one, other = left[place], right[place]
-        if free_left[one] and free_right[other]:
-            free_left[one] = free_right[other] = False
-            mined.append(Mined(float(scores[place]), int(one), int(other)))
+    for rank in np.argsort(-scores, kind="stable").tolist():
+        at_left, other = left[rank], right[rank]
+        if free_left[at_left] and free_right[other]:
+            free_left[at_left] = free_right[other] = False
+            mined.append(Mined(float(scores[rank]), int(at_left), int(other)))
     return mined
 
 
@@ -256,20 +258,20 @@ def mined_negatives(
         of_first, of_second: the texts of each pair, [N].
     """
     neighbours = nearest_both_ways(first, second, NEGATIVES_AMONG, device)
-    means = [one.cosines.astype(np.float64).mean(axis=1) for one in neighbours]
+    means = [side.cosines.astype(np.float64).mean(axis=1) for side in neighbours]
     cosines = np.einsum("nd,nd->n", first[of_first], second[of_second], dtype=np.float64)
-    own = cosines / ((means[0][of_first] + means[1][of_second]) / 2)
-    found = []
+    translation_margin = cosines / ((means[0][of_first] + means[1][of_second]) / 2)
+    negatives = []
     for side, (asked, others) in enumerate(((of_first, of_second), (of_second, of_first))):
         places, margins = neighbours[side].places[asked], ratio_margins(*neighbours)[side][asked]
         size = len((second, first)[side])
-        known = np.isin(asked[:, None] * size + places, asked * size + others)
-        margins = np.where(known | (margins >= own[:, None]), -np.inf, margins)
+        is_translation = np.isin(asked[:, None] * size + places, asked * size + others)
+        margins = np.where(is_translation | (margins >= translation_margin[:, None]), -np.inf, margins)
         best, rows = margins.argmax(axis=1), np.arange(len(asked))
         pair_of = np.zeros(size, np.int64)
         pair_of[others[::-1]] = rows[::-1]  # the first pair of each text
-        found.append(np.where(np.isneginf(margins[rows, best]), -1, pair_of[places[rows, best]]))
-    return found[0], found[1]
+        negatives.append(np.where(np.isneginf(margins[rows, best]), -1, pair_of[places[rows, best]]))
+    return negatives[0], negatives[1]
 
 
 @dataclass(frozen=True)
@@ -295,13 +297,13 @@ def best_threshold(
     """
     gold = set(gold)
     firsts, seconds = ({pair[side] for pair in gold} for side in (0, 1))
-    judged = [one for one in mined if gold_is_whole or one.first in firsts or one.second in seconds]
+    judged = [pair for pair in mined if gold_is_whole or pair.first in firsts or pair.second in seconds]
     best, right = None, 0
-    for number, one in enumerate(judged, 1):
-        right += (one.first, one.second) in gold
+    for number, pair in enumerate(judged, 1):
+        right += (pair.first, pair.second) in gold
         precision, recall = right / number, right / len(gold)
         f1 = 2 * precision * recall / (precision + recall) if right else 0.0
         if right and (best is None or f1 > best.f1):
-            following = judged[number].score if number < len(judged) else one.score
-            best = Threshold((one.score + following) / 2, precision, recall, f1)
+            following = judged[number].score if number < len(judged) else pair.score
+            best = Threshold((pair.score + following) / 2, precision, recall, f1)
     return best

@@ -51,7 +51,7 @@ class Opened:
             return False
         if names := weight_names(str(self.folder)):
             return self.family.has_head(names, self.config)
-        return any(one.endswith(("ForMaskedLM", "ForPreTraining")) for one in self.config.get("architectures") or ())
+        return any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in self.config.get("architectures") or ())
 
 
 def open_encoder(name: str) -> Opened:

@@ -74,7 +74,7 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
         quiet_transformers(),
     ):
         tokenizer = read_tokenizer(name)
-    if model_class is AutoModel and any(one.endswith("EncoderModel") for one in config.architectures or ()):
+    if model_class is AutoModel and any(name.endswith("EncoderModel") for name in config.architectures or ()):
         model_class = AutoModelForTextEncoding  # of T5's kinds, saved without the decoder that AutoModel asks for
     model, drawn = open_weights(name, model_class, config)
     if drawn and not new_head:
@@ -108,7 +108,7 @@ def open_weights(name: str, model_class: Any, config: Any, **options: Any) -> tu
     folder = fetch_weights(name)
     check_weight_files(str(folder))
     with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder"), quiet_transformers():
-        model, found = model_class.from_pretrained(
+        model, loading = model_class.from_pretrained(
             folder,
             config=config,
             dtype=torch.float32,
@@ -117,8 +117,8 @@ def open_weights(name: str, model_class: Any, config: Any, **options: Any) -> tu
             ignore_mismatched_sizes=True,  # judged below; transformers would raise without a name or a size
             **options,
         )
-    drawn = [key for key in sorted(found["missing_keys"]) if not _is_of_encoder(model, key)]
-    _check_loaded(name, model, found, drawn)
+    drawn = [key for key in sorted(loading["missing_keys"]) if not _is_of_encoder(model, key)]
+    _check_loaded(name, model, loading, drawn)
     return model, drawn
 
 
@@ -127,8 +127,10 @@ def _check_loaded(name: str, model: Any, found: dict[str, Any], drawn: list[str]
     missing, unexpected = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
     lacking = [key for key in missing if _is_of_encoder(model, key) and POOLER not in key.split(".")]
     if type(model).__name__.endswith("ForMaskedLM"):  # other heads are tuned anew, whatever is there of them
-        encoder = {id(one) for one in model.base_model.parameters()}  # with the table that XLM-R names after its head
-        head = {key for key, one in model.named_parameters() if id(one) not in encoder}
+        encoder = {
+            id(weight) for weight in model.base_model.parameters()
+        }  # with the table that XLM-R names after its head
+        head = {key for key, weight in model.named_parameters() if id(weight) not in encoder}
         lacking += drawn if drawn and not head <= set(drawn) else []
     if lacking:
         why = _why_lacking(model, lacking[0], unexpected)

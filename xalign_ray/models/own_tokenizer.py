@@ -69,9 +69,9 @@ def _set_types(processor: Any, second: int) -> None:
         _set_types(inner, second)
     current = 0
     for part in processor.get("pair", ()) if processor.get("type") == "TemplateProcessing" else ():
-        (place,) = part.values()
-        current = second if place["id"] == "B" and "Sequence" in part else current
-        place["type_id"] = current
+        (token,) = part.values()
+        current = second if token["id"] == "B" and "Sequence" in part else current
+        token["type_id"] = current
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
@@ -126,9 +126,9 @@ def _lower_case(name: str, tokenizer: Any) -> None:
     if not tokenizer.is_fast:
         raise DataError(f"{name} lower-cases a text before a slow tokenizer: save it with a tokenizer.json first.")
     backend = tokenizer.backend_tokenizer
-    own = [backend.normalizer] if backend.normalizer else []
-    if not own or own[0].normalize_str("A") != "a":
-        backend.normalizer = Sequence([Lowercase(), *own])
+    normalizers = [backend.normalizer] if backend.normalizer else []
+    if not normalizers or normalizers[0].normalize_str("A") != "a":
+        backend.normalizer = Sequence([Lowercase(), *normalizers])
 
 
 def _check_kind(name: str, tokenizer: Any) -> None:
@@ -163,10 +163,12 @@ def _check_kind(name: str, tokenizer: Any) -> None:
 def _pieces(tokenizer: Any) -> list[str]:
     """Of the probe; none where the tokenizer cannot read it, as one without an unknown piece."""
     try:
-        found = tokenizer.encode(_PROBE, add_special_tokens=False)
+        encoding = tokenizer.encode(_PROBE, add_special_tokens=False)
     except Exception:  # the errors of tokenizers have no class
         return []
-    return [piece for piece, counts in zip(found.tokens, found.attention_mask, strict=True) if counts]  # no padding
+    return [
+        piece for piece, counts in zip(encoding.tokens, encoding.attention_mask, strict=True) if counts
+    ]  # no padding
 
 
 def check_vocabulary(name: str) -> None:
@@ -175,11 +177,11 @@ def check_vocabulary(name: str) -> None:
     Raises:
         DataError: a file of it is a Git LFS pointer, or a SentencePiece model alone that no package here reads.
     """
-    found = [path for pattern in FILES for path in sorted(Path(name).glob(pattern))]
-    for path in found:
+    files = [path for pattern in FILES for path in sorted(Path(name).glob(pattern))]
+    for path in files:
         check_is_file(path)
-    if found and all(path.suffix == ".model" for path in found) and find_spec("sentencepiece") is None:
-        raise DataError(f"{name} holds its vocabulary as {found[0].name} alone, which needs `pip install "
+    if files and all(path.suffix == ".model" for path in files) and find_spec("sentencepiece") is None:
+        raise DataError(f"{name} holds its vocabulary as {files[0].name} alone, which needs `pip install "
                         "sentencepiece`; or put the model's tokenizer.json next to it.")  # fmt: skip
 
 
@@ -201,10 +203,10 @@ def check_files(name: str, config: Any) -> None:
     if expected is None:
         return
     try:
-        found = identify(folder)
+        identity = identify(folder)
     except (ValueError, AttributeError) as error:
         raise DataError(f"{name}: its tokenizer is damaged ({error}). Export the run again.") from None
-    if found != expected:
+    if identity != expected:
         raise DataError(f"{name}: its tokenizer is not the one that the model was exported with (tokenizer.json or the "
                         "special tokens in tokenizer_config.json differ). Export the run again.")  # fmt: skip
 

@@ -11,9 +11,9 @@ import torch
 @contextmanager
 def in_fp32() -> Iterator[None]:
     """Inside, matrix products are fp32 and not TF32. Scores are; a training on this GPU may have asked for TF32."""
-    kept = torch.backends.cuda.matmul.allow_tf32
+    before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = kept
+        torch.backends.cuda.matmul.allow_tf32 = before

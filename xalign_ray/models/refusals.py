@@ -108,8 +108,8 @@ def check_start(config: RunConfig) -> None:
         opened = open_encoder(start)
         check_encoder_files(opened)
         family_of(start, opened.config)
-        own = isinstance(tokenizer, FolderTokenizer) and Path(tokenizer.path) == Path(start)
-        if own or isinstance(tokenizer, StartTokenizer):
+        is_its_own = isinstance(tokenizer, FolderTokenizer) and Path(tokenizer.path) == Path(start)
+        if is_its_own or isinstance(tokenizer, StartTokenizer):
             _check_own_tokenizer(config, opened)
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from None
@@ -142,10 +142,12 @@ def _check_own_tokenizer(config: RunConfig, opened: Opened) -> None:
         for name in ("tokenizer_config.json", "special_tokens_map.json")
         if (path := folder / name).is_file()
     ]
-    masking = [one.kind for one in config.streams if not (isinstance(one, ContrastedPairs) and one.text == "none")]
+    masking = [
+        entry.kind for entry in config.streams if not (isinstance(entry, ContrastedPairs) and entry.text == "none")
+    ]
     # Where none names a class, transformers takes that of the model's type, such as BERT's: see `check_mask`.
-    kinds = {kind for one in settings if (kind := one.get("tokenizer_class"))}
-    if masking and not any(one.get("mask_token") for one in settings) and kinds and kinds <= _WITHOUT_A_MASK:
+    kinds = {kind for entry in settings if (kind := entry.get("tokenizer_class"))}
+    if masking and not any(entry.get("mask_token") for entry in settings) and kinds and kinds <= _WITHOUT_A_MASK:
         raise DataError(
             f"{start} has no mask token, and stream {masking[0]} masks text. Name one of its tokens in "
             'tokenizer_config.json ("mask_token": "<mask>"), or take a stream that masks nothing (contrasted_pairs '

@@ -183,7 +183,7 @@ def _poolings(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The kinds of a pooling, by the names of Sentence Transformers, whose default is the mean."""
     named = config.get("pooling_mode")
     if named is None:
-        keys = [found[1] for key, is_set in config.items() if is_set and (found := _POOLED.fullmatch(key))]
+        keys = [match[1] for key, is_set in config.items() if is_set and (match := _POOLED.fullmatch(key))]
         named = [_SHORT.get(key, key) for key in keys]
     return ((named,) if isinstance(named, str) else tuple(named)) or ("mean",)
 

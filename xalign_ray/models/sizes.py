@@ -85,11 +85,11 @@ def encoded_by(objectives: Iterable[ObjectiveChoice], micro_steps: int) -> dict[
 
     Of what several read, the most that one of them takes.
     """
-    found: dict[str, int] = {}
-    for one in objectives:
-        for name, passes in one.encoded.items():
-            found[name] = max(found.get(name, 0), passes + (one.over_step and micro_steps > 1))
-    return found
+    passes_by_prefix: dict[str, int] = {}
+    for loss in objectives:
+        for name, passes in loss.encoded.items():
+            passes_by_prefix[name] = max(passes_by_prefix.get(name, 0), passes + (loss.over_step and micro_steps > 1))
+    return passes_by_prefix
 
 
 def seen_pairs(lengths: NDArray[np.int64], window: int | None) -> NDArray[np.int64]:

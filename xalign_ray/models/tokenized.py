@@ -121,19 +121,19 @@ class Inputs:
             names = [name for name in ENCODED if name in features[0]]
             rows = [
                 dict(zip(names, row, strict=True))
-                for one in features
-                for row in zip(*(one[name] for name in names), strict=True)
+                for feature in features
+                for row in zip(*(feature[name] for name in names), strict=True)
             ]
             batch = {name: values.unflatten(0, (len(features), -1)) for name, values in self.collate(rows).items()}
-            return batch | {"labels": torch.tensor([one["labels"] for one in features])}
+            return batch | {"labels": torch.tensor([feature["labels"] for feature in features])}
         padding = {"input_ids": self.tokenizer.pad_token_id or 0, "labels": IGNORED}
-        sizes = torch.tensor([len(one["input_ids"]) for one in features])
+        sizes = torch.tensor([len(feature["input_ids"]) for feature in features])
         width = int(sizes.max())
         batch = {"attention_mask": (torch.arange(width) < sizes[:, None]).long()}
         for name in (name for name in ARGUMENTS if name in features[0]):
             rows = [
                 [*value, *[padding.get(name, 0)] * (width - len(value))] if isinstance(value, list) else value
-                for value in (one[name] for one in features)
+                for value in (feature[name] for feature in features)
             ]
             batch[name] = torch.tensor(rows)
         return batch
@@ -163,9 +163,9 @@ def _middle(tokenizer: Any) -> tuple[int, ...]:
     """Pieces between two texts by the tokenizer's template; its suffix where the template is of one text only."""
     encoding = tokenizer("a", "a", return_special_tokens_mask=True)
     special = encoding["special_tokens_mask"]
-    text = [place for place, is_special in enumerate(special) if not is_special]
-    between = [place for place in range(text[0], text[-1]) if special[place]] if text else []
-    return tuple(encoding["input_ids"][place] for place in between) or _ends(tokenizer)[1]
+    text = [at for at, is_special in enumerate(special) if not is_special]
+    between = [at for at in range(text[0], text[-1]) if special[at]] if text else []
+    return tuple(encoding["input_ids"][at] for at in between) or _ends(tokenizer)[1]
 
 
 def first_position(model: Any) -> int:

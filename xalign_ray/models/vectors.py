@@ -34,7 +34,7 @@ def vector_files(folder: Path) -> list[Path]:
     """The files that the vectors of a folder depend on."""
     below = [folder / path for _, path in read_sentence_files(str(folder)).modules if path]
     ends = ("json", "safetensors", "bin", "txt", "model")
-    files = {path for place in (folder, *below) for end in ends for path in place.glob(f"*.{end}")}
+    files = {path for parent in (folder, *below) for end in ends for path in parent.glob(f"*.{end}")}
     return sorted(path for path in files if path.name != MANIFEST)
 
 
@@ -136,22 +136,24 @@ class SentenceVectors:
         pieces = inputs.piece_texts([self.rule.prompt + text for text in texts])
         features = [inputs.single(ids[: self._room], code) for ids, code in zip(pieces, spoken, strict=True)]
         (prompt,) = inputs.piece_texts([self.rule.prompt]) if self.rule.prompt else ([],)
-        found: list[tuple[list[int], Vectors, dict[str, Vectors]]] = []
+        parts: list[tuple[list[int], Vectors, dict[str, Vectors]]] = []
         for places, output, mask in self.encoder.run(features, output_hidden_states=bool(poolings)):
-            given = {"attention_mask": mask, "prompt_length": len(inputs.prefix) + len(prompt)}
-            made: Any = given | {"token_embeddings": output.last_hidden_state}
+            module_inputs = {"attention_mask": mask, "prompt_length": len(inputs.prefix) + len(prompt)}
+            made: Any = module_inputs | {"token_embeddings": output.last_hidden_state}
             with torch.inference_mode():
                 for module in self._modules:
                     made = module(made)
                 layers = {
-                    kind: np.stack([self._pooled(kind, given, states) for states in output.hidden_states])
+                    kind: np.stack([self._pooled(kind, module_inputs, states) for states in output.hidden_states])
                     for kind in poolings
                 }
-            found.append((places, made["sentence_embedding"].float().cpu().numpy(), layers))
-        order = np.argsort([place for places, _, _ in found for place in places], kind="stable")
-        vectors = np.concatenate([own for _, own, _ in found] or [np.zeros((0, 0), np.float32)])[order]
+            parts.append((places, made["sentence_embedding"].float().cpu().numpy(), layers))
+        order = np.argsort([index for places, _, _ in parts for index in places], kind="stable")
+        vectors = np.concatenate([part_vectors for _, part_vectors, _ in parts] or [np.zeros((0, 0), np.float32)])[
+            order
+        ]
         self.encoder.check_finite(vectors)
-        of_layers = {kind: np.concatenate([ways[kind] for *_, ways in found], axis=1)[:, order] for kind in poolings}
+        of_layers = {kind: np.concatenate([ways[kind] for *_, ways in parts], axis=1)[:, order] for kind in poolings}
         return vectors, of_layers
 
     def _pooled(self, kind: str, given: Mapping[str, Any], states: Any) -> Vectors:
@@ -170,10 +172,10 @@ def load_modules(files: SentenceFiles, rule: SentenceRule | None, device: Any) -
         DataError: a module is of code that comes with the encoder, or its files are damaged.
     """
     pooling = (rule or files.rule).pooling
-    own = (pooling in POOLINGS and (rule is not None or not files.skips_prompt)) or not files.poolings
-    modules: list[Module] = [_pool_by(pooling)] if own else []
+    is_ours = (pooling in POOLINGS and (rule is not None or not files.skips_prompt)) or not files.poolings
+    modules: list[Module] = [_pool_by(pooling)] if is_ours else []
     for kind, (name, below) in zip(files.kinds, files.modules, strict=True):
-        if kind == "Transformer" or (own and kind == "Pooling"):
+        if kind == "Transformer" or (is_ours and kind == "Pooling"):
             continue
         if not name.startswith("sentence_transformers."):
             raise DataError(f"{files.name} makes its vectors by a module {kind}, whose code is not run here.")

@@ -39,8 +39,8 @@ def check_weight_files(name: str) -> None:
     if not folder.is_dir():
         return
     read_config(name)
-    found = next((file for file in WEIGHTS if (folder / file).is_file()), None)
-    if found is None:
+    weights_file = next((file for file in WEIGHTS if (folder / file).is_file()), None)
+    if weights_file is None:
         others = ", ".join(sorted(path.name for path in folder.iterdir() if path.suffix in _LIKE_WEIGHTS)[:3])
         raise DataError(
             f"{name} holds no weights: none of {', '.join(WEIGHTS)} is there{others and f', only {others}'}. Save the "
@@ -51,9 +51,9 @@ def check_weight_files(name: str) -> None:
             f"{name} holds a model and an adapter of one. Remove {ADAPTER} if the adapter is merged; else merge it "
             "(`merge_and_unload` of peft) and save that."
         )
-    for path in _shards(folder / found):
+    for path in _shards(folder / weights_file):
         if not path.is_file():
-            raise DataError(f"{name}: {path.name} is missing, though {found} names it. Copy it there.")
+            raise DataError(f"{name}: {path.name} is missing, though {weights_file} names it. Copy it there.")
         check_is_file(path)
         if path.suffix == ".bin":
             _check_pickle(path)
@@ -65,7 +65,7 @@ def check_weight_files(name: str) -> None:
                 )
     names = weight_names(name) or ()
     for prefix, why in WRAPPED.items():
-        if wrapped := [one for one in names if one.startswith(prefix)]:
+        if wrapped := [weight_name for weight_name in names if weight_name.startswith(prefix)]:
             raise DataError(f"{name}: {len(wrapped)} names of its weights begin with '{prefix}', {why}.")
 
 

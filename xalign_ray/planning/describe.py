@@ -189,20 +189,20 @@ def describe_on(
     config, subject, shape = counted or recipe.config, subject_of(recipe), read_shape(on)
     if isinstance(subject, str):
         raise ConfigError(f"--on: parameters, and all that follows from them, are known with {subject}.")
-    found = estimate(at_most(config), subject, shape, find_rate(rate, config, shape), read_prices(prices))
-    if isinstance(found, str):
-        raise ConfigError(f"{recipe.name} cannot run on {shape}: {found}.")
-    rows = -(-found.batch.global_rows // (found.batch.workers * found.batch.accumulation))
+    estimated = estimate(at_most(config), subject, shape, find_rate(rate, config, shape), read_prices(prices))
+    if isinstance(estimated, str):
+        raise ConfigError(f"{recipe.name} cannot run on {shape}: {estimated}.")
+    rows = -(-estimated.batch.global_rows // (estimated.batch.workers * estimated.batch.accumulation))
     room = f" of {shape.device.memory_gib:.1f}" if shape.device else ""
     lines = _facts(recipe, counted) | {
-        "on": f"{shape}, {found.rate.tflops:.3g} TFLOP/s a worker, {found.rate.words}",
-        "memory": f"{number(found.memory / GIB)}{room} GiB a worker",
-        "rows of a worker": f"{found.batch.accumulation} x {rows}",
-        "a step": duration(found.step_s / 3600),
-        "all steps": "counted later" if found.hours is None else duration(found.hours),
-        "device hours": "counted later" if found.device_hours is None else number(found.device_hours),
-        "CPU cores, feed": str(found.data_cores),
-        **({} if found.price is None else {"price": number(found.price)}),
+        "on": f"{shape}, {estimated.rate.tflops:.3g} TFLOP/s a worker, {estimated.rate.words}",
+        "memory": f"{number(estimated.memory / GIB)}{room} GiB a worker",
+        "rows of a worker": f"{estimated.batch.accumulation} x {rows}",
+        "a step": duration(estimated.step_s / 3600),
+        "all steps": "counted later" if estimated.hours is None else duration(estimated.hours),
+        "device hours": "counted later" if estimated.device_hours is None else number(estimated.device_hours),
+        "CPU cores, feed": str(estimated.data_cores),
+        **({} if estimated.price is None else {"price": number(estimated.price)}),
     }
     return f"{_as_text(lines)}\n{NOT_COUNTED}"
 

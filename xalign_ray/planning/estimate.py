@@ -88,11 +88,11 @@ def read_prices(given: Sequence[str]) -> dict[str, float]:
 
 
 def _known(name: str, where: str) -> str:
-    names = {one.lower(): one for one in (*known_devices(), CPU)}
+    names = {device.lower(): device for device in (*known_devices(), CPU)}
     plain = name.strip().replace("-", " ").lower()
     if plain not in names:
-        said = suggest(name, names.values())
-        raise ConfigError(f"{where}: nothing is known of a {name}.{said} Known: {', '.join(names.values())}.")
+        hint = suggest(name, names.values())
+        raise ConfigError(f"{where}: nothing is known of a {name}.{hint} Known: {', '.join(names.values())}.")
     return names[plain]
 
 
@@ -110,18 +110,18 @@ def operations_of_row(config: RunConfig, subject: Subject) -> float:
     operations = Operations(subject.family, subject.values, config.model.conditioned_head)
     masked = mean_over_steps(config.masking.mlm_probability, config.train.max_steps)
     encoded = _encoded(config)
-    whole = 0.0
+    total = 0.0
     for stream, share in zip(config.streams, shares(config), strict=True):
         tokens = _tokens(config, stream)
         for name, passes in encoded.items():
             if not name:
-                whole += share * passes * operations.forward(np.array([tokens]))
+                total += share * passes * operations.forward(np.array([tokens]))
             elif isinstance(stream, ContrastedPairs):
-                whole += share * passes * operations.forward(np.array([tokens // 2]))
+                total += share * passes * operations.forward(np.array([tokens // 2]))
         labelled = not isinstance(stream, ContrastedPairs) or stream.text != "none"
-        heads = sum(one.predicts_pieces and one.stream in (None, stream.kind) for one in config.objectives)
-        whole += share * labelled * heads * operations.of_labels(masked * tokens)
-    return whole
+        heads = sum(loss.predicts_pieces and loss.stream in (None, stream.kind) for loss in config.objectives)
+        total += share * labelled * heads * operations.of_labels(masked * tokens)
+    return total
 
 
 def started_passes(config: RunConfig) -> float:
@@ -136,9 +136,9 @@ def mean_over_steps(scheduled: Scheduled, steps: int) -> float:
 
 
 def _encoded(config: RunConfig) -> dict[str, int]:
-    every = encoded_by(config.objectives, derive_batch(config).accumulation)
+    passes_by_name = encoded_by(config.objectives, derive_batch(config).accumulation)
     has_negatives = config.data.teacher_gives == "hard_negatives"
-    return {name: passes for name, passes in every.items() if has_negatives or not name.startswith(HARD)}
+    return {name: passes for name, passes in passes_by_name.items() if has_negatives or not name.startswith(HARD)}
 
 
 def _tokens(config: RunConfig, stream: Stream) -> int:
@@ -198,7 +198,7 @@ def _of_run(given: str, config: RunConfig, shape: Shape) -> Rate:
     if on_gpus and (was := precision_of(run.train)) != (now := precision_of(config.train)):
         raise ConfigError(f"--rate {given}: the run was in {was}, and the recipe is in {now} (train.bf16, train.tf32).")
     steps = [event["metrics"] for event in read_events(folder.events) if event["event"] == "step"]
-    measured = [one["train/tflops"] for one in steps if one.get("train/tflops")]
+    measured = [metrics["train/tflops"] for metrics in steps if metrics.get("train/tflops")]
     if not measured:
         raise ConfigError(f"--rate {given}: its event log has no step with train/tflops; let the run take some steps.")
     return Rate(median(measured), f"median of {len(measured)} step events of {Path(given).name}")
@@ -220,8 +220,10 @@ def why_not(config: RunConfig, subject: Subject, shape: Shape) -> str:
     needed = _needed(config, subject, shape)
     if needed <= _usable(shape):
         return ""
-    said = f"a worker needs {needed / GIB:.1f} GiB, more than {_usable(shape) / GIB:.1f} ({USABLE:.0%} of its memory)"
-    return f"{said}; {_remedies(config, subject, shape)}"
+    sentence = (
+        f"a worker needs {needed / GIB:.1f} GiB, more than {_usable(shape) / GIB:.1f} ({USABLE:.0%} of its memory)"
+    )
+    return f"{sentence}; {_remedies(config, subject, shape)}"
 
 
 def _remedies(config: RunConfig, subject: Subject, shape: Shape) -> str:
@@ -236,8 +238,8 @@ def _remedies(config: RunConfig, subject: Subject, shape: Shape) -> str:
         next((f"{block}.{key}={value}" for value in values if _fits(config, block, {key: value}, subject, shape)), "")
         for block, key, values in kinds
     )
-    if said := " or ".join(filter(None, fitting)).replace("True", "true"):
-        return f"it fits with {said}"
+    if settings := " or ".join(filter(None, fitting)).replace("True", "true"):
+        return f"it fits with {settings}"
     return (
         "no micro-batch, gradient checkpointing or ZeRO stage alone makes it fit: combine them, or take devices with "
         "more memory"

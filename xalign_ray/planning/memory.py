@@ -48,8 +48,8 @@ def state_of(config: RunConfig, parameters: int) -> State:
 
 def checkpoint_bytes(config: RunConfig, subject: Subject) -> float:
     """Of one checkpoint, all workers' files together; `checkpoint.async_save` holds as much in the hosts' memory."""
-    whole = config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": 1})})
-    return state_of(whole, subject.trained).total + FP32 * subject.remembered
+    on_one_worker = config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": 1})})
+    return state_of(on_one_worker, subject.trained).total + FP32 * subject.remembered
 
 
 def memory_of(config: RunConfig, subject: Subject, on_gpu: bool) -> dict[str, float]:
@@ -67,12 +67,12 @@ def memory_of(config: RunConfig, subject: Subject, on_gpu: bool) -> dict[str, fl
         "memory of losses": float(FP32 * subject.remembered),
     }
     moments = _gradients(config, subject)
-    head, (kept, transient, again) = _head(config, subject), _activations(config, subject, on_gpu)
+    head, (saved, transient, again) = _head(config, subject), _activations(config, subject, on_gpu)
     compares, holds = _contrast(config, subject)
     one_pass = derive_batch(config).accumulation == 1
-    moments["before"] |= {"activations": kept if one_pass else 0, "contrast": compares}
+    moments["before"] |= {"activations": saved if one_pass else 0, "contrast": compares}
     moments["forward"] |= {
-        "activations": kept + transient + max(0, again - head),
+        "activations": saved + transient + max(0, again - head),
         "head and loss": head,
         "contrast": holds,
     }
@@ -113,11 +113,11 @@ def _contrast(config: RunConfig, subject: Subject) -> tuple[float, float]:
     rows = ROW_COLUMNS * INT64 * config.data.max_seq_length * math.ceil(batch.global_rows / batch.workers)
     waiting = rows if batch.accumulation > 1 else 0
     compares = holds = 0.0
-    for loss in (one for one in config.objectives if one.over_step):
+    for loss in (choice for choice in config.objectives if choice.over_step):
         pairs = pairs_of_step(config, loss.stream)
         sides = _sides(config, loss)
-        own, vectors = math.ceil(pairs / batch.workers), FP32 * 2 * d * pairs * sides
-        compares += waiting + 2 * vectors + COMPARISON * loss.comparisons * min(own, TERMS_AT_ONCE) * pairs * sides
+        terms, vectors = math.ceil(pairs / batch.workers), FP32 * 2 * d * pairs * sides
+        compares += waiting + 2 * vectors + COMPARISON * loss.comparisons * min(terms, TERMS_AT_ONCE) * pairs * sides
         holds += waiting + vectors
         waiting = 0
     return compares, holds
@@ -127,7 +127,7 @@ def pairs_of_step(config: RunConfig, stream: str | None) -> float:
     """Sentence pairs of a step in a kind of stream: as in the recipe, else one a row."""
     if config.train.pairs_per_step:
         return config.train.pairs_per_step
-    share = sum(share for one, share in zip(config.streams, shares(config), strict=True) if one.kind == stream)
+    share = sum(share for choice, share in zip(config.streams, shares(config), strict=True) if choice.kind == stream)
     return share * derive_batch(config).global_rows
 
 
@@ -145,24 +145,26 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
     table = unit * subject.sizes.word_embeddings
     again = derive_batch(config).accumulation > 1
     if stage == 0:
-        whole = FP32 * count
+        all_gradients = FP32 * count
         table = FP32 * subject.sizes.word_embeddings
         copied = subject.sizes.word_embeddings if config.train.gradient_checkpointing else subject.sizes.total
         cast = BF16 * copied if config.in_bf16 else 0  # autocast's, of the weights in a graph
         joined = (BF16 if config.in_bf16 else FP32) * count if parallel.workers > 1 else 0
         return {
             "before": {},
-            "forward": {"gradients": whole * again, "DeepSpeed's buffers": cast},
-            "backward": {"gradients": whole + (1 if config.in_bf16 else 2 + again) * table},
-            "step": {"gradients": whole + joined},
+            "forward": {"gradients": all_gradients * again, "DeepSpeed's buffers": cast},
+            "backward": {"gradients": all_gradients + (1 if config.in_bf16 else 2 + again) * table},
+            "step": {"gradients": all_gradients + joined},
         }
     if has_flat_gradients(config, count):
-        whole, held = unit * count, (part if has_split_sums(config, count) else FP32 * count) * again
+        all_gradients, held = unit * count, (part if has_split_sums(config, count) else FP32 * count) * again
         return {
             "before": {},
             "forward": {"gradients": held},
-            "backward": {"gradients": held + whole + 2 * table},
-            "step": {"gradients": held + whole + max(whole, part if unit != FP32 else 0)},  # concatenated
+            "backward": {"gradients": held + all_gradients + 2 * table},
+            "step": {
+                "gradients": held + all_gradients + max(all_gradients, part if unit != FP32 else 0)
+            },  # concatenated
         }
     if stage == 1:
         held = FP32 * count * again
@@ -195,9 +197,9 @@ def _activations(config: RunConfig, subject: Subject, on_gpu: bool) -> tuple[flo
     dense = _is_dense(config, subject, on_gpu)
     rows, sides = _passes(config, dense)
     length = config.data.max_seq_length
-    whole = _kept_by_layer(config, subject, on_gpu, length)
+    of_row = _kept_by_layer(config, subject, on_gpu, length)
     side = _kept_by_layer(config, subject, on_gpu, length if dense else length // 2)
-    layer = rows * whole + sides * side
+    layer = rows * of_row + sides * side
     ends = (2 if dense else 4) * unit * d  # embeddings, and the last states: without padding, and where it is put back
     transient = unit * (d + subject.values["intermediate_size"])  # gradients on their way
     again = tokens * (layer + transient) if config.train.gradient_checkpointing else 0
@@ -213,24 +215,24 @@ def _kept_by_layer(config: RunConfig, subject: Subject, on_gpu: bool, length: in
     values, unit = subject.values, _unit(config)
     family, number = subject.family, BF16 if config.in_bf16 else FP32
     d, heads = values["hidden_size"], values["num_attention_heads"]
-    kept = (
+    saved = (
         number * (family.kept_per_token(values) + family.kept_per_row(values, length) / length)
         + STATISTICS
         + FP32 * heads
     )
     if config.in_bf16 and config.parallel.zero_stage == 0:
         # Autocast keeps LayerNorm in fp32, and casts what three layers read three times; compiled layers keep more.
-        kept += (17 if config.train.torch_compile else 13) * d
+        saved += (17 if config.train.torch_compile else 13) * d
     if _is_dense(config, subject, on_gpu) and on_gpu and not family.dense_only:
-        kept += unit * length
+        saved += unit * length
     if family.has_dropout(values):
-        kept += 2 * d * (1 if on_gpu else unit)
+        saved += 2 * d * (1 if on_gpu else unit)
     if family.drops_attention(values):
         if family.dense_only:
-            kept += (number + (1 if on_gpu else number)) * heads * length
+            saved += (number + (1 if on_gpu else number)) * heads * length
         elif not on_gpu:
-            kept += 12 * d + (2 * FP32 + 1) * heads * length
-    return kept
+            saved += 12 * d + (2 * FP32 + 1) * heads * length
+    return saved
 
 
 def _head(config: RunConfig, subject: Subject) -> float:
@@ -242,15 +244,15 @@ def _head(config: RunConfig, subject: Subject) -> float:
     tokens = _micro_tokens(config)
     labels = tokens * most(config.masking.mlm_probability)
     matrix = FP32 * config.data.max_seq_length * tokens  # which words are aligned, [B, L, L]
-    pointers = sum(isinstance(one, DenoisingAlignment) for one in config.objectives)
+    pointers = sum(isinstance(loss, DenoisingAlignment) for loss in config.objectives)
     pointing = pointers * (POINTING * matrix + 4 * FP32 * d * tokens)
-    heads = sum(one.predicts_pieces for one in config.objectives)
+    heads = sum(loss.predicts_pieces for loss in config.objectives)
     if not heads:
         return pointing
     at_once = min(labels, labels_at_once(config) or labels)
     in_fp32 = not (config.in_bf16 and config.train.torch_compile)
     logits = (FP32 * in_fp32 + BF16 * config.in_bf16) * vocabulary
-    exchange = sum(isinstance(one, WordExchange) for one in config.objectives)
+    exchange = sum(isinstance(loss, WordExchange) for loss in config.objectives)
     return (
         at_once * logits
         + exchange * (labels * logits + matrix)
@@ -274,9 +276,9 @@ def _passes(config: RunConfig, dense: bool) -> tuple[int, float]:
 
     A side is half of a row; under a mask its padding is computed too.
     """
-    rows = any(not one.kept_passes for one in config.objectives)
-    kept = sum(one.kept_passes * _sides(config, one) for one in config.objectives)
-    return int(rows), kept * (2 if dense else 1)
+    rows = any(not loss.kept_passes for loss in config.objectives)
+    passes = sum(loss.kept_passes * _sides(config, loss) for loss in config.objectives)
+    return int(rows), passes * (2 if dense else 1)
 
 
 def _sides(config: RunConfig, loss: ObjectiveChoice) -> int:
@@ -296,8 +298,8 @@ def _unit(config: RunConfig) -> int:
 
 def run_bytes(config: RunConfig, subject: Subject) -> float:
     """Of the kept checkpoints, the best on the dev pairs, one that is being written, and the export in fp32."""
-    kept = config.checkpoint.save_total_limit + bool(config.data.dev or config.data.dev_fraction)
-    return checkpoint_bytes(config, subject) * (kept + 1) + FP32 * subject.sizes.total
+    checkpoints = config.checkpoint.save_total_limit + bool(config.data.dev or config.data.dev_fraction)
+    return checkpoint_bytes(config, subject) * (checkpoints + 1) + FP32 * subject.sizes.total
 
 
 def shard_bytes_per_token(config: RunConfig) -> dict[str, float]:

@@ -51,7 +51,7 @@ def subject_of(recipe: Recipe) -> Subject | str:
     Raises:
         ConfigError: a recipe that this one continues is not there, or an encoder cannot be continued so.
     """
-    chain = [one.config for one in needed_recipes(recipe)]
+    chain = [earlier.config for earlier in needed_recipes(recipe)]
     config, first = chain[0], chain[-1]
     init_from, tokenizer = first.model.init_from, first.data.tokenizer
     if init_from is not None:
@@ -68,13 +68,15 @@ def subject_of(recipe: Recipe) -> Subject | str:
             return f"the tokenizer.json of {tokenizer.path}: make or download it, and set data.tokenizer.path to it"
         values = family.values(first.model, vocab_size, first.data.max_seq_length, pad_id=0)
     check_settings(family, config.model)
-    for one in reversed(chain):
-        values = family.with_dropout(family.for_rows(values, one.data.max_seq_length), one.model)
-        if one.model.init_from is not None:
+    for earlier in reversed(chain):
+        values = family.with_dropout(family.for_rows(values, earlier.data.max_seq_length), earlier.model)
+        if earlier.model.init_from is not None:
             padding = values["pad_token_id"]
-            check_fits(one.model.init_from, family, values, 0, one.data.max_seq_length, padding)
-    added = sum(getattr(one.data.tokenizer, "new_pieces", 0) for one in chain)
-    exchanged = next((one.data.tokenizer for one in chain if isinstance(one.data.tokenizer, ExchangeTokenizer)), None)
+            check_fits(earlier.model.init_from, family, values, 0, earlier.data.max_seq_length, padding)
+    added = sum(getattr(earlier.data.tokenizer, "new_pieces", 0) for earlier in chain)
+    exchanged = next(
+        (earlier.data.tokenizer for earlier in chain if isinstance(earlier.data.tokenizer, ExchangeTokenizer)), None
+    )
     if exchanged is not None:
         vocab_size = vocabulary_size(exchanged.path)
         if vocab_size is None:
@@ -88,7 +90,7 @@ def subject_of(recipe: Recipe) -> Subject | str:
 
 def labels_at_once(config: RunConfig) -> int | None:
     """How many labels' logits exist at a time; None is all."""
-    return next((one.labels_at_once for one in config.objectives if isinstance(one, MaskedLm)), None)
+    return next((loss.labels_at_once for loss in config.objectives if isinstance(loss, MaskedLm)), None)
 
 
 def _vocabulary(tokenizer: Tokenizer) -> int | None:
@@ -177,5 +179,5 @@ def feed_rate(config: RunConfig) -> float:
 
 def shares(config: RunConfig) -> list[float]:
     """The part of the rows that is of each stream."""
-    whole = sum(stream.weight for stream in config.streams)
-    return [stream.weight / whole for stream in config.streams]
+    total = sum(stream.weight for stream in config.streams)
+    return [stream.weight / total for stream in config.streams]

@@ -143,8 +143,8 @@ class Cell:
 
     @property
     def _content(self) -> dict[str, Any]:
-        own = {"content": self.content} if self.content else {}
-        return own | {"task": self.task, "model": self.model, "data": self.data, "languages": self.languages}
+        content = {"content": self.content} if self.content else {}
+        return content | {"task": self.task, "model": self.model, "data": self.data, "languages": self.languages}
 
     @property
     def seed(self) -> int | None:
@@ -204,8 +204,8 @@ class Trial(Cell):
 
     @property
     def _content(self) -> dict[str, Any]:
-        own = {"settings": self.settings.model_dump(), "training": self.training.model_dump()}
-        return super()._content | own | {"train_language": self.train_language}
+        of_trial = {"settings": self.settings.model_dump(), "training": self.training.model_dump()}
+        return super()._content | of_trial | {"train_language": self.train_language}
 
     @property
     def target(self) -> str:
@@ -329,15 +329,15 @@ def _choose(cells: Sequence[Trial], development: Mapping[str, float]) -> Choice:
     for cell in cells:
         by_setting.setdefault(hash_value(cell.setting), []).append(cell)
     candidates = [
-        Candidate(same[0].setting, {one.name: development[one.name] for one in same if one.name in development})
+        Candidate(same[0].setting, {trial.name: development[trial.name] for trial in same if trial.name in development})
         for same in by_setting.values()
     ]
     means = [
-        over_seeds([(one.source.seed, development[one.name]) for one in same if one.name in development])
+        over_seeds([(trial.source.seed, development[trial.name]) for trial in same if trial.name in development])
         for same in by_setting.values()
     ]
     most = max(len(candidate.development) for candidate in candidates)
-    whole = [place for place, one in enumerate(candidates) if most and len(one.development) == most]
-    chosen = max(whole, key=means.__getitem__, default=None)
+    complete = [number for number, trial in enumerate(candidates) if most and len(trial.development) == most]
+    chosen = max(complete, key=means.__getitem__, default=None)
     encoder, task, language, training, target = cells[0].search
     return Choice(encoder, cells[0].label, task, language, training, target, candidates, chosen)

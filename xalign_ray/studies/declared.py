@@ -43,7 +43,7 @@ class LogUniform(Frozen):
 def _searched(field: FieldInfo) -> Any:
     """A setting's value, list of values or range. It is checked by hand: pydantic would name all kinds of a union."""
     kind = field.rebuild_annotation()
-    one: TypeAdapter[Any] = TypeAdapter(kind)
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
 
     def check(given: Any) -> tuple[Any, ...] | LogUniform | None:
         if given is None or isinstance(given, LogUniform):
@@ -52,7 +52,7 @@ def _searched(field: FieldInfo) -> Any:
             if given.keys() != {"log_uniform"}:
                 raise ValueError("write a value, a list of values, or {log_uniform: [lowest, highest]}")
             return LogUniform.model_validate(given)
-        values = tuple(map(one.validate_python, given if isinstance(given, list | tuple) else [given]))
+        values = tuple(map(adapter.validate_python, given if isinstance(given, list | tuple) else [given]))
         if not values:
             raise ValueError("the list is empty; write the values to search, or one value")
         return values
@@ -190,7 +190,7 @@ class RandomSearch(Frozen):
         among = {name: values for name, values in settings if values is not None}
         rng = random.Random(f"study/{self.seed}")
         drawn = [{name: _draw(rng, values) for name, values in among.items()} for _ in range(self.num_samples)]
-        return [setting for place, setting in enumerate(drawn) if setting not in drawn[:place]]
+        return [setting for number, setting in enumerate(drawn) if setting not in drawn[:number]]
 
 
 def _draw(rng: random.Random, among: Sequence[Any] | LogUniform) -> Any:
@@ -265,30 +265,32 @@ class StudyConfig(Frozen):
 
     @model_validator(mode="after")
     def _is_one_study(self) -> StudyConfig:
-        whole = {encoder.shown for encoder in self.encoders if not encoder.languages}
-        _check_once("encoders", [encoder.shown for encoder in self.encoders if encoder.shown in whole])
+        of_all_languages = {encoder.shown for encoder in self.encoders if not encoder.languages}
+        _check_once("encoders", [encoder.shown for encoder in self.encoders if encoder.shown in of_all_languages])
         _check_once("seeds", self.seeds)
-        _check_once("finetunings", [f"{one.task} ({one.train_language})" for one in self.finetunings])
-        _check_once("evaluations", [f"{one.task} {one.data}".strip() for one in self.evaluations])
+        _check_once("finetunings", [f"{entry.task} ({entry.train_language})" for entry in self.finetunings])
+        _check_once("evaluations", [f"{entry.task} {entry.data}".strip() for entry in self.evaluations])
         if self.baseline is not None and self.baseline not in self.labels:
             raise ValueError(
                 f"baseline '{self.baseline}' is no label of an encoder.{suggest(self.baseline, self.labels)} "
                 f"Labels are {', '.join(self.labels)}"
             )
-        texts = [text for one in self.encoders for text in (one.recipe, one.model, *one.settings)]
+        texts = [text for entry in self.encoders for text in (entry.recipe, entry.model, *entry.settings)]
         for name in re.findall(r"\{(\w+)\}", " ".join((*texts, *self.settings))):
             raise ValueError(f"encoders have {{{name}}}, which nothing stands for; `values` may have {name}: VALUE")
         dev = set(self.rates.evaluation.languages) if self.rates else set()
-        for one in (*self.evaluations, *self.finetunings) if dev else ():
-            if not one.languages or dev & set(one.languages):
+        for entry in (*self.evaluations, *self.finetunings) if dev else ():
+            if not entry.languages or dev & set(entry.languages):
                 raise ValueError(
-                    f"rates are chosen in {', '.join(sorted(dev))}, so {one.task} needs `languages` without them"
+                    f"rates are chosen in {', '.join(sorted(dev))}, so {entry.task} needs `languages` without them"
                 )
-        ranges = [values for one in self.finetunings for _, values in one.settings if isinstance(values, LogUniform)]
+        ranges = [
+            values for entry in self.finetunings for _, values in entry.settings if isinstance(values, LogUniform)
+        ]
         if ranges and self.search.kind == "grid":
             raise ValueError("log_uniform is for search.kind random and asha; a grid takes lists")
-        for one in self.finetunings:
-            for setting in self.search.settings_to_try(one.settings):
+        for entry in self.finetunings:
+            for setting in self.search.settings_to_try(entry.settings):
                 FineTuning(**setting)
         return self
 
@@ -305,7 +307,7 @@ class StudyConfig(Frozen):
 
     @property
     def _kinds(self) -> list[str]:
-        return [training.name for one in self.finetunings for training in one.training]
+        return [training.name for finetuning in self.finetunings for training in finetuning.training]
 
 
 def load_study(name: str, settings: Sequence[str] = (), encoder: str = "") -> StudyConfig:
@@ -327,26 +329,26 @@ def load_study(name: str, settings: Sequence[str] = (), encoder: str = "") -> St
         else:
             tree["settings"] = [*tree.get("settings", []), setting]
     is_scaled = path.parent.parent == STUDIES
-    own = {"name": f"{path.parent.name}-{path.stem}", "scale": path.stem} if is_scaled else {"name": path.stem}
+    names = {"name": f"{path.parent.name}-{path.stem}", "scale": path.stem} if is_scaled else {"name": path.stem}
     if encoder and "encoder" not in tree:
         raise ConfigError(f"--encoder: the study {name} begins from no encoder; `encoder` in its file names one.")
     if encoder:
         tree["encoder"] = encoder
         folder = Path(encoder.rstrip("/"))
         named = folder.parent.name if folder.name == EXPORT else folder.name
-        own["name"] += "-" + re.sub(r"[^\w.-]", "-", named)
+        names["name"] += "-" + re.sub(r"[^\w.-]", "-", named)
     values = tree["values"] if isinstance(tree.get("values"), Mapping) else {}
     tree = _filled(tree, {**values, "encoder": tree.get("encoder", "")})
     for key in ("encoders", "evaluations", "finetunings"):
         if isinstance(items := tree.get(key), list):
             tree[key] = [arm for item in items for arm in _arms(item)]
-    return parse_study(own | tree, origins, str(path))
+    return parse_study(names | tree, origins, str(path))
 
 
 def _read_study(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     """The keys of a study over the keys of the study that it extends, and the file of each inherited key."""
     if path in extended_by:
-        raise ConfigError(f"{path} extends itself: {' -> '.join(one.name for one in (*extended_by, path))}.")
+        raise ConfigError(f"{path} extends itself: {' -> '.join(file.name for file in (*extended_by, path))}.")
     tree = read_mapping(path)
     if (extended := tree.pop("extends", None)) is None:
         return tree, {}
@@ -372,8 +374,8 @@ def _arms(item: Any) -> list[Any]:
     if not isinstance(item, Mapping) or not isinstance(over := item.get("over"), Mapping):
         return [item]
     lists = [values if isinstance(values, list) else [values] for values in over.values()]
-    own = {key: value for key, value in item.items() if key != "over"}
-    return [_filled(own, dict(zip(over, values, strict=True))) for values in itertools.product(*lists)]
+    fixed = {key: value for key, value in item.items() if key != "over"}
+    return [_filled(fixed, dict(zip(over, values, strict=True))) for values in itertools.product(*lists)]
 
 
 def parse_study(tree: dict[str, Any], origins: dict[str, str], source: str) -> StudyConfig:
@@ -400,9 +402,9 @@ def check_options(task: str, options: Mapping[str, Any]) -> None:
         ConfigError: names the option and the nearest that is known.
     """
     try:
-        given = Options.model_validate(resolve_settings(options, task))
-        _check_choice(task, given)
-        if ranges := [name for name, values in given if isinstance(values, LogUniform)]:
+        options_given = Options.model_validate(resolve_settings(options, task))
+        _check_choice(task, options_given)
+        if ranges := [name for name, values in options_given if isinstance(values, LogUniform)]:
             raise ValueError(f"{ranges[0]} is a range, which only a study can search; write a value or a list of them")
     except ValidationError as error:
         raise ConfigError(explain_validation(error, Options, {}, default_origin="--set")) from None

@@ -71,50 +71,50 @@ def _cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, ha
     """The evaluations and fine-tunings of one encoder; `hashes` keeps the hash of each file that was read."""
 
     def common(
-        one: EvaluationConfig | FineTuningConfig, label: str, paths: Sequence[str], dictionaries: Sequence[str] = ()
+        entry: EvaluationConfig | FineTuningConfig, label: str, paths: Sequence[str], dictionaries: Sequence[str] = ()
     ) -> dict[str, Any]:
         data = _whole(encoder.root, paths)
-        given = (*data, *(() if encoder.pretraining else (encoder.model,)), *dictionaries)
-        code = source_hashes(one.task) if "." in one.task else {}
-        content = (*filter(None, (_hash(path, hashes) for path in given)), *code)
-        shared = {"source": encoder, "label": label, "resources": one.resources or study.resources}
-        return shared | {"task": one.task, "data": data, "content": content}
+        given_paths = (*data, *(() if encoder.pretraining else (encoder.model,)), *dictionaries)
+        code = source_hashes(entry.task) if "." in entry.task else {}
+        content = (*filter(None, (_hash(path, hashes) for path in given_paths)), *code)
+        shared = {"source": encoder, "label": label, "resources": entry.resources or study.resources}
+        return shared | {"task": entry.task, "data": data, "content": content}
 
-    for one in study.evaluations:
-        languages = _narrow(one.languages, encoder.apart)  # what needs no training is about the others
+    for entry in study.evaluations:
+        languages = _narrow(entry.languages, encoder.apart)  # what needs no training is about the others
         if languages is not None:
-            shared = common(one, encoder.label, (one.data,) if one.data else ())
+            shared = common(entry, encoder.label, (entry.data,) if entry.data else ())
             yield Evaluation(**shared, languages=languages or None)
     asha = isinstance(study.search, AshaSearch)
-    is_later = encoder is not next(one for one in encoders if one.label == encoder.label)
-    for one in study.finetunings:
-        settings = study.search.settings_to_try(one.settings)
-        searched = tuple(name for name in settings[0] if any(one[name] != settings[0][name] for one in settings))
-        trainings = [alone for training in one.training for alone in training.models]
-        seeds = one.seeds or ((0,) if encoder.pretraining else study.seeds)
+    is_later = encoder is not next(entry for entry in encoders if entry.label == encoder.label)
+    for entry in study.finetunings:
+        settings = study.search.settings_to_try(entry.settings)
+        searched = tuple(name for name in settings[0] if any(entry[name] != settings[0][name] for entry in settings))
+        trainings = [alone for training in entry.training for alone in training.models]
+        seeds = entry.seeds or ((0,) if encoder.pretraining else study.seeds)
         for seed, training, setting in itertools.product(seeds, trainings, settings):
-            asked = training.languages if training.per_language else one.languages
+            asked = training.languages if training.per_language else entry.languages
             if (languages := _narrow(asked, encoder.languages)) is None:
                 continue
             dictionaries = _whole(encoder.root, training.dictionaries)
             yield Trial(
-                **common(one, study.label_of(encoder.label, training.name), one.data, dictionaries),
+                **common(entry, study.label_of(encoder.label, training.name), entry.data, dictionaries),
                 languages=languages or None,
                 settings=FineTuning(**setting, seed=seed),
                 searched=searched,
                 training=training.model_copy(update={"dictionaries": dictionaries}),
-                train_language=one.train_language,
+                train_language=entry.train_language,
                 after_choice=asha and (is_later or seed != seeds[0]),
             )
 
 
 def _hash(path: str, hashes: dict[str, str]) -> str:
     """Hash of a file, or of a folder's files but its model card; the commit of a hub model; empty in a store."""
-    place = Path(path)
-    if path not in hashes and place.is_file():
-        hashes[path] = hash_file(place)
-    elif path not in hashes and place.is_dir():
-        files = hash_files(place).items()
+    file = Path(path)
+    if path not in hashes and file.is_file():
+        hashes[path] = hash_file(file)
+    elif path not in hashes and file.is_dir():
+        files = hash_files(file).items()
         hashes[path] = hash_value({name: value for name, value in files if not name.endswith(".md")})
     elif path not in hashes and not is_url(path):
         hashes[path] = revision_of(at_commit(path))[1].get("revision", "")
@@ -150,23 +150,27 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     """
     cells: dict[str, Pretraining] = {}
     encoders: list[Encoder] = []
-    for place in range(max(len(one.seeds or study.seeds) for one in study.encoders)):
-        for one in study.encoders:
-            seeds = one.seeds or study.seeds
-            if one.recipe and place < len(seeds):
-                recipe = _recipe_of(one, study, seeds[place], output)
-                made = _pretraining(one, recipe, cells)
-                _check_step(one, made.recipe.config)
+    for number in range(max(len(entry.seeds or study.seeds) for entry in study.encoders)):
+        for entry in study.encoders:
+            seeds = entry.seeds or study.seeds
+            if entry.recipe and number < len(seeds):
+                recipe = _recipe_of(entry, study, seeds[number], output)
+                made = _pretraining(entry, recipe, cells)
+                _check_step(entry, made.recipe.config)
                 root = _open(study.root or recipe.config.data.root, output)
-                encoders.append(Encoder(one.shown, root, seeds[place], made, step=one.step, languages=one.languages))
-            elif one.model and not place:
+                encoders.append(
+                    Encoder(entry.shown, root, seeds[number], made, step=entry.step, languages=entry.languages)
+                )
+            elif entry.model and not number:
                 root = _open(study.root or _root_of_recipes(study, output), output)
-                encoders.append(Encoder(one.shown, root, model=open_model(one.model), languages=one.languages))
+                encoders.append(Encoder(entry.shown, root, model=open_model(entry.model), languages=entry.languages))
     _check_distinct(encoders)
-    if missing := [one.task for one in study.evaluations if not one.data and TASKS[one.task].needs_data]:
+    if missing := [entry.task for entry in study.evaluations if not entry.data and TASKS[entry.task].needs_data]:
         raise ConfigError(f"evaluations: {missing[0]} needs `data`, the files that it is scored on.")
     roots = dict.fromkeys(encoder.root for encoder in encoders)
-    study = study.model_copy(update={"finetunings": tuple(_with_targets(one, [*roots]) for one in study.finetunings)})
+    study = study.model_copy(
+        update={"finetunings": tuple(_with_targets(entry, [*roots]) for entry in study.finetunings)}
+    )
     return Plan(study, tuple(encoders), _make_jobs(study, encoders))
 
 
@@ -199,37 +203,41 @@ def check_task_files(plan: Plan) -> list[str]:
     Raises:
         DataError: files are missing; names them, and the study's source of the data.
     """
-    said: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     read = cache(lambda task, path, languages: TASKS[task].check_data(path, languages))  # once, not for every encoder
     try:
         for encoder in plan.encoders:
-            said |= dict.fromkeys(_check_task_files(plan.study, encoder, read))
+            sentences |= dict.fromkeys(_check_task_files(plan.study, encoder, read))
     except DataError as error:
         made_by = plan.study.data_from
         raise DataError(f"{error} Its data come from: {made_by}" if made_by else str(error)) from None
-    return list(said)
+    return list(sentences)
 
 
 def _check_task_files(
     study: StudyConfig, encoder: Encoder, read: Callable[[str, Path, Sequence[str] | None], Iterable[str]]
 ) -> Iterator[str]:
-    name, known = encoder.model or encoder.label, encoder.known_languages
-    for one in study.evaluations:
-        if one.data and not (encoder.root / one.data).exists():
-            raise DataError(f"evaluations: {encoder.root / one.data}, data of {one.task}, is missing.")
-        if one.data and (languages := _narrow(one.languages, encoder.apart)) is not None:
-            check_languages(name, known, read(one.task, encoder.root / one.data, languages or None))
-    for one in study.finetunings:
-        if (languages := _narrow(one.languages, encoder.languages)) is not None:
-            folders = [encoder.root / path for path in one.data]
-            (dev_language,) = one.settings.dev_language or ("source",)
-            files = _find_files(one.task, folders, languages or None, one.train_language, dev_language)
-            check_languages(name, known, {code for training in one.training for code in files.spoken(training)})
+    name, known_languages = encoder.model or encoder.label, encoder.known_languages
+    for entry in study.evaluations:
+        if entry.data and not (encoder.root / entry.data).exists():
+            raise DataError(f"evaluations: {encoder.root / entry.data}, data of {entry.task}, is missing.")
+        if entry.data and (languages := _narrow(entry.languages, encoder.apart)) is not None:
+            check_languages(name, known_languages, read(entry.task, encoder.root / entry.data, languages or None))
+    for entry in study.finetunings:
+        if (languages := _narrow(entry.languages, encoder.languages)) is not None:
+            folders = [encoder.root / path for path in entry.data]
+            (dev_language,) = entry.settings.dev_language or ("source",)
+            files = _find_files(entry.task, folders, languages or None, entry.train_language, dev_language)
+            check_languages(
+                name, known_languages, {code for training in entry.training for code in files.spoken(training)}
+            )
             if others := name_others(files.found, folders).lstrip():
-                yield f"{one.task}: {others}"
-            wanted = {code for training in one.training if training.per_language for code in training.languages}
-            if missing := sorted(wanted - {*_targets(one, folders)} if wanted else ()):
-                raise DataError(f"{one.task}: no model for {', '.join(missing)}: it needs a training and a test file.")
+                yield f"{entry.task}: {others}"
+            wanted = {code for training in entry.training if training.per_language for code in training.languages}
+            if missing := sorted(wanted - {*_targets(entry, folders)} if wanted else ()):
+                raise DataError(
+                    f"{entry.task}: no model for {', '.join(missing)}: it needs a training and a test file."
+                )
 
 
 def _find_files(task: str, *arguments: Any) -> TuningFiles:
@@ -237,21 +245,21 @@ def _find_files(task: str, *arguments: Any) -> TuningFiles:
 
 
 def _check_step(encoder: EncoderConfig, config: RunConfig) -> None:
-    last, every = config.train.max_steps, config.checkpoint.save_steps
-    kept = [0, *sorted({*range(every, last, every), last})[-config.checkpoint.save_total_limit :]]
-    if encoder.step is not None and encoder.step not in kept:
+    last, interval = config.train.max_steps, config.checkpoint.save_steps
+    saved = [0, *sorted({*range(interval, last, interval), last})[-config.checkpoint.save_total_limit :]]
+    if encoder.step is not None and encoder.step not in saved:
         raise ConfigError(
-            f"encoders: '{encoder.shown}' asks for step {encoder.step}; its run keeps {', '.join(map(str, kept))}. "
+            f"encoders: '{encoder.shown}' asks for step {encoder.step}; its run keeps {', '.join(map(str, saved))}. "
             "Name one of these, or change checkpoint.save_steps or checkpoint.save_total_limit."
         )
 
 
 def _check_distinct(encoders: Sequence[Encoder]) -> None:
     labels: dict[tuple[Pretraining | str, int | None], str] = {}
-    for one in encoders:
-        other = labels.setdefault((one.pretraining or one.model, one.step), one.label)
-        if other != one.label:
-            raise ConfigError(f"encoders: '{other}' and '{one.label}' are the same encoder; remove one.")
+    for encoder in encoders:
+        other = labels.setdefault((encoder.pretraining or encoder.model, encoder.step), encoder.label)
+        if other != encoder.label:
+            raise ConfigError(f"encoders: '{other}' and '{encoder.label}' are the same encoder; remove one.")
 
 
 def _open(root: str, output: Path) -> Path:
@@ -260,7 +268,7 @@ def _open(root: str, output: Path) -> Path:
 
 def _root_of_recipes(study: StudyConfig, output: Path) -> str:
     """Of a model that was given: that of all recipes."""
-    recipes = [_recipe_of(one, study, 0, output) for one in study.encoders if one.recipe]
+    recipes = [_recipe_of(encoder, study, 0, output) for encoder in study.encoders if encoder.recipe]
     roots = {recipe.config.data.root for recipe in recipes}
     if len(roots) > 1:
         raise ConfigError(f"root: the recipes read {' and '.join(sorted(roots))}; name the folder of the tasks' data.")
@@ -294,14 +302,14 @@ def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Pretra
     """The cell of a recipe, after those that it continues; `cells` holds each once, by its content."""
     below: Pretraining | None = None
     for needed in reversed(needed_recipes(recipe)):
-        own = needed is recipe
+        is_last = needed is recipe
         key = f"{needed.name} {needed.config.model_dump_json()}"
         if key not in cells:
             parallel = needed.config.parallel
             cpus = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
             resources = Resources(cpus=cpus, gpus=parallel.workers * parallel.gpus_per_worker)
-            apart = without_english(encoder.languages) if own else ()
-            cells[key] = Pretraining(encoder.shown if own else needed.name, needed, resources, below, apart)
+            apart = without_english(encoder.languages) if is_last else ()
+            cells[key] = Pretraining(encoder.shown if is_last else needed.name, needed, resources, below, apart)
         below = cells[key]
     assert below is not None
     return below

@@ -62,7 +62,7 @@ class Progress:
         queue, study = self._queue, self._queue.plan.study
         head = {name: getattr(study, name) for name in ("name", "scale", "notes", "baseline", "labels")}
         head["study"] = study.model_dump(mode="json")
-        head["seeds"] = {one.shown: one.seeds or study.seeds for one in study.encoders if one.recipe}
+        head["seeds"] = {encoder.shown: encoder.seeds or study.seeds for encoder in study.encoders if encoder.recipe}
         shown = json.dumps(head, sort_keys=True, ensure_ascii=False, indent=1).removesuffix("\n}")
         cells = (json.dumps(describe(queue, job), sort_keys=True, ensure_ascii=False) for job in queue.jobs)
         lines = ",\n".join(cells)  # a cell a line
@@ -120,12 +120,12 @@ def _time_left(queue: Queue) -> str:
             waiting.append(kind)
         elif end.seconds is not None:
             took[kind].append(end.seconds)
-    known = [fmean(took[kind]) for kind in waiting if kind in took]
-    unknown = len(waiting) - len(known)
-    if not known:
+    means = [fmean(took[kind]) for kind in waiting if kind in took]
+    unknown = len(waiting) - len(means)
+    if not means:
         return ""
-    time_left = duration(sum(known))
-    shown = f"; {len(known)} waiting cells take about {time_left}, one after the other, by the mean of their kind"
+    time_left = duration(sum(means))
+    shown = f"; {len(means)} waiting cells take about {time_left}, one after the other, by the mean of their kind"
     return f"{shown}; of {unknown} more none of the kind has ended" if unknown else shown
 
 

@@ -69,7 +69,7 @@ class Queue:
         self.failures: dict[Job, str] = {}
         self.runs: dict[Pretraining, Path] = {}
         self._ready: list[int] = []  # heap of the places of cells that can start
-        self._place = {job: place for place, job in enumerate(plan.jobs)}
+        self._place = {job: number for number, job in enumerate(plan.jobs)}
         self._running: dict[Job, Future[Any]] = {}
         self._tries: Counter[Job] = Counter()
         self._stopped: list[str] = []  # messages of pretrainings that have saved their step
@@ -151,7 +151,7 @@ class Queue:
         if before and not (isinstance(job, Pretraining) and _find_export(job.recipe)):
             yield before
         if isinstance(job, Trial) and job.after_choice:
-            yield from (one for one in self._searches[job.search] if not one.after_choice)
+            yield from (cell for cell in self._searches[job.search] if not cell.after_choice)
 
     def _open(self, job: Job) -> None:
         """Queues a cell whose needs have ended, unless it has ended before or its search did not choose it."""
@@ -234,7 +234,7 @@ class Queue:
         total, free = ray.cluster_resources(), ray.available_resources()
         return all(
             asked <= free.get(name, 0) + 1e-9
-            and asked + sum(one.resources.named[name] for one in self._running) <= total.get(name, 0) + 1e-9
+            and asked + sum(running.resources.named[name] for running in self._running) <= total.get(name, 0) + 1e-9
             for name, asked in job.resources.named.items()
         )
 

@@ -50,10 +50,12 @@ def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = (), 
         return _show_plan(study, output)
     if study.rates.chosen:
         return _show_plan(with_rates(study, read_rates(study, Path(study.rates.chosen))), output)
-    lowest = dict.fromkeys((one.shown for one in study.encoders if one.recipe), min(study.rates.learning_rate))
+    lowest = dict.fromkeys(
+        (encoder.shown for encoder in study.encoders if encoder.recipe), min(study.rates.learning_rate)
+    )
     trials = _show_plan(trial_study(study), output)
-    own = _show_plan(with_rates(study, lowest), output)
-    return f"Rates, tried first:\n{trials}\n\nThen, with the chosen rates (here the lowest):\n{own}"
+    plan_text = _show_plan(with_rates(study, lowest), output)
+    return f"Rates, tried first:\n{trials}\n\nThen, with the chosen rates (here the lowest):\n{plan_text}"
 
 
 def _show_plan(study: StudyConfig, output: Path) -> str:
@@ -135,8 +137,8 @@ def run_planned(study: StudyConfig, output: Path, rehash: bool = False) -> Path:
 
         page = report([str(folder)])
         inner = sorted(path for name in (EVENT_LOG, SCORES, MANIFEST) for path in folder.glob(f"*/*/{name}"))
-        own = (path for name in (STUDY, CHOICES, RATES) if (path := folder / name).is_file())
-        files = {path.relative_to(folder).as_posix(): hash_file(path) for path in (*own, *inner)}
+        state_files = (path for name in (STUDY, CHOICES, RATES) if (path := folder / name).is_file())
+        files = {path.relative_to(folder).as_posix(): hash_file(path) for path in (*state_files, *inner)}
         job.finish({"kind": STUDY_KIND, "name": study.name, "files": files})
     say(f"Report: {shown_path(page)}")
     if publisher:
@@ -225,8 +227,8 @@ def make_plan(study: StudyConfig, output: Path) -> Plan:
 
 
 def _open_model(model: str) -> str:
-    found, _ = evaluation.find_encoder(model)
-    return str(Path(found).resolve()) if Path(found).is_dir() else found
+    model_path, _ = evaluation.find_encoder(model)
+    return str(Path(model_path).resolve()) if Path(model_path).is_dir() else model_path
 
 
 def _is_prepared(recipe: Recipe) -> bool:
@@ -259,13 +261,13 @@ def _give_scores_to_runs(queue: Queue, chosen: Sequence[Trial]) -> None:
     shown: list[Cell] = [cell for cell in chosen if cell.training.name == "english"]
     shown += [job for job in queue.jobs if isinstance(job, Evaluation) and queue.ends[job].state == FINISHED]
     for encoder in queue.plan.encoders:
-        own = [cell for cell in shown if cell.model == encoder.model]
-        if encoder.pretraining and encoder.step is None and encoder.model and own:
+        cells_of_encoder = [cell for cell in shown if cell.model == encoder.model]
+        if encoder.pretraining and encoder.step is None and encoder.model and cells_of_encoder:
             run = RunFolder(Path(encoder.model).parent)
             target = run.evaluation(queue.plan.study.name)
             with open_job(target, "study"):
                 (target / MANIFEST).unlink(missing_ok=True)  # of an `evaluate` into the same folder
-                write_scores(target / SCORES, scores_of(queue, own))
+                write_scores(target / SCORES, scores_of(queue, cells_of_encoder))
             evaluation.publish_scores(run.path)
 
 
@@ -286,9 +288,9 @@ def trial_study(study: StudyConfig) -> StudyConfig:
     """
     assert study.rates, f"{study.name} chooses no rates"
     encoders = [
-        at_rate(one, rate, f"{one.shown} {rate:g}")
-        for one in study.encoders
-        if one.recipe
+        at_rate(encoder, rate, f"{encoder.shown} {rate:g}")
+        for encoder in study.encoders
+        if encoder.recipe
         for rate in study.rates.learning_rate
     ]
     changes = {
@@ -313,10 +315,12 @@ def at_rate(encoder: EncoderConfig, rate: float, label: str) -> EncoderConfig:
 def with_rates(study: StudyConfig, rates: Mapping[str, float]) -> StudyConfig:
     """The study whose recipes train at these rates, by label."""
     encoders = (
-        one.model_copy(update={"settings": at_rate(one, rates[one.shown], one.shown).settings, "label": one.shown})
-        if one.recipe
-        else one
-        for one in study.encoders
+        encoder.model_copy(
+            update={"settings": at_rate(encoder, rates[encoder.shown], encoder.shown).settings, "label": encoder.shown}
+        )
+        if encoder.recipe
+        else encoder
+        for encoder in study.encoders
     )
     return study.model_copy(update={"encoders": tuple(encoders), "rates": None})
 
@@ -342,9 +346,9 @@ def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
         for rate in study.rates.learning_rate
     }
     scores = read_runs([str(folder)])
-    own = aggregate.seed_values(aggregate.without_layers(scores.loc[scores.metric == study.rates.metric]))
-    found = aggregate.means(aggregate.preferred(own), ["label"])
-    means = dict(zip(found.label, found["mean"], strict=True))
+    seed_scores = aggregate.seed_values(aggregate.without_layers(scores.loc[scores.metric == study.rates.metric]))
+    mean_scores = aggregate.means(aggregate.preferred(seed_scores), ["label"])
+    means = dict(zip(mean_scores.label, mean_scores["mean"], strict=True))
     tried = [
         {"encoder": encoder, "learning_rate": rate, "score": means[label]}
         for label, (encoder, rate) in labels.items()
@@ -352,11 +356,13 @@ def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
     ]
     chosen: dict[str, float] = {}
     for encoder in dict.fromkeys(encoder for encoder, _ in labels.values()):
-        own = [one for one in tried if one["encoder"] == encoder]
-        if not own:
+        seed_scores = [try_of_rate for try_of_rate in tried if try_of_rate["encoder"] == encoder]
+        if not seed_scores:
             metrics = f"{study.rates.evaluation.task} has no {study.rates.metric}"
             raise TrainingError(f"{study.name}: no rate of {encoder} can be chosen: {metrics}.")
-        chosen[encoder] = max(own, key=lambda one: (one["score"], -one["learning_rate"]))["learning_rate"]
+        chosen[encoder] = max(
+            seed_scores, key=lambda try_of_rate: (try_of_rate["score"], -try_of_rate["learning_rate"])
+        )["learning_rate"]
     languages = list(study.rates.evaluation.languages)
     write_json(folder / RATES, {"metric": study.rates.metric, "languages": languages, "tried": tried, "chosen": chosen})
     return chosen
@@ -366,7 +372,7 @@ def rates_at_an_end(chosen: Mapping[str, float], tried: Sequence[float]) -> Iter
     """A warning for each recipe whose best rate is the lowest or the highest tried."""
     ends = {} if len(tried) < 2 else {min(tried): ("lowest", "lower"), max(tried): ("highest", "higher")}
     for rate, (end, beyond) in ends.items():
-        if at_it := [label for label, own in chosen.items() if own == rate]:
+        if at_it := [label for label, label_rate in chosen.items() if label_rate == rate]:
             yield f"{rate:g} is the {end} rate tried: a {beyond} one may be better for {', '.join(at_it)}."
 
 
@@ -378,6 +384,6 @@ def read_rates(study: StudyConfig, path: Path) -> dict[str, float]:
         DataError: there is no such file, or it holds no rates.
     """
     chosen = read_json(path, "A study that chooses rates writes it into its folder.", "chosen", "tried")["chosen"]
-    if lacking := [one.shown for one in study.encoders if one.recipe and one.shown not in chosen]:
+    if lacking := [encoder.shown for encoder in study.encoders if encoder.recipe and encoder.shown not in chosen]:
         raise ConfigError(f"rates.chosen: {path} has no rate of {', '.join(lacking)}.")
     return chosen

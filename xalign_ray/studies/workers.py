@@ -86,9 +86,9 @@ def run_cell(cell: Cell, study: Path, keep_model: bool, halving: Any = None) -> 
 def _evaluate(cell: Cell, folder: Path, job: OpenJob) -> None:
     task, predictions = TASKS[cell.task], folder / PREDICTIONS
     shutil.rmtree(predictions, ignore_errors=True)
-    kept: dict[str, Any] = {PREDICTIONS: predictions} if task.keeps_predictions else {}
+    options: dict[str, Any] = {PREDICTIONS: predictions} if task.keeps_predictions else {}
     data = Path(cell.data[0]) if cell.data else None
-    write_scores(folder / SCORES, task.evaluate(cell.model, data, cell.languages, **kept))
+    write_scores(folder / SCORES, task.evaluate(cell.model, data, cell.languages, **options))
     written = [folder / SCORES, *sorted(predictions.glob("*"))]
     files = {path.relative_to(folder).as_posix(): hash_file(path) for path in written}
     job.finish({"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})

@@ -62,8 +62,8 @@ class ClozeTask(Task):
             answers = [question.answer for question in questions]
             commonest = Counter(answers).most_common(1)[0][1]
             for metric, with_translation in zip(self.metrics, (True, False), strict=True):
-                found = predictor.answers(questions, with_translation)
-                right = sum(one == other for one, other in zip(found, answers, strict=True))
+                guesses = predictor.answers(questions, with_translation)
+                right = sum(guess == other for guess, other in zip(guesses, answers, strict=True))
                 measure = Measure(right / len(questions), commonest / len(questions), len(questions))
                 scores.append(
                     self.score_of(predictor.encoder, "test", language, metric.name, measure, test_set=test_set)
@@ -116,12 +116,12 @@ class Predictor:
         """The likeliest pieces at the masked places of each question, each place on its own."""
         import torch
 
-        inputs, found = self.encoder.inputs, {}
+        inputs, answers_by_number = self.encoder.inputs, {}
         rows = [self._row(question, with_translation) for question in questions]
         with torch.inference_mode():
             for places, output, _ in self.encoder.run(rows):
-                for number, place in enumerate(places):
-                    question, begin = questions[place], rows[place]["at"]
+                for number, index in enumerate(places):
+                    question, begin = questions[index], rows[index]["at"]
                     at = slice(begin, begin + len(question.answer))
                     if self.head is None:
                         logits = output.logits[number, at]
@@ -129,8 +129,8 @@ class Predictor:
                         states = output.last_hidden_state[number, at]
                         language = torch.full((len(states),), inputs.languages.index(question.language))
                         logits = self.head(states, language.to(states.device))
-                    found[place] = tuple(logits.argmax(dim=-1).tolist())
-        return [found[place] for place in range(len(questions))]
+                    answers_by_number[index] = tuple(logits.argmax(dim=-1).tolist())
+        return [answers_by_number[index] for index in range(len(questions))]
 
     def _row(self, question: Question, with_translation: bool) -> Features:
         """The input, and `at`, the place of its first mask."""
@@ -156,14 +156,14 @@ def ask(inputs: Inputs, other: Sequence[str], english: Sequence[str], language: 
     """One question of each pair that fits into the model and has a word of letters and few pieces (LONGEST_ANSWER)."""
     room = inputs.max_length - len(inputs.prefix) - len(inputs.middle) - len(inputs.suffix)
     translations = inputs.piece_texts(english)
-    found = tokenize_lines(inputs.tokenizer.backend_tokenizer, other, LONGEST_ANSWER, language=language)
-    word_length, pieces = found.word_length.tolist(), found.pieces.tolist()
+    tokenized = tokenize_lines(inputs.tokenizer.backend_tokenizer, other, LONGEST_ANSWER, language=language)
+    word_length, pieces = tokenized.word_length.tolist(), tokenized.pieces.tolist()
     first_word, first_piece = 0, 0
-    for text, translation, count in zip(other, translations, found.line_words.tolist(), strict=True):
+    for text, translation, count in zip(other, translations, tokenized.line_words.tolist(), strict=True):
         lengths = word_length[first_word : first_word + count]
         ids = pieces[first_piece : first_piece + sum(lengths)]
         spans = zip(accumulate(lengths, initial=0), accumulate(lengths), strict=False)
-        forms = found.forms[first_word : first_word + count]
+        forms = tokenized.forms[first_word : first_word + count]
         words = [
             (begin, end)
             for (begin, end), form in zip(spans, forms, strict=True)

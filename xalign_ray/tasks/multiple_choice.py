@@ -57,9 +57,9 @@ class ChoiceTask(TunedTask[Choices]):
         columns = (self.text, self.question, self.right, *self.answers)
         for number, (where, row) in enumerate(read_table(path, columns, self.keys)):
             text, asked, right, *answers = (str(row[column]).strip() for column in columns)
-            for column, value, known in ((self.question, asked, self.questions), (self.right, right, self.rights)):
-                if known and value not in known:
-                    raise DataError(f"{where}: {column} is none of {', '.join(known)}: {value!r}.")
+            for column, value, permitted in ((self.question, asked, self.questions), (self.right, right, self.rights)):
+                if permitted and value not in permitted:
+                    raise DataError(f"{where}: {column} is none of {', '.join(permitted)}: {value!r}.")
             if not text or not all(answers):
                 raise DataError(f"{where}: a text or an answer is empty.")
             key = "#".join(str(row[column]) for column in self.keys if column in row) or str(number)
@@ -70,9 +70,9 @@ class ChoiceTask(TunedTask[Choices]):
 
     def features(self, inputs: Inputs, examples: Sequence[Choices], classes: Sequence[str]) -> list[list[Features]]:  # noqa: ARG002
         """An input of several rows, a row for each answer behind the text; the longer of both is cut first."""
-        pieces = iter(inputs.piece_texts([part for one in examples for part in (one.text, *one.answers)]))
+        pieces = iter(inputs.piece_texts([part for example in examples for part in (example.text, *example.answers)]))
         room = inputs.room(self.longest) - len(inputs.middle)
-        found = []
+        features = []
         for example in examples:
             text, *answers = (next(pieces) for _ in (example.text, *example.answers))
             cuts = [longest_first(len(text), len(answer), room) for answer in answers]
@@ -80,12 +80,12 @@ class ChoiceTask(TunedTask[Choices]):
                 inputs.pair(text[:left], answer[:right], example.languages)
                 for answer, (left, right) in zip(answers, cuts, strict=True)
             ]
-            found.append([{name: [row[name] for row in rows] for name in rows[0]} | {"labels": example.right}])
-        return found
+            features.append([{name: [row[name] for row in rows] for name in rows[0]} | {"labels": example.right}])
+        return features
 
     def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[str]:
-        found = tuned.forward([one for (one,) in features], lambda output: output.logits.argmax(dim=-1))
-        return [str(int(index) + 1) for index in found]
+        chosen = tuned.forward([feature for (feature,) in features], lambda output: output.logits.argmax(dim=-1))
+        return [str(int(index) + 1) for index in chosen]
 
     def from_gold(self, key: str, gold: str, language: str) -> Choices:
         return Choices(key, "", (), int(gold) - 1, (language, language))
@@ -101,6 +101,6 @@ class ChoiceTask(TunedTask[Choices]):
                 f"answer {other.gold} in {other.languages[0]}; the training files are not translations of each other."
             )
         return [
-            replace(one, answers=two.answers, languages=(one.languages[0], two.languages[1]))
-            for one, two in ((english, other), (other, english))
+            replace(left, answers=two.answers, languages=(left.languages[0], two.languages[1]))
+            for left, two in ((english, other), (other, english))
         ]

@@ -86,7 +86,7 @@ def read_word_pairs(data: Path, trained: Sequence[WordPair]) -> list[WordPair]:
     Raises:
         DataError: no such files; a line of a MUSE file that is not two words (named by file and line).
     """
-    known = {pair.languages for pair in trained}
+    trained_languages = {pair.languages for pair in trained}
     sources = {(pair.languages, look_up_form(pair.source, pair.source_language)) for pair in trained}
     seen = {word for pair in trained for word in _look_up_words(pair)}
 
@@ -100,7 +100,7 @@ def read_word_pairs(data: Path, trained: Sequence[WordPair]) -> list[WordPair]:
         pairs = read_exported_pairs(export)
         return [replace(pair, part=part_of(pair)) if pair.part == HELD_OUT else pair for pair in pairs]
     pairs = [pair for path in _dictionary_files(data) for pair in _read_dictionary(path)]
-    is_untrained = {pair.languages: bool(trained) and pair.languages not in known for pair in pairs}
+    is_untrained = {pair.languages: bool(trained) and pair.languages not in trained_languages for pair in pairs}
     return [replace(pair, part=UNTRAINED if is_untrained[pair.languages] else part_of(pair)) for pair in pairs]
 
 
@@ -250,22 +250,22 @@ class AlignmentTask(Task):
                 for part in (pair.part, ALL):
                     golds[pair.languages][part].setdefault(pair.source, set()).add(pair.target)
         lexicons = {code: _lexicon(encoder, pairs, code) for code in {code for names in golds for code in names}}
-        kept: dict[str, dict[str, str]] = defaultdict(dict)
+        kept_words: dict[str, dict[str, str]] = defaultdict(dict)
         for source, target in sorted(golds):
             pair, of = f"{source}-{target}", (lexicons[source], lexicons[target])
             nearest = nearest_words(golds[source, target][ALL], *of, str(encoder.model.device))
             for part in _PARTS:
                 if asked := golds[source, target].get(part):
                     questions = hash_value({word: sorted(golds) for word, golds in asked.items()})
-                    found, chance = found_translations(asked, nearest, lexicons[target])
-                    for suffix, right in found.items():
+                    hits, chance = found_translations(asked, nearest, lexicons[target])
+                    for suffix, right in hits.items():
                         name = f"alignment_{part}{suffix}"
                         measure = Measure(sum(right) / len(right), chance, len(right))
-                        kept[pair][right_key(name, LAYER)] = right_ones(right)
+                        kept_words[pair][right_key(name, LAYER)] = right_ones(right)
                         where = {"layer": LAYER, "pooling": "mean", "test_set": questions}
                         yield self.score_of(encoder, split, pair, name, measure, **where)
         if predictions:
-            for pair, rows in kept.items():
+            for pair, rows in kept_words.items():
                 write_rows(predictions / f"{pair}.jsonl", rows)
 
 
@@ -277,12 +277,13 @@ def nearest_words(
     if not asked or not candidates:
         return {"": {}, "_csls": {}}
     queries = source.vectors[[source.row[word] for word in asked]]
-    found = {
+    nearest = {
         "": nearest_cosine(queries, target.vectors, device),
         "_csls": nearest_csls(queries, target.vectors, source.vectors, device=device),
     }
     return {
-        suffix: {word: candidates[row] for word, row in zip(asked, rows, strict=True)} for suffix, rows in found.items()
+        suffix: {word: candidates[row] for word, row in zip(asked, rows, strict=True)}
+        for suffix, rows in nearest.items()
     }
 
 
@@ -290,9 +291,12 @@ def found_translations(
     golds: Mapping[str, set[str]], nearest: Mapping[str, Mapping[str, str]], target: Lexicon
 ) -> tuple[dict[str, list[bool]], float]:
     """Of each source word, in order, whether its nearest target word is a translation, by metric suffix; and chance."""
-    right = sum(len(own & target.row.keys()) for word, own in golds.items() if word in nearest[""])
-    found = {suffix: [own.get(word) in golds[word] for word in sorted(golds)] for suffix, own in nearest.items()}
-    return found, right / max(len(target.row), 1) / len(golds)
+    right = sum(len(golds_of_word & target.row.keys()) for word, golds_of_word in golds.items() if word in nearest[""])
+    hits = {
+        suffix: [golds_of_word.get(word) in golds[word] for word in sorted(golds)]
+        for suffix, golds_of_word in nearest.items()
+    }
+    return hits, right / max(len(target.row), 1) / len(golds)
 
 
 def mean_cosine_random(encoder: Encoder) -> float:
@@ -311,9 +315,9 @@ def mean_cosine_random(encoder: Encoder) -> float:
 def _lexicon(encoder: Encoder, pairs: Sequence[WordPair], language: str) -> Lexicon:
     words = sorted({word for pair in pairs for code, word in pair.words if code == language})
     vectors = encoder.word_vectors(words)
-    known = np.flatnonzero(vectors.any(axis=1))
+    nonzero = np.flatnonzero(vectors.any(axis=1))
     return Lexicon(
-        {words[index]: row for row, index in enumerate(known)}, vectors[known] + encoder.language_vector(language)
+        {words[index]: row for row, index in enumerate(nonzero)}, vectors[nonzero] + encoder.language_vector(language)
     )
 
 

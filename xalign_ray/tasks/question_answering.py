@@ -82,8 +82,8 @@ def token_f1(said: Sequence[str], right: Sequence[str]) -> float:
 
 def best_match(said: str, right: Sequence[str], language: str, compare: Compare, tokens: Tokens) -> float:
     """The comparison (`exact_match`, `token_f1`) with the right answer that fits best, in the context's language."""
-    found = tokens(said, language)
-    return max(compare(found, tokens(answer, language)) for answer in right)
+    said_tokens = tokens(said, language)
+    return max(compare(said_tokens, tokens(answer, language)) for answer in right)
 
 
 def random_answer(key: str, context: str, right: str, language: str) -> str:
@@ -214,11 +214,15 @@ class QuestionAnsweringTask(TunedTask[Question]):
         """F1 and exact match, best over the right answers; chance is that of random spans."""
         language, tokens = examples[0].context_language, TOKENS[self.tokens]
         crossed = "_gxlt" * (language != examples[0].question_language)
-        chance = [random_answer(one.key, one.context, one.answers[0].text, language) for one in examples]
+        chance = [
+            random_answer(example.key, example.context, example.answers[0].text, language) for example in examples
+        ]
 
         def mean(answers: Sequence[str], compare: Compare) -> float:
             pairs = zip(answers, examples, strict=True)
-            return sum(best_match(said, one.gold, language, compare, tokens) for said, one in pairs) / len(examples)
+            return sum(best_match(said, example.gold, language, compare, tokens) for said, example in pairs) / len(
+                examples
+            )
 
         return {
             metric.name: Measure(mean(predicted, compare), mean(chance, compare), len(examples))
@@ -250,9 +254,9 @@ class QuestionAnsweringTask(TunedTask[Question]):
         """The answer to each question, a literal part of its context."""
         import torch
 
-        flat = [one for part in features for one in part]
+        flat = [window for part in features for window in part]
         logits = iter(tuned.forward(flat, lambda out: torch.stack([out.start_logits, out.end_logits], 1).float()))
-        return [_cut_out([one["window"] for one in part], [next(logits) for _ in part]) for part in features]
+        return [_cut_out([window["window"] for window in part], [next(logits) for _ in part]) for part in features]
 
     def switch(self, english: Question, other: Question) -> list[Question]:
         """The translated question on the English context, and the other way round, where the answer is not lost."""
@@ -302,10 +306,10 @@ def best_span(windows: Sequence[Window], logits: Sequence[Logits]) -> tuple[int,
     question.
     """
     best, score = None, -np.inf
-    for window, own, (firsts, lasts) in zip(windows, _own_pieces(windows), logits, strict=True):
+    for window, own_pieces, (firsts, lasts) in zip(windows, _own_pieces(windows), logits, strict=True):
         starts = np.argsort(-firsts, kind="stable")[:BEST]
         ends = np.argsort(-lasts, kind="stable")[:BEST]
-        starts = starts[own[starts]]
+        starts = starts[own_pieces[starts]]
         length = ends[None, :] - starts[:, None] + 1
         sums = np.where((length >= 1) & (length <= LONGEST_ANSWER), firsts[starts][:, None] + lasts[ends], -np.inf)
         if sums.size and sums.max() > score:
@@ -317,12 +321,12 @@ def best_span(windows: Sequence[Window], logits: Sequence[Logits]) -> tuple[int,
 def _own_pieces(windows: Sequence[Window]) -> list[NDArray[np.bool_]]:
     """For each window, which of its context pieces have more context in it than in any other; the first of equals."""
     around = np.full((len(windows), max(window.begin + window.size for window in windows)), -np.inf)
-    for place, window in enumerate(windows):
+    for number, window in enumerate(windows):
         left = np.arange(window.size)
         inside = slice(window.begin, window.begin + window.size)
-        around[place, inside] = np.minimum(left, left[::-1]) + 0.01 * window.size
+        around[number, inside] = np.minimum(left, left[::-1]) + 0.01 * window.size
     best_window = around.argmax(axis=0) if around.size else np.zeros(0, dtype=np.int64)
-    return [best_window[window.begin : window.begin + window.size] == place for place, window in enumerate(windows)]
+    return [best_window[window.begin : window.begin + window.size] == number for number, window in enumerate(windows)]
 
 
 def _slide(inputs: Inputs, question: Question, asked: Sequence[int], context: Context, free: int) -> list[Features]:
@@ -353,7 +357,7 @@ def _find_answer(question: Question, context: Context) -> tuple[int, int] | None
 
 
 def _cut_out(windows: Sequence[Window], logits: Sequence[Logits]) -> str:
-    inside = [one[:, at.shift : at.shift + at.size] for one, at in zip(logits, windows, strict=True)]
+    inside = [scores[:, at.shift : at.shift + at.size] for scores, at in zip(logits, windows, strict=True)]
     span, context = best_span(windows, inside), windows[0].context
     return "" if span is None else context.text[context.starts[span[0]] : context.ends[span[1]]]
 
@@ -434,11 +438,15 @@ def _read_rows(path: Path) -> Iterator[tuple[dict[str, Any], str, tuple[Answer, 
         for row, context in ((row, paragraph["context"]) for paragraph in paragraphs for row in paragraph["qas"]):
             answers = row["answers"] or []
             if isinstance(answers, dict):  # as Hugging Face's tables have them: a list of texts and one of places
-                answers = [dict(zip(answers, one, strict=True)) for one in zip(*answers.values(), strict=True)]
+                answers = [dict(zip(answers, answer, strict=True)) for answer in zip(*answers.values(), strict=True)]
             texts = [context, row["question"], *(answer["text"] for answer in answers)]
             if not all(isinstance(text, str) for text in texts) or not isinstance(row["id"], str | int):
                 raise TypeError(f"question {row['id']} has a text that is none")
-            yield row, context, tuple(Answer(one["text"], one["answer_start"]) for one in answers if one["text"])
+            yield (
+                row,
+                context,
+                tuple(Answer(answer["text"], answer["answer_start"]) for answer in answers if answer["text"]),
+            )
     except KeyError as error:
         raise DataError(f"{path} is not SQuAD 1.1: {error} is missing; {_FORM}.") from None
     except (ValueError, TypeError) as error:

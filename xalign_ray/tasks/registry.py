@@ -85,12 +85,12 @@ class MtebTask(Task):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                found = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False)
+                results = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False)
             except (KeyError, TypeError, ValueError) as error:  # columns that the task does not know
                 if data is None:
                     raise
                 raise self._unreadable(error, f"{data} is not a copy of it") from None
-        (result,) = found.task_results
+        (result,) = results.task_results
         origin, revision = _origin(encoder), task.metadata.dataset["revision"]
         names = names_of_parts(task.metadata.hf_subsets_to_langscripts)
         scores = [
@@ -189,8 +189,8 @@ def names_of_parts(parts: Mapping[str, Collection[str]]) -> dict[str, str]:
     `en-ar` of STS17.
     """
     names = {part: _name_of_part(languages, part) for part, languages in parts.items()}
-    known = Counter(names.values())
-    return {part: name if known[name] == 1 else part for part, name in names.items()}
+    counts = Counter(names.values())
+    return {part: name if counts[name] == 1 else part for part, name in names.items()}
 
 
 def _name_of_part(names: Collection[str], subset: str) -> str:
@@ -218,7 +218,9 @@ def _count(dataset: Any, subset: str, split: str) -> int:
 def _benchmark(name: str, row: Mapping[str, Any]) -> TunedTask[Any]:
     """The task of a row of benchmarks.yaml."""
     facts = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-    facts["metrics"] = tuple(Metric(metric, *said[:2], by="".join(said[2:])) for metric, said in row["metrics"].items())
+    facts["metrics"] = tuple(
+        Metric(metric, *words[:2], by="".join(words[2:])) for metric, words in row["metrics"].items()
+    )
     return resolve_name(f"{__package__}.{facts.pop('task')}")(name=name, **facts)
 
 
@@ -266,18 +268,20 @@ def load_task(name: str) -> None:
     if "." not in name:
         return
     module = import_plugin(name)
-    found = [one for one in vars(module).values() if isinstance(one, Task) and type(one).__module__ == name]
-    if len(found) != 1:
+    objects = [
+        member for member in vars(module).values() if isinstance(member, Task) and type(member).__module__ == name
+    ]
+    if len(objects) != 1:
         raise ValueError(
-            f"{name} ({module.__file__}) has {len(found)} objects of Task (xalign_ray.tasks.task); a task of your own "
+            f"{name} ({module.__file__}) has {len(objects)} objects of Task (xalign_ray.tasks.task); a task of your own "
             "is a module with one: MOOD = MoodTask()"
         )
-    (task,) = found
+    (task,) = objects
     if task.name != name:
         raise ValueError(f"{name} has a task of the name '{task.name}'; a task of your own is named as its module is")
     metrics = {metric.name: metric for metric in _metrics_of(task)}
-    if taken := sorted(metrics.keys() & METRICS.keys()):
-        raise ValueError(f"{name} has a metric {taken[0]}, as another task has; give it another name")
+    if repeated := sorted(metrics.keys() & METRICS.keys()):
+        raise ValueError(f"{name} has a metric {repeated[0]}, as another task has; give it another name")
     TASKS[name] = task
     if isinstance(task, TunedTask):
         TUNED_TASKS[name] = task

@@ -108,7 +108,9 @@ def layer_accuracies(
             query's own index is right without them.
     """
     nearest = layer_neighbours(queries, candidates, csls=csls, device=device)
-    return [float((are_pairs(*numbers, found) if numbers else are_own(found)).mean()) for found in nearest]
+    return [
+        float((are_pairs(*numbers, neighbours) if numbers else are_own(neighbours)).mean()) for neighbours in nearest
+    ]
 
 
 def are_own(found: Indices) -> NDArray[np.bool_]:
@@ -221,33 +223,35 @@ class TatoebaTask(SentenceTask):
         encoder, device = vectors.encoder, str(vectors.encoder.model.device)
         left, left_layers = vectors.layers(other, language, "mean", "cls")
         right, right_layers = vectors.layers(english, ENGLISH, "mean", "cls")
-        own = neighbours_by_metric(left, right, device)
-        every = neighbours_by_metric(left_layers["mean"], right_layers["mean"], device)
-        right_at = {metric: dict(enumerate(map(are_own, layers))) for metric, layers in every.items()}
+        by_own_vectors = neighbours_by_metric(left, right, device)
+        by_mean = neighbours_by_metric(left_layers["mean"], right_layers["mean"], device)
+        right_at = {metric: dict(enumerate(map(are_own, layers))) for metric, layers in by_mean.items()}
         first_token = layer_neighbours(left_layers["cls"], right_layers["cls"], device=device)
         right_at["tatoeba_accuracy_cls"] = dict(enumerate(map(are_own, first_token[1:]), start=1))
         if predictions:
-            rows: dict[str, object] = {metric: [one.tolist() for one in layers] for metric, layers in own.items()}
+            rows: dict[str, object] = {
+                metric: [layer_hits.tolist() for layer_hits in layers] for metric, layers in by_own_vectors.items()
+            }
             for metric, layers in right_at.items():
                 rows |= {right_key(metric, layer): right_ones(hits) for layer, hits in layers.items()}
             write_rows(predictions / f"{language}.jsonl", rows)
         pieces, english_pieces = (sum(map(len, encoder.inputs.piece_texts(texts))) for texts in (other, english))
-        found: list[tuple[str, float, dict[str, Any]]] = [
+        measures: list[tuple[str, float, dict[str, Any]]] = [
             ("tokenization_premium", pieces / max(english_pieces, 1), {"layer": None, "pooling": None}),
-            *((metric, float(are_own(layer).mean()), {}) for metric, (layer,) in own.items()),
+            *((metric, float(are_own(layer).mean()), {}) for metric, (layer,) in by_own_vectors.items()),
             *((name, layer_cosines(left, right, shift)[0], {}) for name, shift in _COSINES.items()),
         ]
         for metric, layers in right_at.items():
             accuracies = [float(hits.mean()) for hits in layers.values()]
             pooling = _POOLING.get(metric, "mean")
             if pooling == "mean":
-                found.append((metric, mean_of_last(accuracies), {"layer": LAST_FOUR, "pooling": pooling}))
+                measures.append((metric, mean_of_last(accuracies), {"layer": LAST_FOUR, "pooling": pooling}))
             for layer, accuracy in zip(layers, accuracies, strict=True):
-                found.append((metric, accuracy, {"layer": layer, "pooling": pooling}))
+                measures.append((metric, accuracy, {"layer": layer, "pooling": pooling}))
         if not vectors.rule.is_own:  # what papers print of encoders that were made for no vector comes first
-            found.sort(key=lambda one: (one[0], one[2].get("layer")) != (_OF_PAPERS, LAST_FOUR))
+            measures.sort(key=lambda layer_hits: (layer_hits[0], layer_hits[2].get("layer")) != (_OF_PAPERS, LAST_FOUR))
         test_set = hash_value([*map(hash_file, paths)])
-        for metric, value, where in found:
+        for metric, value, where in measures:
             measure = Measure(value, 1 / len(other) if metric.startswith("tatoeba_accuracy") else None, len(other))
             yield from self.scores_of(vectors, split, language, test_set, {metric: measure}, **where)
 
@@ -259,13 +263,13 @@ class TatoebaTask(SentenceTask):
         """
         layers: list[Any] = [*takewhile(bool, (rows.get(right_key(score.metric, number)) for number in count()))]
         if score.layer == LAST_FOUR and layers:
-            accuracies = [one.count("1") / len(one) for one in layers]
+            accuracies = [hits.count("1") / len(hits) for hits in layers]
             return Measure(mean_of_last(accuracies), 1 / len(layers[0]), len(layers[0]))
-        if not str(score.layer).startswith(LAST) or not (own := rows.get(score.metric)):
+        if not str(score.layer).startswith(LAST) or not (stored := rows.get(score.metric)):
             return super().measure_again(score, rows)
-        found = np.array(own)  # of one layer; before 0.1.0 of the last four
-        right = (found == np.arange(found.shape[1])).mean(axis=1).tolist()
-        return Measure(sum(right) / len(right), 1 / found.shape[1], found.shape[1])
+        values = np.array(stored)  # of one layer; before 0.1.0 of the last four
+        right = (values == np.arange(values.shape[1])).mean(axis=1).tolist()
+        return Measure(sum(right) / len(right), 1 / values.shape[1], values.shape[1])
 
 
 def find_pairs(data: Path, languages: Sequence[str] | None = None) -> dict[str, PairPaths]:
@@ -360,8 +364,8 @@ class RetrievalTask(SentenceTask):
 
     def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:
         """From how many of a pair's sentences find each other: 0, 1 or 2, a digit each."""
-        found = rows.get(right_key(score.metric, score.layer))
-        return Measure(sum(map(int, found)) / 2 / len(found), score.chance, len(found)) if found else None
+        hits = rows.get(right_key(score.metric, score.layer))
+        return Measure(sum(map(int, hits)) / 2 / len(hits), score.chance, len(hits)) if hits else None
 
     def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
         """Reads all pairs."""
@@ -378,11 +382,11 @@ class RetrievalTask(SentenceTask):
         (left, first), (right, second) = map(vectors.layers, pairs.texts, pairs.languages)
         device, test_set = str(vectors.encoder.model.device), hash_value([[*texts] for texts in pairs.texts])
         pooling = vectors.rule.pooling
-        found = [
+        results = [
             *zip([LAST], _values(left, right, pairs, device), strict=True),
             *enumerate(_values(first[pooling], second[pooling], pairs, device)),
         ]
-        for layer, values in found:
+        for layer, values in results:
             measures = {metric: Measure(value, 1 / len(pairs), len(pairs)) for metric, value in values.items()}
             yield from self.scores_of(vectors, pairs.split, language, test_set, measures, layer=layer)
 
@@ -390,11 +394,11 @@ class RetrievalTask(SentenceTask):
 def _values(first: Vectors, second: Vectors, pairs: TranslatedSentences, device: str) -> list[dict[str, float]]:
     """The metrics of each layer; vectors are `[layers, N, D]`."""
     of_first, of_second = pairs.numbers
-    found = []
+    values = []
     for csls in (False, True):
         to_second = layer_accuracies(first, second, csls=csls, device=device, numbers=(of_first, of_second))
         to_first = layer_accuracies(second, first, csls=csls, device=device, numbers=(of_second, of_first))
-        found.append([*zip(to_second, to_first, strict=True)])
+        values.append([*zip(to_second, to_first, strict=True)])
     return [
         {
             "retrieval_accuracy": sum(plain) / 2,
@@ -402,7 +406,7 @@ def _values(first: Vectors, second: Vectors, pairs: TranslatedSentences, device:
             "retrieval_accuracy_to_second": plain[0],
             "retrieval_accuracy_to_first": plain[1],
         }
-        for plain, csls in zip(*found, strict=True)
+        for plain, csls in zip(*values, strict=True)
     ]
 
 
@@ -417,11 +421,11 @@ def read_translations(data: Path, languages: Sequence[str] | None = None) -> dic
         DataError: there are none, or none of a language that was asked for.
     """
     if data.is_dir() and any(data.glob("tatoeba.*")):
-        found = [
+        translated = [
             TranslatedSentences((code, ENGLISH), *read_pair(paths), data.resolve().name)
             for code, paths in find_pairs(data, languages).items()
         ]
-        return {name_of_pair(*one.languages): one for one in found}
+        return {name_of_pair(*corpus_pairs.languages): corpus_pairs for corpus_pairs in translated}
     return _joined(_read_any(data, languages or ()))
 
 
@@ -433,18 +437,18 @@ def _read_any(data: Path, languages: Sequence[str]) -> Iterator[TranslatedSenten
         if not pairs:
             raise DataError(f"{data} holds no pairs of {' and '.join(corpus.languages)}.")
         first, second = zip(*pairs, strict=True)
-        found = TranslatedSentences(corpus.languages, first, second, data.name)
-        yield found.swapped() if corpus.languages[0] == ENGLISH else found
+        translated = TranslatedSentences(corpus.languages, first, second, data.name)
+        yield translated.swapped() if corpus.languages[0] == ENGLISH else translated
 
 
 def _joined(found: Iterator[TranslatedSentences]) -> dict[str, TranslatedSentences]:
     """Joins sets of the same two languages, and keeps at most `MAX_PAIRS` pairs of each, evenly spaced."""
     by_name: dict[str, TranslatedSentences] = {}
-    for one in found:
-        name = name_of_pair(*one.languages)
+    for translated in found:
+        name = name_of_pair(*translated.languages)
         before = by_name.get(name)
-        by_name[name] = before.joined(one) if before else one
-    return {name: one.thinned() for name, one in by_name.items()}
+        by_name[name] = before.joined(translated) if before else translated
+    return {name: translated.thinned() for name, translated in by_name.items()}
 
 
 RETRIEVAL = RetrievalTask()

@@ -106,7 +106,7 @@ class FloresTask(SentenceTask):
             forth, back = right_by_margin(*pair, *numbers, str(vectors.encoder.model.device))
             values = {"": (forth + back) / 2, "_to_english": forth, "_from_english": back}
             measures = {
-                f"flores_accuracy{end}": Measure(one, 1 / len(texts), len(texts)) for end, one in values.items()
+                f"flores_accuracy{end}": Measure(value, 1 / len(texts), len(texts)) for end, value in values.items()
             }
             test_set = hash_value([hash_file(path), hash_file(files[ENGLISH])])
             yield from self.scores_of(vectors, split, language, test_set, measures)
@@ -124,8 +124,8 @@ def right_by_margin(
         first, second: of length 1, `[N, D]`; i translates i.
         of_first, of_second: a number for each distinct text, `[N]`.
     """
-    found, back = nearest_by_margin(*nearest_both_ways(first, second, MARGIN_NEIGHBOURS, device))
-    return float(are_pairs(of_first, of_second, found).mean()), float(are_pairs(of_second, of_first, back).mean())
+    forward, back = nearest_by_margin(*nearest_both_ways(first, second, MARGIN_NEIGHBOURS, device))
+    return float(are_pairs(of_first, of_second, forward).mean()), float(are_pairs(of_second, of_first, back).mean())
 
 
 def _pair_or_code(name: str) -> str:
@@ -145,20 +145,20 @@ def flores_files(data: Path, languages: Sequence[str] | None = None) -> tuple[st
     Raises:
         DataError: there are none, none of English, or none of a language that was asked for.
     """
-    found: dict[str, dict[str, Path]] = {"devtest": {}, "dev": {}}
+    files: dict[str, dict[str, Path]] = {"devtest": {}, "dev": {}}
     for name, parts, path in matching_files(data, _FLORES):
         split = "devtest" if "devtest" in name else "dev"
-        if (language := plain_language(parts["language"])) and found[split].setdefault(language, path) != path:
-            raise DataError(f"{path} and {found[split][language]} are both {split} of {language}; keep one.")
-    split = next((split for split in found if found[split]), "")
+        if (language := plain_language(parts["language"])) and files[split].setdefault(language, path) != path:
+            raise DataError(f"{path} and {files[split][language]} are both {split} of {language}; keep one.")
+    split = next((split for split in files if files[split]), "")
     if not split:
         raise DataError(f"{data} holds no FLORES files; they are called devtest/deu_Latn.devtest, dev/deu_Latn.jsonl.")
-    if ENGLISH not in found[split]:
+    if ENGLISH not in files[split]:
         raise DataError(f"{data} holds no {split} file of English (eng_Latn), which the others are compared with.")
-    chosen = choose_languages(found[split], {*languages, ENGLISH} if languages else None, data)
+    chosen = choose_languages(files[split], {*languages, ENGLISH} if languages else None, data)
     if chosen == [ENGLISH]:
         raise DataError(f"{data} holds FLORES in English alone; it needs another language.")
-    return split, {language: found[split][language] for language in chosen}
+    return split, {language: files[split][language] for language in chosen}
 
 
 def flores_sentences(path: Path) -> list[str]:
@@ -191,14 +191,14 @@ class BuccTask(SentenceTask):
     )
 
     def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
-        sets = [one for both in bucc_sets(data, languages).values() for one in both]
-        return {code for one in sets for code in one.languages if one.places}
+        sets = [mining_set for both in bucc_sets(data, languages).values() for mining_set in both]
+        return {code for mining_set in sets for code in mining_set.languages if mining_set.places}
 
     def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
         for name, (dev, test) in bucc_sets(data, languages).items():
             mined = dev.mine(vectors)
-            found = best_threshold(mined, dev.gold_places(), gold_is_whole=True)
-            if found is None:
+            best = best_threshold(mined, dev.gold_places(), gold_is_whole=True)
+            if best is None:
                 raise DataError(
                     f"None of the gold pairs of {dev.gold} was mined; the encoder does not align these languages."
                 )
@@ -206,8 +206,8 @@ class BuccTask(SentenceTask):
                 mined = test.mine(vectors)
             else:
                 say(f"{data} has no gold pairs of a test set in {name}: dev is scored at the threshold chosen on it.")
-            measures = measure_mined(mined, test.gold_places(), found.score)
-            say(f"{name}: threshold {found.score:.4f}, F1 on {dev.split} {found.f1:.3f}.")
+            measures = measure_mined(mined, test.gold_places(), best.score)
+            say(f"{name}: threshold {best.score:.4f}, F1 on {dev.split} {best.f1:.3f}.")
             test_set = hash_value([hash_file(path) for path in (*test.files, test.gold)])
             yield from self.scores_of(vectors, test.split, name, test_set, measures)
 
@@ -242,7 +242,7 @@ class MiningSet:
         """By id, of both sides, its sentence's place in `texts`; below 0, where no mined pair is, if it repeats."""
         places = []
         for side, texts in zip(self._sides, self.texts, strict=True):
-            at, counts = {text: place for place, text in enumerate(texts)}, Counter(side.values())
+            at, counts = {text: number for number, text in enumerate(texts)}, Counter(side.values())
             rows = enumerate(side.items())
             places.append({name: at[text] if counts[text] == 1 else -1 - number for number, (name, text) in rows})
         return places
@@ -269,14 +269,14 @@ class MiningSet:
     def keep_single(self, mined: Iterable[Mined]) -> list[Mined]:
         """The mined pairs with a score above 0 whose sentences stand once."""
         once = [{*side.values()} for side in self.places]
-        return [one for one in mined if one.score > 0 and one.first in once[0] and one.second in once[1]]
+        return [pair for pair in mined if pair.score > 0 and pair.first in once[0] and pair.second in once[1]]
 
 
 def measure_mined(mined: Sequence[Mined], gold: Collection[tuple[int, int]], threshold: float) -> dict[str, Measure]:
     """The metrics of the pairs from a threshold on."""
-    kept = [(one.first, one.second) for one in mined if one.score >= threshold]
-    right = len(set(gold) & set(kept))
-    precision, recall = right / len(kept) if kept else 0.0, right / len(gold)
+    chosen = [(pair.first, pair.second) for pair in mined if pair.score >= threshold]
+    right = len(set(gold) & set(chosen))
+    precision, recall = right / len(chosen) if chosen else 0.0, right / len(gold)
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
     values = {"bucc_f1": f1, "bucc_precision": precision, "bucc_recall": recall}
     return {metric: Measure(value, None, len(gold)) for metric, value in values.items()}
@@ -288,13 +288,13 @@ def bucc_sets(data: Path, languages: Sequence[str] | None = None) -> dict[str, t
     Raises:
         DataError: there are none with gold pairs, or none of a language that was asked for.
     """
-    found: dict[tuple[str, str], dict[str, dict[str, Path]]] = {}
+    files: dict[tuple[str, str], dict[str, dict[str, Path]]] = {}
     for _, parts, path in matching_files(data, _BUCC):
         part, end = path.name.split(".")[1:]
-        found.setdefault((parts["first"], parts["second"]), {}).setdefault(part, {})[end] = path
+        files.setdefault((parts["first"], parts["second"]), {}).setdefault(part, {})[end] = path
     sets: dict[str, tuple[MiningSet, MiningSet]] = {}
-    for (first, second), by_part in found.items():
-        whole = {
+    for (first, second), by_part in files.items():
+        complete = {
             part: MiningSet(
                 (name_language(first, files["gold"]), name_language(second, files["gold"])),
                 part, (files[first], files[second]), files["gold"],
@@ -302,10 +302,10 @@ def bucc_sets(data: Path, languages: Sequence[str] | None = None) -> dict[str, t
             for part, files in by_part.items()
             if files.keys() >= {first, second, "gold"}
         }  # fmt: skip
-        dev, test = ([whole[part] for part in parts if part in whole] for parts in (_DEV, _TEST))
+        dev, test = ([complete[part] for part in parts if part in complete] for parts in (_DEV, _TEST))
         if dev or test:
-            one, other = (dev or test)[0], (test or dev)[0]
-            sets[name_of_pair(*one.languages)] = one, other
+            first_file, other = (dev or test)[0], (test or dev)[0]
+            sets[name_of_pair(*first_file.languages)] = first_file, other
     if not sets:
         raise DataError(
             f"{data} holds no BUCC set with gold pairs; files are called de-en.dev.de, de-en.dev.en and de-en.dev.gold."
@@ -350,18 +350,18 @@ class StsTask(SentenceTask):
 
 def sts_files(data: Path, languages: Sequence[str] | None = None) -> dict[str, tuple[Path, tuple[str, str]]]:
     """File and languages by name, such as "de" or "de-en"; DataError if there are none."""
-    found: dict[str, tuple[Path, tuple[str, str]]] = {}
+    files: dict[str, tuple[Path, tuple[str, str]]] = {}
     for _, parts, path in matching_files(data, _STS):
         if not {"train", "dev", "test"} & {*"-".join(parts.values()).split("-")}:  # dev is a language, too
             first = name_language(parts["first"], path)
             codes = first, name_language(parts.get("second", first), path)
             name = first if codes[0] == codes[1] else name_of_pair(*codes)
-            if name in found:
-                raise DataError(f"{path} and {found[name][0]} are both of {name}; keep one.")
-            found[name] = path, codes
-    if not found:
+            if name in files:
+                raise DataError(f"{path} and {files[name][0]} are both of {name}; keep one.")
+            files[name] = path, codes
+    if not files:
         raise DataError(f"{data} holds no STS files; they are called STS.en-de.txt, stsb-de-test.csv or sts.de.tsv.")
-    return {name: found[name] for name in choose_languages(found, languages, data, _pair_or_code)}
+    return {name: files[name] for name in choose_languages(files, languages, data, _pair_or_code)}
 
 
 def sts_rows(path: Path) -> list[tuple[str, str, float]]:
@@ -370,7 +370,7 @@ def sts_rows(path: Path) -> list[tuple[str, str, float]]:
     Raises:
         DataError: a row has not these, a score is not finite, all are equal, or there are fewer than 2.
     """
-    found = []
+    rows = []
     for where, row in read_table(path, _STS_COLUMNS):
         first, second, written = (row[column] for column in _STS_COLUMNS)
         try:
@@ -379,15 +379,15 @@ def sts_rows(path: Path) -> list[tuple[str, str, float]]:
             score = math.nan
         if not math.isfinite(score):
             raise DataError(f"{where}: {written!r} is not the number of a score.")
-        found.append((str(first), str(second), score))
-    if len({score for *_, score in found}) < 2:
-        raise DataError(f"{path}: {len(found)} rows with fewer than two different scores have no correlation.")
-    return found
+        rows.append((str(first), str(second), score))
+    if len({score for *_, score in rows}) < 2:
+        raise DataError(f"{path}: {len(rows)} rows with fewer than two different scores have no correlation.")
+    return rows
 
 
 def correlation(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
     """Pearson's; 0 where the first are all equal."""
-    left, right = (np.asarray(one, np.float64) - np.mean(one) for one in (first, second))
+    left, right = (np.asarray(values, np.float64) - np.mean(values) for values in (first, second))
     spread = float(np.sqrt((left**2).sum() * (right**2).sum()))
     return float((left * right).sum()) / spread if spread else 0.0
 

@@ -69,7 +69,7 @@ def right_key(metric: str, layer: object) -> str:
 
 def right_ones(right: Iterable[bool]) -> str:
     """Which things came out right, a digit each, as a file of predictions has it."""
-    return "".join("01"[bool(one)] for one in right)
+    return "".join("01"[bool(is_right)] for is_right in right)
 
 
 def write_rows(path: Path, rows: Mapping[str, Any]) -> None:
@@ -174,9 +174,9 @@ class SentenceTask(Task):
         **where: Any,
     ) -> Iterator[Score]:
         """The scores of an encoder's own vectors in one language; `where` may name another layer or pooling."""
-        own = {"layer": LAST, "pooling": vectors.rule.pooling, "vectors": vectors.rule.words, "test_set": test_set}
+        of_rule = {"layer": LAST, "pooling": vectors.rule.pooling, "vectors": vectors.rule.words, "test_set": test_set}
         for metric, measure in measures.items():
-            yield self.score_of(vectors.encoder, split, language, metric, measure, **own | where)
+            yield self.score_of(vectors.encoder, split, language, metric, measure, **of_rule | where)
 
 
 class Example(Protocol):
@@ -194,7 +194,7 @@ E = TypeVar("E", bound=Example)
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> Measure:
     """Share of labels that were predicted; chance is the share of the most frequent label of this very set."""
-    right = sum(one == other for one, other in zip(gold, predicted, strict=True))
+    right = sum(label == other for label, other in zip(gold, predicted, strict=True))
     return Measure(right / len(gold), Counter(gold).most_common(1)[0][1] / len(gold), len(gold))
 
 
@@ -303,8 +303,8 @@ class TunedTask(Task, Generic[E]):
     def languages_of(self, parts: Mapping[str, str], path: Path) -> Collection[str]:
         """The languages of a file, by the parts of its name."""
         code = parts.get("language", "")
-        known = self.codes.get(code, code or ENGLISH)
-        return [name_language(one, path) for one in ([known] if isinstance(known, str) else known)]
+        codes = self.codes.get(code, code or ENGLISH)
+        return [name_language(code_of_file, path) for code_of_file in ([codes] if isinstance(codes, str) else codes)]
 
     def speaks(self, language: str) -> Sequence[str]:
         """The languages that occur in a file of this language, as `find` names it."""
@@ -321,7 +321,7 @@ class TunedTask(Task, Generic[E]):
             DataError: a folder is missing, there is nothing in any (what there is instead is named), or two files are
                 the same split of one language.
         """
-        found: dict[str, dict[str, Path]] = {"train": {}, "dev": {}, "test": {}}
+        files: dict[str, dict[str, Path]] = {"train": {}, "dev": {}, "test": {}}
         names = [*dict.fromkeys((*self.lent, *self.files))]
         examples = [*map(example_of, names[:MAX_NAMED])]
         for folder in folders:
@@ -336,28 +336,30 @@ class TunedTask(Task, Generic[E]):
                 for language in self.languages_of(parts, path)
             )
             for language, split, path in (*find_tables(folder), *named):
-                if not (known := found[split].setdefault(language, path)).samefile(path):  # a README may name it too
-                    raise DataError(f"{path} and {known} are both {split} of {language}; keep one.")
-        if not any(found.values()):
+                if not (known_path := files[split].setdefault(language, path)).samefile(
+                    path
+                ):  # a README may name it too
+                    raise DataError(f"{path} and {known_path} are both {split} of {language}; keep one.")
+        if not any(files.values()):
             where = ", ".join(map(str, folders))
             raise DataError(
-                f"{where}: no {self.name} files; they are called {', '.join(examples)}.{name_others(found, folders)}"
+                f"{where}: no {self.name} files; they are called {', '.join(examples)}.{name_others(files, folders)}"
             )
-        return found
+        return files
 
     def find_all(
         self, folders: Sequence[Path], languages: Sequence[str] | None, train_language: str
     ) -> tuple[Files, dict[str, str]]:
         """Files of a fine-tuning, and the split that each language is scored on; all must exist."""
-        found = self.find(folders)
+        files = self.find(folders)
         for split in ("train", "dev"):
-            if train_language not in found[split]:
+            if train_language not in files[split]:
                 name = example_of((*self.lent, *self.files)[0], split, train_language)
                 raise DataError(
                     f"{', '.join(map(str, folders))}: no {split} file in {train_language}, such as {name}; {self.name} "
-                    f"needs it.{name_others(found, folders)}"
+                    f"needs it.{name_others(files, folders)}"
                 )
-        return found, self.choose_tested(found, languages, train_language, folders)
+        return files, self.choose_tested(files, languages, train_language, folders)
 
     def choose_tested(
         self, found: Files, asked: Sequence[str] | None, tuned_on: str, folders: Sequence[Path]
@@ -374,8 +376,10 @@ class TunedTask(Task, Generic[E]):
             if not any(pattern.fullmatch(path.name) for pattern in lent)
         }
         if lent and not splits:
-            own = ", ".join(map(example_of, self.files))
-            raise DataError(f"{where}: no file to score {self.name} on, such as {own}; other tasks score the others.")
+            examples = ", ".join(map(example_of, self.files))
+            raise DataError(
+                f"{where}: no file to score {self.name} on, such as {examples}; other tasks score the others."
+            )
         if tuned_on == ENGLISH:
             return {language: splits[language] for language in choose_languages(splits, asked, where, self.canonical)}
         if others := sorted(set(asked or ()) - {tuned_on}):
@@ -396,10 +400,10 @@ class TunedTask(Task, Generic[E]):
         is_ours = getattr(tuned.model.config, "xalign_task", None) in {self.name, *self.same_heads}
         if not is_ours and (not self.classes or set(tuned.classes) != set(self.classes)):
             raise DataError(f"{encoder} has no head for {self.name}; fine-tune it first (xalign tune).")
-        found = self.find([data])
-        tested = self.choose_tested(found, languages, tuned.tuned_on, [data])
+        files = self.find([data])
+        tested = self.choose_tested(files, languages, tuned.tuned_on, [data])
         tuned.inputs.check_languages({name for language in tested for name in self.speaks(language)})
-        return self.score(tuned, found, tested)
+        return self.score(tuned, files, tested)
 
     def score(
         self, tuned: Encoder, found: Files, tested: Mapping[str, str], predictions: Path | None = None
@@ -423,7 +427,10 @@ class TunedTask(Task, Generic[E]):
                 scores.append(self.score_of(tuned, split, language, metric + suffix, measure, test_set=test_set))
             if predictions:
                 pairs = zip(examples, predicted, strict=True)
-                rows = ({"key": one.key, "prediction": said, "gold": one.gold} for one, said in pairs)
+                rows = (
+                    {"key": example.key, "prediction": prediction, "gold": example.gold}
+                    for example, prediction in pairs
+                )
                 lines = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
                 write_atomic(predictions / f"{language}.jsonl", lines)
         return scores + average_languages(scores)

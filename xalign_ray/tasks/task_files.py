@@ -111,9 +111,9 @@ def matching_files(
 
 def name_others(found: Mapping[str, Mapping[str, Path]], folders: Sequence[Path]) -> str:
     """A sentence on the files that have no name of the task, behind a blank; empty if there are none."""
-    taken = {path for split in found.values() for path in split.values()}
+    used = {path for split in found.values() for path in split.values()}
     there = {path for folder in folders for shape in ("*", "*/*") for path in folder.glob(shape) if path.is_file()}
-    others = sorted(str(path) for path in there - taken if not path.name.startswith("."))
+    others = sorted(str(path) for path in there - used if not path.name.startswith("."))
     if not others:
         return ""
     named = ", ".join(others[:MAX_NAMED]) + (f" and {len(others) - MAX_NAMED} more" if others[MAX_NAMED:] else "")
@@ -245,7 +245,7 @@ def _names(feature: Any) -> list[str] | None:
 
 def _named(value: Any, names: Sequence[str] | None) -> Any:
     if isinstance(value, list):
-        return [_named(one, names) for one in value]
+        return [_named(item, names) for item in value]
     return names[value] if names and isinstance(value, int) and 0 <= value < len(names) else value
 
 
@@ -276,7 +276,7 @@ def read_table(
         table = read_rows(path)
         names = [*(table[0] if table else ())]
         rows = enumerate(([row[name] for name in names] for row in table), 1)
-    places = {column: place for column in (*columns, *optional) if (place := _place(column, names)) is not None}
+    places = {column: index for column in (*columns, *optional) if (index := _place(column, names)) is not None}
     if names and (lacking := [column for column in columns if column not in places]):
         where = (
             f"{path}, line 1: no header, and no row of {', '.join(map(_shown, columns))}:" if in_lines else f"{path}:"
@@ -290,7 +290,7 @@ def read_table(
         where = f"{path}, {'line' if in_lines else 'row'} {number}"
         if len(cells) != len(names):
             raise DataError(f"{where}: {len(cells)} columns; {len(names)} were expected, {', '.join(names)}.")
-        row = {column: cells[place] for column, place in places.items()}
+        row = {column: cells[index] for column, index in places.items()}
         if nulls := [names[places[column]] for column in columns if row[column] is None]:
             raise DataError(f"{where}: {nulls[0]} is null.")
         yield where, row
@@ -315,8 +315,8 @@ def _shown(column: str) -> str:
 
 
 def _place(column: str, names: Sequence[str]) -> int | None:
-    known = [name.lower() for name in names]
-    return next((known.index(name) for name in column.lower().split("|") if name in known), None)
+    lowered = [name.lower() for name in names]
+    return next((lowered.index(name) for name in column.lower().split("|") if name in lowered), None)
 
 
 def _csv_cells(path: Path, lines: Sequence[str], delimiter: str) -> Cells:

@@ -106,7 +106,7 @@ class ClassificationTask(TunedTask[LabelledText]):
         """An input of at most 128 pieces for each example; of a pair the longer text is cut first."""
         pieces = iter(inputs.piece_texts([text for example in examples for text in example.texts]))
         room = inputs.room(self.longest)
-        found = []
+        rows = []
         for example in examples:
             first, *others = (next(pieces) for _ in example.texts)
             if others:
@@ -114,12 +114,12 @@ class ClassificationTask(TunedTask[LabelledText]):
                 row = inputs.pair(first[:left], others[0][:right], example.languages)
             else:
                 row = inputs.single(first[:room], example.languages[0])
-            found.append([row | {"labels": classes.index(example.label)}])
-        return found
+            rows.append([row | {"labels": classes.index(example.label)}])
+        return rows
 
     def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[str]:
-        found = tuned.forward([one for (one,) in features], lambda output: output.logits.argmax(dim=-1))
-        return [tuned.classes[int(index)] for index in found]
+        chosen = tuned.forward([feature for (feature,) in features], lambda output: output.logits.argmax(dim=-1))
+        return [tuned.classes[int(index)] for index in chosen]
 
     def from_gold(self, key: str, gold: str, language: str) -> LabelledText:
         return LabelledText(key, (), (language,), gold)
@@ -133,8 +133,8 @@ class ClassificationTask(TunedTask[LabelledText]):
                 f"{other.languages[0]}; the training files are not translations of each other row by row."
             )
         return [
-            replace(english, texts=(one.texts[0], two.texts[1]), languages=(one.languages[0], two.languages[1]))
-            for one, two in ((other, english), (english, other))
+            replace(english, texts=(left.texts[0], two.texts[1]), languages=(left.languages[0], two.languages[1]))
+            for left, two in ((other, english), (english, other))
         ]
 
     def replace_words(self, example: LabelledText, replace_word: ReplaceWord) -> LabelledText:
@@ -149,8 +149,8 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     """
     if first + second <= room:
         return first, second
-    kept = min(first, second, room // 2)
-    return (room - kept, kept) if first > second else (kept, room - kept)
+    shorter = min(first, second, room // 2)
+    return (room - shorter, shorter) if first > second else (shorter, room - shorter)
 
 
 def replace_running_words(text: str, replace_word: ReplaceWord) -> str:
@@ -158,7 +158,7 @@ def replace_running_words(text: str, replace_word: ReplaceWord) -> str:
 
     def replace_core(match: re.Match[str]) -> str:
         token = match[0]
-        letters = [place for place, sign in enumerate(token) if unicodedata.category(sign)[0] not in "PS"]
+        letters = [at for at, sign in enumerate(token) if unicodedata.category(sign)[0] not in "PS"]
         if not letters:
             return token
         begin, end = letters[0], letters[-1] + 1

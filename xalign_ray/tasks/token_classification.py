@@ -180,7 +180,7 @@ class TaggingTask(TunedTask[Sentence]):
             raise DataError(f"{path} holds no sentence.")
         if withheld := sum(is_withheld(words) for words, _ in columns):
             raise DataError(explain_withheld(path, withheld, len(columns)))
-        sentences = [Sentence(str(place), words, tags, language) for place, (words, tags) in enumerate(columns)]
+        sentences = [Sentence(str(number), words, tags, language) for number, (words, tags) in enumerate(columns)]
         return sentences if self.classes else self._in_iob2(sentences, path)
 
     def _in_iob2(self, sentences: list[Sentence], path: Path) -> list[Sentence]:
@@ -189,12 +189,16 @@ class TaggingTask(TunedTask[Sentence]):
         if scheme is not None and scheme != IOB2:
             say_form(self.name, path, f"tags in {scheme.name} are read as IOB2")
             sentences = [
-                replace(one, tags=tuple(reorder_tags(one.tags, range(len(one.tags)), IOB2))) for one in sentences
+                replace(sentence, tags=tuple(reorder_tags(sentence.tags, range(len(sentence.tags)), IOB2)))
+                for sentence in sentences
             ]
         prefix = _PREFIX.match(sentences[0].words[0])
         if not prefix or not all(word.startswith(prefix[0]) for sentence in sentences for word in sentence.words):
             return sentences
-        return [replace(one, words=tuple(word.removeprefix(prefix[0]) for word in one.words)) for one in sentences]
+        return [
+            replace(sentence, words=tuple(word.removeprefix(prefix[0]) for word in sentence.words))
+            for sentence in sentences
+        ]
 
     def _rows_of_lines(self, path: Path) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
         """The words and the tags of each sentence."""
@@ -238,7 +242,9 @@ class TaggingTask(TunedTask[Sentence]):
 
     def classes_of(self, examples: Iterable[Sentence]) -> tuple[str, ...]:
         """The task's own classes; else O, then B- and I- of every kind of span, even if only one of the two occurs."""
-        kinds = sorted({tag[2:] for one in examples for tag in one.tags if tag != OUTSIDE} if not self.classes else ())
+        kinds = sorted(
+            {tag[2:] for example in examples for tag in example.tags if tag != OUTSIDE} if not self.classes else ()
+        )
         return self.classes or (OUTSIDE, *(f"{mark}-{kind}" for kind in kinds for mark in "BI"))
 
     def from_gold(self, key: str, gold: Sequence[str], language: str) -> Sentence:
@@ -266,20 +272,22 @@ class TaggingTask(TunedTask[Sentence]):
         tokenizer = inputs.tokenizer
         unknown = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else (tokenizer.pad_token_id or 0)
         pieces = iter(inputs.piece_words([word for sentence in examples for word in sentence.words]))
-        found = []
+        rows = []
         for sentence in examples:
             words = [(next(pieces) or [unknown])[:room] for _ in sentence.words]
             labels = [label_ids[tag] for tag in sentence.tags]
-            found.append([_encode(inputs, words[at], labels[at], sentence.language) for at in _parts(words, room)])
-        return found
+            rows.append([_encode(inputs, words[at], labels[at], sentence.language) for at in _parts(words, room)])
+        return rows
 
     def predict(self, tuned: Encoder, features: Sequence[Sequence[Features]]) -> list[list[str]]:
-        best = iter(tuned.forward([one for part in features for one in part], lambda output: output.logits.argmax(-1)))
+        best = iter(
+            tuned.forward([feature for part in features for feature in part], lambda output: output.logits.argmax(-1))
+        )
         return [
             [
                 tuned.classes[int(piece)]
-                for one in part
-                for piece, label in zip(next(best), one["labels"], strict=False)
+                for feature in part
+                for piece, label in zip(next(best), feature["labels"], strict=False)
                 if label != IGNORED
             ]
             for part in features
@@ -287,9 +295,11 @@ class TaggingTask(TunedTask[Sentence]):
 
     def measure(self, examples: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> dict[str, Measure]:
         gold = [tag for sentence in examples for tag in sentence.tags]
-        said = [tag for tags in predicted for tag in tags]
+        predicted_tags = [tag for tags in predicted for tag in tags]
         return {
-            metric.name: measure_spans(examples, predicted, CUTS[metric.by]) if metric.by else accuracy(gold, said)
+            metric.name: measure_spans(examples, predicted, CUTS[metric.by])
+            if metric.by
+            else accuracy(gold, predicted_tags)
             for metric in self.metrics
         }
 
@@ -322,23 +332,23 @@ def seqeval0_spans(tags: Sequence[str]) -> set[Span]:
 
 def strict_spans(tags: Sequence[str]) -> set[Span]:
     """Spans of IOB2 to the letter: only B- opens one, and an I- that continues nothing is none."""
-    found: set[Span] = set()
+    spans: set[Span] = set()
     start, kind = 0, ""
-    for place, tag in enumerate([*tags, OUTSIDE]):
+    for at, tag in enumerate([*tags, OUTSIDE]):
         if kind and tag == f"I-{kind}":
             continue
         if kind:
-            found.add((kind, start, place))
-        start, kind = place, tag[2:] if tag.startswith("B-") else ""
-    return found
+            spans.add((kind, start, at))
+        start, kind = at, tag[2:] if tag.startswith("B-") else ""
+    return spans
 
 
 def span_f1(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], cut: Cut) -> float:
     """Micro-averaged F1 over the spans of all sentences; 0 where neither side has any."""
     assert list(map(len, gold)) == list(map(len, predicted)), "a tag for each word"
-    right, said = cut(_joined(gold)), cut(_joined(predicted))
-    spans = len(right) + len(said)
-    return 2 * len(right & said) / spans if spans else 0.0
+    right, predicted_spans = cut(_joined(gold)), cut(_joined(predicted))
+    spans = len(right) + len(predicted_spans)
+    return 2 * len(right & predicted_spans) / spans if spans else 0.0
 
 
 def count_spans(gold: Sequence[Sequence[str]], cut: Cut) -> int:
@@ -366,17 +376,17 @@ def _chunks(tags: Sequence[str], kind_of: Callable[[str], str]) -> set[Span]:
     The two questions are separate. A chunk can end where none begins, and the next one then begins where that one did:
     a quirk of tags such as SCONJ, which counts as a chunk of one word for its letter S.
     """
-    found: set[Span] = set()
+    spans: set[Span] = set()
     begin, letter, kind = 0, OUTSIDE, ""
-    for place, tag in enumerate([*tags, OUTSIDE]):
+    for at, tag in enumerate([*tags, OUTSIDE]):
         next_letter, next_kind = tag[0], kind_of(tag)
         pair, changes = letter + next_letter, kind != next_kind
         if letter in "ES" or pair in _ENDING or (letter not in "O." and changes):
-            found.add((kind, begin, place))
+            spans.add((kind, begin, at))
         if next_letter in "BS" or pair in _BEGINNING or (next_letter not in "O." and changes):
-            begin = place
+            begin = at
         letter, kind = next_letter, next_kind
-    return found
+    return spans
 
 
 def _parts(words: Sequence[Sequence[int]], room: int) -> Iterator[slice]:
