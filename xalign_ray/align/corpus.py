@@ -462,6 +462,6 @@ def _aligned_pairs(corpus: ParallelCorpus, aligned: Path) -> Iterator[Pair]:
     reader, files = find_source(corpus)
     files = files[:2] if reader == "moses" else files
     with (aligned / ALIGNMENT).open(encoding="utf-8") as lines:
-        found = read(reader, files, corpus.languages, columns=corpus.read_columns)
-        records = zip(found, lines, strict=False)
+        records_of_files = read(reader, files, corpus.languages, columns=corpus.read_columns)
+        records = zip(records_of_files, lines, strict=False)
         yield from (replace(record, alignment=line) for record, line in records if isinstance(record, Pair))

@@ -352,14 +352,14 @@ def _action(fact: Fact, language: Language) -> list[Token]:
     for second in fact.objects[1:]:
         conjunction = _word("and", "object2.and", "object2", "cc", language)
         objects += [conjunction, *_noun_phrase(second, "object2", "object", "conj", language)]
-    place: list[Token] = []
+    place_phrase: list[Token] = []
     if fact.place and fact.preposition:
         phrase = _noun_phrase(fact.place, "place", "root", "obl", language)
-        place = _adpositional("place", fact.preposition, phrase, language)
+        place_phrase = _adpositional("place", fact.preposition, phrase, language)
     return {
-        "SVO": [*subject, *verb, *objects, *place],
-        "SOV": [*subject, *place, *objects, *verb],
-        "VSO": [*verb, *subject, *objects, *place],
+        "SVO": [*subject, *verb, *objects, *place_phrase],
+        "SOV": [*subject, *place_phrase, *objects, *verb],
+        "VSO": [*verb, *subject, *objects, *place_phrase],
     }[language.order]
 
 

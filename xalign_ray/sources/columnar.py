@@ -115,8 +115,8 @@ def text_batches(
 ) -> Iterator[RecordBatch]:
     """Batches of the columns that hold these columns of text, which may be fields of structs; of all groups if None."""
     there = file.schema_arrow.names
-    whole = list(dict.fromkeys(name if name in there else name.split(".")[0] for name in names))
-    return file.iter_batches(size, row_groups=groups, columns=whole)
+    top_level = list(dict.fromkeys(name if name in there else name.split(".")[0] for name in names))
+    return file.iter_batches(size, row_groups=groups, columns=top_level)
 
 
 def rows_of(batch: RecordBatch, names: Sequence[str]) -> Iterator[tuple[str | None, ...]]:

@@ -49,37 +49,37 @@ def choose_columns(table: SourceTable, languages: Sequence[str], named: Sequence
         return [*wanted, *others]
     rows = table.rows or ()
     below = rows[1] if len(rows) > 1 else ()
-    found = [column_of(table.texts, name) for name in wanted]
-    is_found = all(found) and len(set(found)) == len(found)
-    repeated = [table.names.index(name) for name in found] if is_found else []
+    chosen_names = [column_of(table.texts, name) for name in wanted]
+    is_found = all(chosen_names) and len(set(chosen_names)) == len(chosen_names)
+    repeated = [table.names.index(name) for name in chosen_names] if is_found else []
     repeated = repeated if _is_repeated(table.names, below, repeated) else []
     if repeated and (named or len(languages) == 1):
-        names = " and ".join(map(repr, found))
+        names = " and ".join(map(repr, chosen_names))
         raise DataError(
             f"{table.path}: {names} are no names of columns, they stand in the second row too. Give their numbers."
         )
     if is_found and not repeated:
         pass
     elif rows and all(_is_number(name, table) for name in wanted):
-        found = wanted
+        chosen_names = wanted
     elif named or len(languages) == 1:
-        raise DataError(_explain_missing(table, wanted, found))
+        raise DataError(_explain_missing(table, wanted, chosen_names))
     elif len(pair := find_pair(table.names)) == 2 and {*pair} <= {*_texts(table)}:
-        found = [table.names[place] for place in pair]
+        chosen_names = [table.names[index] for index in pair]
     elif len(table.names) < 2 or not rows:
-        raise DataError(_explain_missing(table, wanted, found))
+        raise DataError(_explain_missing(table, wanted, chosen_names))
     else:
-        called = [table.names.index(name) if name else None for name in found]
+        called = [table.names.index(name) if name else None for name in chosen_names]
         _check_half_header(table.path, table.names, below, languages, called)
         if all(map(language_of_name, table.names)):
-            raise DataError(_explain_missing(table, wanted, found))
-        found = _first_two(table, kind, repeated)
-        found = found[::-1] if [*table.said] == [*languages][::-1] else found
+            raise DataError(_explain_missing(table, wanted, chosen_names))
+        chosen_names = _first_two(table, kind, repeated)
+        chosen_names = chosen_names[::-1] if [*table.said] == [*languages][::-1] else chosen_names
     for name in others:
-        is_there = name in table.names or (found[0].isdecimal() and _is_number(name, table))
+        is_there = name in table.names or (chosen_names[0].isdecimal() and _is_number(name, table))
         if not is_there or table.kinds.get(name, "number") != "number":
             raise DataError(_explain_missing(table, [name], [""]))
-    return [*found, *others]
+    return [*chosen_names, *others]
 
 
 def _is_number(name: str, table: SourceTable) -> bool:
@@ -104,7 +104,7 @@ def _texts(table: SourceTable) -> list[int]:
         places = [table.names.index(name) for name in table.texts]
         rows = [row.cells for row in table.first_rows(table.texts)[0] if not row.fault]
     columns = [[one_line(str(row[n] or "")) for row in rows if n < len(row)] for n in range(len(places))]
-    return [place for place, cells in zip(places, columns, strict=True) if is_text(cells) or not any(cells)]
+    return [index for index, cells in zip(places, columns, strict=True) if is_text(cells) or not any(cells)]
 
 
 def _first_two(table: SourceTable, kind: Kind, repeated: Sequence[int]) -> list[str]:
@@ -116,10 +116,10 @@ def _first_two(table: SourceTable, kind: Kind, repeated: Sequence[int]) -> list[
     Raises:
         DataError: they do not hold text of two languages, or those of pairs are not the only ones.
     """
-    texts = [place for place in _texts(table) if place not in repeated]
+    texts = [index for index in _texts(table) if index not in repeated]
     if texts[:2] != [0, 1] if kind == "entries" else len(table.names) > 2 and texts != [0, 1]:
         chosen = [*texts, len(table.names) - 1] if texts else [0, len(table.names) - 1]
-        shown = ", ".join(f'"{place + 1}"' for place in chosen[:2])
+        shown = ", ".join(f'"{index + 1}"' for index in chosen[:2])
         raise DataError(
             f"{table.path}: its first two columns do not hold {'terms' if kind == 'entries' else 'all texts'} of two "
             f"languages; the first row has {list_some([*map(repr, table.names)])}. Name the columns that do: "
@@ -131,7 +131,7 @@ def _first_two(table: SourceTable, kind: Kind, repeated: Sequence[int]) -> list[
 def _is_repeated(names: Sequence[str], below: Sequence[str], places: Sequence[int]) -> bool:
     """Whether one of the names in these places of a first row stands in the second too, as each row may say its own
     languages."""
-    return any(place < len(below) and names[place] == below[place].strip() for place in places)
+    return any(index < len(below) and names[index] == below[index].strip() for index in places)
 
 
 def _check_half_header(
@@ -146,18 +146,18 @@ def _check_half_header(
     Raises:
       DataError: it does; the rows would be read as they stand, and perhaps the wrong way round.
     """
-    known = [place for place in called if place is not None]
-    if not known or None not in called or _is_repeated(names, below, known):
+    indexes = [index for index in called if index is not None]
+    if not indexes or None not in called or _is_repeated(names, below, indexes):
         return
     missing = called.index(None)
-    place, example = known[0], ""
+    index, example = indexes[0], ""
     if len(names) == 2:
-        one, other = (1 - place, place) if missing == 0 else (place, 1 - place)
+        left, other = (1 - index, index) if missing == 0 else (index, 1 - index)
         example = (
-            f': columns: ["{names[one]}", "{names[other]}"], or ["{one + 1}", "{other + 1}"] if that row has texts'
+            f': columns: ["{names[left]}", "{names[other]}"], or ["{left + 1}", "{other + 1}"] if that row has texts'
         )
     raise DataError(
-        f"{path}: its first row says which column is in '{languages[1 - missing]}' ({names[place]}), and of none that "
+        f"{path}: its first row says which column is in '{languages[1 - missing]}' ({names[index]}), and of none that "
         f"it is in '{languages[missing]}'. Write that above its column, or name both columns{example}."
     )
 
@@ -171,7 +171,7 @@ def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     if any(len(name) > MAX_NAME for name in first) or not any(first):
         return False
     if is_named(first):
-        codes = [place for place, name in enumerate(first) if language_of_name(name)]
+        codes = [index for index, name in enumerate(first) if language_of_name(name)]
         return not codes or not rows or not _is_repeated(first, rows[0], codes)  # each row may have its languages
     if not rows or any(len(name.split()) > 2 or not name[:1].isalpha() for name in first if name):
         return False
@@ -180,8 +180,8 @@ def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         n for n, column in enumerate(columns) if first[n] and any(" " in cell or len(cell) > 20 for cell in column)
     ]
     lengths = {n: sorted(len(cell) for cell in columns[n])[len(rows) // 2] for n in texts}
-    known = sum(bool(language_of_name(name)) for name in first)
-    return bool(texts) and all(lengths[n] > (1 if known else 2) * len(first[n]) for n in texts)
+    named = sum(bool(language_of_name(name)) for name in first)
+    return bool(texts) and all(lengths[n] > (1 if named else 2) * len(first[n]) for n in texts)
 
 
 def is_named(cells: Sequence[str]) -> bool:
@@ -216,18 +216,18 @@ def condition_of(where: str) -> tuple[str, str, str]:
     Raises:
       ConfigError: it is none.
     """
-    if (found := re.fullmatch(WHERE, where)) is None:
+    if (match := re.fullmatch(WHERE, where)) is None:
         raise ConfigError(f"'{where}' is no condition on a column. Write it as label=1 or 'score>=0.8'.")
-    column, sign, value = found.groups()
+    column, sign, value = match.groups()
     return column.strip(), sign, value.strip()
 
 
 def fulfils(value: Any, where: str) -> bool:
     """Whether a cell fulfils a condition: by numbers where both are, else by text."""
     _, sign, wanted = condition_of(where)
-    one, other = number_of(value), number_of(wanted)
-    if one is not None and other is not None:
-        return _SIGNS[sign](one, other)
+    left, other = number_of(value), number_of(wanted)
+    if left is not None and other is not None:
+        return _SIGNS[sign](left, other)
     return sign in ("=", "!=") and _SIGNS[sign](str(value).strip().casefold(), wanted.casefold())
 
 

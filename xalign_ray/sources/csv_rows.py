@@ -53,50 +53,53 @@ def csv_rows(
     while True:
         reader = csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True)
         while True:
-            taken = feed.taken = []
+            lines_read = feed.taken = []
             try:
                 cells, quote = next(reader, None), ""
             except csv.Error as error:
                 cells, quote = [], feed.unclosed() if "end of data" in str(error) else MALFORMED
-            if cells is None or not taken:
+            if cells is None or not lines_read:
                 return
             usual = usual or len(cells)
-            number, text = taken[0].number, taken[0].text
-            fault = next((line.fault for line in taken if line.fault), "") or quote or _width_fault(cells, width)
-            new = next((one for one in taken if '\\"' in one.text and one.number not in escaped), None)
+            number, text = lines_read[0].number, lines_read[0].text
+            fault = next((line.fault for line in lines_read if line.fault), "") or quote or _width_fault(cells, width)
+            new = next(
+                (line_read for line_read in lines_read if '\\"' in line_read.text and line_read.number not in escaped),
+                None,
+            )
             if fault and new:
                 escaped[new.number] = new.text
                 doubled = Line(new.number, new.text.replace('\\"', '""'), "")
-                feed.give_back([doubled if one is new else one for one in taken])
+                feed.give_back([doubled if line_read is new else line_read for line_read in lines_read])
                 break
             text, note = (escaped.pop(number), BACKSLASH) if number in escaped else (text, "")
-            if may_be_text and not taken[0].fault:
+            if may_be_text and not lines_read[0].fault:
                 raw = [field.strip() for field in text.split("\t")]
-                is_record = not fault and _share_of_records(taken, delimiter, usual) <= 0.5
-                if '"' in text and (is_record if len(taken) > 1 else not fault and _needs_quotes(cells, raw)):
+                is_record = not fault and _share_of_records(lines_read, delimiter, usual) <= 0.5
+                if '"' in text and (is_record if len(lines_read) > 1 else not fault and _needs_quotes(cells, raw)):
                     yield CsvRow(number, cells, "", note or UNQUOTED)
                     continue
                 begins = any(cell.startswith('"') for cell in raw)
                 yield CsvRow(number, raw, _width_fault(raw, width), AS_TEXT if begins else "")
-                if quote or len(taken) > 1:
-                    feed.give_back(taken[1:])
+                if quote or len(lines_read) > 1:
+                    feed.give_back(lines_read[1:])
                     break
                 continue
-            if len(taken) == 1:
+            if len(lines_read) == 1:
                 yield CsvRow(number, cells, fault, "" if fault else note)
                 continue
-            end = len(taken) - (quote == MALFORMED)  # the line where a quote stands wrong may begin a record
-            share = _share_of_records(taken[1:end], delimiter, usual)
-            is_stray = share >= 0.5 if fault else share > 0.5 and len(taken) > MAX_LINES and not is_text
+            end = len(lines_read) - (quote == MALFORMED)  # the line where a quote stands wrong may begin a record
+            share = _share_of_records(lines_read[1:end], delimiter, usual)
+            is_stray = share >= 0.5 if fault else share > 0.5 and len(lines_read) > MAX_LINES and not is_text
             if not quote and not is_stray:
                 yield CsvRow(number, cells, fault, "" if fault else note)
                 continue
-            yield CsvRow(number, [], taken[0].fault or (UNCLOSED if is_stray else fault))
+            yield CsvRow(number, [], lines_read[0].fault or (UNCLOSED if is_stray else fault))
             if is_stray:
-                feed.give_back(taken[1:])
+                feed.give_back(lines_read[1:])
             else:
-                feed.give_back(taken[end:])
-                yield from (CsvRow(line.number, [], INSIDE) for line in taken[1:end])
+                feed.give_back(lines_read[end:])
+                yield from (CsvRow(line.number, [], INSIDE) for line in lines_read[1:end])
                 while quote == TOO_LONG and (line := feed.take()):
                     yield CsvRow(line.number, [], INSIDE)
                     if line.text.count('"') % 2:  # the quote that closes; those within a text are doubled

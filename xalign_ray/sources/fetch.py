@@ -114,12 +114,12 @@ def in_languages(
         ConfigError: there is nothing in one of them, or in all of them; lists the languages that are `there`.
     """
     listed = {code for download in downloads for code in download.languages}
-    found = [download for download in downloads if not languages or download.languages <= set(languages)]
+    fitting = [download for download in downloads if not languages or download.languages <= set(languages)]
     lacking = [code for code in languages if listed and code not in listed]
-    if lacking or (downloads and not found):
+    if lacking or (downloads and not fitting):
         asked = ", ".join(lacking or languages)
         raise ConfigError(f"{name} has nothing in {asked}; the catalogue lists {', '.join(there)}.")
-    return found
+    return fitting
 
 
 def needs_of(recipe: str) -> Needs:
@@ -129,15 +129,19 @@ def needs_of(recipe: str) -> Needs:
         ConfigError: there is no such recipe.
     """
     config = load_recipe(recipe).config
-    found: dict[str, dict[Download, None]] = {}
+    by_entry: dict[str, dict[Download, None]] = {}
     others = []
     for path in _paths(config.data):
-        matches = [(name, one) for name, one in _everything() if any(fnmatchcase(file, path) for file in one.files)]
+        matches = [
+            (name, download)
+            for name, download in _everything()
+            if any(fnmatchcase(file, path) for file in download.files)
+        ]
         for name, download in matches:
-            found.setdefault(name, {})[download] = None
+            by_entry.setdefault(name, {})[download] = None
         if not matches:
             others.append(path)
-    return Needs({name: list(found[name]) for name in catalogue() if name in found}, others, config.data.root)
+    return Needs({name: list(by_entry[name]) for name in catalogue() if name in by_entry}, others, config.data.root)
 
 
 def describe() -> str:
@@ -156,7 +160,7 @@ def describe() -> str:
 
 def _extent(entry: Entry) -> str:
     downloads = list(_downloads(entry))
-    sizes = [one.bytes for one in downloads if one.bytes]
+    sizes = [download.bytes for download in downloads if download.bytes]
     size = f", {sum(sizes) / 1e6:,.0f} MB" if len(sizes) == len(downloads) else ""
     what = "language" if entry.languages else "pair" if entry.pairs else "file" if entry.unpack == "no" else "archive"
     number = len(entry.languages) or len(entry.pairs) or len(entry.urls)
@@ -164,7 +168,7 @@ def _extent(entry: Entry) -> str:
 
 
 def _count(name: str) -> int:
-    return sum(1 for one, _ in _everything() if one == name)
+    return sum(1 for entry, _ in _everything() if entry == name)
 
 
 @lru_cache(maxsize=1)
@@ -234,29 +238,31 @@ def fetch(name: str, out: Path, languages: Sequence[str], say: Say) -> list[Path
         ConfigError: unknown name or language.
         DataError: no network, no such file there, or a file that differs from its publisher's checksum.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for download in _choose(name, languages, say):
         targets = [out / file for file in download.files] or [out / download.folder]
         if not all(target.exists() for target in targets):
             _fetch_one(download, out, say)
-        found += targets
-    return list(dict.fromkeys(found))
+        paths += targets
+    return list(dict.fromkeys(paths))
 
 
 def _choose(name: str, languages: Sequence[str], say: Say) -> list[Download]:
     if name in catalogue():
         return downloads_of(name, languages)
     if name not in list_recipes():
-        known = [*catalogue(), *list_recipes()]
+        names = [*catalogue(), *list_recipes()]
         raise ConfigError(
-            f"there is no '{name}' in the catalogue, and no recipe of that name.{suggest(name, known)}"
+            f"there is no '{name}' in the catalogue, and no recipe of that name.{suggest(name, names)}"
             " `xalign data fetch --list` names what there is."
         )
     needs = needs_of(name)
     for path in needs.others:
         say(f"{path} is not fetched: it is made here (`xalign data derive`, `xalign data align`), or is yours.")
-    downloads = [one for several in needs.downloads.values() for one in several]
-    return in_languages(name, downloads, sorted({code for one in downloads for code in one.languages}), languages)
+    downloads = [download for several in needs.downloads.values() for download in several]
+    return in_languages(
+        name, downloads, sorted({code for download in downloads for code in download.languages}), languages
+    )
 
 
 def _fetch_one(download: Download, out: Path, say: Say) -> None:
@@ -318,12 +324,12 @@ class _BrokenOffError(Exception):
 def _continue(url: str, part: Path, tag: Path, say: Say) -> None:
     """One request: the missing rest of the file, or all of it if the server's file has changed."""
     begun = _size(part)
-    known = tag.read_text() if begun and tag.is_file() else ""
-    headers = {"User-Agent": "xalign-ray"} | ({"Range": f"bytes={begun}-", "If-Range": known} if known else {})
+    old_tag = tag.read_text() if begun and tag.is_file() else ""
+    headers = {"User-Agent": "xalign-ray"} | ({"Range": f"bytes={begun}-", "If-Range": old_tag} if old_tag else {})
     try:
         response: HTTPResponse = urlopen(Request(url, headers=headers), timeout=TIMEOUT_S)
     except HTTPError as error:
-        if error.code == 416 and known:  # there is nothing after what we have
+        if error.code == 416 and old_tag:  # there is nothing after what we have
             return
         if error.code >= 500 or error.code == 429:
             raise _BrokenOffError(f"the server says {error.code}") from None
@@ -351,11 +357,11 @@ def _validator(response: HTTPResponse) -> str:
 
 
 def _copy(response: HTTPResponse, file: IO[bytes], total: int | None, name: str, say: Say) -> None:
-    said = time.monotonic()
+    reported_at = time.monotonic()
     while chunk := _read(response):
         file.write(chunk)
-        if time.monotonic() - said > SAY_EVERY_S:
-            said = time.monotonic()
+        if time.monotonic() - reported_at > SAY_EVERY_S:
+            reported_at = time.monotonic()
             of = f" of {total / 1e6:,.0f}" if total else ""
             say(f"{name.removeprefix('.').removesuffix('.part')}: {file.tell() / 1e6:,.0f}{of} MB")
 
@@ -373,12 +379,12 @@ def _check(download: Download, part: Path) -> None:
     size = _size(part)
     if download.bytes is not None and size != download.bytes:
         raise DataError(f"{download.url} gave {size:,} bytes, not the {download.bytes:,} of the catalogue.")
-    if download.sha256 and (found := _hash(part, "sha256")) != download.sha256:
-        raise DataError(f"{download.url} gave a file with SHA-256 {found}, not {download.sha256}; it was removed.")
+    if download.sha256 and (digest := _hash(part, "sha256")) != download.sha256:
+        raise DataError(f"{download.url} gave a file with SHA-256 {digest}, not {download.sha256}; it was removed.")
     if download.sha1_list:
         published = _published(download)
-        if published and (found := _hash(part, "sha1")) != published:
-            raise DataError(f"{download.url} gave a file with SHA-1 {found}, not {published}; it was removed.")
+        if published and (digest := _hash(part, "sha1")) != published:
+            raise DataError(f"{download.url} gave a file with SHA-1 {digest}, not {published}; it was removed.")
 
 
 def _published(download: Download) -> str | None:
@@ -390,8 +396,8 @@ def _published(download: Download) -> str | None:
     except (URLError, OSError, HTTPException) as error:
         raise DataError(f"{download.sha1_list}, the list of sums, cannot be fetched ({error}).") from None
     name = re.escape(urlsplit(download.url).path.rpartition("/")[2]).replace("latest", r"(?:latest|\d{8})")
-    found = re.search(rf"^([0-9a-f]{{40}})\s+\*?{name}\s*$", text, re.M)
-    return found[1] if found else None
+    match = re.search(rf"^([0-9a-f]{{40}})\s+\*?{name}\s*$", text, re.M)
+    return match[1] if match else None
 
 
 def unpack_members(archive: Path, targets: Sequence[Path]) -> None:
@@ -402,27 +408,27 @@ def unpack_members(archive: Path, targets: Sequence[Path]) -> None:
     """
     with _open_archive(archive) as (names, open_member):
         for target in targets:
-            found = [name for name in names if name.rpartition("/")[2] == target.name]
-            if len(found) != 1:
+            members = [name for name in names if name.rpartition("/")[2] == target.name]
+            if len(members) != 1:
                 raise DataError(
-                    f"{archive} has {len(found)} members called {target.name}; it holds {', '.join(names)}."
+                    f"{archive} has {len(members)} members called {target.name}; it holds {', '.join(names)}."
                 )
             target.parent.mkdir(parents=True, exist_ok=True)
-            _extract(open_member(found[0]), target)
+            _extract(open_member(members[0]), target)
 
 
 def unpack_folder(archive: Path, folder: Path) -> None:
     """Takes all files out of an archive into a folder, which appears when all are there."""
-    whole = _with_suffix(folder, ".unpacking")
-    shutil.rmtree(whole, ignore_errors=True)
+    unpacked = _with_suffix(folder, ".unpacking")
+    shutil.rmtree(unpacked, ignore_errors=True)
     with _open_archive(archive) as (names, open_member):
         for name in names:
-            target = whole / name
-            if not target.resolve().is_relative_to(whole.resolve()):
+            target = unpacked / name
+            if not target.resolve().is_relative_to(unpacked.resolve()):
                 raise DataError(f"{archive} has a member {name}, which would be written outside {folder}.")
             target.parent.mkdir(parents=True, exist_ok=True)
             _extract(open_member(name), target)
-    os.replace(whole, folder)
+    os.replace(unpacked, folder)
 
 
 @contextmanager
@@ -459,8 +465,8 @@ def _readable(archive: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:  # the disk
             raise
         archive.unlink()
-        said = str(error).partition("\n")[0].rstrip(":")
-        raise DataError(f"{archive} cannot be unpacked ({said}) and was removed. Fetch it again.") from None
+        message = str(error).partition("\n")[0].rstrip(":")
+        raise DataError(f"{archive} cannot be unpacked ({message}) and was removed. Fetch it again.") from None
 
 
 def _with_suffix(path: Path, suffix: str) -> Path:

@@ -258,7 +258,11 @@ def _format_of_lines(path: str) -> PairFormat | None:
     tabs = sum("\t" in line.text for line in good)
     if suffix != ".csv" and good and (tabs > FITTING * len(good) or suffix in (".tsv", ".tab")):
         return "tsv"
-    return "csv" if suffix == ".csv" or any(is_named(good[0].text.split(one)) for one in DELIMITERS if good) else None
+    return (
+        "csv"
+        if suffix == ".csv" or any(is_named(good[0].text.split(delimiter)) for delimiter in DELIMITERS if good)
+        else None
+    )
 
 
 def table_suffix(path: str) -> str:
@@ -319,7 +323,11 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
     if sum("\t" in line for line in full) * 2 > len(full):
         is_header = any(map(language_of_name, full[0].lstrip("# ").split("\t")))
         return "tsv" if is_header or any(len(line.split()) != 2 for line in full) else "muse"
-    return "csv" if max(sum(_has_terms(line, one) for line in full) for one in DELIMITERS) * 2 > len(full) else "muse"
+    return (
+        "csv"
+        if max(sum(_has_terms(line, delimiter) for line in full) for delimiter in DELIMITERS) * 2 > len(full)
+        else "muse"
+    )
 
 
 def _first_lines(file: Chunks) -> Iterator[Line]:

@@ -262,15 +262,15 @@ def parts(
       DataError: a path is missing, or is no plain file of the format's kind, by its beginning.
     """
     entry = _find_format(format)
-    found = find_files(paths)
-    if entry.paths and len(found) not in entry.paths:
+    files = find_files(paths)
+    if entry.paths and len(files) not in entry.paths:
         allowed = " or ".join(map(str, entry.paths))
-        raise ConfigError(f"format '{format}' takes {allowed} paths, not {len(found)}: {', '.join(found) or 'none'}.")
-    check_contents(format, found, kind, languages, columns)
+        raise ConfigError(f"format '{format}' takes {allowed} paths, not {len(files)}: {', '.join(files) or 'none'}.")
+    check_contents(format, files, kind, languages, columns)
     if len(entry.holds) == 1:
-        return entry.split(format, found)
+        return entry.split(format, files)
     cut = one_part_a_file if kind == "entries" else entry.split
-    return [replace(part, kind=kind) for part in cut(format, found)]
+    return [replace(part, kind=kind) for part in cut(format, files)]
 
 
 def check_contents(
@@ -304,13 +304,13 @@ def find_files(paths: Sequence[str]) -> list[str]:
     Raises:
       DataError: a path or pattern names nothing, a folder, or what is no plain file.
     """
-    found = [match for path in paths for match in expand(path)]
-    if folders := [path for path in found if is_folder(path)]:
+    matches = [match for path in paths for match in expand(path)]
+    if folders := [path for path in matches if is_folder(path)]:
         raise DataError(f"{folders[0]} is a folder. Name the files in it, for example {folders[0].rstrip('/')}/*.")
-    for path in found:
+    for path in matches:
         if not is_url(path):
             check_plain(path)
-    return found
+    return matches
 
 
 def find_source(source: Corpus | ParallelCorpus | Dictionary, root: str | Path = ".") -> tuple[str, list[str]]:
@@ -342,10 +342,10 @@ def find_split_source(
         raise ConfigError(f"format '{HF}' takes one path, a folder or an id of the hub, not {len(paths)}.")
     codes = check_languages(HF, languages)
     if len(codes) == 2 and not config and (each := find_split_of_each(paths[0], codes, split, revision)):
-        found = [_reader_of(paths[0], one, 1) for one in each]
-        if len({reader for reader, _ in found}) > 1:
+        readers = [_reader_of(paths[0], files_of_language, 1) for files_of_language in each]
+        if len({reader for reader, _ in readers}) > 1:
             raise DataError(f"{paths[0]}: the files of {codes[0]} and {codes[1]} are of different forms.")
-        return found[0][0] + SIDE_BY_SIDE, [file for _, files in found for file in files]
+        return readers[0][0] + SIDE_BY_SIDE, [file for _, files in readers for file in files]
     return _reader_of(paths[0], find_split(paths[0], codes, config, split, revision), len(codes))
 
 
@@ -368,12 +368,12 @@ def check_languages(format: str, languages: Sequence[str], kind: Kind | None = N
       ConfigError: no code, the same language twice, or a number of languages that the format does not take.
     """
     kinds = (kind,) if kind else _ANY if format == HF else _find_format(format).holds
-    taken = sorted({1 if one == "documents" else 2 for one in kinds})
+    counts = sorted({1 if kind == "documents" else 2 for kind in kinds})
     codes = tuple(take_language(code) for code in languages)
-    if len(codes) not in taken:
-        allowed = " or ".join(map(str, taken))
-        given = ", ".join(codes) or "none"
-        raise ConfigError(f"format '{format}' takes {allowed} language{'s' * (allowed != '1')}, not {given}.")
+    if len(codes) not in counts:
+        allowed = " or ".join(map(str, counts))
+        listed = ", ".join(codes) or "none"
+        raise ConfigError(f"format '{format}' takes {allowed} language{'s' * (allowed != '1')}, not {listed}.")
     if len(set(codes)) < len(codes):
         raise ConfigError(f"format '{format}' takes two different languages, not {', '.join(languages)}.")
     return codes

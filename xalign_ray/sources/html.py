@@ -132,7 +132,7 @@ def _tables(markup: str, noted: Counter[str]) -> list[tuple[int, int]]:
             spans.append((opened.pop(), mark.end()))
     if opened:
         noted[UNCLOSED_TABLES] += len(opened)
-        ends = [found.start() for found in _TABLE_ENDS.finditer(markup)]
+        ends = [match.start() for match in _TABLE_ENDS.finditer(markup)]
         spans += [(start, ends[bisect(ends, start)]) for start in opened]
     return sorted(spans)
 

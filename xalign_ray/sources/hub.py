@@ -56,8 +56,8 @@ def find_split(name: str, languages: Sequence[str], config: str | None, split: s
     """
     folder = cached_snapshot(Path(name))
     name = str(folder) if folder.is_dir() else name
-    if folder.is_dir() and (found := find_saved(folder, split)):
-        return found
+    if folder.is_dir() and (saved := find_saved(folder, split)):
+        return saved
     if not folder.is_dir() and not is_hub_id(name):
         raise DataError(f"{name} is no folder here, and no id of a data set of the Hugging Face hub (org/name).")
     if not folder.is_dir() and _is_offline():
@@ -88,13 +88,13 @@ def find_split_of_each(name: str, languages: Sequence[str], split: str, revision
     if saved_splits(folder) or saved_files(folder) or (not folder.is_dir() and (not is_hub_id(name) or _is_offline())):
         return []
     names = config_names(name, revision)
-    of_each = [any(means_languages(one, [code]) for one in names) for code in languages]
-    if not all(of_each) or any(means_languages(one, languages) for one in names):
+    of_each = [any(means_languages(entry, [code]) for entry in names) for code in languages]
+    if not all(of_each) or any(means_languages(entry, languages) for entry in names):
         return []
-    found = [find_split(name, [code], None, split, revision) for code in languages]
-    if several := next((one for one in found if len(one.files) > 1), None):
+    splits = [find_split(name, [code], None, split, revision) for code in languages]
+    if several := next((entry for entry in splits if len(entry.files) > 1), None):
         raise DataError(f"{name}: the split {split} of a language lies in {len(several.files)} files; pairs need one.")
-    return found
+    return splits
 
 
 def fetch_snapshot(name: str) -> Path:
@@ -133,7 +133,7 @@ def saved_files(folder: Path) -> list[str]:
     if not (folder / "state.json").is_file():
         return []
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    files = [str(folder / one["filename"]) for one in state.get("_data_files", [])]
+    files = [str(folder / entry["filename"]) for entry in state.get("_data_files", [])]
     if not files:
         raise DataError(f"{folder} is a saved data set without data files. Save it again.")
     if state.get("_indices_data_files"):
@@ -157,12 +157,14 @@ def choose_split(name: str, splits: Sequence[str], wanted: str) -> str:
     Raises:
         ConfigError: there are others only.
     """
-    meant = SPLITS.get(wanted.lower(), wanted)
-    found = [one for one in splits if one == wanted] or [one for one in splits if SPLITS.get(one.lower(), one) == meant]
-    found = found or list(splits) * (len(splits) == 1 and wanted == "train")
-    if not found:
+    standard = SPLITS.get(wanted.lower(), wanted)
+    fitting = [candidate for candidate in splits if candidate == wanted] or [
+        candidate for candidate in splits if SPLITS.get(candidate.lower(), candidate) == standard
+    ]
+    fitting = fitting or list(splits) * (len(splits) == 1 and wanted == "train")
+    if not fitting:
         raise ConfigError(f"{name} has the splits {', '.join(splits)}, none of which is '{wanted}'. Name one of them.")
-    return found[0]
+    return fitting[0]
 
 
 def choose_config(name: str, names: Sequence[str], languages: Sequence[str]) -> str | None:
@@ -173,18 +175,18 @@ def choose_config(name: str, names: Sequence[str], languages: Sequence[str]) -> 
     """
     if len(names) == 1:
         return names[0]
-    found = [one for one in names if means_languages(one, languages)]
-    if not found and "default" in names:
+    fitting = [config_name for config_name in names if means_languages(config_name, languages)]
+    if not fitting and "default" in names:
         return "default"
-    if len(found) != 1:
-        listed = found or names
+    if len(fitting) != 1:
+        listed = fitting or names
         more = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
-        what = "several configurations" if found else "no configuration"
+        what = "several configurations" if fitting else "no configuration"
         raise ConfigError(
             f"{name} has {what} of {' and '.join(languages)} by name: {', '.join(listed[:MAX_LISTED])}{more}. "
             "Name one with config."
         )
-    return found[0]
+    return fitting[0]
 
 
 def means_languages(config: str, languages: Sequence[str]) -> bool:
@@ -241,7 +243,7 @@ def fetch_dataset(repository: str, configuration: str | None, split: str) -> lis
     finally:
         if not bars:
             datasets.enable_progress_bars()
-    return [str(one["filename"]) for one in data.cache_files]
+    return [str(cached["filename"]) for cached in data.cache_files]
 
 
 def _is_offline() -> bool:

@@ -86,14 +86,14 @@ def check_codes(config: RunConfig) -> None:
     Raises:
         ConfigError: naming source, code and the nearest right one.
     """
-    said = {explain_unknown(code): place for place, codes in _all_codes(config) for code in codes if is_unknown(code)}
-    for sentence, place in said.items():
-        say(f"{place}: {sentence}")
+    keys = {explain_unknown(code): key for key, codes in _all_codes(config) for code in codes if is_unknown(code)}
+    for sentence, key in keys.items():
+        say(f"{key}: {sentence}")
 
 
 def _all_codes(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
     for key, number, source in _all_sources(config.data):
-        yield (place := f"data.{key}.{number}"), _codes(place, source)
+        yield (where := f"data.{key}.{number}"), _codes(where, source)
 
 
 def _all_sources(data: DataConfig) -> Iterator[tuple[str, int, Corpus | ParallelCorpus | Dictionary]]:
@@ -118,19 +118,19 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
     for key, number, source in _all_sources(config.data):
         if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):
             reader, files = find_source(source, _root(config.data, root))
-            place = f"data.{key}.{number}"
+            where = f"data.{key}.{number}"
             local = [file for file in files if not is_url(file)][:LOOKED_AT]
-            check_contents(reader, local, _KINDS.get(key, "pairs"), codes[place], source.read_columns)
+            check_contents(reader, local, _KINDS.get(key, "pairs"), codes[where], source.read_columns)
             for unit in read_together(reader, files):
                 real = tuple(file if is_url(file) else os.path.realpath(file) for file in unit)
-                read = (key, frozenset(codes[place]), source.read_columns, real)
+                read = (key, frozenset(codes[where]), source.read_columns, real)
                 if read in named or len(set(real)) < len(real):
-                    also = "twice" if named.get(read, place) == place else f"as {named[read]} does"
+                    also = "twice" if named.get(read, where) == where else f"as {named[read]} does"
                     raise ConfigError(
-                        f"{place} names {' and '.join(dict.fromkeys(unit))} {also}: write a file once for the same "
-                        f"language{'s' * (len(codes[place]) > 1)}, or its rows count twice."
+                        f"{where} names {' and '.join(dict.fromkeys(unit))} {also}: write a file once for the same "
+                        f"language{'s' * (len(codes[where]) > 1)}, or its rows count twice."
                     )
-                named[read] = place
+                named[read] = where
 
 
 def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source], list[Source], list[Source]]:
@@ -148,10 +148,10 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
             codes = _codes(f"data.{key}.{number}", source)
             pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
             reader, files = find_source(source, _root(data, root))
-            one = Source(pool, reader, codes, tuple(files), columns=source.read_columns)
+            made = Source(pool, reader, codes, tuple(files), columns=source.read_columns)
             if isinstance(source, ParallelCorpus):
-                one = replace(one, skip_empty=source.skip_empty)
-            sources.append(one)
+                made = replace(made, skip_empty=source.skip_empty)
+            sources.append(made)
         return sources
 
     pairs = [replace(pair, undivided=bool(data.max_pairs)) for pair in found("parallel", "pairs")]
@@ -170,10 +170,10 @@ def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input
 def number_parts(inputs: Sequence[Input]) -> Iterator[tuple[int, str, int, Part]]:
     """Each part with the number of its input, a name of its pool and its number in it, and this number."""
     numbers: Counter[str] = Counter()
-    for place, one in enumerate(inputs):
-        for part in one.parts:
-            yield place, f"{one.pool}/part-{numbers[one.pool]:05d}", numbers[one.pool], part
-            numbers[one.pool] += 1
+    for index, source in enumerate(inputs):
+        for part in source.parts:
+            yield index, f"{source.pool}/part-{numbers[source.pool]:05d}", numbers[source.pool], part
+            numbers[source.pool] += 1
 
 
 def _root(data: DataConfig, root: Path) -> str:

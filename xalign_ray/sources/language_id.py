@@ -62,13 +62,13 @@ def in_other_language(texts: Sequence[str], language: str, threshold: float) -> 
     accepted = accepted_labels(language)
     if not accepted:
         return in_other_script([text[:READ_CHARACTERS] for text in texts], language, MIN_SCRIPT_FRACTION)
-    found = np.zeros(len(texts), bool)
+    is_other = np.zeros(len(texts), bool)
     for number, text in enumerate(texts):
         start = text[:READ_CHARACTERS]
         label, score = _identify(start)
         other = score >= threshold and label not in accepted and any(map(str.isalpha, start))
-        found[number] = other and not (label == "ja" and not _KANA.search(start))
-    return found
+        is_other[number] = other and not (label == "ja" and not _KANA.search(start))
+    return is_other
 
 
 def identify(texts: Sequence[str]) -> str:
@@ -137,7 +137,7 @@ def _identify(text: str) -> tuple[str, float]:
 
 @lru_cache(maxsize=1)
 def _labels() -> frozenset[str]:
-    return frozenset(one["lang"] for one in _detector().detect("language", k=1000, threshold=-1.0))
+    return frozenset(verdict["lang"] for verdict in _detector().detect("language", k=1000, threshold=-1.0))
 
 
 @lru_cache(maxsize=1)
@@ -207,8 +207,8 @@ def language_of_name(name: str) -> str:
     parts = [part for part in re.split(r"[\s._\-]+", name) if part.lower() not in _NEXT_TO_IT]
     if len(parts) == 2 and (code := _code("-".join(parts)) if _REGION.fullmatch("-".join(parts)) else ""):
         return code  # sentence_eng_Latn
-    found = {_code(part) for part in parts}
-    return found.pop() if len(found) == 1 else ""
+    codes = {_code(part) for part in parts}
+    return codes.pop() if len(codes) == 1 else ""
 
 
 def column_of(names: Sequence[str], wanted: str) -> str:
@@ -226,8 +226,8 @@ def column_of(names: Sequence[str], wanted: str) -> str:
 @lru_cache(maxsize=65536)
 def is_called(name: str, code: str) -> bool:
     """Whether a name of a column, key or configuration is that of a language: `yor`, `yor_Latn`, `text_yor` are yo."""
-    found = language_of_name(name)
-    return bool(found) and same_language(found, code)
+    code_of_name = language_of_name(name)
+    return bool(code_of_name) and same_language(code_of_name, code)
 
 
 @lru_cache(maxsize=65536)
@@ -283,7 +283,7 @@ def codes_in_name(path: str) -> list[str]:
     """
     file = without_packing(path)
     stem = file.name.removesuffix(file.suffix)
-    pair = next((found for found in _TWO_CODES.findall(stem) if all(map(is_language, found))), ())
+    pair = next((codes for codes in _TWO_CODES.findall(stem) if all(map(is_language, codes))), ())
     last = _LAST_CODE.search(stem)
     codes = pair or ([last[1]] if last and is_language(last[1]) else [])
     return [check_language(code) for code in codes]

@@ -94,15 +94,15 @@ def drop_quotes(line: str) -> str:
     if not runs:
         return line
     lengths = [len(run[0]) for run in runs]
-    kept = [1 if length == 4 else max(0, length - 5) for length in lengths]
-    marks = [length - left for length, left in zip(lengths, kept, strict=True)]
+    left = [1 if length == 4 else max(0, length - 5) for length in lengths]
+    marks = [length - left for length, left in zip(lengths, left, strict=True)]
     bold = sum(mark in (3, 5) for mark in marks)
     italic = sum(mark in (2, 5) for mark in marks)
     if bold % 2 and italic % 2:
         threes = [number for number, mark in enumerate(marks) if mark == 3]
         if threes:
-            kept[min(threes, key=lambda number: (_place(line, runs[number].start()), number))] += 1
-    return "".join(_pieces(line, runs, kept))
+            left[min(threes, key=lambda number: (_place(line, runs[number].start()), number))] += 1
+    return "".join(_pieces(line, runs, left))
 
 
 def _place(line: str, start: int) -> int:
@@ -266,9 +266,9 @@ def read_paragraphs(markup: str, page: Page | None = None) -> tuple[str, ...]:
     code = mwparserfromhell.parse(markup, skip_style_tags=True)
     raw_lines = "".join(_render(code.nodes, page)).replace(BREAK, "\n").split("\n")
     lines = [line for raw in raw_lines if (line := _clean(_fill(raw, page.noted), page.noted)).text]
-    kept = tuple(line.text for line in _drop_empty_sections(lines))
-    _count_residue("\n".join(kept), page.noted)
-    return kept
+    texts = tuple(line.text for line in _drop_empty_sections(lines))
+    _count_residue("\n".join(texts), page.noted)
+    return texts
 
 
 def _count_residue(text: str, noted: Counter[str]) -> None:
@@ -308,9 +308,9 @@ def _fill(raw: str, noted: Counter[str]) -> str:
         return _whole_sentences("".join(parts), noted)
     behind = _behind([text.replace(HOLE, "") for text in parts[2::2]])
     before = _Before()
-    for place, (first, touches, has_letters) in zip(range(1, len(parts), 2), behind, strict=True):
-        before.add(parts[place - 1].replace(HOLE, ""))
-        offered = parts[place]
+    for at, (first, touches, has_letters) in zip(range(1, len(parts), 2), behind, strict=True):
+        before.add(parts[at - 1].replace(HOLE, ""))
+        offered = parts[at]
         if offered.startswith(_SOUND):
             offered = "" if before.brackets > 0 else offered[1:]
         lacking = _lacks_a_word(before, first, has_letters) and (bool(offered) or _breaks_the_sentence(before, first))
@@ -319,7 +319,7 @@ def _fill(raw: str, noted: Counter[str]) -> str:
         shown = offered if lacking and offered != NUMBER else ""
         noted[LEFT_OUT] += shown.count(HOLE)
         noted[SHOWN if shown else LEFT_OUT if lacking else FOOTNOTES] += 1
-        parts[place] = shown.replace(HOLE, LACKING) or (LACKING if lacking else HOLE)
+        parts[at] = shown.replace(HOLE, LACKING) or (LACKING if lacking else HOLE)
         before.add(shown)
     return _whole_sentences("".join(parts), noted)
 
@@ -328,13 +328,13 @@ def _behind(texts: list[str]) -> list[tuple[str, bool, bool]]:
     """For each text of a line the first mark of it and what follows, whether it begins with a letter or digit, and
     whether there is a letter.
     """
-    found, first, touches, has_letters = [], "", False, False
+    offers, first, touches, has_letters = [], "", False, False
     for text in reversed(texts):
         first = text.lstrip(" '")[:1] or first
         touches = text.lstrip(f"'{RAISED}{LOWERED}")[:1].isalnum() if text.strip("'") else touches
         has_letters = has_letters or any(map(str.isalpha, text))
-        found.append((first, touches, has_letters))
-    return found[::-1]
+        offers.append((first, touches, has_letters))
+    return offers[::-1]
 
 
 @dataclass(slots=True)
@@ -382,15 +382,15 @@ def _whole_sentences(line: str, noted: Counter[str]) -> str:
     """A line without the sentences, and the pairs of brackets, in which a word is missing."""
     if LACKING not in line:
         return line
-    line = _BRACKETED.sub(lambda found: _whole_elements(found, noted), line)
+    line = _BRACKETED.sub(lambda match: _whole_elements(match, noted), line)
     if LACKING not in line:
         return line
-    ends = [found.end() for found in _SENTENCE_END.finditer(line) if not line[found.end() : found.end() + 1].islower()]
+    ends = [match.end() for match in _SENTENCE_END.finditer(line) if not line[match.end() : match.end() + 1].islower()]
     borders = [0, *ends, len(line)]
     sentences = [line[start:end] for start, end in itertools.pairwise(borders)]
-    whole = [sentence for sentence in sentences if LACKING not in sentence]
-    noted[SENTENCES] += len(sentences) - len(whole)
-    return "".join(whole)
+    complete = [sentence for sentence in sentences if LACKING not in sentence]
+    noted[SENTENCES] += len(sentences) - len(complete)
+    return "".join(complete)
 
 
 def _whole_elements(found: re.Match[str], noted: Counter[str]) -> str:
@@ -432,11 +432,11 @@ def _show_template(node: Template, page: Page) -> Iterator[str]:
         return
     if ":" in name:  # formatnum:{{..}}
         name = _flat("".join(_render(node.name.nodes, page))).strip()
-    given = _arguments(node, page)
-    words = words_of_template(name, given, page.title)
+    arguments = _arguments(node, page)
+    words = words_of_template(name, arguments, page.title)
     if words is None:
-        sound = pronunciation(name, given)
-        text = running_text(name, given) if sound is None else _SOUND + sound
+        sound = pronunciation(name, arguments)
+        text = running_text(name, arguments) if sound is None else _SOUND + sound
         words = f"{OPEN}{text}{CLOSE}" if text or not _is_reference(node) else HOLE
     yield words or EMPTY
 
@@ -553,15 +553,15 @@ def _clean(raw: str, noted: Counter[str]) -> _Line:
 
 def _drop_empty_sections(lines: Iterable[_Line]) -> list[_Line]:
     """Without the headings that no text follows before the next heading of the same or a higher level."""
-    kept: list[_Line] = []
+    remaining: list[_Line] = []
     for line in lines:
         if line.level:
-            while kept and kept[-1].level >= line.level:
-                kept.pop()
-        kept.append(line)
-    while kept and kept[-1].level:
-        kept.pop()
-    return kept
+            while remaining and remaining[-1].level >= line.level:
+                remaining.pop()
+        remaining.append(line)
+    while remaining and remaining[-1].level:
+        remaining.pop()
+    return remaining
 
 
 def parser_version(format_: str) -> list[str]:

@@ -121,10 +121,10 @@ def _matches(pattern: str) -> list[str]:
 def _expand_url(path: str) -> list[str]:
     system, inner = find_system(path)
     with said_of(path, "cannot be looked up"):
-        found = [inner] if system.exists(inner) else sorted(cast("list[str]", system.glob(inner)))
-    if not found:
+        matches = [inner] if system.exists(inner) else sorted(cast("list[str]", system.glob(inner)))
+    if not matches:
         raise DataError(f"{path} does not exist. Check the URL and your access to it.")
-    return [path] if found == [inner] else [system.unstrip_protocol(one) for one in found]
+    return [path] if matches == [inner] else [system.unstrip_protocol(match) for match in matches]
 
 
 TRUNCATED = "truncated archive"
@@ -342,9 +342,9 @@ def number_lines(
     number, rest = first_line, b""
     text = _as_text(iter(chunks), name, json_lines=json_lines) if first_line == 1 else chunks
     for chunk in text:
-        whole, end, rest = (rest + chunk).rpartition(b"\n")
+        complete, end, rest = (rest + chunk).rpartition(b"\n")
         rest = rest[: MAX_LINE_BYTES + 1]  # enough to know that it is over-long
-        for line in _decode_all(number, whole) if end else ():
+        for line in _decode_all(number, complete) if end else ():
             yield line
             number += 1
     if rest:

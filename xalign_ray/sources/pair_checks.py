@@ -81,14 +81,14 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
         if not isinstance(record, Pair):
             (others if record.reason == BOTH_EMPTY else bad)[record.reason] += 1  # pyright: ignore
             continue
-        one, other = record.texts
-        hashes.append((hash(one), hash(other)))
-        counts[SAME_TEXT] += one.casefold() == other.casefold()
-        counts[MARKUP] += has_markup(one) or has_markup(other)
-        counts[MOJIBAKE] += is_mojibake(one) or is_mojibake(other)
-        is_taken = first and number % step == 0 and one != other
+        left, other = record.texts
+        hashes.append((hash(left), hash(other)))
+        counts[SAME_TEXT] += left.casefold() == other.casefold()
+        counts[MARKUP] += has_markup(left) or has_markup(other)
+        counts[MOJIBAKE] += is_mojibake(left) or is_mojibake(other)
+        is_taken = first and number % step == 0 and left != other
         if is_taken and min(sum(map(str.isalpha, text)) for text in record.texts) >= _MIN_LETTERS:
-            judged.append((one, other))
+            judged.append((left, other))
             if len(judged) == 2 * MAX_JUDGED:
                 judged, step = judged[::2], 2 * step
     distinct = np.unique(np.array(hashes, np.int64).reshape(-1, 2), axis=0)
@@ -101,7 +101,7 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
     ]
     counts[SHARED] = int(np.sum(shared[0] | shared[1]))
     faults = {kind: (counts[kind], len(hashes)) for kind in (SAME_TEXT, REPEATED, SHARED, MARKUP, MOJIBAKE)}
-    labels = [(surest_label(one), surest_label(other)) for one, other in judged]
+    labels = [(surest_label(left), surest_label(other)) for left, other in judged]
     same = sum((a in first and b in first) or (a in second and b in second) for a, b in labels)
     turned = sum(a in second and b in first for a, b in labels)
     return PairChecks(

@@ -68,21 +68,21 @@ def look_at_pairs(
         ConfigError: something is ambiguous; names the key that settles it.
         DataError: a path is missing, or is no data.
     """
-    found = []
+    corpora = []
     for table in find_first_rows(paths, split):
         chosen = choose_pair_columns(table, languages, columns)
         if condition := _condition(table, where):
-            place = table.names.index(condition_of(condition)[0])
-            table = replace(table, rows=[row for row in table.rows if fulfils(row[place], condition)])
+            index = table.names.index(condition_of(condition)[0])
+            table = replace(table, rows=[row for row in table.rows if fulfils(row[index], condition)])
             if table.is_whole and not table.rows:
                 raise ConfigError(f"{table.title}: no row fulfils --where {where}.")
         say(_describe(table, chosen) + (f"; only rows with {condition}" if condition else ""))
-        found += _corpora(table, chosen, condition)
-    if not found:
+        corpora += _corpora(table, chosen, condition)
+    if not corpora:
         raise DataError("No pairs are given. Name a file, a folder or a data set.")
-    if where not in ("", ALL_ROWS) and not any(corpus.where for corpus in found):
+    if where not in ("", ALL_ROWS) and not any(corpus.where for corpus in corpora):
         raise ConfigError(f"--where {where}: no table has a column '{condition_of(where)[0]}'.")
-    return found
+    return corpora
 
 
 def _condition(table: FirstRows, where: str) -> str | None:
@@ -95,8 +95,8 @@ def _condition(table: FirstRows, where: str) -> str | None:
         return None
     if where:
         return where if condition_of(where)[0] in table.names else None
-    for place, name in enumerate(table.names):
-        cells = [*filter(None, table.column(place))]
+    for index, name in enumerate(table.names):
+        cells = [*filter(None, table.column(index))]
         numbers = [number for cell in cells if (number := number_of(cell)) is not None]
         if not _SCORES & set(re.split(r"[\W_]+", name.lower())) or len(numbers) < len(cells):
             continue
@@ -199,7 +199,7 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
         ConfigError: it is not clear which files belong together.
         DataError: a path is not there, or is no data.
     """
-    found: list[FirstRows] = []
+    tables: list[FirstRows] = []
     files: list[str] = []
     below: dict[str, str] = {}  # files of folders, which may hold others than pairs, and why they are left out
     for path in paths:
@@ -207,11 +207,11 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
             files += expand(path)
         elif Path(path).is_dir():
             saved = find_saved(Path(path), split)
-            found += [look_at_table(saved.files, "arrow", "saved data set")] if saved else []
+            tables += [look_at_table(saved.files, "arrow", "saved data set")] if saved else []
             below |= {} if saved else _files_below(Path(path), split)
         elif _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
             name, _, configuration = path.partition(":")
-            found.append(
+            tables.append(
                 look_at_table(fetch_dataset(name, configuration or None, split), "arrow", "data set of the hub")
             )
         else:
@@ -230,14 +230,18 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
         if first is None:
             texts += together
         else:
-            found.append(replace(first, paths=tuple(together)))
-    poor = [one for one in found if one.title in below and one.rows and not one.by_language and _count_texts(one) < 2]
-    if 0 < len(poor) < len(found) + len(texts):
-        found = [one for one in found if one not in poor]
-        below |= {path: "it has no two columns of text" for one in poor for path in one.paths}
-    if errors and not found and not texts:
+            tables.append(replace(first, paths=tuple(together)))
+    poor = [
+        table
+        for table in tables
+        if table.title in below and table.rows and not table.by_language and _count_texts(table) < 2
+    ]
+    if 0 < len(poor) < len(tables) + len(texts):
+        tables = [table for table in tables if table not in poor]
+        below |= {path: "it has no two columns of text" for table in poor for path in table.paths}
+    if errors and not tables and not texts:
         raise errors[0]
-    sources = [*_catalogues(found), *_text_groups(texts, below, bool(found))]
+    sources = [*_catalogues(tables), *_text_groups(texts, below, bool(tables))]
     _say_left_out(below)
     return sources
 
@@ -266,17 +270,21 @@ def _catalogues(found: Sequence[FirstRows]) -> list[FirstRows]:
     Raises:
         DataError: a catalogue holds no translation, and is the only source.
     """
-    idle = [one for one in found if one.format == "po" and (not one.rows or one.names[0] == one.names[1])]
+    idle = [
+        catalogue
+        for catalogue in found
+        if catalogue.format == "po" and (not catalogue.rows or catalogue.names[0] == catalogue.names[1])
+    ]
     if idle and len(idle) == len(found):
         raise DataError(f"{idle[0].title} holds no translation into another language: its entries are empty or fuzzy.")
     if idle:
         more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
         say(f"{idle[0].title}{more}: left out, without a translation into another language")
     groups: dict[object, FirstRows] = {}
-    for place, one in enumerate(found):
-        key = (one.format, one.names) if one.format in ("po", "xliff") else place
-        if one not in idle:
-            groups[key] = _joined(groups[key], one) if key in groups else one
+    for index, catalogue in enumerate(found):
+        key = (catalogue.format, catalogue.names) if catalogue.format in ("po", "xliff") else index
+        if catalogue not in idle:
+            groups[key] = _joined(groups[key], catalogue) if key in groups else catalogue
     return list(groups.values())
 
 
@@ -310,7 +318,7 @@ def _files_below(folder: Path, split: str) -> dict[str, str]:
     splits = {path: _split_of(path, folder) for path in files}
     named = list(dict.fromkeys(splits.values()))
     wanted = SPLITS.get(split, split) if "" in named else choose_split(str(folder), named, split)
-    return {str(path): "" if one in ("", wanted) else f"of the split {one}" for path, one in splits.items()}
+    return {str(path): "" if split in ("", wanted) else f"of the split {split}" for path, split in splits.items()}
 
 
 def _split_of(path: Path, folder: Path) -> str:
@@ -394,9 +402,9 @@ def choose_pair_columns(table: FirstRows, languages: Sequence[str] = (), columns
         places = _named(table, columns) if columns else _candidates(table, codes)
     else:
         places = list(range(len(table.names)))
-    found = _languages(table, places, codes, is_named=bool(columns))
-    _check(table, found)
-    return found
+    chosen = _languages(table, places, codes, is_named=bool(columns))
+    _check(table, chosen)
+    return chosen
 
 
 def _named(table: FirstRows, columns: Sequence[str]) -> list[int]:
@@ -474,43 +482,45 @@ def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_nam
     bare = [without_region(code) if code else "" for code in by_name]
     by_name = bare if len(set(bare)) == len(bare) else by_name
     if codes and all(code in by_name or code in bare for code in codes):
-        kept = [(by_name if code in by_name else bare).index(code) for code in codes]
-        return Chosen([places[n] for n in kept], list(codes))
+        in_order = [(by_name if code in by_name else bare).index(code) for code in codes]
+        return Chosen([places[n] for n in in_order], list(codes))
     rest = [code for code in codes if code not in by_name]
     free = [n for n, code in enumerate(by_name) if code not in codes and (is_named or not code)]
     by_text = {n: identify(_texts(table, places[n])) for n in free}
     if len(codes) == len(places) and len(free) == len(rest):
         filled = dict(zip(free, _in_order(rest, [*by_text.values()]), strict=True))
         return Chosen(places, [filled.get(n, code) for n, code in enumerate(by_name)])
-    known = [code or by_text.get(n, "") for n, code in enumerate(by_name)]
+    codes_found = [code or by_text.get(n, "") for n, code in enumerate(by_name)]
     written = codes_in_name(table.title)
     if len(written) == len(places) == len(free) == 2 and not codes:
-        written = _in_order(written, known)
-        is_word = any(known) and not any(map(is_alike, known, written))
-        known = known if is_word else written
+        written = _in_order(written, codes_found)
+        is_word = any(codes_found) and not any(map(is_alike, codes_found, written))
+        codes_found = codes_found if is_word else written
     if codes:
-        there = ", ".join(f"{name} ({code})" if code != name else name for name, code in zip(names, known, strict=True))
-        missing = next((code for code in codes if code not in known), codes[0])
+        there = ", ".join(
+            f"{name} ({code})" if code != name else name for name, code in zip(names, codes_found, strict=True)
+        )
+        missing = next((code for code in codes if code not in codes_found), codes[0])
         if table.by_language:
             raise ConfigError(f"{table.title} has no text in '{missing}'; its languages are {there}.")
         raise ConfigError(
             f"{table.title} has no column in '{missing}'; it has {there}. Name the columns with --columns."
         )
-    if not all(known):
-        unknown = [name for name, code in zip(names, known, strict=True) if not code]
+    if not all(codes_found):
+        unknown = [name for name, code in zip(names, codes_found, strict=True) if not code]
         hint = "" if is_installed() else f", or install {PACKAGE} (pip install 'xalign-ray[langid]')"
         raise ConfigError(
             f"{table.title}: the language of {_columns(unknown)} cannot be told by name or text. Say the languages of "
             f"{_listed(names)} in this order: --languages en,de{hint}."
         )
-    if len(set(known)) < len(known):
-        double = next(code for code in known if known.count(code) > 1)
-        alike = [name for name, code in zip(names, known, strict=True) if code == double]
+    if len(set(codes_found)) < len(codes_found):
+        double = next(code for code in codes_found if codes_found.count(code) > 1)
+        alike = [name for name, code in zip(names, codes_found, strict=True) if code == double]
         raise ConfigError(
             f"{table.title}: columns {_listed(alike)} are both '{double}'. Name two of different languages with "
             f"--columns{'' if any(by_name) else f', or say the languages of {_listed(names)}: --languages en,de'}."
         )
-    return Chosen(places, known)
+    return Chosen(places, codes_found)
 
 
 def _in_order(codes: Sequence[str], texts: Sequence[str]) -> list[str]:
@@ -541,9 +551,9 @@ def _check(table: FirstRows, found: Chosen) -> None:
                 f"{table.title}: {names} are the same in {equal:,} of {len(rows):,} rows, so one is no translation of "
                 "the other. Name other columns with --columns, or give another file."
             )
-    for place, code in zip(found.columns, found.languages, strict=True):
-        if (text := identify(_texts(table, place))) and not is_alike(text, code):
-            say(f"{table.title}: column {table.names[place]} reads like {text}: taken as {code}, as named")
+    for column, code in zip(found.columns, found.languages, strict=True):
+        if (text := identify(_texts(table, column))) and not is_alike(text, code):
+            say(f"{table.title}: column {table.names[column]} reads like {text}: taken as {code}, as named")
 
 
 def _texts(table: FirstRows, place: int) -> list[str]:

@@ -123,7 +123,7 @@ def make_entries(
     cleaned: list[list[str]] = []
     is_trimmed = False
     for terms in (lefts, rights):
-        bare = [one for term in terms if (one := " ".join(_UNDERSCORE.sub(" ", term).split()))]
+        bare = [bare_term for term in terms if (bare_term := " ".join(_UNDERSCORE.sub(" ", term).split()))]
         plain = [" ".join(_BRACKETED.sub(" ", _OPTIONAL.sub(r"\1", term)).split()) or term for term in bare]
         trimmed = [trim_punctuation(term) for term in plain]
         if brackets := sum(a != b for a, b in zip(bare, plain, strict=True)):

@@ -195,15 +195,15 @@ def split_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callab
 
 def split_in_parallel(format_: str, paths: Sequence[str]) -> list[Part]:
     """Files whose lines belong together, split at the same lines; one part if one of them is one piece or too short."""
-    whole = one_part(format_, paths)
+    single = one_part(format_, paths)
     if any(is_one_piece(path) for path in paths):
-        return whole
+        return single
     points = _find_split_points(paths[0], after_blank=False)
     columns = [[point.offset for point in points]] + [
         find_lines(path, [point.line for point in points]) for path in paths[1:]
     ]
     if any(len(column) < len(points) for column in columns):
-        return whole
+        return single
     spans = zip(*(spans_between(column) for column in columns), strict=True)
     return [Part(format_, tuple(paths), row, point.line) for row, point in zip(spans, points, strict=True)]
 

@@ -64,7 +64,11 @@ def check_placement(parallel: ParallelConfig) -> None:
         return
     import ray  # here: what trains without a cluster imports this module too
 
-    there = sorted(one for one in ray.cluster_resources() if one not in _NOT_CUSTOM and not one.startswith("node:"))
+    there = sorted(
+        resource
+        for resource in ray.cluster_resources()
+        if resource not in _NOT_CUSTOM and not resource.startswith("node:")
+    )
     if name not in there:
         raise ConfigError(
             f"parallel.data_resource is '{name}', but no node of the cluster has a custom resource of that name (there "
@@ -182,8 +186,8 @@ def run(step: StageStep[Work], tasks: Sequence[Work], parallel: ParallelConfig) 
         DataError: with the errors of the first tasks that failed.
     """
     with ThreadPoolExecutor(READ_AT_ONCE) as threads:
-        whole = [*threads.map(step.is_whole, tasks)]
-    todo = [task for task, is_whole in zip(tasks, whole, strict=True) if not is_whole]
+        done = [*threads.map(step.is_whole, tasks)]
+    todo = [task for task, is_whole in zip(tasks, done, strict=True) if not is_whole]
     for task in todo:
         step.record(task).unlink(missing_ok=True)  # what stands there from now on was written now
     if todo:
@@ -305,10 +309,10 @@ def check_once(path: Path, expected: str) -> Path:
     if not path.is_file():
         check_file(path, expected, HINT)
     stat = path.stat()
-    known = (str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino, expected)
-    if known not in _checked:
+    stamp = (str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino, expected)
+    if stamp not in _checked:
         check_file(path, expected, HINT)
-        _checked.add(known)
+        _checked.add(stamp)
     return path
 
 
@@ -322,15 +326,15 @@ def write_arrays(path: Path, save: Callable[[BinaryIO], None]) -> None:
 def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """SHA-256 by name of those files that are there."""
     sizes = {name: (folder / name).stat().st_size for name in sorted(names) if (folder / name).is_file()}
-    found = {}
+    hashes = {}
     with (
         ThreadPoolExecutor(READ_AT_ONCE) as threads,
         PartsDone("reading what is prepared", sizes, part="file") as shown,
     ):
         for name, digest in zip(sizes, threads.map(lambda name: hash_file(folder / name), sizes), strict=True):
-            found[name] = digest
+            hashes[name] = digest
             shown.add(name)
-    return found
+    return hashes
 
 
 def list_files(folder: Path) -> dict[str, str]:
@@ -415,17 +419,19 @@ class InputHashes:
     def _find(self, distinct: Sequence[str]) -> None:
         with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
             stamps = dict(zip(distinct, threads.map(facts_of, distinct), strict=True))
-            found = {path: known for path, stamp in stamps.items() if (known := _known(self._entries, path, stamp))}
-            unread = {path: (stamp[0] or 0 if stamp else 0) for path, stamp in stamps.items() if path not in found}
+            hashes = {
+                path: remembered for path, stamp in stamps.items() if (remembered := _known(self._entries, path, stamp))
+            }
+            unread = {path: (stamp[0] or 0 if stamp else 0) for path, stamp in stamps.items() if path not in hashes}
             with PartsDone("hashing the inputs", unread, part="file") as shown:
                 for path, entry in zip(unread, threads.map(_hash, unread, map(stamps.get, unread)), strict=True):
-                    found[path] = entry
+                    hashes[path] = entry
                     shown.add(path)
-        new = {path: entry for path, entry in found.items() if entry["stamp"] and entry != self._entries.get(path)}
+        new = {path: entry for path, entry in hashes.items() if entry["stamp"] and entry != self._entries.get(path)}
         if new and self._memory:
             files = _read(self._memory) | new
             write_json(self._memory, {"files": files, "sha256": hash_value(files)})
-        self._found |= {path: entry["sha256"] for path, entry in found.items()}
+        self._found |= {path: entry["sha256"] for path, entry in hashes.items()}
 
     @cached_property
     def _entries(self) -> dict[str, Any]:
@@ -484,15 +490,15 @@ class KeptCuts:
         suffixes = [Path(file).suffix for file in files]  # they say of some files how they are packed
         key = hash_value([package_code("sources"), splitting.PART_BYTES, format_, kind, suffixes, list(hashes)])
         path = self._folder / f"{key[:32]}.json"
-        known = whole_json(path, "parts", "sha256")
-        if known and known["sha256"] == hash_value(known["parts"]):
-            return [_from_fields(format_, files, fields) for fields in known["parts"]]
+        stored = whole_json(path, "parts", "sha256")
+        if stored and stored["sha256"] == hash_value(stored["parts"]):
+            return [_from_fields(format_, files, fields) for fields in stored["parts"]]
         from xalign_ray.sources.formats import parts  # here: it loads all readers, and the feed imports this module
 
-        found = parts(format_, files, kind)
-        listed = [_as_fields(files, part) for part in found]
+        cut = parts(format_, files, kind)
+        listed = [_as_fields(files, part) for part in cut]
         write_json(path, {"parts": listed, "sha256": hash_value(listed)})
-        return found
+        return cut
 
 
 def _as_fields(files: Sequence[str], part: Part) -> list[Any]:

@@ -63,7 +63,9 @@ def write_stored(
         for group, counts in _groups(records):
             left_out.append(counts)
             bad += sum(isinstance(record, BadRow) for record in group)
-            good += sum(len(one.paragraphs) if isinstance(one, Document) else isinstance(one, Pair) for one in group)
+            good += sum(
+                len(record.paragraphs) if isinstance(record, Document) else isinstance(record, Pair) for record in group
+            )
             if group:
                 out.write_table(_as_table(group, languages))
     return {"paths": list(paths), "left_out": left_out, "good": good, "bad": bad}
@@ -123,9 +125,9 @@ def _texts(record: Record) -> tuple[str, ...]:
 def _as_table(group: Sequence[Record], languages: Sequence[str]) -> pa.Table:
     texts = [_texts(record) for record in group]
     begins = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-    every = np.arange(len(group) + 1, dtype=np.int32) * len(languages)
+    offsets = np.arange(len(group) + 1, dtype=np.int32) * len(languages)
     columns = {
-        "languages": pa.ListArray.from_arrays(every, pa.array([*languages] * len(group), pa.string())),
+        "languages": pa.ListArray.from_arrays(offsets, pa.array([*languages] * len(group), pa.string())),
         "texts": pa.ListArray.from_arrays(begins, pa.array([*chain.from_iterable(texts)], pa.string())),
         "source": pa.array([record.source for record in group], pa.string()),
         "line": pa.array([record.line for record in group], pa.int64()),
@@ -229,9 +231,9 @@ def read_as_source(file: pq.ParquetFile, group: int, path: str, languages: Seque
         DataError: it is of other languages.
     """
     table = file.read_row_group(group, SCHEMA.names, use_threads=False)
-    found = table["languages"].combine_chunks().flatten().unique().to_pylist()
-    if found and found != list(languages):
-        raise DataError(f"{path} holds text of {' and '.join(found)}, not of {' and '.join(languages)}.")
+    codes = table["languages"].combine_chunks().flatten().unique().to_pylist()
+    if codes and codes != list(languages):
+        raise DataError(f"{path} holds text of {' and '.join(codes)}, not of {' and '.join(languages)}.")
     yield from _records(table, languages, {}, {})
 
 

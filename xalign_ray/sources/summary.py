@@ -57,8 +57,8 @@ class BadRowsFile:
 def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Adds up the counts of several tasks, reasons in sorted order."""
     total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
+    for counter in counts:
+        total.update(counter)
     return dict(sorted(total.items()))
 
 
@@ -133,15 +133,15 @@ def merge_samples(sources: Iterable[Mapping[Path, Iterable[str]]], target: Path)
     Args:
         sources: of each the files of its parts that have one, with the reasons in it.
     """
-    kept: list[DroppedRow] = []
+    samples: list[DroppedRow] = []
     for files in sources:
         seen: Counter[str] = Counter()
         for path, reasons in files.items():
             if any(seen[reason] < SAMPLE for reason in reasons):
                 lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # a text may hold U+2028
-                kept += first_rows((DroppedRow(**json.loads(line)) for line in lines), seen)
-    if kept:
-        write_sample(target, kept)
+                samples += first_rows((DroppedRow(**json.loads(line)) for line in lines), seen)
+    if samples:
+        write_sample(target, samples)
 
 
 KEPT = "kept"  # lines or pairs that are, in part, trained on or held out
@@ -244,15 +244,15 @@ def check_first_rows(sources: Sequence[Input]) -> None:
     Raises:
         DataError: a source has none; or it has a fault before that row.
     """
-    for one in sources:
+    for source in sources:
         bad: Counter[str] = Counter()
-        for record in islice(one.records(), MAX_ROWS):
+        for record in islice(source.records(), MAX_ROWS):
             if not isinstance(record, BadRow):
                 break
             bad[record.reason] += 1
         else:
             if 0 < bad.total() < MAX_ROWS:
-                raise DataError(explain_no_good_row(one.parts, bad))
+                raise DataError(explain_no_good_row(source.parts, bad))
 
 
 def judge_text(sources: Sequence[Input], max_bad_fraction: float, kept_in: Path) -> list[dict[str, int]]:
@@ -264,24 +264,24 @@ def judge_text(sources: Sequence[Input], max_bad_fraction: float, kept_in: Path)
     Raises:
         DataError: a source has no good row, or too many bad ones: names it, its first file and the reasons.
     """
-    found: list[dict[str, int]] = []
+    bad_by_source: list[dict[str, int]] = []
     with BadRowsFile(kept_in) as out:
-        for one in sources:
+        for source in sources:
             before = out.counts.copy()
-            for part in one.parts:
+            for part in source.parts:
                 # Borders of documents are empty on both sides: nothing is lost.
                 spared = (BOTH_EMPTY, ONE_EMPTY) if part.skip_empty else (BOTH_EMPTY,)
                 for row in read_bad_rows(part):
                     if row.reason not in spared:
                         out.add(row)
-            found.append(dict(sorted((out.counts - before).items())))
+            bad_by_source.append(dict(sorted((out.counts - before).items())))
     listed = f"They are listed in {kept_in}. "
-    for one, bad in zip(sources, found, strict=True):
-        good = sum(read_facts(part)["good"] for part in one.parts)
+    for source, bad in zip(sources, bad_by_source, strict=True):
+        good = sum(read_facts(part)["good"] for part in source.parts)
         if bad and not good:
-            raise DataError(explain_no_good_row(one.parts, bad))
-        check_bad_fraction(bad, good + sum(bad.values()), max_bad_fraction, one.pool, file_names(one), listed)
-    return found
+            raise DataError(explain_no_good_row(source.parts, bad))
+        check_bad_fraction(bad, good + sum(bad.values()), max_bad_fraction, source.pool, file_names(source), listed)
+    return bad_by_source
 
 
 def check_trained(sources: Sequence[Input], records: Sequence[Sequence[Mapping[str, Any]]]) -> None:
@@ -294,16 +294,16 @@ def check_trained(sources: Sequence[Input], records: Sequence[Sequence[Mapping[s
         DataError: names the source, and how many of its rows are retrieval tests.
     """
     by_source = list(zip(sources, records, strict=True))
-    trained = {one.pool for one, its_records in by_source if any(record["trained"] for record in its_records)}
-    for one, its_records in by_source:
-        if one.pool in trained:
+    trained = {source.pool for source, its_records in by_source if any(record["trained"] for record in its_records)}
+    for source, its_records in by_source:
+        if source.pool in trained:
             continue
         counts = merge_counts([record["counts"] for record in its_records])
         tests = counts.get(f"dropped: {TEST_PAIR}", 0) + counts.get(f"dropped: {TEST_LINE}", 0)
         if not tests:
-            raise DataError(explain_empty(one.parts))
+            raise DataError(explain_empty(source.parts))
         rows = counts.get("pairs", 0) + counts.get("lines", 0)
         raise DataError(
-            f"{one.pool} ({', '.join(file_names(one))}): {tests:,} of {rows:,} rows have a line of the tests, so none "
-            "is left to train on. Give other tests, or leave data.tests out."
+            f"{source.pool} ({', '.join(file_names(source))}): {tests:,} of {rows:,} rows have a line of the tests, so "
+            "none is left to train on. Give other tests, or leave data.tests out."
         )

@@ -137,9 +137,9 @@ def open_tsv(file: TableFile) -> SourceTable:
 
 
 def _open_delimited(file: TableFile, delimiter: str) -> SourceTable:
-    whole = file.chunks.whole()
+    all_chunks = file.chunks.whole()
     is_dictionary = file.kind == "entries"
-    comments, lines = split_comments(whole) if is_dictionary else ([], number_lines(whole, file.path))
+    comments, lines = split_comments(all_chunks) if is_dictionary else ([], number_lines(all_chunks, file.path))
     good = (line for line in lines if not line.fault)
     head = list(islice(good, ROWS))
     named = None if delimiter else named_delimiter(head)
@@ -152,7 +152,7 @@ def _open_delimited(file: TableFile, delimiter: str) -> SourceTable:
         first += [row] if not row.fault and any(cell.strip() for cell in row.cells) else []
 
     def records(width: int) -> Iterator[CsvRow]:
-        lines = split_comments(whole)[1] if is_dictionary else _lines_of(file)
+        lines = split_comments(all_chunks)[1] if is_dictionary else _lines_of(file)
         wanted = None if is_dictionary else width
         for row in csv_rows(lines, delimiter, wanted, is_text=file.kind == "documents", is_quoted=quoted):
             if not named or row.number > 1:
@@ -200,11 +200,11 @@ def _table_of_lists(
             elif has_header and cells == first[0].cells:
                 yield SourceRow(number, skipped=HEADER_AGAIN)
             else:
-                found = [cells[place] if place < len(cells) else None for place in places]
+                values = [cells[index] if index < len(cells) else None for index in places]
                 others = 0
                 if file.kind == "entries":
-                    others = sum(bool(cell.strip()) for place, cell in enumerate(cells) if place not in places)
-                yield SourceRow(number, found, "", "", note, others)
+                    others = sum(bool(cell.strip()) for index, cell in enumerate(cells) if index not in places)
+                yield SourceRow(number, values, "", "", note, others)
 
     rows = [[cell.strip() for cell in row.cells] for row in first]
     return SourceTable(file.path, names, read, rows=rows, said=said_direction(comments))
@@ -224,9 +224,9 @@ def split_comments(file: Chunks) -> tuple[list[Line], Iterator[Line]]:
 def said_direction(comments: Sequence[Line]) -> list[str]:
     """The languages in the order of a comment: `# EN-DE vocabulary database`, as dict.cc writes."""
     for line in comments:
-        found = re.match(r"#\s*([A-Z]{2})-([A-Z]{2}) vocabulary database", line.text)
-        if found and all(map(is_language, map(str.lower, found.groups()))):
-            return [check_language(code.lower()) for code in found.groups()]
+        match = re.match(r"#\s*([A-Z]{2})-([A-Z]{2}) vocabulary database", line.text)
+        if match and all(map(is_language, map(str.lower, match.groups()))):
+            return [check_language(code.lower()) for code in match.groups()]
     return []
 
 
@@ -421,5 +421,5 @@ def read_array(chunks: Chunks) -> Iterator[Any]:
 
 def _between(text: str, at: int) -> int:
     """The next place from `at` on that is neither blank nor comma."""
-    found = _BETWEEN.match(text, at)
-    return found.end() if found else at
+    match = _BETWEEN.match(text, at)
+    return match.end() if match else at

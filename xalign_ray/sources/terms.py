@@ -75,8 +75,12 @@ def open_kaikki(file: TableFile) -> SourceTable:
             code = _code(value.get("lang_code"))
             turned = not fits(code, languages[0])
             other = languages[0 if turned else 1]
-            translations = [one for one in _translations(value) if fits(_code_of(one), other)]
-            words = [one["word"] for one in translations if isinstance(one.get("word"), str) and one["word"]]
+            translations = [translation for translation in _translations(value) if fits(_code_of(translation), other)]
+            words = [
+                translation["word"]
+                for translation in translations
+                if isinstance(translation.get("word"), str) and translation["word"]
+            ]
             cells = [[value.get("word")], words][:: -1 if turned else 1]
             skipped = "" if words else NO_TRANSLATION
             if turned and not fits(code, languages[1]):
@@ -105,7 +109,7 @@ def _translations(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
     senses = value.get("senses")
     for holder in (value, *(senses if isinstance(senses, list) else ())):
         listed = holder.get("translations") if isinstance(holder, dict) else None
-        yield from (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+        yield from (item for item in (listed if isinstance(listed, list) else ()) if isinstance(item, dict))
 
 
 def _code_of(translation: dict[str, Any]) -> str:
@@ -139,9 +143,9 @@ def read_panlex(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
     varieties: dict[str, int] = {}
     for number, code in _rows(tables["langvar"], "langvar", bad):
         language = written_code(code)
-        for place, asked in enumerate(languages):
+        for index, asked in enumerate(languages):
             if fits(language, asked):
-                varieties[number] = place
+                varieties[number] = index
     texts: dict[str, tuple[int, str]] = {}
     for number, variety, text in _rows(tables["expr"], "expr", bad):
         if variety in varieties:
@@ -149,8 +153,8 @@ def read_panlex(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
     meanings: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for meaning, expression in _rows(tables["denotation"], "denotation", bad):
         if expression in texts:
-            place, text = texts[expression]
-            meanings[meaning][place].append(text)
+            index, text = texts[expression]
+            meanings[meaning][index].append(text)
     yield from bad
     source = tables["denotation"].path
     for meaning, both in meanings.items():
@@ -161,13 +165,13 @@ def read_panlex(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
 
 
 def _find_table(files: Sequence[Chunks], name: str, path: str) -> Chunks:
-    found = [file for file in files if file.path.replace(":", "/").rsplit("/", 1)[-1].split(".")[0] == name]
-    if len(found) != 1:
+    fitting = [file for file in files if file.path.replace(":", "/").rsplit("/", 1)[-1].split(".")[0] == name]
+    if len(fitting) != 1:
         raise DataError(
-            f"{path} has {len(found) or 'no'} table called {name}.csv. Format panlex reads langvar.csv, expr.csv and "
+            f"{path} has {len(fitting) or 'no'} table called {name}.csv. Format panlex reads langvar.csv, expr.csv and "
             "denotation.csv of PanLex's snapshot, or the zip that holds them."
         )
-    return found[0]
+    return fitting[0]
 
 
 def _rows(file: Chunks, name: str, bad: list[BadRow]) -> Iterator[Sequence[str]]:

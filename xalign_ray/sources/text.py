@@ -201,10 +201,10 @@ def pair_documents(
 ) -> Iterator[Record]:
     """Pairs of documents that have the same number in two files, each on one line; as read_moses."""
     first, second = languages
-    rows = zip_longest(*((one for one in reader if not isinstance(one, Skipped | Noted)) for reader in readers))
+    rows = zip_longest(*((side for side in reader if not isinstance(side, Skipped | Noted)) for reader in readers))
     for left, right in rows:
         if left is None or right is None or left.line != right.line:
-            number = min(one.line for one in (left, right) if one)
+            number = min(side.line for side in (left, right) if side)
             raise DataError(
                 f"{names[0]} and {names[1]} do not have the same rows (from row {number} on), so that no row can be "
                 "trusted to translate the other."
@@ -213,7 +213,7 @@ def pair_documents(
             texts = " ".join(left.paragraphs), " ".join(right.paragraphs)
             yield Pair((first, second), texts, names[0], left.line)
         else:
-            yield next(one for one in (left, right) if isinstance(one, BadRow))
+            yield next(side for side in (left, right) if isinstance(side, BadRow))
 
 
 def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:
@@ -269,8 +269,8 @@ def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
       BrokenFileError: a member cannot be read on.
     """
     (path,) = part.paths
-    found = member_names(path)
-    members = [_find_member(path, found, code) for code in languages]
+    file_names_inside = member_names(path)
+    members = [_find_member(path, file_names_inside, code) for code in languages]
     names = [f"{path}:{member}" for member in members]
     with ExitStack() as stack:
         unpacked = [unpack(open_member(path, member, stack), name) for member, name in zip(members, names, strict=True)]
@@ -282,9 +282,9 @@ def _find_member(path: str, names: Sequence[str], language: str) -> str:
     written = {name: name.rpartition(".")[2].replace("_", "-") for name in names if "." in name}
     codes = {name: check_language(code) for name, code in written.items() if is_language(code)}
     exact = [name for name, code in codes.items() if code == language]
-    found = exact or [name for name, code in codes.items() if fits(code, language)]
-    if len(found) != 1:
-        listed = list_some(found or names) or "nothing"
-        count = f"{len(found)} members" if found else "no member"
+    fitting = exact or [name for name, code in codes.items() if fits(code, language)]
+    if len(fitting) != 1:
+        listed = list_some(fitting or names) or "nothing"
+        count = f"{len(fitting)} members" if fitting else "no member"
         raise DataError(f"{path} has {count} whose name ends in .{language}; it holds {listed}.")
-    return found[0]
+    return fitting[0]

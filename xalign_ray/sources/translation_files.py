@@ -61,13 +61,13 @@ def open_tmx(file: TableFile) -> SourceTable:
         names = [code for code, _ in codes.most_common() if code]
         if not names:
             raise DataError(f"{file.path} has no unit with a language. Check that it is a whole TMX file.")
-        known = [name for name in names if is_language(name)]
-        if len(known) < 2 <= len(names):
-            unknown = ", ".join(f"'{name}'" for name in names if name not in known)
+        names_of_languages = [name for name in names if is_language(name)]
+        if len(names_of_languages) < 2 <= len(names):
+            unknown = ", ".join(f"'{name}'" for name in names if name not in names_of_languages)
             raise DataError(
                 f"{file.path} calls a language {unknown}, which is no code. Write a code (xml:lang) in its place."
             )
-        return known
+        return names_of_languages
 
     return SourceTable(file.path, (), read, languages=languages)
 
@@ -103,12 +103,12 @@ def _words(segment: Element) -> Iterator[str]:
     """The text in the order in which it stands, however deep."""
     waiting: list[Element | str] = [segment]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
+        element = waiting.pop()
+        if isinstance(element, str):
+            yield element
             continue
-        yield one.text or ""
-        for child in reversed(one):
+        yield element.text or ""
+        for child in reversed(element):
             waiting.append(child.tail or "")
             if local_name(child) not in _CODES:
                 waiting.append(child)
@@ -197,7 +197,7 @@ def read_units(file: Chunks) -> Iterator[Unit]:
         if name in ("xliff", "file"):
             written = [element.get("srcLang", ""), element.get("trgLang", "")] if name == "xliff" else []
             written = written or [element.get("source-language", ""), element.get("target-language", "")]
-            codes = [written_code(code) or known for code, known in zip(written, codes, strict=True)]
+            codes = [written_code(code) or default for code, default in zip(written, codes, strict=True)]
         elif name == "unit":
             translated = element.get("translate") != "no"
         else:

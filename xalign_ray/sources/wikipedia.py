@@ -68,8 +68,8 @@ def _offsets(file: BinaryIO, mark: re.Pattern[bytes], step: int, is_border: Call
     """The beginning, and after each `step` bytes the next border."""
     size, offsets = file.seek(0, 2), [0]
     while offsets[-1] + step < size:
-        found = _marks(file, mark, offsets[-1] + step)
-        tried = (offset for _, offset in zip(range(TRIES), found, strict=False))
+        marks = _marks(file, mark, offsets[-1] + step)
+        tried = (offset for _, offset in zip(range(TRIES), marks, strict=False))
         border = next((offset for offset in tried if is_border(offset)), None)
         if border is None:
             break
@@ -168,7 +168,9 @@ def _read_page(
 ) -> Record | Skipped:
     revisions = [element for element in page if local_name(element) == "revision"]
     newest = sorted(revisions, key=_written_at)[-1:]  # an export may begin with it
-    fields = {local_name(element): element.text or "" for element in chain(page, *(one.iter() for one in newest))}
+    fields = {
+        local_name(element): element.text or "" for element in chain(page, *(revision.iter() for revision in newest))
+    }
     markup = fields.get("text", "").lstrip("\ufeff")
     if fields.get("ns", site.key_of(fields.get("title", ""))) != _ARTICLE:
         return Skipped("page of another namespace")
@@ -192,5 +194,5 @@ def _written_at(revision: Element) -> str:
 
 
 def _namespaces(siteinfo: Element) -> dict[str, str]:
-    found = (element for element in siteinfo.iter() if local_name(element) == "namespace")
-    return {(element.text or "").lower(): element.get("key", "") for element in found if element.text}
+    elements = (element for element in siteinfo.iter() if local_name(element) == "namespace")
+    return {(element.text or "").lower(): element.get("key", "") for element in elements if element.text}

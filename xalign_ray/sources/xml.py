@@ -114,9 +114,9 @@ def find_decoder(name: str) -> codecs.IncrementalDecoder:
     Raises:
       LookupError, UnicodeError: Python does not know it, or it is not one of text.
     """
-    known = codecs.lookup(name.lower().removeprefix("x-")).name
-    b"text".decode(known, "replace")  # raises for codecs that are not of text
-    larger = _LARGER.get(known, known)
+    codec = codecs.lookup(name.lower().removeprefix("x-")).name
+    b"text".decode(codec, "replace")  # raises for codecs that are not of text
+    larger = _LARGER.get(codec, codec)
     return codecs.getincrementaldecoder(larger)(_AS_CONTROL if larger in _OF_WINDOWS.values() else "strict")
 
 

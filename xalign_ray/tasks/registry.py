@@ -273,8 +273,8 @@ def load_task(name: str) -> None:
     ]
     if len(objects) != 1:
         raise ValueError(
-            f"{name} ({module.__file__}) has {len(objects)} objects of Task (xalign_ray.tasks.task); a task of your own "
-            "is a module with one: MOOD = MoodTask()"
+            f"{name} ({module.__file__}) has {len(objects)} objects of Task (xalign_ray.tasks.task); a task of your "
+            "own is a module with one: MOOD = MoodTask()"
         )
     (task,) = objects
     if task.name != name:

@@ -49,22 +49,22 @@ def read_pieces(tokenizer: Tokenizer, special: Iterable[int]) -> dict[int, Piece
     bytes_of = _byte_alphabet() if "ByteLevel" in tokenizer.to_str() else None
     is_word_piece = type(tokenizer.model).__name__ == "WordPiece"
     skip = frozenset(special)
-    found: dict[int, Piece] = {}
+    pieces: dict[int, Piece] = {}
     # Bytes first, then the highest numbers: of pieces that stand for the same, find_shared takes the last.
     for piece, number in sorted(vocabulary.items(), key=lambda one: (not one[0].startswith("<0x"), -one[1])):
         if number in skip:
             continue
         if bytes_of is not None and all(character in bytes_of for character in piece):
             text = bytes(bytes_of[character] for character in piece)
-            found[number] = (text.startswith(b" "), text.lstrip(b" ") or text)
+            pieces[number] = (text.startswith(b" "), text.lstrip(b" ") or text)
         elif is_word_piece:
-            found[number] = (not piece.startswith(_INNER), piece.removeprefix(_INNER).encode() or piece.encode())
+            pieces[number] = (not piece.startswith(_INNER), piece.removeprefix(_INNER).encode() or piece.encode())
         elif len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
-            found[number] = (False, bytes.fromhex(piece[3:5]))
+            pieces[number] = (False, bytes.fromhex(piece[3:5]))
         else:
             text = piece.lstrip(BLANK_MARK)
-            found[number] = (piece.startswith(BLANK_MARK), text.encode("utf-8", "surrogatepass") or b" ")
-    return found
+            pieces[number] = (piece.startswith(BLANK_MARK), text.encode("utf-8", "surrogatepass") or b" ")
+    return pieces
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -108,22 +108,26 @@ def start_rows(
         combine: weights of old pieces for new ones that are not shared, of those that it has any for.
         from_pieces: start other rows as the mean of the old pieces of their text; else they are drawn.
     """
-    known = {number: same for number, same in special.items() if same is not None}
+    same_rows = {number: same for number, same in special.items() if same is not None}
     ours = read_pieces(new, special)
-    shared = find_shared(read_pieces(old, known.values()), ours)
-    sources: dict[int, Mapping[int, float]] = {number: {same: 1.0} for number, same in (known | shared).items()}
+    shared = find_shared(read_pieces(old, same_rows.values()), ours)
+    sources: dict[int, Mapping[int, float]] = {number: {same: 1.0} for number, same in (same_rows | shared).items()}
     counts = {SHARED: len(sources)}
     texts = {
         number: (begins, text.decode("utf-8").strip())
         for number, (begins, text) in ours.items()
         if number not in sources and _is_text(text)
     }
-    given = {number: translations.get(look_up_form(text), ()) for number, (begins, text) in texts.items() if begins}
-    pieces = _pieces_of(old, {one for some in given.values() for one in some} | {text for _, text in texts.values()})
-    for number, some in given.items():
-        whole = sorted({pieces[one][0] for one in some if len(pieces[one]) == 1} - {unknown})
-        if whole and (len(pieces[texts[number][1]]) != 1 or unknown in pieces[texts[number][1]]):
-            sources[number] = _mean(whole)
+    translated = {
+        number: translations.get(look_up_form(text), ()) for number, (begins, text) in texts.items() if begins
+    }
+    pieces = _pieces_of(
+        old, {word for some in translated.values() for word in some} | {text for _, text in texts.values()}
+    )
+    for number, some in translated.items():
+        single = sorted({pieces[word][0] for word in some if len(pieces[word]) == 1} - {unknown})
+        if single and (len(pieces[texts[number][1]]) != 1 or unknown in pieces[texts[number][1]]):
+            sources[number] = _mean(single)
     counts[TRANSLATED] = len(sources) - sum(counts.values())
     if combine is not None:
         sources = {**combine(shared, texts.keys() - sources.keys()), **sources}
