@@ -16,13 +16,12 @@ from tests.parity.cells_here import pretrain_here, run_cells_here
 from tests.ray.small import batches, write_world
 from xalign_ray.config.load import apply_setting
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.derive.corpus import write_demo_derived
 from xalign_ray.errors import TrainingError
 from xalign_ray.results.bundle import verify_bundle
 from xalign_ray.results.page import report
 from xalign_ray.results.printed import read_claims
-from xalign_ray.studies.declared import STUDIES, load_study
+from xalign_ray.studies.declared import load_study
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import SCORES, read_scores
 from xalign_ray.track.events import EVENT_LOG
@@ -50,7 +49,7 @@ CUTS: Mapping[str, tuple[Mapping[str, list[str]], set[str]]] = {
 
 def cut(name: str) -> list[str]:
     """Settings of a study that leave of its encoders these two arms, on one language, and little to fine-tune on."""
-    tree, (arms, metrics) = parse_yaml((STUDIES / name / "tiny.yaml").read_text(encoding="utf-8")), CUTS[name]
+    (arms, metrics), tree = CUTS[name], load_study(f"{name}/tiny").model_dump(mode="json", exclude_defaults=True)
     encoders = [
         one
         | {"settings": [*one.get("settings", []), *arms[one["label"]]]}

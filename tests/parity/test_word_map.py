@@ -96,7 +96,7 @@ def test_each_encoder_is_drawn_and_measured(
     assert before.cosine["cat"] == pytest.approx(0.2 / (1 + 0.2**2) ** 0.5)
     assert rows.loc[models[1]].cosine.mean() > 0.9
     told = capsys.readouterr()
-    assert told.err.splitlines()[1] == f"{models[0]}: cosine {before.cosine.mean():.3f}, reciprocal rank 0.600"
+    assert told.err.splitlines()[-2] == f"{models[0]}: cosine {before.cosine.mean():.3f}, reciprocal rank 0.600"
     assert told.out.splitlines()[-1] == str(out / "word_map.svg")
     assert (out / "word_map.svg").read_text().count("reciprocal rank") == 2, "two panels"
     word_map(models, tmp_path / "en-de.txt", tmp_path / "again")

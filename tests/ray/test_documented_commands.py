@@ -311,7 +311,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> dict[str, 
         for written, short in SHORT.items():
             text = re.sub(written, short, text)
         recipe.write_text(text, encoding="utf-8")
-    length = code / "xalign_ray" / "continuing" / "methods.py"
+    length = code / "xalign_ray" / "continuing" / "length.py"
     text = length.read_text(encoding="utf-8")
     assert "FLOOR, CAP = 200," in text
     length.write_text(text.replace("FLOOR, CAP = 200,", "FLOOR, CAP = 4,"), encoding="utf-8")
