@@ -98,7 +98,7 @@ def mine_files(
 
 
 def read_side(path: Path, dev: Sequence[str]) -> Side:
-    """The distinct sentences of a file, then those of dev pairs that it lacks; bad lines are counted.
+    """The distinct sentences of a file, then sentences of dev pairs that it lacks; bad lines are counted.
 
     Raises:
         DataError: the file has no sentence.

@@ -107,7 +107,7 @@ def read_papers() -> Papers:
 
 
 def resolve_settings(given: Any, task: str) -> Any:
-    """The given settings, over those of the named paper: `ppa`, or `from: ppa` among others.
+    """The given settings, over the named paper's: `ppa`, or `from: ppa` among others.
 
     Raises:
         ValueError: there is no such paper, or it does not have the task; names what there is.

@@ -114,7 +114,7 @@ def _first_two(table: SourceTable, kind: Kind, repeated: Sequence[int]) -> list[
         repeated: columns in which each row has its languages.
 
     Raises:
-        DataError: they do not hold text of two languages, or those of pairs are not the only ones.
+        DataError: there is no text of two languages, or more columns of text than a pair's.
     """
     texts = [index for index in _texts(table) if index not in repeated]
     if texts[:2] != [0, 1] if kind == "entries" else len(table.names) > 2 and texts != [0, 1]:
@@ -129,7 +129,7 @@ def _first_two(table: SourceTable, kind: Kind, repeated: Sequence[int]) -> list[
 
 
 def _is_repeated(names: Sequence[str], below: Sequence[str], places: Sequence[int]) -> bool:
-    """Whether one of the names in these places of a first row stands in the second too, as each row may say its own
+    """Whether one of the names in these places of a first row stands in the second too: a row may name its
     languages."""
     return any(index < len(below) and names[index] == below[index].strip() for index in places)
 

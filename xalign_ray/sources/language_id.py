@@ -117,8 +117,8 @@ def _joined(texts: Sequence[str]) -> Iterator[str]:
 
 
 def accepted_labels(language: str) -> frozenset[str]:
-    """The model's labels of texts of a language: its own, and all of one ISO 639-3 macrolanguage with it, which cannot
-    well be told apart. None if the model does not know it, or it is a private variant (`en-x-inv`)."""
+    """The model's labels of texts of a language: its own, and all of one ISO 639-3 macrolanguage with it, which are
+    easily confused. None if the model does not know it, or it is a private variant (`en-x-inv`)."""
     first, _, rest = language.partition("-")
     if "x" in rest.split("-"):
         return frozenset()
@@ -296,7 +296,7 @@ def without_packing(path: str) -> Path:
 
 
 def find_pair(names: Sequence[str]) -> list[int]:
-    """The places of two columns whose names say that they translate each other, the source first; none if there are
+    """The places of two columns with the names of a source and its translation, the source first; none if there are
     none."""
     plain = [re.sub(r"[\W_]", "", name.lower()) for name in names]
     for first, second in PAIRS:

@@ -161,7 +161,7 @@ GUESSED = "windows-1252"  # of files that are not UTF-8: a superset of Latin-1's
 NUL = "line holds NUL characters"
 CR = "line holds a carriage return (CR)"
 
-# Messages of pyarrow and gzip that tell more than the class of their error.
+# Messages of pyarrow and gzip that are more precise than the class of their error.
 _SAID = {"Truncated": TRUNCATED, "CRC check failed": CHECKSUM, "Incorrect length of data": CHECKSUM}
 _MAGIC = {
     b"\x1f\x8b": "gzip",

@@ -471,10 +471,10 @@ def _code_of(table: FirstRows, place: int) -> str:
 
 
 def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_named: bool) -> Chosen:
-    """The languages of the columns; those that are asked for stay.
+    """The languages of the columns; requested ones stay.
 
-    A code that is written holds: `codes` before names of columns, these before the file's name. Only what none of them
-    says is found by identification.
+    A code that is written holds: `codes` before names of columns, these before the file's name. Only languages
+    that none of them gives are identified.
     """
     names = [table.names[n] for n in places]
     paired = bool(find_pair(names)) and len(places) == 2 and not table.by_language

@@ -110,7 +110,7 @@ def make_entries(
     """Each term of the first language with each of the second, without notes in brackets and outer punctuation.
 
     An underscore between words is a blank: running text has no other. A term that is brackets and punctuation alone
-    stays as it is. Without a term on either place, or with one that is none, it is a bad row.
+    stays. Without a term on either place, or with one that is none, it is a bad row.
     """
     first, second = languages
     lefts, rights = [*lefts], [*rights]

@@ -148,7 +148,7 @@ class Part:
 
     Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
     found out when it was split. `kind` is what its rows are read as, of a format that may hold documents, pairs and
-    entries. `columns` are those of a document or of the two sides of a pair, where the source
+    entries. `columns` of a document or of the two sides of a pair are there where the source
     names them; `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row. `text` is the
     file that holds its records, once they are parsed; `beside` are files with a further column of it each.
     """

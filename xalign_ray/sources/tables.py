@@ -89,7 +89,7 @@ class SourceTable:
         read: its rows by the names of columns, by their numbers from 1 where it has no header, or by languages.
         kinds: of the columns without text: number, list or nothing.
         rows: the first rows of a table that may lack a header, the first of them too; else None.
-        languages: those of its first rows, in place of names, where columns are languages, as in TMX; else None.
+        languages: of its first rows, in place of names, where columns are languages, as in TMX; else None.
         said: the languages in the order that comments give.
         noted: counts of oddities of the file.
     """

@@ -197,7 +197,7 @@ def _meet(rank: int, size: int, timeout: timedelta) -> dist.Store:  # pyright: i
             if time.monotonic() > ends:
                 raise TrainingError(f"{lacking} did not come within {timeout.total_seconds():,.0f} s.")
             if lacking != reported:
-                sys.stderr.write(  # `say` is for the first rank alone
+                sys.stderr.write(  # only the first rank prints by `say`
                     f"Rank {rank} waits for {lacking}, at most {ends - time.monotonic():,.0f} s. To train in one "
                     "process, unset RANK and WORLD_SIZE.\n"
                 )
