@@ -42,7 +42,7 @@ def _meaning(field: Any) -> str:
     """Its description; a block says itself what it is."""
     blocks = list(_blocks(field.annotation))
     own = [(inspect.getdoc(block) or "").partition("\n\n")[0] for block in blocks]
-    return field.description or (own[0] if len(own) == 1 else "")
+    return " ".join((field.description or (own[0] if len(own) == 1 else "")).split())
 
 
 def _blocks(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -10,7 +10,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from xalign_ray.config.fields import Float, Fraction, Frozen, Int, Positive, Scheduled, Within, kinds_of, or_one_of
+from xalign_ray.config.fields import (
+    Float,
+    Fraction,
+    Frozen,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    Scheduled,
+    Within,
+    kinds_of,
+    or_one_of,
+)
 
 Weight = Annotated[Float, Field(gt=0, description="share of rows, relative to the other streams")]
 Positions = Annotated[
@@ -80,9 +91,8 @@ class MaskedPairs(StreamChoice):
     positions: Positions = "reset"
     segments: Segments = False
     random_order: RandomOrder = False
-    double_separator: Annotated[
-        bool, Field(description="a separator before the second side too, as XLM, whose rows have four")
-    ] = False
+    double_separator: bool = False
+    """a separator before the second side too, as XLM, whose rows have four"""
 
     @property
     def method(self) -> str:
@@ -106,9 +116,8 @@ class MaskedTranslations(StreamChoice):
     weight: Weight = 1.0
     positions: Positions = "reset"
     segments: Segments = False
-    random_order: Annotated[
-        bool, Field(description="ask words of either side with probability 1/2; always of the second if false")
-    ] = True
+    random_order: bool = True
+    """ask words of either side with probability 1/2; always of the second if false"""
 
     @property
     def method(self) -> str:
@@ -124,18 +133,14 @@ class CodeSwitchedLabels(StreamChoice):
 
     kind: Literal["code_switched_labels"] = "code_switched_labels"
     weight: Weight = 1.0
-    t: Annotated[Fraction, Field(description="probability that a label is a translation")] = 0.5
-    mix_unit: Annotated[
-        Literal["word", "instance"],
-        Field(description="what t is drawn for: each masked word, or each example as a whole"),
-    ] = "word"
-    refill: Annotated[
-        bool, Field(description="in an instance of translated labels, mask other words too once those are used up")
-    ] = False
-    variant: Annotated[
-        Literal["label_swap", "input_swap"],
-        Field(description="predict the translation of a word (the paper), or the word from its translation"),
-    ] = "label_swap"
+    t: Fraction = 0.5
+    """probability that a label is a translation"""
+    mix_unit: Literal["word", "instance"] = "word"
+    """what t is drawn for: each masked word, or each example as a whole"""
+    refill: bool = False
+    """in an instance of translated labels, mask other words too once those are used up"""
+    variant: Literal["label_swap", "input_swap"] = "label_swap"
+    """predict the translation of a word (the paper), or the word from its translation"""
 
     @model_validator(mode="after")
     def _refills_instances(self) -> CodeSwitchedLabels:
@@ -158,9 +163,8 @@ class CodeSwitchedCopy(StreamChoice):
 
     kind: Literal["code_switched_copy"] = "code_switched_copy"
     weight: Weight = 1.0
-    codeswitch_rate: Annotated[Fraction, Field(description="of the copy's words in the dictionary; 1 is a gloss")] = (
-        0.15
-    )
+    codeswitch_rate: Fraction = 0.15
+    """of the copy's words in the dictionary; 1 is a gloss"""
     positions: Positions = "reset"
     segments: Segments = False
 
@@ -188,10 +192,8 @@ class AlignedPairs(StreamChoice):
     positions: Positions = "running"
     segments: Segments = False
     random_order: RandomOrder = False
-    expand: Annotated[
-        Literal["all", "first", "diagonal"],
-        Field(description="the pieces of two aligned words: all with all, first with first, or i-th with i-th"),
-    ] = "all"
+    expand: Literal["all", "first", "diagonal"] = "all"
+    """the pieces of two aligned words: all with all, first with first, or i-th with i-th"""
 
     @property
     def method(self) -> str:
@@ -210,14 +212,12 @@ class ContrastedPairs(StreamChoice):
     weight: Weight = 1.0
     positions: Positions = "running"
     segments: Segments = True
-    random_order: Annotated[bool, Field(description="swap with probability 1/2 which sentence is the query")] = True
-    text: Annotated[
-        Literal["joined", "apart", "none"],
-        Field(description="what is masked: the pair (TLM), each sentence on its own (MLM), or nothing"),
-    ] = "joined"
-    prompt: Annotated[
-        str, Field(description="text before each query and key, such as `query: `; masked text has none")
-    ] = ""
+    random_order: bool = True
+    """swap with probability 1/2 which sentence is the query"""
+    text: Literal["joined", "apart", "none"] = "joined"
+    """what is masked: the pair (TLM), each sentence on its own (MLM), or nothing"""
+    prompt: str = ""
+    """text before each query and key, such as `query: `; masked text has none"""
 
     @property
     def method(self) -> str:
@@ -314,10 +314,8 @@ class MaskedLm(ObjectiveChoice):
 
     kind: Literal["masked_lm"] = "masked_lm"
     weight: LossWeight = 1.0
-    labels_at_once: Annotated[
-        Int | None,
-        Field(ge=1, description="logits of so many labels at a time, computed again going backward; all if null"),
-    ] = None
+    labels_at_once: Positive | None = None
+    """logits of so many labels at a time, computed again going backward; all if null"""
 
     @property
     def refused_at_stage_3(self) -> tuple[str, str] | None:
@@ -339,15 +337,14 @@ class DictionaryAlignment(ObjectiveChoice):
 
     kind: Literal["dictionary_alignment"] = "dictionary_alignment"
     weight: LossWeight = 10.0
-    pairs_per_step: Annotated[Int | None, Field(ge=1, description="uniform sample a step; all pairs if null")] = None
-    pool: Annotated[
-        Literal["mean", "first", "single_piece_only"], Field(description="what stands for a word of several pieces")
-    ] = "mean"
-    layer: Annotated[
-        Int | None,
-        Field(ge=1, description="hidden states after so many layers, the word alone; embedding rows if null"),
-    ] = None
-    shuffled: Annotated[bool, Field(description="control: targets permuted, so that the pairs mean nothing")] = False
+    pairs_per_step: Positive | None = None
+    """uniform sample a step; all pairs if null"""
+    pool: Literal["mean", "first", "single_piece_only"] = "mean"
+    """what stands for a word of several pieces"""
+    layer: Positive | None = None
+    """hidden states after so many layers, the word alone; embedding rows if null"""
+    shuffled: bool = False
+    """control: targets permuted, so that the pairs mean nothing"""
 
     def method(self, stream: Any) -> str:  # noqa: ARG002
         """ALIGN-MLM, or its control."""
@@ -367,12 +364,10 @@ class WordExchange(ObjectiveChoice):
 
     kind: Literal["word_exchange"] = "word_exchange"
     weight: LossWeight = 1.0
-    normalize: Annotated[
-        Literal["mean", "sum"], Field(description="several partners of a position: their mean, or the paper's sum")
-    ] = "mean"
-    unaligned: Annotated[
-        Literal["skip", "literal"], Field(description="labels without a partner: left out, or asked of a zero vector")
-    ] = "skip"
+    normalize: Literal["mean", "sum"] = "mean"
+    """several partners of a position: their mean, or the paper's sum"""
+    unaligned: Literal["skip", "literal"] = "skip"
+    """labels without a partner: left out, or asked of a zero vector"""
 
     def method(self, stream: Any) -> str:  # noqa: ARG002
         """WEAM."""
@@ -392,10 +387,8 @@ class DenoisingAlignment(ObjectiveChoice):
 
     kind: Literal["denoising_alignment"] = "denoising_alignment"
     weight: LossWeight = 1.0
-    layer: Annotated[
-        Int | None,
-        Field(ge=1, description="words are linked by hidden states after so many layers; two thirds of all if null"),
-    ] = None
+    layer: Positive | None = None
+    """words are linked by hidden states after so many layers; two thirds of all if null"""
 
     def method(self, stream: Any) -> str:  # noqa: ARG002
         """XLM-Align."""
@@ -417,21 +410,24 @@ class MomentumContrast(ObjectiveChoice):
 
     kind: Literal["momentum_contrast"] = "momentum_contrast"
     weight: LossWeight = 1.0
-    queue_size: Annotated[Positive, Field(description="keys of earlier steps that a query is compared with")] = 32_000
-    momentum: Annotated[Float, Field(ge=0, lt=1, description="what the key encoder keeps of itself each step")] = 0.999
-    temperature: Annotated[Float, Field(gt=0, description="what similarities are divided by")] = 0.05
-    projection: Annotated[Int, Field(ge=1, description="width of the compared vectors")] = 300
-    pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "cls"
-    normalize: Annotated[
-        Literal["h", "z", "both"], Field(description="length 1: pooled states (PPA), their projections (MoCo), or both")
-    ] = "h"
-    queue_start: Annotated[
-        Literal["random", "fill"], Field(description="random unit vectors, or no loss until the queue is full")
-    ] = "random"
-    key_dropout: Annotated[bool, Field(description="dropout in the key encoder too, as MoCo")] = True
-    mask_false_negatives: Annotated[
-        bool, Field(description="keys in the queue whose pivot sentence is the query's own are no negatives")
-    ] = True
+    queue_size: Positive = 32_000
+    """keys of earlier steps that a query is compared with"""
+    momentum: Annotated[Float, Field(ge=0, lt=1)] = 0.999
+    """what the key encoder keeps of itself each step"""
+    temperature: PositiveFloat = 0.05
+    """what similarities are divided by"""
+    projection: Positive = 300
+    """width of the compared vectors"""
+    pooling: Literal["cls", "mean"] = "cls"
+    """what stands for a sentence"""
+    normalize: Literal["h", "z", "both"] = "h"
+    """length 1: pooled states (PPA), their projections (MoCo), or both"""
+    queue_start: Literal["random", "fill"] = "random"
+    """random unit vectors, or no loss until the queue is full"""
+    key_dropout: bool = True
+    """dropout in the key encoder too, as MoCo"""
+    mask_false_negatives: bool = True
+    """keys in the queue whose pivot sentence is the query's own are no negatives"""
 
     def method(self, stream: Any) -> str:
         """PPA, or its ablation by masking."""
@@ -460,14 +456,16 @@ class SentenceContrast(ObjectiveChoice):
 
     kind: Literal["sentence_contrast"] = "sentence_contrast"
     weight: LossWeight = 1.0
-    temperature: Annotated[Float, Field(gt=0, description="what similarities are divided by")] = 0.05
-    margin: Annotated[Float, Field(ge=0, description="what is taken off the cosine of a pair (LaBSE: 0.3)")] = 0.0
-    pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "mean"
-    layer: Annotated[Int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
-    matryoshka_dims: Annotated[
-        tuple[Positive, ...],
-        Field(description="the loss is summed over vectors cut to so many first numbers each; empty: whole vectors"),
-    ] = ()
+    temperature: PositiveFloat = 0.05
+    """what similarities are divided by"""
+    margin: NonNegativeFloat = 0.0
+    """what is taken off the cosine of a pair (LaBSE: 0.3)"""
+    pooling: Literal["cls", "mean"] = "mean"
+    """what stands for a sentence"""
+    layer: Positive | None = None
+    """hidden states after so many layers; the last if null"""
+    matryoshka_dims: tuple[Positive, ...] = ()
+    """the loss is summed over vectors cut to so many first numbers each; empty: whole vectors"""
 
     @model_validator(mode="after")
     def _cuts_differ(self) -> SentenceContrast:
@@ -498,14 +496,14 @@ class Distillation(ObjectiveChoice):
 
     kind: Literal["distillation"] = "distillation"
     weight: LossWeight = 1.0
-    distance: Annotated[
-        Literal["mse", "cosine"], Field(description="mean square of the differences of numbers, or 1 - cosine")
-    ] = "mse"
-    pooling: Annotated[Literal["cls", "mean"], Field(description="what stands for a sentence")] = "mean"
-    layer: Annotated[Int | None, Field(ge=1, description="hidden states after so many layers; the last if null")] = None
-    normalize: Annotated[
-        bool, Field(description="give the vector length 1 before it is compared, as the teacher's have")
-    ] = False
+    distance: Literal["mse", "cosine"] = "mse"
+    """mean square of the differences of numbers, or 1 - cosine"""
+    pooling: Literal["cls", "mean"] = "mean"
+    """what stands for a sentence"""
+    layer: Positive | None = None
+    """hidden states after so many layers; the last if null"""
+    normalize: bool = False
+    """give the vector length 1 before it is compared, as the teacher's have"""
 
     def method(self, stream: Any) -> str:  # noqa: ARG002
         """As `xalign continue --method distill`."""

@@ -26,9 +26,9 @@ from xalign_ray.work.storage import expand_home
 
 
 class Frozen(BaseModel):
-    """A block of the tree: unknown keys are errors, values never change after loading."""
+    """A block of the tree: unknown keys are errors, values never change. The text below a key describes it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 def no_truth_value(given: Any) -> Any:
@@ -48,7 +48,10 @@ def _local_path(given: str) -> str:
 Int = Annotated[int, BeforeValidator(no_truth_value), Field(gt=-(2**63), lt=2**63)]
 Float = Annotated[float, BeforeValidator(no_truth_value)]
 Fraction = Annotated[Float, Field(ge=0.0, le=1.0)]
+NonNegative = Annotated[Int, Field(ge=0)]
 Positive = Annotated[Int, Field(ge=1)]
+NonNegativeFloat = Annotated[Float, Field(ge=0)]
+PositiveFloat = Annotated[Float, Field(gt=0)]
 LocalPath = Annotated[str, AfterValidator(_local_path)]  # of a file or folder; URLs, hub ids and names stay
 Uri = Annotated[str, AfterValidator(without_credentials)]  # of a tracking server or database
 

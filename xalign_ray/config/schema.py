@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from xalign_ray.config.choices import PAIRS, TEXT, ContrastedPairs, MaskedLm, MaskedText, Objective, Stream
-from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, Positive, Scheduled, Within
+from xalign_ray.config.fields import (
+    Float,
+    Fraction,
+    Frozen,
+    Int,
+    LocalPath,
+    NonNegative,
+    Positive,
+    Scheduled,
+    Within,
+)
 from xalign_ray.config.plugins import load_plugin
 from xalign_ray.config.sources import (
     REPLACING,
@@ -33,66 +43,42 @@ Allowed = Literal["new_head", "low_coverage", "unaligned_pairs", "single_pair_st
 class DataConfig(Frozen):
     """What `prepare` makes shards of. Everything here but the paths is part of the data fingerprint."""
 
-    root: Annotated[
-        LocalPath, Field(description="folder that relative paths start from; `demo` is the embedded world")
-    ] = DEMO
+    root: LocalPath = DEMO
+    """folder that relative paths start from; `demo` is the embedded world"""
     corpora: tuple[Corpus, ...] = ()
     parallel: tuple[ParallelCorpus, ...] = ()
-    tests: Annotated[
-        tuple[ParallelCorpus, ...],
-        Field(
-            description="pairs that retrieval is scored on, with keys as in parallel; their lines are never trained on"
-        ),
-    ] = ()
-    test_fraction: Annotated[
-        Fraction, Field(description="where tests is empty: pairs of parallel that are kept out as tests; 0 is none")
-    ] = 0.0
-    max_test_pairs: Annotated[
-        Positive, Field(description="pairs of two languages that test_fraction, and dev_fraction, keep at most")
-    ] = 1000
-    dev: Annotated[
-        tuple[ParallelCorpus, ...],
-        Field(
-            description="pairs that are never trained on and choose the checkpoint that is exported: the one with the "
-            "best retrieval on them"
-        ),
-    ] = ()
-    dev_fraction: Annotated[
-        Fraction, Field(description="where dev is empty: pairs of parallel that are kept out as dev; 0 is none")
-    ] = 0.0
+    tests: tuple[ParallelCorpus, ...] = ()
+    """pairs that retrieval is scored on, with keys as in parallel; their lines are never trained on"""
+    test_fraction: Fraction = 0.0
+    """where tests is empty: pairs of parallel that are kept out as tests; 0 is none"""
+    max_test_pairs: Positive = 1000
+    """pairs of two languages that test_fraction, and dev_fraction, keep at most"""
+    dev: tuple[ParallelCorpus, ...] = ()
+    """pairs that are never trained on and choose the checkpoint that is exported: the one with the best retrieval on
+    them"""
+    dev_fraction: Fraction = 0.0
+    """where dev is empty: pairs of parallel that are kept out as dev; 0 is none"""
     word_alignment: WordAlignment = WordAlignment()
-    teacher: Annotated[
-        Teacher | None, Field(description="encoder whose vectors of one side of each pair are learned by distillation")
-    ] = None
+    teacher: Teacher | None = None
+    """encoder whose vectors of one side of each pair are learned by distillation"""
     dictionaries: tuple[Dictionary, ...] = ()
     filters: FiltersConfig = FiltersConfig()
-    max_pairs: Annotated[
-        Int,
-        Field(
-            ge=0,
-            description="pairs kept of two languages, the first of all their files that pass the filters; 0 is all",
-        ),
-    ] = 0
-    tokenizer: Annotated[Tokenizer, Field(description="what cuts text into pieces")] = BpeTokenizer()
-    max_seq_length: Annotated[
-        Int, Field(ge=8, le=8192, description="length of a packed row, special tokens included")
-    ] = 128
-    example: Annotated[
-        Literal["sentence", "document"],
-        Field(description="what attends together: one line of text, or as many lines of a document as fit in a row"),
-    ] = "document"
-    reserve_fraction: Annotated[
-        Fraction, Field(description="part of a row kept free for labels longer than their word")
-    ] = 0.0
-    held_out_fraction: Annotated[
-        Fraction, Field(description="distinct lines kept for the held-out loss; pairs with one are dropped")
-    ] = 0.02
-    dictionary_held_out_fraction: Annotated[
-        Fraction, Field(description="concepts held out of dictionaries that have no split of their own")
-    ] = 0.25
-    max_bad_fraction: Annotated[
-        Fraction, Field(description="bad rows among those of one source above which prepare stops")
-    ] = 0.01
+    max_pairs: NonNegative = 0
+    """pairs kept of two languages, the first of all their files that pass the filters; 0 is all"""
+    tokenizer: Tokenizer = BpeTokenizer()
+    """what cuts text into pieces"""
+    max_seq_length: Annotated[Int, Field(ge=8, le=8192)] = 128
+    """length of a packed row, special tokens included"""
+    example: Literal["sentence", "document"] = "document"
+    """what attends together: one line of text, or as many lines of a document as fit in a row"""
+    reserve_fraction: Fraction = 0.0
+    """part of a row kept free for labels longer than their word"""
+    held_out_fraction: Fraction = 0.02
+    """distinct lines kept for the held-out loss; pairs with one are dropped"""
+    dictionary_held_out_fraction: Fraction = 0.25
+    """concepts held out of dictionaries that have no split of their own"""
+    max_bad_fraction: Fraction = 0.01
+    """bad rows among those of one source above which prepare stops"""
 
     @model_validator(mode="after")
     def _has_tests_once(self) -> DataConfig:
@@ -153,14 +139,12 @@ class SamplingConfig(Frozen):
     A scheduled alpha is that of the first of the steps which are drawn together (derive.CHUNK_STEPS).
     """
 
-    alpha: Annotated[
-        Annotated[Scheduled, Within(ge=0, le=1)] | None,
-        Field(description="exponent of the sizes; 0.7 if neither is given"),
-    ] = None
-    temperature: Annotated[Float | None, Field(ge=1, description="1/alpha; give one of the two")] = None
-    unit: Annotated[Literal["rows", "tokens"], Field(description="what the size of a language is counted in")] = (
-        "tokens"
-    )
+    alpha: Annotated[Scheduled, Within(ge=0, le=1)] | None = None
+    """exponent of the sizes; 0.7 if neither is given"""
+    temperature: Annotated[Float | None, Field(ge=1)] = None
+    """1/alpha; give one of the two"""
+    unit: Literal["rows", "tokens"] = "tokens"
+    """what the size of a language is counted in"""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> SamplingConfig:
@@ -177,14 +161,14 @@ class SamplingConfig(Frozen):
 class MaskingConfig(Frozen):
     """The choice of predicted positions, and their inputs."""
 
-    mlm_probability: Annotated[
-        Scheduled, Within(gt=0, lt=1), Field(description="part of the tokens that is predicted")
-    ] = 0.15
-    whole_word_mask: Annotated[bool, Field(description="mask all pieces of a word or none; else piece by piece")] = True
-    mask_replace_prob: Annotated[Fraction, Field(description="predicted pieces that are shown as the mask token")] = 0.8
-    random_replace_prob: Annotated[
-        Fraction, Field(description="predicted pieces that are shown as a random piece; the rest is shown as it is")
-    ] = 0.1
+    mlm_probability: Annotated[Scheduled, Within(gt=0, lt=1)] = 0.15
+    """part of the tokens that is predicted"""
+    whole_word_mask: bool = True
+    """mask all pieces of a word or none; else piece by piece"""
+    mask_replace_prob: Fraction = 0.8
+    """predicted pieces that are shown as the mask token"""
+    random_replace_prob: Fraction = 0.1
+    """predicted pieces that are shown as a random piece; the rest is shown as it is"""
 
     @model_validator(mode="after")
     def _shares_leave_room(self) -> MaskingConfig:
@@ -196,34 +180,27 @@ class MaskingConfig(Frozen):
 class ModelConfig(Frozen):
     """An encoder: family and sizes for one from scratch, or `init_from` for one to continue."""
 
-    init_from: Annotated[
-        LocalPath | None,
-        Field(
-            description="folder, hub id (or `id@revision`), or `run:RECIPE`: that recipe's run of the same seed, "
-            "made first if it is not there; family and sizes below are then the folder's own"
-        ),
-    ] = None
-    family: Annotated[
-        Literal["bert", "xlm-r", "roberta", "modernbert", "eurobert"], Field(description="whose layers and head it has")
-    ] = "bert"
-    num_hidden_layers: Annotated[Positive, Field(description="layers")] = 12
-    hidden_size: Annotated[Positive, Field(description="width of a hidden state")] = 768
-    num_attention_heads: Annotated[Positive, Field(description="attention heads of a layer")] = 12
-    intermediate_size: Annotated[Positive, Field(description="width inside the feed-forward layers")] = 3072
-    hidden_dropout_prob: Annotated[
-        Float | None,
-        Field(
-            ge=0,
-            lt=1,
-            description="dropout of hidden states and attention; null: 0.1 from scratch, else that of init_from",
-        ),
-    ] = None
-    attention_probs_dropout_prob: Annotated[
-        Float | None,
-        Field(ge=0, lt=1, description="dropout of attention alone, where 0 is the fastest; null: as the one above"),
-    ] = None
-    language_embeddings: Annotated[bool, Field(description="add a vector of the language at the input")] = False
-    conditioned_head: Annotated[bool, Field(description="give the head the label's language")] = False
+    init_from: LocalPath | None = None
+    """folder, hub id (or `id@revision`), or `run:RECIPE`: that recipe's run of the same seed, made first if it is
+    not there; family and sizes below are then the folder's own"""
+    family: Literal["bert", "xlm-r", "roberta", "modernbert", "eurobert"] = "bert"
+    """whose layers and head it has"""
+    num_hidden_layers: Positive = 12
+    """layers"""
+    hidden_size: Positive = 768
+    """width of a hidden state"""
+    num_attention_heads: Positive = 12
+    """attention heads of a layer"""
+    intermediate_size: Positive = 3072
+    """width inside the feed-forward layers"""
+    hidden_dropout_prob: Annotated[Float | None, Field(ge=0, lt=1)] = None
+    """dropout of hidden states and attention; null: 0.1 from scratch, else that of init_from"""
+    attention_probs_dropout_prob: Annotated[Float | None, Field(ge=0, lt=1)] = None
+    """dropout of attention alone, where 0 is the fastest; null: as the one above"""
+    language_embeddings: bool = False
+    """add a vector of the language at the input"""
+    conditioned_head: bool = False
+    """give the head the label's language"""
 
     @model_validator(mode="before")
     @classmethod
@@ -247,29 +224,24 @@ class ModelConfig(Frozen):
 class RunConfig(Frozen):
     """A recipe, resolved."""
 
-    plugins: Annotated[
-        tuple[Annotated[str, AfterValidator(load_plugin)], ...],  # first: the fields below may name their kinds
-        Field(description="modules of your own that bring kinds of streams and losses: my_package.my_loss"),
-    ] = ()
-    notes: Annotated[str, Field(description="free text that changes nothing")] = ""
-    allow: Annotated[
-        tuple[Allowed, ...],
-        Field(description="what stops a run as a likely mistake, and is meant: the message names the word"),
-    ] = ()
-    seed: Annotated[
-        Int, Field(ge=0, lt=2**63, description="of weights, order, masks and dropout: another seed is another run")
-    ] = 0
-    output: Annotated[LocalPath, Field(description="folder of runs, shards and mlflow.db")] = "runs"
+    plugins: tuple[Annotated[str, AfterValidator(load_plugin)], ...] = ()  # first: fields below may name their kinds
+    """modules of your own that bring kinds of streams and losses: my_package.my_loss"""
+    notes: str = ""
+    """free text that changes nothing"""
+    allow: tuple[Allowed, ...] = ()
+    """what stops a run as a likely mistake, and is meant: the message names the word"""
+    seed: Annotated[Int, Field(ge=0, lt=2**63)] = 0
+    """of weights, order, masks and dropout: another seed is another run"""
+    output: LocalPath = "runs"
+    """folder of runs, shards and mlflow.db"""
     data: DataConfig
     sampling: SamplingConfig = SamplingConfig()
-    streams: Annotated[tuple[Stream, ...], Field(min_length=1, description="kinds of rows, mixed by their weights")] = (
-        MaskedText(),
-    )
+    streams: Annotated[tuple[Stream, ...], Field(min_length=1)] = (MaskedText(),)
+    """kinds of rows, mixed by their weights"""
     masking: MaskingConfig = MaskingConfig()
     model: ModelConfig = ModelConfig()
-    objectives: Annotated[tuple[Objective, ...], Field(min_length=1, description="losses, added by their weights")] = (
-        MaskedLm(),
-    )
+    objectives: Annotated[tuple[Objective, ...], Field(min_length=1)] = (MaskedLm(),)
+    """losses, added by their weights"""
     train: TrainConfig
     parallel: ParallelConfig = ParallelConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

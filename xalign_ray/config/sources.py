@@ -7,7 +7,15 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from xalign_ray.config.fields import Float, Fraction, Frozen, Int, LocalPath, Positive
+from xalign_ray.config.fields import (
+    Fraction,
+    Frozen,
+    Int,
+    LocalPath,
+    NonNegative,
+    NonNegativeFloat,
+    Positive,
+)
 from xalign_ray.config.language_codes import Language
 
 HF = "hf"  # the format of Hugging Face data sets, whose files are of one of the others
@@ -37,17 +45,13 @@ WHERE = r"^(?P<column>[^=!<>]+?)\s*(?P<sign>=|!=|<=|>=|<|>)\s*(?P<value>[^=!<>]+
 class SplitOfHub(Frozen):
     """Common keys of text and pairs: split and configuration of a Hugging Face data set."""
 
-    config: Annotated[
-        str | None,
-        Field(
-            description="of format hf: the configuration; null: the only one, or the one that is called by the "
-            "languages (`yor_Latn`, `20231101.yo`, `en-yo`)"
-        ),
-    ] = None
-    split: Annotated[str, Field(min_length=1, description="of format hf: the split")] = "train"
-    revision: Annotated[
-        str | None, Field(description="of format hf: a branch, tag or commit of the hub; null: main")
-    ] = None
+    config: str | None = None
+    """of format hf: the configuration; null: the only one, or the one that is called by the languages (`yor_Latn`,
+    `20231101.yo`, `en-yo`)"""
+    split: Annotated[str, Field(min_length=1)] = "train"
+    """of format hf: the split"""
+    revision: str | None = None
+    """of format hf: a branch, tag or commit of the hub; null: main"""
 
     @model_validator(mode="after")
     def _is_of_hf(self) -> Self:
@@ -62,23 +66,15 @@ class SplitOfHub(Frozen):
 class Corpus(SplitOfHub):
     """Monolingual text in one language."""
 
-    format: Annotated[TextFormat, Named, Field(description="how its files are read")]
-    language: Annotated[Language, Field(description="BCP-47 code; other codes of the same language become it")]
-    paths: Annotated[
-        tuple[LocalPath, ...],
-        Field(
-            min_length=1,
-            description="files, glob patterns or URLs; relative to data.root. Of format hf: a folder (a snapshot, or "
-            "what save_to_disk wrote), or the id of a data set of the hub, org/name",
-        ),
-    ]
-    column: Annotated[
-        str | None,
-        Field(
-            description="where the text stands: a column, or a key of JSON objects (dotted inside one: `doc.text`); "
-            "null: text"
-        ),
-    ] = None
+    format: Annotated[TextFormat, Named]
+    """how its files are read"""
+    language: Language
+    """BCP-47 code; other codes of the same language become it"""
+    paths: Annotated[tuple[LocalPath, ...], Field(min_length=1)]
+    """files, glob patterns or URLs; relative to data.root. Of format hf: a folder (a snapshot, or what save_to_disk
+    wrote), or the id of a data set of the hub, org/name"""
+    column: str | None = None
+    """where the text stands: a column, or a key of JSON objects (dotted inside one: `doc.text`); null: text"""
 
     @model_validator(mode="after")
     def _has_column(self) -> Corpus:
@@ -95,43 +91,24 @@ class Corpus(SplitOfHub):
 class ParallelCorpus(SplitOfHub):
     """Sentence pairs; for `moses`, paths are the first side, the second side and, if there is one, the alignment."""
 
-    format: Annotated[PairFormat, Named, Field(description="how its files are read")]
-    languages: Annotated[tuple[Language, Language], Field(description="codes of the first and the second side")]
-    paths: Annotated[
-        tuple[LocalPath, ...],
-        Field(min_length=1, description="files or URLs; relative to data.root. Of format hf as of data.corpora"),
-    ]
-    columns: Annotated[
-        tuple[str, str] | None,
-        Field(
-            description="where the two sides stand: names of the header, keys of JSON objects (dotted inside one: "
-            "`translation.en`), or numbers from 1 where there is no header; null: those that are called by the "
-            "languages or as a pair (source and target), or the only two"
-        ),
-    ] = None
-    where: Annotated[
-        str | None,
-        Field(
-            pattern=WHERE,
-            description="which rows are read, by another column: `label=1`, `score>=0.8`; =, !=, <, <=, > or >=; null: "
-            "all. Needs columns",
-        ),
-    ] = None
-    skip_empty: Annotated[
-        bool,
-        Field(
-            description="whether rows that lack one of the two texts are left out and are no bad rows, as in tables of "
-            "several languages"
-        ),
-    ] = False
-    align: Annotated[
-        str,
-        Field(
-            pattern=r"^(hmm|encoder:.+)?$",
-            description="aligner of its words, run by prepare on the tokenizer's own: hmm or encoder:FOLDER; none if "
-            "empty",
-        ),
-    ] = ""
+    format: Annotated[PairFormat, Named]
+    """how its files are read"""
+    languages: tuple[Language, Language]
+    """codes of the first and the second side"""
+    paths: Annotated[tuple[LocalPath, ...], Field(min_length=1)]
+    """files or URLs; relative to data.root. Of format hf as of data.corpora"""
+    columns: tuple[str, str] | None = None
+    """where the two sides stand: names of the header, keys of JSON objects (dotted inside one: `translation.en`), or
+    numbers from 1 where there is no header; null: those that are called by the languages or as a pair (source and
+    target), or the only two"""
+    where: Annotated[str | None, Field(pattern=WHERE)] = None
+    """which rows are read, by another column: `label=1`, `score>=0.8`; =, !=, <, <=, > or >=; null: all. Needs
+    columns"""
+    skip_empty: bool = False
+    """whether rows that lack one of the two texts are left out and are no bad rows, as in tables of several
+    languages"""
+    align: Annotated[str, Field(pattern="^(hmm|encoder:.+)?$")] = ""
+    """aligner of its words, run by prepare on the tokenizer's own: hmm or encoder:FOLDER; none if empty"""
 
     @model_validator(mode="after")
     def _is_aligned_once(self) -> ParallelCorpus:
@@ -165,21 +142,17 @@ class ParallelCorpus(SplitOfHub):
 class Dictionary(Frozen):
     """A bilingual dictionary. `held_out` pairs are never trained on; the alignment probe scores them."""
 
-    format: Annotated[DictionaryFormat, Named, Field(description="how its files are read")] = "muse"
-    languages: Annotated[
-        tuple[Language, Language], Field(description="codes of the first and the second word of a line")
-    ]
-    paths: Annotated[tuple[LocalPath, ...], Field(min_length=1, description="files or URLs; relative to data.root")]
-    columns: Annotated[
-        tuple[str, str] | None,
-        Field(
-            description="of tables: names of the columns, or numbers from 1, of the two terms; null: those that are "
-            "called by the languages or as a pair, else the first two"
-        ),
-    ] = None
-    split: Annotated[Literal["train", "held_out"], Field(description="whether its pairs are trained on or scored")] = (
-        "train"
-    )
+    format: Annotated[DictionaryFormat, Named] = "muse"
+    """how its files are read"""
+    languages: tuple[Language, Language]
+    """codes of the first and the second word of a line"""
+    paths: Annotated[tuple[LocalPath, ...], Field(min_length=1)]
+    """files or URLs; relative to data.root"""
+    columns: tuple[str, str] | None = None
+    """of tables: names of the columns, or numbers from 1, of the two terms; null: those that are called by the
+    languages or as a pair, else the first two"""
+    split: Literal["train", "held_out"] = "train"
+    """whether its pairs are trained on or scored"""
 
     @model_validator(mode="after")
     def _has_columns(self) -> Dictionary:
@@ -202,95 +175,77 @@ class QualityConfig(Frozen):
     """Rules for whole documents, as datatrove names them; 0 is no limit. Words are also counted in scripts
     without blanks."""
 
-    min_doc_words: Annotated[Int, Field(ge=0, description="words of a document; Gopher 50")] = 0
-    max_doc_words: Annotated[Int, Field(ge=0, description="words of a document; Gopher 100,000")] = 0
-    min_avg_word_length: Annotated[
-        Float, Field(ge=0, description="characters of a word, not of scripts without blanks; Gopher 3")
-    ] = 0.0
-    max_avg_word_length: Annotated[
-        Float, Field(ge=0, description="characters of a word, not of scripts without blanks; Gopher 10")
-    ] = 0.0
-    min_alpha_words_ratio: Annotated[
-        Fraction,
-        Field(description="words that hold a letter; Gopher 0.8 (datatrove calls it max_non_alpha_words_ratio)"),
-    ] = 0.0
-    max_symbol_word_ratio: Annotated[
-        Float, Field(ge=0, description="hash signs, or else ellipses, to words; Gopher 0.1")
-    ] = 0.0
-    max_digit_fraction: Annotated[Fraction, Field(description="digits among the characters that are no blanks")] = 0.0
-    max_punctuation_fraction: Annotated[
-        Fraction, Field(description="punctuation and symbols among the characters that are no blanks")
-    ] = 0.0
-    max_bullet_lines_ratio: Annotated[Fraction, Field(description="lines that begin with a bullet; Gopher 0.9")] = 0.0
-    max_ellipsis_lines_ratio: Annotated[Fraction, Field(description="lines that end in an ellipsis; Gopher 0.3")] = 0.0
-    dup_line_frac: Annotated[Fraction, Field(description="lines that stood before in their document; Gopher 0.3")] = 0.0
-    dup_line_char_frac: Annotated[Fraction, Field(description="characters of such lines; Gopher 0.2")] = 0.0
-    top_n_grams: Annotated[
-        NGrams,
-        Field(
-            description="[n, fraction]: characters of the most frequent n-gram of words; Gopher [[2, 0.2], [3, 0.18], "
-            "[4, 0.16]]"
-        ),
-    ] = ()
-    dup_n_grams: Annotated[
-        NGrams,
-        Field(
-            description="[n, fraction]: characters of n-grams of words that stood before; Gopher [[5, 0.15], [6, "
-            "0.14], [7, 0.13], [8, 0.12], [9, 0.11], [10, 0.1]]"
-        ),
-    ] = ()
+    min_doc_words: NonNegative = 0
+    """words of a document; Gopher 50"""
+    max_doc_words: NonNegative = 0
+    """words of a document; Gopher 100,000"""
+    min_avg_word_length: NonNegativeFloat = 0.0
+    """characters of a word, not of scripts without blanks; Gopher 3"""
+    max_avg_word_length: NonNegativeFloat = 0.0
+    """characters of a word, not of scripts without blanks; Gopher 10"""
+    min_alpha_words_ratio: Fraction = 0.0
+    """words that hold a letter; Gopher 0.8 (datatrove calls it max_non_alpha_words_ratio)"""
+    max_symbol_word_ratio: NonNegativeFloat = 0.0
+    """hash signs, or else ellipses, to words; Gopher 0.1"""
+    max_digit_fraction: Fraction = 0.0
+    """digits among the characters that are no blanks"""
+    max_punctuation_fraction: Fraction = 0.0
+    """punctuation and symbols among the characters that are no blanks"""
+    max_bullet_lines_ratio: Fraction = 0.0
+    """lines that begin with a bullet; Gopher 0.9"""
+    max_ellipsis_lines_ratio: Fraction = 0.0
+    """lines that end in an ellipsis; Gopher 0.3"""
+    dup_line_frac: Fraction = 0.0
+    """lines that stood before in their document; Gopher 0.3"""
+    dup_line_char_frac: Fraction = 0.0
+    """characters of such lines; Gopher 0.2"""
+    top_n_grams: NGrams = ()
+    """[n, fraction]: characters of the most frequent n-gram of words; Gopher [[2, 0.2], [3, 0.18], [4, 0.16]]"""
+    dup_n_grams: NGrams = ()
+    """[n, fraction]: characters of n-grams of words that stood before; Gopher [[5, 0.15], [6, 0.14], [7, 0.13], [8,
+    0.12], [9, 0.11], [10, 0.1]]"""
 
 
 class NearDuplicatesConfig(Frozen):
     """MinHash as datatrove sets it, 14 bands of 8 hashes. Two texts with a share s of their n-grams in common are found
     with probability 1 - (1 - s^8)^14: 0.56 at s = 0.7, 0.92 at 0.8, 0.009 at 0.4."""
 
-    n_grams: Annotated[Positive, Field(le=20, description="words of an n-gram; a shorter line is one")] = 5
+    n_grams: Annotated[Positive, Field(le=20)] = 5
+    """words of an n-gram; a shorter line is one"""
 
 
 class FiltersConfig(Frozen):
     """Rules for lines, documents and pairs that `prepare` drops; by default none. Dropped rows are counted by reason in
     the manifest, with a sample in dropped.jsonl."""
 
-    min_words: Annotated[Int, Field(ge=0, description="words of a line, or of each side of a pair")] = 0
-    max_words: Annotated[Int, Field(ge=0, description="0 is no limit")] = 0
-    min_pieces: Annotated[
-        Int, Field(ge=0, description="pieces of the tokenizer in a line, or in each side of a pair")
-    ] = 0
-    max_pieces: Annotated[Int, Field(ge=0, description="the same; longer ones are dropped, not cut; 0 is no limit")] = 0
-    max_pair_pieces: Annotated[
-        Int, Field(ge=0, description="pieces of both sides of a pair together; 0 is no limit")
-    ] = 0
-    max_length_ratio: Annotated[
-        Float, Field(ge=0, description="words of a pair's longer side to its shorter; 0 is no limit")
-    ] = 0.0
-    min_aligned_fraction: Annotated[
-        Fraction,
-        Field(description="words of both sides of a pair that its word alignment links; 0 is no limit"),
-    ] = 0.0
-    drop_identical: Annotated[bool, Field(description="drop pairs whose two texts are the same")] = False
-    drop_duplicates: Annotated[bool, Field(description="drop lines and pairs that stood before in their pool")] = False
-    near_duplicates: Annotated[
-        NearDuplicatesConfig | None,
-        Field(
-            description="drop documents and pairs that are nearly like an earlier one of their pool; {} asks for it as "
-            "datatrove sets it"
-        ),
-    ] = None
-    drop_lines_with: Annotated[
-        tuple[Annotated[str, Field(min_length=1)], ...],
-        Field(description="drop lines and pairs that hold one of these, in capitals or not: boilerplate, markup"),
-    ] = ()
-    min_script_fraction: Annotated[
-        Fraction, Field(description="letters in the usual script of the line's language; 0 is no limit")
-    ] = 0.0
-    language_threshold: Annotated[
-        Fraction,
-        Field(
-            description="drop documents and pairs of which the language identifier says, with this probability or "
-            "more, that they are in another language; 0 does not ask it (pip install 'xalign-ray[langid]')"
-        ),
-    ] = 0.0
+    min_words: NonNegative = 0
+    """words of a line, or of each side of a pair"""
+    max_words: NonNegative = 0
+    """0 is no limit"""
+    min_pieces: NonNegative = 0
+    """pieces of the tokenizer in a line, or in each side of a pair"""
+    max_pieces: NonNegative = 0
+    """the same; longer ones are dropped, not cut; 0 is no limit"""
+    max_pair_pieces: NonNegative = 0
+    """pieces of both sides of a pair together; 0 is no limit"""
+    max_length_ratio: NonNegativeFloat = 0.0
+    """words of a pair's longer side to its shorter; 0 is no limit"""
+    min_aligned_fraction: Fraction = 0.0
+    """words of both sides of a pair that its word alignment links; 0 is no limit"""
+    drop_identical: bool = False
+    """drop pairs whose two texts are the same"""
+    drop_duplicates: bool = False
+    """drop lines and pairs that stood before in their pool"""
+    near_duplicates: NearDuplicatesConfig | None = None
+    """drop documents and pairs that are nearly like an earlier one of their pool; {} asks for it as datatrove sets
+    it"""
+    drop_lines_with: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """drop lines and pairs that hold one of these, in capitals or not: boilerplate, markup"""
+    min_script_fraction: Fraction = 0.0
+    """letters in the usual script of the line's language; 0 is no limit"""
+    language_threshold: Fraction = 0.0
+    """drop documents and pairs of which the language identifier says, with this probability or more, that they are
+    in another language; 0 does not ask it (pip install 'xalign-ray[langid]')"""
     quality: QualityConfig = QualityConfig()
 
 
@@ -300,27 +255,16 @@ Join = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-di
 class WordAlignment(Frozen):
     """How words are aligned, where a parallel corpus has `align`."""
 
-    train_pairs: Annotated[
-        Annotated[Int, Field(ge=1)] | None,
-        Field(description="pairs of each corpus that hmm is trained on, drawn by hash; null: all of them"),
-    ] = 30_000
-    seed: Annotated[Int, Field(ge=0, description="of the draw of the pairs that an aligner is trained on")] = 0
-    join: Annotated[
-        Join | None,
-        Field(
-            description="how both directions become one; null: grow-diag-final-and for hmm, intersection for an encoder"
-        ),
-    ] = None
-    extraction: Annotated[
-        Literal["softmax", "argmax"],
-        Field(
-            description="links of an encoder aligner: softmax of products (awesome-align), argmax of cosines (simalign)"
-        ),
-    ] = "softmax"
-    layer: Annotated[
-        Annotated[Int, Field(ge=1)] | None,
-        Field(description="layer of an encoder, from 1; null: two thirds up, which is 8 of 12"),
-    ] = None
+    train_pairs: Positive | None = 30_000
+    """pairs of each corpus that hmm is trained on, drawn by hash; null: all of them"""
+    seed: NonNegative = 0
+    """of the draw of the pairs that an aligner is trained on"""
+    join: Join | None = None
+    """how both directions become one; null: grow-diag-final-and for hmm, intersection for an encoder"""
+    extraction: Literal["softmax", "argmax"] = "softmax"
+    """links of an encoder aligner: softmax of products (awesome-align), argmax of cosines (simalign)"""
+    layer: Positive | None = None
+    """layer of an encoder, from 1; null: two thirds up, which is 8 of 12"""
 
     def fault(self, aligners: Collection[str]) -> str:
         """Why these settings do not go with the aligners that are named; empty if they do."""
@@ -334,9 +278,12 @@ class BpeTokenizer(Frozen):
     """A byte-pair vocabulary trained on a sample of the corpora, over the words of BERT's basic tokenizer."""
 
     kind: Literal["bpe"] = "bpe"
-    vocab_size: Annotated[Int, Field(ge=64, description="pieces, special tokens included")] = 8000
-    lowercase: Annotated[bool, Field(description="whether text is lower-cased first")] = True
-    sample_mib: Annotated[Int, Field(ge=1, description="text read per language for training, MiB")] = 16
+    vocab_size: Annotated[Int, Field(ge=64)] = 8000
+    """pieces, special tokens included"""
+    lowercase: bool = True
+    """whether text is lower-cased first"""
+    sample_mib: Positive = 16
+    """text read per language for training, MiB"""
 
 
 NewPieces = Annotated[
@@ -348,7 +295,8 @@ NewPieces = Annotated[
 class GivenTokenizer(Frozen):
     """A Hugging Face fast tokenizer that is there: a local folder or a hub id."""
 
-    path: Annotated[LocalPath, Field(description="of the folder, or a hub id")]
+    path: LocalPath
+    """of the folder, or a hub id"""
 
 
 class FolderTokenizer(GivenTokenizer):
@@ -362,14 +310,9 @@ class ExchangeTokenizer(GivenTokenizer):
     """Another vocabulary for the encoder that `model.init_from` names; rows of pieces that both have are copied."""
 
     kind: Literal["exchange"] = "exchange"
-    init: Annotated[
-        Literal["mean", "dictionary", "focus", "random"],
-        Field(
-            description="what other rows start as: the mean of the old pieces of their text, the words that translate "
-            "them (else the mean), shared pieces that are used alike (else the mean), or draws with mean and spread "
-            "of the old rows"
-        ),
-    ] = "mean"
+    init: Literal["mean", "dictionary", "focus", "random"] = "mean"
+    """what other rows start as: the mean of the old pieces of their text, the words that translate them (else the
+    mean), shared pieces that are used alike (else the mean), or draws with mean and spread of the old rows"""
 
 
 class StartTokenizer(Frozen):
@@ -383,8 +326,10 @@ class TrimTokenizer(Frozen):
     """The tokenizer of the encoder that `model.init_from` names, without the pieces that the corpora do not use."""
 
     kind: Literal["trim"] = "trim"
-    min_count: Annotated[Int, Field(ge=1, description="how often a piece must stand in the text to be kept")] = 1
-    sample_mib: Annotated[Int, Field(ge=1, description="text of each input that is counted, MiB")] = 256
+    min_count: Positive = 1
+    """how often a piece must stand in the text to be kept"""
+    sample_mib: Positive = 256
+    """text of each input that is counted, MiB"""
 
 
 REPLACING = (ExchangeTokenizer, TrimTokenizer)  # kinds that give an encoder other rows than its own
@@ -396,17 +341,10 @@ Tokenizer = Annotated[
 class Teacher(Frozen):
     """An encoder that reads pairs in `prepare`: for the vectors that a student learns, or to mine hard negatives."""
 
-    path: Annotated[
-        LocalPath, Field(description="Hugging Face or Sentence Transformers folder, hub id, or `id@revision`")
-    ]
-    language: Annotated[Language, Field(description="of the sentence that it reads; every parallel corpus has it")] = (
-        "en"
-    )
-    gives: Annotated[
-        Literal["vectors", "hard_negatives"],
-        Field(
-            description="a vector of one sentence of each pair, for distillation, or for each sentence the one in the "
-            "other language that it comes nearest to by margin and does not translate, for sentence_contrast; then it "
-            "reads both languages"
-        ),
-    ] = "vectors"
+    path: LocalPath
+    """Hugging Face or Sentence Transformers folder, hub id, or `id@revision`"""
+    language: Language = "en"
+    """of the sentence that it reads; every parallel corpus has it"""
+    gives: Literal["vectors", "hard_negatives"] = "vectors"
+    """a vector of one sentence of each pair, for distillation, or for each sentence the one in the other language
+    that it comes nearest to by margin and does not translate, for sentence_contrast; then it reads both languages"""

@@ -8,30 +8,47 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from xalign_ray.config.fields import Float, Fraction, Frozen, Int, Positive, Uri, no_truth_value
+from xalign_ray.config.fields import (
+    Float,
+    Fraction,
+    Frozen,
+    Int,
+    NonNegative,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    Uri,
+    no_truth_value,
+)
 
 
 class _Adam(Frozen):
     """Averages of the gradient and its square, and decoupled weight decay, none on biases and LayerNorm."""
 
-    beta1: Annotated[Float, Field(ge=0, lt=1, description="decay of the average of the gradient")] = 0.9
-    beta2: Annotated[Float, Field(ge=0, lt=1, description="decay of the average of its square")] = 0.999
-    epsilon: Annotated[Float, Field(gt=0, description="added to the root of that")] = 1e-6
-    weight_decay: Annotated[Float, Field(ge=0, description="decoupled; none on biases and LayerNorm")] = 0.01
+    beta1: Annotated[Float, Field(ge=0, lt=1)] = 0.9
+    """decay of the average of the gradient"""
+    beta2: Annotated[Float, Field(ge=0, lt=1)] = 0.999
+    """decay of the average of its square"""
+    epsilon: PositiveFloat = 1e-6
+    """added to the root of that"""
+    weight_decay: NonNegativeFloat = 0.01
+    """decoupled; none on biases and LayerNorm"""
 
 
 class AdamW(_Adam):
     """Adam with decoupled weight decay."""
 
     kind: Literal["adamw"] = "adamw"
-    learning_rate: Annotated[Float, Field(gt=0, description="at the peak of the schedule")] = 1e-4
+    learning_rate: PositiveFloat = 1e-4
+    """at the peak of the schedule"""
 
 
 class Lamb(_Adam):
     """LAMB: Adam's direction with decay, scaled to each tensor's own norm; ZeRO stages 0 to 2."""
 
     kind: Literal["lamb"] = "lamb"
-    learning_rate: Annotated[Float, Field(gt=0, description="at the peak of the schedule")] = 1.6e-3
+    learning_rate: PositiveFloat = 1.6e-3
+    """at the peak of the schedule"""
 
 
 def _optimizer_kind(given: Any) -> Any:
@@ -48,20 +65,15 @@ _Steps = Annotated[Float, Field(ge=0), AfterValidator(lambda given: int(given) i
 class ScheduleConfig(Frozen):
     """Linear warm-up to the peak, a stable part if asked for, then decay until the last step."""
 
-    warmup_steps: Annotated[
-        _Steps, Field(description="steps until the peak; below 1 a share of all steps, else their number")
-    ] = 0
-    decay_steps: Annotated[
-        _Steps | None,
-        Field(
-            description="steps of decay at the end, after the peak; below 1 a share of all steps; null: all after the "
-            "warm-up; 0: no decay"
-        ),
-    ] = None
-    decay_type: Annotated[
-        Literal["linear", "cosine", "1-sqrt"], Field(description="how the rate falls over the decay")
-    ] = "linear"
-    min_lr_ratio: Annotated[Fraction, Field(description="what the decay falls to at its end, of the peak")] = 0.0
+    warmup_steps: _Steps = 0
+    """steps until the peak; below 1 a share of all steps, else their number"""
+    decay_steps: _Steps | None = None
+    """steps of decay at the end, after the peak; below 1 a share of all steps; null: all after the warm-up; 0: no
+    decay"""
+    decay_type: Literal["linear", "cosine", "1-sqrt"] = "linear"
+    """how the rate falls over the decay"""
+    min_lr_ratio: Fraction = 0.0
+    """what the decay falls to at its end, of the peak"""
 
     def steps_of(self, max_steps: int) -> int:
         """The warm-up of a run of `max_steps`, in whole steps."""
@@ -83,64 +95,39 @@ class TrainConfig(Frozen):
     and rows that follow (docs/explanation/methods.md, Pairs and rows) are written into the run's config.yaml.
     """
 
-    max_steps: Annotated[Int, Field(ge=0, description="optimizer steps of the run; 0 is as num_train_epochs says")] = 0
-    num_train_epochs: Annotated[
-        Float,
-        Field(
-            ge=0,
-            description="passes over the pairs, or over the text where no stream reads pairs; counted only if "
-            "max_steps is 0",
-        ),
-    ] = 0
-    global_batch_size: Annotated[
-        Int, Field(ge=0, description="rows of a step, over all workers; 0 is as pairs_per_step says")
-    ] = 0
-    pairs_per_step: Annotated[
-        Int,
-        Field(
-            ge=0,
-            description="pairs of a step, over all workers, on average: so many rows as hold them; counted only if "
-            "global_batch_size is 0",
-        ),
-    ] = 0
-    per_device_batch_size: Annotated[
-        Int, Field(ge=1, description="at most so many rows in one forward pass of a worker")
-    ] = 32
-    optimizer: Annotated[Optimizer, Field(description="how weights move")] = AdamW()
+    max_steps: NonNegative = 0
+    """optimizer steps of the run; 0 is as num_train_epochs says"""
+    num_train_epochs: NonNegativeFloat = 0
+    """passes over the pairs, or over the text where no stream reads pairs; counted only if max_steps is 0"""
+    global_batch_size: NonNegative = 0
+    """rows of a step, over all workers; 0 is as pairs_per_step says"""
+    pairs_per_step: NonNegative = 0
+    """pairs of a step, over all workers, on average: so many rows as hold them; counted only if global_batch_size is
+    0"""
+    per_device_batch_size: Positive = 32
+    """at most so many rows in one forward pass of a worker"""
+    optimizer: Optimizer = AdamW()
+    """how weights move"""
     schedule: ScheduleConfig = ScheduleConfig()
-    bf16: Annotated[
-        bool | None,
-        Field(
-            description="bf16 over fp32 master weights: DeepSpeed's, at ZeRO stage 0 torch's autocast; fp32 if false; "
-            "null: bf16 on GPUs, fp32 on CPUs"
-        ),
-    ] = None
-    tf32: Annotated[bool, Field(description="TF32 in the matrix products of fp32 on GPUs that have it")] = True
-    attention: Annotated[
-        Literal["auto", "dense", "varlen"],
-        Field(
-            description="how the examples of a row are kept apart: by a mask over the row, or, without its padding, by "
-            "kernels for variable lengths; auto is varlen wherever it is faster"
-        ),
-    ] = "auto"
-    gradient_checkpointing: Annotated[
-        bool, Field(description="make the activations of each layer again going backward instead of keeping them")
-    ] = False
-    torch_compile: Annotated[
-        bool, Field(description="run the encoder's layers through torch.compile; minutes at the start")
-    ] = False
-    max_grad_norm: Annotated[Float, Field(ge=0, description="0 is no clipping")] = 1.0
-    eval_steps: Annotated[
-        Int | None, Field(ge=0, description="steps between held-out losses; null: as retrieval_steps; 0: never")
-    ] = 100
-    retrieval_steps: Annotated[
-        Int | None,
-        Field(
-            ge=0,
-            description="steps between retrieval scores on dev pairs, or on data.tests without them; null: a tenth of "
-            "the run, or more where scoring would take over a tenth of the training; 0: never",
-        ),
-    ] = None
+    bf16: bool | None = None
+    """bf16 over fp32 master weights: DeepSpeed's, at ZeRO stage 0 torch's autocast; fp32 if false; null: bf16 on
+    GPUs, fp32 on CPUs"""
+    tf32: bool = True
+    """TF32 in the matrix products of fp32 on GPUs that have it"""
+    attention: Literal["auto", "dense", "varlen"] = "auto"
+    """how the examples of a row are kept apart: by a mask over the row, or, without its padding, by kernels for
+    variable lengths; auto is varlen wherever it is faster"""
+    gradient_checkpointing: bool = False
+    """make the activations of each layer again going backward instead of keeping them"""
+    torch_compile: bool = False
+    """run the encoder's layers through torch.compile; minutes at the start"""
+    max_grad_norm: NonNegativeFloat = 1.0
+    """0 is no clipping"""
+    eval_steps: NonNegative | None = 100
+    """steps between held-out losses; null: as retrieval_steps; 0: never"""
+    retrieval_steps: NonNegative | None = None
+    """steps between retrieval scores on dev pairs, or on data.tests without them; null: a tenth of the run, or more
+    where scoring would take over a tenth of the training; 0: never"""
 
     @model_validator(mode="after")
     def _has_a_length(self) -> TrainConfig:
@@ -204,53 +191,31 @@ class ParallelConfig(Frozen):
     But `train.bf16` is, which follows `gpus_per_worker` where a recipe does not set it.
     """
 
-    workers: Annotated[Positive, Field(description="training processes")] = 1
-    min_workers: Annotated[
-        Positive | None,
-        Field(
-            description="fewest training processes: the run goes on smaller when a node is lost, and grows again when "
-            "there is room; always `workers` if null"
-        ),
-    ] = None
-    zero_stage: Annotated[
-        Literal[0, 1, 2, 3],
-        BeforeValidator(no_truth_value),
-        Field(description="what DeepSpeed splits over workers: nothing, optimizer states, gradients too, weights too"),
-    ] = 2
-    cpus_per_worker: Annotated[Float, Field(gt=0, description="logical CPUs that a training process reserves")] = 1
-    gpus_per_worker: Annotated[
-        Int,
-        BeforeValidator(_one_gpu_or_none),
-        Field(description="GPUs of a training process: 1, or 0 to train on CPUs"),
-    ] = 0
-    ray: dict[str, Any] = Field(
-        default_factory=dict,
-        description="further options of Ray Train's ScalingConfig, such as placement_strategy or label_selector",
-    )
-    nodes_timeout_s: Annotated[
-        Float,
-        Field(ge=0, description="how long to wait for nodes that an autoscaler brings; 0 refuses at once"),
-    ] = 0
-    data_cpus: Annotated[
-        Float | None,
-        Field(gt=0, description="CPUs of one streaming task; null is 1, and no tasks for a run that needs few rows"),
-    ] = None
-    data_resource: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="custom Ray resource of the nodes that run data tasks, on CPUs that no worker takes; null is "
-            "any node",
-        ),
-    ] = None
-    max_failures: Annotated[Int, Field(ge=0, description="restarts from the newest checkpoint before giving up")] = 3
-    step_timeout_s: Annotated[
-        Float,
-        Field(gt=0, description="seconds after which a step is given up, and the worker named that holds it up"),
-    ] = 1800
-    deepspeed_overrides: dict[str, Any] = Field(
-        default_factory=dict, description="deep-merged over the derived DeepSpeed dict"
-    )
+    workers: Positive = 1
+    """training processes"""
+    min_workers: Positive | None = None
+    """fewest training processes: the run goes on smaller when a node is lost, and grows again when there is room;
+    always `workers` if null"""
+    zero_stage: Annotated[Literal[0, 1, 2, 3], BeforeValidator(no_truth_value)] = 2
+    """what DeepSpeed splits over workers: nothing, optimizer states, gradients too, weights too"""
+    cpus_per_worker: PositiveFloat = 1
+    """logical CPUs that a training process reserves"""
+    gpus_per_worker: Annotated[Int, BeforeValidator(_one_gpu_or_none)] = 0
+    """GPUs of a training process: 1, or 0 to train on CPUs"""
+    ray: dict[str, Any] = Field(default_factory=dict)
+    """further options of Ray Train's ScalingConfig, such as placement_strategy or label_selector"""
+    nodes_timeout_s: NonNegativeFloat = 0
+    """how long to wait for nodes that an autoscaler brings; 0 refuses at once"""
+    data_cpus: PositiveFloat | None = None
+    """CPUs of one streaming task; null is 1, and no tasks for a run that needs few rows"""
+    data_resource: Annotated[str | None, Field(min_length=1)] = None
+    """custom Ray resource of the nodes that run data tasks, on CPUs that no worker takes; null is any node"""
+    max_failures: NonNegative = 3
+    """restarts from the newest checkpoint before giving up"""
+    step_timeout_s: PositiveFloat = 1800
+    """seconds after which a step is given up, and the worker named that holds it up"""
+    deepspeed_overrides: dict[str, Any] = Field(default_factory=dict)
+    """deep-merged over the derived DeepSpeed dict"""
 
     @property
     def group_timeout_s(self) -> int:
@@ -290,25 +255,23 @@ class ParallelConfig(Frozen):
 class CheckpointConfig(Frozen):
     """When the run is saved, and how much of it is kept."""
 
-    save_steps: Annotated[Positive, Field(description="steps between two checkpoints")] = 500
-    save_total_limit: Annotated[Positive, Field(description="newest checkpoints that are kept")] = 2
-    async_save: Annotated[
-        bool,
-        Field(description="write checkpoints while training goes on, from a copy of the state in the host's memory"),
-    ] = True
+    save_steps: Positive = 500
+    """steps between two checkpoints"""
+    save_total_limit: Positive = 2
+    """newest checkpoints that are kept"""
+    async_save: bool = True
+    """write checkpoints while training goes on, from a copy of the state in the host's memory"""
 
 
 class TrackConfig(Frozen):
     """Where numbers are followed to. The event log in the run folder is always written."""
 
-    mlflow: Annotated[
-        Uri, Field(description="a tracking URI; `sqlite` is mlflow.db in the output folder; `off` is none")
-    ] = "sqlite"
-    experiment: Annotated[str, Field(description="name of the MLflow experiment, W&B's project")] = "xalign"
-    report_to: Annotated[
-        tuple[Literal["tensorboard", "wandb", "trackio"], ...],
-        Field(description="further trackers of the same numbers: tensorboard (in RUN/tensorboard), wandb, trackio"),
-    ] = ()
+    mlflow: Uri = "sqlite"
+    """a tracking URI; `sqlite` is mlflow.db in the output folder; `off` is none"""
+    experiment: str = "xalign"
+    """name of the MLflow experiment, W&B's project"""
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+    """further trackers of the same numbers: tensorboard (in RUN/tensorboard), wandb, trackio"""
 
     @field_validator("mlflow")
     @classmethod
@@ -318,16 +281,9 @@ class TrackConfig(Frozen):
             raise ValueError(f"'{uri}' is no place that MLflow writes to: {', '.join(TRACKED)}, sqlite or off")
         return uri
 
-    registered_model_name: Annotated[
-        str | None, Field(min_length=1, description="MLflow's registered model that gets the export as a version")
-    ] = None
-    logging_steps: Annotated[
-        Positive | None,
-        Field(
-            description="steps between two step events, where alone a GPU is waited for; null is 1 on CPUs, 10 on GPUs"
-        ),
-    ] = None
-    profile_steps: Annotated[
-        Int,
-        Field(ge=0, description="steps of which profile/ gets a trace and a summary, from the fourth on; 0 is none"),
-    ] = 0
+    registered_model_name: Annotated[str | None, Field(min_length=1)] = None
+    """MLflow's registered model that gets the export as a version"""
+    logging_steps: Positive | None = None
+    """steps between two step events, where alone a GPU is waited for; null is 1 on CPUs, 10 on GPUs"""
+    profile_steps: NonNegative = 0
+    """steps of which profile/ gets a trace and a summary, from the fourth on; 0 is none"""
