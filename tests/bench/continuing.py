@@ -1,7 +1,8 @@
 """CPU seconds of a whole `xalign continue` against a script of sentence-transformers on the same pairs, in one run.
 
 The script trains with MultipleNegativesRankingLoss and evaluates at its start and end. Both have 24 steps of 32 of
-2,000 short pairs, and 200 test pairs. `python continuing.py PAIRS ENCODER FOLDER` is the script.
+2,000 short pairs, and 200 test pairs. The encoder is multilingual-e5-small where XALIGN_MODELS has it, else a random
+one of its size. `python continuing.py PAIRS ENCODER FOLDER` is the script.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from contrast import random_encoder, texts, words_of
+import numpy as np
 from records import record
 from start import XALIGN, cpu_seconds
 
@@ -28,7 +29,7 @@ def measure() -> list[dict[str, Any]]:
     """The ratios, with and without Ray in training."""
     with tempfile.TemporaryDirectory() as folder:
         given = Path(os.environ.get("XALIGN_MODELS", "")) / "e5-small"
-        encoder = given if given.is_dir() else random_encoder(Path(folder))
+        encoder = given if given.is_dir() else _random_encoder(Path(folder))
         pairs = Path(folder, "pairs.en-de.tsv")
         _write_pairs(pairs, encoder)
         peer = sum(cpu_seconds([sys.executable, __file__, str(pairs), str(encoder), folder]).values())
@@ -52,9 +53,47 @@ def _write_pairs(path: Path, encoder: Path) -> None:
     """Of 4 to 12 words."""
     from transformers import AutoTokenizer
 
-    words = words_of(AutoTokenizer.from_pretrained(encoder))
-    short = [pair for pair in texts(words, 4 * PAIRS // PER_STEP) if max(len(side.split()) for side in pair) <= 12]
+    words = _words_of(AutoTokenizer.from_pretrained(encoder))
+    short = [pair for pair in _texts(words, 4 * PAIRS) if max(len(side.split()) for side in pair) <= 12]
     path.write_text("en\tde\n" + "".join(f"{one}\t{other}\n" for one, other in short[:PAIRS]), encoding="utf-8")
+
+
+def _random_encoder(folder: Path) -> Path:
+    """A folder with an untrained encoder of the size of multilingual-e5-small and a tokenizer of words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from tokenizers.processors import TemplateProcessing
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(250_032))]
+    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    shape = {"num_hidden_layers": 12, "hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
+    BertModel(BertConfig(vocab_size=len(words), **shape)).save_pretrained(folder / "random-e5-small")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names, mask_token="[MASK]").save_pretrained(
+        folder / "random-e5-small"
+    )
+    return folder / "random-e5-small"
+
+
+def _texts(vocabulary: list[str], count: int) -> list[tuple[str, str]]:
+    """Pairs of sentences of 4 to 60 words, most of them short; a translation is about as long as its sentence."""
+    random, made = np.random.default_rng(0), []
+    for _ in range(count):
+        length = int(np.clip(random.lognormal(2.8, 0.6), 4, 60))
+        made.append(
+            tuple(" ".join(random.choice(vocabulary, length + more)) for more in (0, int(random.integers(0, 4))))
+        )
+    return made
+
+
+def _words_of(tokenizer: Any) -> list[str]:
+    """Words of one piece each."""
+    pieces = sorted(tokenizer.get_vocab())
+    begin = "▁" if "▁" in pieces else "w"
+    words = (piece.removeprefix("▁") for piece in pieces if piece.startswith(begin))
+    return [word for word in words if word.isalnum() and word.isascii()][:5000]
 
 
 def peer_script(pairs: Path, encoder: str, folder: Path) -> None:

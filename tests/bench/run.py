@@ -4,8 +4,8 @@
 the same. Topics are the names of TOPICS, all by default; bench.json keeps what it holds of others.
 Text is generated from the real pack (XALIGN_REAL_TEXT, a folder of LANGUAGE.txt; XALIGN_REAL_DICTIONARIES, of MUSE's
 en-LANGUAGE.txt, if these do not lie in its sibling dictionaries/muse); where that is missing from the embedded world,
-whose small vocabulary flatters what profits from repeated words: quote no figure of it. Streaming, waiting, objectives,
-step, pretraining, resume and start are wall time: they need a machine with nothing else on it.
+whose small vocabulary flatters what profits from repeated words: quote no figure of it. Streaming, objectives, step,
+pretraining, resume and start are wall time: they need a machine with nothing else on it.
 """
 
 from __future__ import annotations
@@ -33,19 +33,16 @@ OUT = Path("bench.json")
 
 
 # Each is a file here with a function `measure` that returns records; those of the first kind are given the text.
-OF_TEXT = ("prepare", "filters", "whole", "streaming", "waiting", "scale_prepare", "pretraining")
+OF_TEXT = ("prepare", "whole", "streaming", "scale_prepare", "pretraining")
 TOPICS = (
     *OF_TEXT,
     "word_alignment",
     "objectives",
-    "contrast",
     "continuing",
     "step",
     "fine_tuning",
     "resume",
     "scale",
-    "breadth",
-    "scale_store",
     "plan_time",
     "kernels",
     "start",
@@ -53,7 +50,6 @@ TOPICS = (
 PEERS = {
     "whole": "datasets",
     "pretraining": "datasets",
-    "contrast": "sentence_transformers",
     "continuing": "sentence_transformers",
     "word_alignment": "eflomal",
 }  # packages that nothing else here needs
