@@ -5,10 +5,10 @@ Their formulas: docs/explanation/methods.md. How to add one: docs/how-to/add-a-m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny
 
 from xalign_ray.config.fields import (
     Float,
@@ -43,6 +43,7 @@ class StreamChoice(Frozen):
         needs_dictionary: whether it replaces words by translations.
         needs_alignment: whether it reads word alignments.
         computed_by: `module:function` of its columns; of a plug-in by default the function `<kind>` of its module.
+        paper_name: what its method is called, where that does not depend on its options.
     """
 
     pools: ClassVar[Literal["text/", "pairs/"]] = TEXT
@@ -50,6 +51,7 @@ class StreamChoice(Frozen):
     needs_dictionary: ClassVar[bool] = False
     needs_alignment: ClassVar[bool] = False
     computed_by: ClassVar[str] = ""
+    paper_name: ClassVar[str] = ""
 
     kind: str
     weight: Float
@@ -57,7 +59,7 @@ class StreamChoice(Frozen):
     @property
     def method(self) -> str:
         """Its name in the papers if no loss reads further columns of it; empty for plain masked text."""
-        return ""
+        return self.paper_name
 
     @property
     def min_reserve(self) -> tuple[float, str]:
@@ -82,6 +84,7 @@ class MaskedText(StreamChoice):
 class MaskedPairs(StreamChoice):
     """TLM: both sides of a translation in one example, masked together."""
 
+    paper_name = "xlm"
     computed_by = "xalign_ray.streams.masked:masked_pairs"
     pools = PAIRS
     segments_per_example = 2
@@ -95,11 +98,6 @@ class MaskedPairs(StreamChoice):
     """a separator before the second side too, as XLM, whose rows have four"""
 
     @property
-    def method(self) -> str:
-        """XLM."""
-        return "xlm"
-
-    @property
     def min_reserve(self) -> tuple[float, str]:
         """A pair of two pieces grows from 5 tokens to 6: a sixth of the row at most."""
         return (0.17, f"with double_separator {ONE_MORE}") if self.double_separator else (0.0, "")
@@ -108,6 +106,7 @@ class MaskedPairs(StreamChoice):
 class MaskedTranslations(StreamChoice):
     """ERNIE-M: masked words of one side of a translation, predicted from the other side alone (its CAMLM)."""
 
+    paper_name = "camlm"
     computed_by = "xalign_ray.streams.masked:masked_translations"
     pools = PAIRS
     segments_per_example = 2
@@ -118,11 +117,6 @@ class MaskedTranslations(StreamChoice):
     segments: Segments = False
     random_order: bool = True
     """ask words of either side with probability 1/2; always of the second if false"""
-
-    @property
-    def method(self) -> str:
-        """As the paper calls it."""
-        return "camlm"
 
 
 class CodeSwitchedLabels(StreamChoice):
@@ -142,11 +136,9 @@ class CodeSwitchedLabels(StreamChoice):
     variant: Literal["label_swap", "input_swap"] = "label_swap"
     """predict the translation of a word (the paper), or the word from its translation"""
 
-    @model_validator(mode="after")
-    def _refills_instances(self) -> CodeSwitchedLabels:
+    def _faults(self) -> Iterator[str]:
         if self.refill and self.mix_unit == "word":
-            raise ValueError("refill is for mix_unit: instance; by word every word may be masked anyway")
-        return self
+            yield "refill is for mix_unit: instance; by word every word may be masked anyway"
 
     @property
     def method(self) -> str:
@@ -157,6 +149,7 @@ class CodeSwitchedLabels(StreamChoice):
 class CodeSwitchedCopy(StreamChoice):
     """DICT-TLM: a sentence and its code-switched copy as a pair; labels are the pieces as they stand."""
 
+    paper_name = "dict-tlm"
     computed_by = "xalign_ray.streams.code_switched:code_switched_copy"
     segments_per_example = 2
     needs_dictionary = True
@@ -169,11 +162,6 @@ class CodeSwitchedCopy(StreamChoice):
     segments: Segments = False
 
     @property
-    def method(self) -> str:
-        """DICT-TLM."""
-        return "dict-tlm"
-
-    @property
     def min_reserve(self) -> tuple[float, str]:
         """`[CLS] text [SEP] copy [SEP]` is one token short of twice `[CLS] text [SEP]`."""
         return 0.5, "shows every example twice in its row"
@@ -182,6 +170,7 @@ class CodeSwitchedCopy(StreamChoice):
 class AlignedPairs(StreamChoice):
     """WEAM: masked pairs with the matrix of positions that translate each other."""
 
+    paper_name = "tlm"
     computed_by = "xalign_ray.streams.masked:aligned_pairs"
     pools = PAIRS
     segments_per_example = 2
@@ -194,11 +183,6 @@ class AlignedPairs(StreamChoice):
     random_order: RandomOrder = False
     expand: Literal["all", "first", "diagonal"] = "all"
     """the pieces of two aligned words: all with all, first with first, or i-th with i-th"""
-
-    @property
-    def method(self) -> str:
-        """TLM."""
-        return "tlm"
 
 
 class ContrastedPairs(StreamChoice):
@@ -268,6 +252,7 @@ class ObjectiveChoice(Frozen):
         meaning: of the metric `train/loss_<kind>`, with its unit.
         metrics: meanings of its further metrics by name, with unit or range.
         computed_by: `module:Class` of its code where that is elsewhere, such as in a module that imports torch.
+        paper_name: what its method is called, where that does not depend on its options.
     """
 
     stream: ClassVar[str | None] = None
@@ -280,13 +265,14 @@ class ObjectiveChoice(Frozen):
     meaning: ClassVar[str]
     metrics: ClassVar[Mapping[str, str]] = {}
     computed_by: ClassVar[str] = ""
+    paper_name: ClassVar[str] = ""
 
     kind: str
     weight: Scheduled
 
     def method(self, stream: Any) -> str:  # noqa: ARG002
         """Its name in the papers, given the first stream of the kind that it reads; empty for plain masked LM."""
-        return ""
+        return self.paper_name
 
     @property
     def kept_passes(self) -> float:
@@ -354,6 +340,7 @@ class DictionaryAlignment(ObjectiveChoice):
 class WordExchange(ObjectiveChoice):
     """WEAM: a masked word is predicted from the hidden state of the word it is aligned with."""
 
+    paper_name = "weam"
     stream = "aligned_pairs"
     predicts_pieces = True
     encoded: ClassVar[Mapping[str, int]] = {"": 3}
@@ -369,14 +356,11 @@ class WordExchange(ObjectiveChoice):
     unaligned: Literal["skip", "literal"] = "skip"
     """labels without a partner: left out, or asked of a zero vector"""
 
-    def method(self, stream: Any) -> str:  # noqa: ARG002
-        """WEAM."""
-        return "weam"
-
 
 class DenoisingAlignment(ObjectiveChoice):
     """XLM-Align: a masked word points at its translation in the other sentence, which the encoder labels itself."""
 
+    paper_name = "xlm-align"
     stream = "masked_pairs"
     encoded: ClassVar[Mapping[str, int]] = {"": 4}
     meaning = "denoising word alignment loss (nats a label)"
@@ -389,10 +373,6 @@ class DenoisingAlignment(ObjectiveChoice):
     weight: LossWeight = 1.0
     layer: Positive | None = None
     """words are linked by hidden states after so many layers; two thirds of all if null"""
-
-    def method(self, stream: Any) -> str:  # noqa: ARG002
-        """XLM-Align."""
-        return "xlm-align"
 
 
 class MomentumContrast(ObjectiveChoice):
@@ -445,6 +425,7 @@ class MomentumContrast(ObjectiveChoice):
 class SentenceContrast(ObjectiveChoice):
     """Symmetric InfoNCE over all pairs of the global step, on all workers, without a queue."""
 
+    paper_name = "contrast"
     stream = "contrasted_pairs"
     over_step = True
     reads_negatives = True
@@ -467,25 +448,20 @@ class SentenceContrast(ObjectiveChoice):
     matryoshka_dims: tuple[Positive, ...] = ()
     """the loss is summed over vectors cut to so many first numbers each; empty: whole vectors"""
 
-    @model_validator(mode="after")
-    def _cuts_differ(self) -> SentenceContrast:
+    def _faults(self) -> Iterator[str]:
         if len(set(self.matryoshka_dims)) < len(self.matryoshka_dims):
-            raise ValueError(f"matryoshka_dims names a width twice: {', '.join(map(str, self.matryoshka_dims))}")
-        return self
+            yield f"matryoshka_dims names a width twice: {', '.join(map(str, self.matryoshka_dims))}"
 
     @property
     def comparisons(self) -> int:
         """One for each width."""
         return max(1, len(self.matryoshka_dims))
 
-    def method(self, stream: Any) -> str:  # noqa: ARG002
-        """As in `xalign continue --method contrast`."""
-        return "contrast"
-
 
 class Distillation(ObjectiveChoice):
     """Both sentences of a pair learn the vector that a teacher made of one of them, once, in prepare."""
 
+    paper_name = "distill"
     stream = "contrasted_pairs"
     needs_teacher = True
     encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3}
@@ -504,10 +480,6 @@ class Distillation(ObjectiveChoice):
     """hidden states after so many layers; the last if null"""
     normalize: bool = False
     """give the vector length 1 before it is compared, as the teacher's have"""
-
-    def method(self, stream: Any) -> str:  # noqa: ARG002
-        """As `xalign continue --method distill`."""
-        return "distill"
 
 
 _Objective = Annotated[

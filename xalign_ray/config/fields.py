@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, Self, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    model_validator,
 )
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
@@ -29,6 +30,16 @@ class Frozen(BaseModel):
     """A block of the tree: unknown keys are errors, values never change. The text below a key describes it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+    def _faults(self) -> Iterator[str]:
+        """Sentences on values that do not go together; the first is the error."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        if fault := next(self._faults(), None):
+            raise ValueError(fault)
+        return self
 
 
 def no_truth_value(given: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -80,52 +81,31 @@ class DataConfig(Frozen):
     max_bad_fraction: Fraction = 0.01
     """bad rows among those of one source above which prepare stops"""
 
-    @model_validator(mode="after")
-    def _has_tests_once(self) -> DataConfig:
+    def _faults(self) -> Iterator[str]:
         if self.tests and self.test_fraction:
-            raise ValueError("test_fraction keeps tests out of parallel where tests is empty; keep one of the two")
+            yield "test_fraction keeps tests out of parallel where tests is empty; keep one of the two"
         if self.dev and self.dev_fraction:
-            raise ValueError("dev_fraction keeps dev pairs out of parallel where dev is empty; keep one of the two")
-        return self
-
-    @model_validator(mode="after")
-    def _alignments_are_there(self) -> DataConfig:
+            yield "dev_fraction keeps dev pairs out of parallel where dev is empty; keep one of the two"
         aligned = any(corpus.align or corpus.brings_alignment for corpus in self.parallel)
         if self.filters.min_aligned_fraction and not aligned:
-            raise ValueError(
-                "filters.min_aligned_fraction needs a parallel corpus with an alignment, such as align: hmm"
+            yield "filters.min_aligned_fraction needs a parallel corpus with an alignment, such as align: hmm"
+        for number, corpus in enumerate(self.parallel if self.teacher else ()):
+            if self.teacher and self.teacher.gives == "vectors" and self.teacher.language not in corpus.languages:
+                yield (
+                    f"parallel.{number} is of {' and '.join(corpus.languages)}, and the teacher reads "
+                    f"{self.teacher.language}: set teacher.language to a language of every corpus"
+                )
+        yield from filter(None, [self.word_alignment.fault([corpus.align for corpus in self.parallel])])
+        if self.capacity < MIN_CAPACITY:
+            yield (
+                f"reserve_fraction {self.reserve_fraction:g} of max_seq_length {self.max_seq_length} leaves "
+                f"{self.capacity} tokens for text; leave at least {MIN_CAPACITY}"
             )
-        return self
 
     @property
     def teacher_gives(self) -> str | None:
         """The kind of the teacher's answers; None without one."""
         return self.teacher.gives if self.teacher else None
-
-    @model_validator(mode="after")
-    def _teacher_reads_a_side_of_each_pair(self) -> DataConfig:
-        for number, corpus in enumerate(self.parallel if self.teacher else ()):
-            if self.teacher and self.teacher.gives == "vectors" and self.teacher.language not in corpus.languages:
-                raise ValueError(
-                    f"parallel.{number} is of {' and '.join(corpus.languages)}, and the teacher reads "
-                    f"{self.teacher.language}: set teacher.language to a language of every corpus"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _aligners_take_their_settings(self) -> DataConfig:
-        if fault := self.word_alignment.fault([corpus.align for corpus in self.parallel]):
-            raise ValueError(fault)
-        return self
-
-    @model_validator(mode="after")
-    def _rows_have_room(self) -> DataConfig:
-        if self.capacity < MIN_CAPACITY:
-            raise ValueError(
-                f"reserve_fraction {self.reserve_fraction:g} of max_seq_length {self.max_seq_length} leaves "
-                f"{self.capacity} tokens for text; leave at least {MIN_CAPACITY}"
-            )
-        return self
 
     @property
     def capacity(self) -> int:
@@ -146,11 +126,9 @@ class SamplingConfig(Frozen):
     unit: Literal["rows", "tokens"] = "tokens"
     """what the size of a language is counted in"""
 
-    @model_validator(mode="after")
-    def _one_of_two(self) -> SamplingConfig:
+    def _faults(self) -> Iterator[str]:
         if self.alpha is not None and self.temperature is not None:
-            raise ValueError("alpha and temperature are the same setting twice; keep one (alpha = 1/temperature)")
-        return self
+            yield "alpha and temperature are the same setting twice; keep one (alpha = 1/temperature)"
 
     @property
     def exponent(self) -> Scheduled:
@@ -170,11 +148,9 @@ class MaskingConfig(Frozen):
     random_replace_prob: Fraction = 0.1
     """predicted pieces that are shown as a random piece; the rest is shown as it is"""
 
-    @model_validator(mode="after")
-    def _shares_leave_room(self) -> MaskingConfig:
+    def _faults(self) -> Iterator[str]:
         if (both := self.mask_replace_prob + self.random_replace_prob) > 1:
-            raise ValueError(f"mask_replace_prob + random_replace_prob is {both:g}; it must be at most 1")
-        return self
+            yield f"mask_replace_prob + random_replace_prob is {both:g}; it must be at most 1"
 
 
 class ModelConfig(Frozen):
@@ -210,15 +186,13 @@ class ModelConfig(Frozen):
             return {**given, "hidden_dropout_prob": DROPOUT}
         return given
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> ModelConfig:
+    def _faults(self) -> Iterator[str]:
         if self.init_from is None and self.hidden_size % self.num_attention_heads:
-            raise ValueError(
+            yield (
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
         if self.conditioned_head and not self.language_embeddings:
-            raise ValueError("conditioned_head needs language_embeddings: true (the two share one table)")
-        return self
+            yield "conditioned_head needs language_embeddings: true (the two share one table)"
 
 
 class RunConfig(Frozen):
@@ -257,89 +231,100 @@ class RunConfig(Frozen):
         """Steps between two step events."""
         return self.track.logging_steps or (10 if self.parallel.gpus_per_worker else 1)
 
-    @model_validator(mode="after")
-    def _has_what_it_needs(self) -> RunConfig:
-        kinds = {stream.kind for stream in self.streams}
-        asked = [objective.kind for objective in self.objectives]
+    def _faults(self) -> Iterator[str]:
+        yield from self._lacking()
+        yield from self._faults_of_start()
+        yield from self._faults_of_step()
+        yield from self._faults_at_stage_3()
+
+    def _lacking(self) -> Iterator[str]:
+        """Data, streams and losses that others need."""
+        data, streams, losses = self.data, self.streams, self.objectives
         needed = [
-            *(("stream", stream.kind, "parallel") for stream in self.streams if stream.pools == PAIRS),
-            *(("stream", stream.kind, "corpora") for stream in self.streams if stream.pools == TEXT),
-            *(("stream", stream.kind, "dictionaries") for stream in self.streams if stream.needs_dictionary),
-            *(("objective", loss.kind, "dictionaries") for loss in self.objectives if loss.needs_dictionary),
-            *(("objective", loss.kind, "teacher") for loss in self.objectives if loss.needs_teacher),
+            *(("stream", stream.kind, "parallel") for stream in streams if stream.pools == PAIRS),
+            *(("stream", stream.kind, "corpora") for stream in streams if stream.pools == TEXT),
+            *(("stream", stream.kind, "dictionaries") for stream in streams if stream.needs_dictionary),
+            *(("objective", loss.kind, "dictionaries") for loss in losses if loss.needs_dictionary),
+            *(("objective", loss.kind, "teacher") for loss in losses if loss.needs_teacher),
         ]
-        problems = [f"{what} {kind} needs data.{key}" for what, kind, key in needed if not getattr(self.data, key)]
-        lacking = [loss for loss in self.objectives if loss.stream and loss.stream not in kinds]
+        problems = [f"{what} {kind} needs data.{key}" for what, kind, key in needed if not getattr(data, key)]
+        kinds = {stream.kind for stream in streams}
+        lacking = [loss for loss in losses if loss.stream and loss.stream not in kinds]
         problems += [f"objective {loss.kind} needs a stream {loss.stream}" for loss in lacking]
         if problems:
-            raise ValueError("; ".join(dict.fromkeys(problems)) + "; the recipe names none")
-        if self.data.teacher_gives == "hard_negatives" and any(loss.needs_teacher for loss in self.objectives):
-            raise ValueError("objective distillation needs a data.teacher that gives vectors; it gives hard_negatives")
-        if self.data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in self.objectives):
-            raise ValueError("data.teacher makes vectors that no objective reads; add objective distillation")
-        if self.data.teacher_gives == "hard_negatives" and not any(loss.reads_negatives for loss in self.objectives):
-            raise ValueError(
-                "data.teacher gives hard_negatives that no objective reads; add objective sentence_contrast"
-            )
-        bare = [
-            str(n) for n, corpus in enumerate(self.data.parallel) if not corpus.align and not corpus.brings_alignment
-        ]
-        aligned = next((stream.kind for stream in self.streams if stream.needs_alignment), None)
+            yield "; ".join(dict.fromkeys(problems)) + "; the recipe names none"
+        if data.teacher_gives == "hard_negatives" and any(loss.needs_teacher for loss in losses):
+            yield "objective distillation needs a data.teacher that gives vectors; it gives hard_negatives"
+        if data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in losses):
+            yield "data.teacher makes vectors that no objective reads; add objective distillation"
+        if data.teacher_gives == "hard_negatives" and not any(loss.reads_negatives for loss in losses):
+            yield "data.teacher gives hard_negatives that no objective reads; add objective sentence_contrast"
+        bare = [str(n) for n, pairs in enumerate(data.parallel) if not pairs.align and not pairs.brings_alignment]
+        aligned = next((stream.kind for stream in streams if stream.needs_alignment), None)
         if bare and aligned:
-            raise ValueError(
+            yield (
                 f"stream {aligned} needs word alignments, which data.parallel {', '.join(bare)} lacks; set its "
                 "align to hmm, or give a moses corpus its alignment as third path"
             )
-        if self.data.tokenizer.kind == "start" and self.model.init_from is None:
-            raise ValueError("data.tokenizer start is that of model.init_from, which names no encoder")
-        tokenizer = self.data.tokenizer
-        if isinstance(tokenizer, REPLACING) and self.model.init_from is None:
-            raise ValueError(
-                f"data.tokenizer {tokenizer.kind} needs model.init_from: an encoder whose vocabulary it changes"
+        predicting = [loss.kind for loss in losses if loss.predicts_pieces]
+        if predicting and all(isinstance(stream, ContrastedPairs) and stream.text == "none" for stream in streams):
+            yield (
+                f"objective {predicting[0]} has nothing to predict: the only stream is contrasted_pairs with text: "
+                "none, which masks no word; set its text to joined, add a stream that masks, or leave the objective out"
             )
+        asked = [loss.kind for loss in losses]
+        if len(set(asked)) < len(asked):
+            yield f"objectives name {', '.join(asked)}: each kind may stand once"
+
+    def _faults_of_start(self) -> Iterator[str]:
+        """Tokenizer, layers, head and language embeddings of the encoder."""
+        model, tokenizer = self.model, self.data.tokenizer
+        if model.init_from is None:
+            if tokenizer.kind == "start":
+                yield "data.tokenizer start is that of model.init_from, which names no encoder"
+            if isinstance(tokenizer, REPLACING):
+                yield f"data.tokenizer {tokenizer.kind} needs model.init_from: an encoder whose vocabulary it changes"
+            if getattr(tokenizer, "new_pieces", 0):
+                yield "data.tokenizer.new_pieces extends the vocabulary of model.init_from, which names none"
+            for loss in self.objectives:  # the depth of a continued encoder is known when it is opened
+                if (layer := getattr(loss, "layer", None) or 0) > (depth := model.num_hidden_layers):
+                    yield f"objective {loss.kind} reads layer {layer}, but model.num_hidden_layers is {depth}"
         if getattr(tokenizer, "init", "") == "dictionary" and not self.data.dictionaries:
-            raise ValueError("data.tokenizer.init dictionary needs data.dictionaries; or set init to mean")
-        if self.model.init_from is None and getattr(self.data.tokenizer, "new_pieces", 0):
-            raise ValueError("data.tokenizer.new_pieces extends the vocabulary of model.init_from, which names none")
-        if self.model.conditioned_head and any(
-            getattr(stream, "variant", "") == "input_swap" for stream in self.streams
-        ):
-            raise ValueError(
+            yield "data.tokenizer.init dictionary needs data.dictionaries; or set init to mean"
+        if model.conditioned_head and any(getattr(stream, "variant", "") == "input_swap" for stream in self.streams):
+            yield (
                 "model.conditioned_head with a stream code_switched_labels of variant input_swap is refused: it "
                 "shows a translation and asks for the word itself, so the head would be given another language than "
                 "its label's; use variant label_swap, or conditioned_head: false"
             )
-        predicting = [loss.kind for loss in self.objectives if loss.predicts_pieces]
-        masks_nothing = all(isinstance(stream, ContrastedPairs) and stream.text == "none" for stream in self.streams)
-        if predicting and masks_nothing:
-            raise ValueError(
-                f"objective {predicting[0]} has nothing to predict: the only stream is contrasted_pairs with text: "
-                "none, which masks no word; set its text to joined, add a stream that masks, or leave the objective out"
-            )
-        if len(set(asked)) < len(asked):
-            raise ValueError(f"objectives name {', '.join(asked)}: each kind may stand once")
-        return self
+        part, tests = ("dev", self.data.dev) if self.data.dev else ("tests", self.data.tests)
+        for number, test in enumerate(tests if model.language_embeddings and self.train.retrieval_steps != 0 else ()):
+            # It would be scored with the vector of another language.
+            if unknown := ", ".join(code for code in test.languages if code not in self.languages):
+                yield (
+                    f"data.{part}.{number} has sentences in {unknown}, and the model gets no language embedding of it: "
+                    f"no corpus or dictionary is in {unknown}. Leave this test out, or set train.retrieval_steps to 0"
+                )
 
-    @model_validator(mode="after")
-    def _can_be_counted(self) -> RunConfig:
-        """What steps and rows are counted from."""
-        train = self.train
-        if not train.global_batch_size and not any(stream.pools == PAIRS for stream in self.streams):
-            raise ValueError(
+    def _faults_of_step(self) -> Iterator[str]:
+        """What steps and rows are counted from, and whether each form of a row fits."""
+        if not self.train.global_batch_size and not any(stream.pools == PAIRS for stream in self.streams):
+            yield (
                 "train.pairs_per_step counts pairs, and no stream of the recipe reads any; set train.global_batch_size"
             )
-        if not train.is_counted and isinstance(self.sampling.exponent, tuple):
-            raise ValueError(
+        if not self.train.is_counted and isinstance(self.sampling.exponent, tuple):
+            yield (
                 "train.num_train_epochs and train.pairs_per_step need a sampling.alpha that does not change; set "
                 "train.max_steps and train.global_batch_size"
             )
-        return self
+        reserve = self.data.reserve_fraction
+        for stream in self.streams:  # what prepare packs for one form of a row must hold its longest form
+            least, why = stream.min_reserve
+            if reserve < least:
+                yield f"stream {stream.kind} {why}: set data.reserve_fraction to {least:g} or more (it is {reserve:g})"
 
-    @model_validator(mode="after")
-    def _is_right_at_its_stage(self) -> RunConfig:
-        """Losses that cannot be computed at a ZeRO stage are refused before any machine is reserved."""
-        if self.parallel.zero_stage < 3:
-            return self
+    def _faults_at_stage_3(self) -> Iterator[str]:
+        """What cannot be computed there, refused before any machine is reserved."""
         lamb = (
             "LAMB needs the norm of each whole tensor, and at stage 3 DeepSpeed does not say which part of it a "
             "worker's optimizer sees"
@@ -350,45 +335,8 @@ class RunConfig(Frozen):
             ("train.torch_compile", compiled) if self.train.torch_compile else None,
             *(loss.refused_at_stage_3 for loss in self.objectives),
         ]
-        for what, why in filter(None, refused):
-            raise ValueError(f"{what} with parallel.zero_stage 3 is refused: {why}; use zero_stage 2")
-        return self
-
-    @model_validator(mode="after")
-    def _has_the_layers(self) -> RunConfig:
-        """A loss that reads a hidden layer; of a continued encoder the depth is known when it is opened."""
-        depth = self.model.num_hidden_layers
-        for loss in self.objectives:
-            layer = getattr(loss, "layer", None)
-            if self.model.init_from is None and layer is not None and layer > depth:
-                raise ValueError(f"objective {loss.kind} reads layer {layer}, but model.num_hidden_layers is {depth}")
-        return self
-
-    @model_validator(mode="after")
-    def _rows_have_reserve(self) -> RunConfig:
-        """What prepare packs for one form of a row must hold its longest form, so that no stream drops examples."""
-        given = self.data.reserve_fraction
-        for stream in self.streams:
-            least, why = stream.min_reserve
-            if given < least:
-                raise ValueError(
-                    f"stream {stream.kind} {why}: set data.reserve_fraction to {least:g} or more (it is {given:g})"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _tests_have_language_embeddings(self) -> RunConfig:
-        """A test in a language that the model adds no vector of would be scored with the vector of another."""
-        if self.model.language_embeddings and self.train.retrieval_steps != 0:
-            part, scored = ("dev", self.data.dev) if self.data.dev else ("tests", self.data.tests)
-            for number, test in enumerate(scored):
-                if unknown := [code for code in test.languages if code not in self.languages]:
-                    raise ValueError(
-                        f"data.{part}.{number} has sentences in {', '.join(unknown)}, and the model gets no language "
-                        f"embedding of it: no corpus or dictionary is in {', '.join(unknown)}. Leave this test out, or "
-                        "set train.retrieval_steps to 0"
-                    )
-        return self
+        for what, why in filter(None, refused if self.parallel.zero_stage == 3 else ()):
+            yield f"{what} with parallel.zero_stage 3 is refused: {why}; use zero_stage 2"
 
     @property
     def needs_head(self) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Annotated, Literal, Self, get_args
+from collections.abc import Collection, Iterator
+from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field
 
 from xalign_ray.config.fields import (
     Fraction,
@@ -25,24 +25,21 @@ PairFormat = Literal["moses", TableFormat, "tmx", "xliff", "po", "opus", "hf"]
 DictionaryFormat = Literal["muse", TableFormat, "kaikki", "panlex"]
 WITH_COLUMNS = (*get_args(TableFormat), HF)
 OF_HF = ("config", "split", "revision")
-RENAMED = {
-    **{f"{name}_pairs": name for name in ("jsonl", "json", "parquet", "arrow")},
-    **{f"{name}_terms": name for name in ("tsv", "csv", "xlsx")},
-    "csv_text": "csv",
-}  # formats as they were called once
-
-
-def _check_name(written: object) -> object:
-    if isinstance(written, str) and written in RENAMED:
-        raise ValueError(f"format {written} is called {RENAMED[written]} now")
-    return written
-
-
-Named = BeforeValidator(_check_name)
 WHERE = r"^(?P<column>[^=!<>]+?)\s*(?P<sign>=|!=|<=|>=|<|>)\s*(?P<value>[^=!<>]+)$"  # a condition on a column
 
 
-class SplitOfHub(Frozen):
+class DataSource(Frozen):
+    """Files of a format, with `format`, `paths` and, of tables, `column` or `columns`."""
+
+    def _faults(self) -> Iterator[str]:
+        form, column, columns = (getattr(self, key, None) for key in ("format", "column", "columns"))
+        if (column or columns) and form not in WITH_COLUMNS:
+            yield f"format {form} has no columns; leave out column{'s' if columns else ''}"
+        if columns and columns[0] == columns[1] and form != HF:  # which may have a file a language
+            yield f"columns name '{columns[0]}' twice; name two different ones"
+
+
+class SplitOfHub(DataSource):
     """Common keys of text and pairs: split and configuration of a Hugging Face data set."""
 
     config: str | None = None
@@ -53,20 +50,20 @@ class SplitOfHub(Frozen):
     revision: str | None = None
     """of format hf: a branch, tag or commit of the hub; null: main"""
 
-    @model_validator(mode="after")
-    def _is_of_hf(self) -> Self:
+    def _faults(self) -> Iterator[str]:
+        yield from super()._faults()
+        form, paths = (getattr(self, key) for key in ("format", "paths"))
         written = [name for name in OF_HF if getattr(self, name) != type(self).model_fields[name].default]
-        if written and self.format != HF:  # type: ignore[attr-defined]
-            raise ValueError(f"{written[0]} is of format hf, not of {self.format}; leave it out")  # type: ignore[attr-defined]
-        if self.format == HF and len(self.paths) > 1:  # type: ignore[attr-defined]
-            raise ValueError("format hf takes one path, a folder or an id of the hub; write an entry for each")
-        return self
+        if written and form != HF:
+            yield f"{written[0]} is of format hf, not of {form}; leave it out"
+        if form == HF and len(paths) > 1:
+            yield "format hf takes one path, a folder or an id of the hub; write an entry for each"
 
 
 class Corpus(SplitOfHub):
     """Monolingual text in one language."""
 
-    format: Annotated[TextFormat, Named]
+    format: TextFormat
     """how its files are read"""
     language: Language
     """BCP-47 code; other codes of the same language become it"""
@@ -75,12 +72,6 @@ class Corpus(SplitOfHub):
     wrote), or the id of a data set of the hub, org/name"""
     column: str | None = None
     """where the text stands: a column, or a key of JSON objects (dotted inside one: `doc.text`); null: text"""
-
-    @model_validator(mode="after")
-    def _has_column(self) -> Corpus:
-        if self.column and self.format not in WITH_COLUMNS:
-            raise ValueError(f"format {self.format} has no columns; leave out column")
-        return self
 
     @property
     def read_columns(self) -> tuple[str, ...] | None:
@@ -91,7 +82,7 @@ class Corpus(SplitOfHub):
 class ParallelCorpus(SplitOfHub):
     """Sentence pairs; for `moses`, paths are the first side, the second side and, if there is one, the alignment."""
 
-    format: Annotated[PairFormat, Named]
+    format: PairFormat
     """how its files are read"""
     languages: tuple[Language, Language]
     """codes of the first and the second side"""
@@ -110,23 +101,12 @@ class ParallelCorpus(SplitOfHub):
     align: Annotated[str, Field(pattern="^(hmm|encoder:.+)?$")] = ""
     """aligner of its words, run by prepare on the tokenizer's own: hmm or encoder:FOLDER; none if empty"""
 
-    @model_validator(mode="after")
-    def _is_aligned_once(self) -> ParallelCorpus:
+    def _faults(self) -> Iterator[str]:
+        yield from super()._faults()
         if self.align and self.brings_alignment:
-            raise ValueError("align, and a third path that holds an alignment: keep one")
-        return self
-
-    @model_validator(mode="after")
-    def _has_columns(self) -> ParallelCorpus:
-        if self.columns and self.format not in WITH_COLUMNS:
-            raise ValueError(f"format {self.format} has no columns; leave out columns")
+            yield "align, and a third path that holds an alignment: keep one"
         if self.where and not self.columns:
-            raise ValueError("where needs columns: name the two texts' columns")
-        if (
-            self.columns and self.columns[0] == self.columns[1] and self.format != HF
-        ):  # which may have a file a language
-            raise ValueError(f"columns name '{self.columns[0]}' twice; name two different ones")
-        return self
+            yield "where needs columns: name the two texts' columns"
 
     @property
     def read_columns(self) -> tuple[str, ...] | None:
@@ -139,10 +119,10 @@ class ParallelCorpus(SplitOfHub):
         return self.format == "moses" and len(self.paths) == 3
 
 
-class Dictionary(Frozen):
+class Dictionary(DataSource):
     """A bilingual dictionary. `held_out` pairs are never trained on; the alignment probe scores them."""
 
-    format: Annotated[DictionaryFormat, Named] = "muse"
+    format: DictionaryFormat = "muse"
     """how its files are read"""
     languages: tuple[Language, Language]
     """codes of the first and the second word of a line"""
@@ -153,14 +133,6 @@ class Dictionary(Frozen):
     languages or as a pair, else the first two"""
     split: Literal["train", "held_out"] = "train"
     """whether its pairs are trained on or scored"""
-
-    @model_validator(mode="after")
-    def _has_columns(self) -> Dictionary:
-        if self.columns and self.format not in WITH_COLUMNS:
-            raise ValueError(f"format {self.format} has no columns; leave out columns")
-        if self.columns and self.columns[0] == self.columns[1]:
-            raise ValueError(f"columns name '{self.columns[0]}' twice; name two different ones")
-        return self
 
     @property
     def read_columns(self) -> tuple[str, ...] | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from xalign_ray.config.fields import (
     Float,
@@ -129,13 +129,11 @@ class TrainConfig(Frozen):
     """steps between retrieval scores on dev pairs, or on data.tests without them; null: a tenth of the run, or more
     where scoring would take over a tenth of the training; 0: never"""
 
-    @model_validator(mode="after")
-    def _has_a_length(self) -> TrainConfig:
+    def _faults(self) -> Iterator[str]:
         if not self.max_steps and not self.num_train_epochs:
-            raise ValueError("its length is not given; set max_steps, or num_train_epochs")
+            yield "its length is not given; set max_steps, or num_train_epochs"
         if not self.global_batch_size and not self.pairs_per_step:
-            raise ValueError("the size of a step is not given; set global_batch_size, or pairs_per_step")
-        return self
+            yield "the size of a step is not given; set global_batch_size, or pairs_per_step"
 
     def in_bf16(self, on_gpu: bool) -> bool:
         """Whether a device of that kind computes in bf16."""
@@ -225,11 +223,9 @@ class ParallelConfig(Frozen):
         """
         return max(1800, math.ceil(self.step_timeout_s))
 
-    @model_validator(mode="after")
-    def _fewest_are_not_more(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.min_workers is not None and self.min_workers > self.workers:
-            raise ValueError(f"min_workers {self.min_workers} is more than workers {self.workers}; lower it")
-        return self
+            yield f"min_workers {self.min_workers} is more than workers {self.workers}; lower it"
 
     @field_validator("ray")
     @classmethod

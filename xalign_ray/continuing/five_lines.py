@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError
 
 from xalign_ray.config.explain import explain_validation, meant_key
 from xalign_ray.config.fields import Float, Frozen, LocalPath, Positive
@@ -103,22 +103,20 @@ class FiveLines(Frozen):
                 words += [f"--{option}", f"{word:.15g}" if isinstance(word, float) else str(word)]
         return shlex.join(words)
 
-    @model_validator(mode="after")
-    def _check_together(self) -> FiveLines:
+    def _faults(self) -> Iterator[str]:
         lengths = [name for name in ("steps", "hours", "budget") if getattr(self, name) is not None]
         if len(lengths) > 1:
-            raise ValueError(f"{' and '.join(lengths)} are both a length; keep one")
+            yield f"{' and '.join(lengths)} are both a length; keep one"
         if self.budget is not None and not self.price:
-            raise ValueError("budget needs the price of an hour of the device, such as price H100=2.5")
+            yield "budget needs the price of an hour of the device, such as price H100=2.5"
         trained = {path.rpartition("=")[2] for path in (*self.pairs, *self.text)}  # text may be de=FILE
         if both := [path for path in self.keep if path.rpartition("=")[2] in trained]:
-            raise ValueError(f"keep names {both[0]}, which is trained on: forgetting is measured on other files")
+            yield f"keep names {both[0]}, which is trained on: forgetting is measured on other files"
         if self.dev and not self.keep_best:
-            raise ValueError("dev names the pairs that choose the best checkpoint, and keep_best is false; keep one")
+            yield "dev names the pairs that choose the best checkpoint, and keep_best is false; keep one"
         for name in ("languages", "columns"):
             if len(getattr(self, name)) not in (0, 2):
-                raise ValueError(f"{name} names the two sides of the pairs: give two, as in {name} en,de")
-        return self
+                yield f"{name} names the two sides of the pairs: give two, as in {name} en,de"
 
 
 def read_five_lines(model: str, options: Mapping[str, Any]) -> FiveLines:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import take_language
-from xalign_ray.config.sources import HF, RENAMED, Corpus, Dictionary, ParallelCorpus
+from xalign_ray.config.sources import HF, Corpus, Dictionary, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.archives import is_zip
 from xalign_ray.sources.columnar import open_arrow, open_parquet, open_parquet_file, split_parquet
@@ -438,8 +438,6 @@ def describe_counts(kind: Kind, good: int, bad: Mapping[str, int], skipped: Mapp
 def _find_format(name: str) -> Format:
     if name.endswith(SIDE_BY_SIDE):
         return _SIDES
-    if name in RENAMED:
-        raise ConfigError(f"format {name} is called {RENAMED[name]} now.")
     if name not in FORMATS:
         raise ConfigError(f"unknown format '{name}'.{suggest(name, FORMATS)} Known: {', '.join(FORMATS)}.")
     return FORMATS[name]

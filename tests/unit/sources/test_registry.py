@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from xalign_ray.config.sources import RENAMED, DictionaryFormat, PairFormat, TextFormat
+from xalign_ray.config.sources import DictionaryFormat, PairFormat, TextFormat
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.formats import FORMATS, find_files, parts, read, record_as_json
 from xalign_ray.sources.records import BadRow, Document, Entry, Pair
@@ -36,7 +36,6 @@ def test_an_unknown_format_is_refused_with_the_nearest(tmp_path: Path) -> None:
         ("text", ["en", "de"], "format 'text' takes 1 language, not en, de."),
         ("moses", ["en"], "format 'moses' takes 2 languages, not en."),
         ("tsv", [], "format 'tsv' takes 1 or 2 languages, not none."),
-        ("jsonl_pairs", ["en", "de"], "format jsonl_pairs is called jsonl now."),
         ("muse", ["en", "eng"], "format 'muse' takes two different languages, not en, eng."),
         (
             "text",
@@ -142,8 +141,6 @@ def test_parts_of_an_unknown_format_are_refused() -> None:
 )
 def test_the_recipe_knows_every_format_of_a_kind_and_no_other(kind: str, schema: object) -> None:
     assert {*get_args(schema)} - {"hf"} == {name for name, entry in FORMATS.items() if kind in entry.holds}
-    assert not RENAMED.keys() & FORMATS.keys()
-    assert {*RENAMED.values()} <= FORMATS.keys()
 
 
 @pytest.mark.parametrize(
