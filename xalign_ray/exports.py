@@ -13,7 +13,7 @@ from xalign_ray.errors import ConfigError, DataError, TrackingError
 from xalign_ray.track.follower import reason_of
 from xalign_ray.work.artifacts import LOCK, MANIFEST, finished_run, whole_manifest
 from xalign_ray.work.job import open_job
-from xalign_ray.work.mirror import RECORD, data_of_run, fetch, fetch_checkpoint, local_folder, opened
+from xalign_ray.work.mirror import RECORD, data_of_run, fetch_checkpoint, local_folder, opened
 from xalign_ray.work.run_folder import CARD, RunFolder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import shown_path
@@ -126,8 +126,7 @@ def open_data(run: Path) -> Prepared:
     data = newest_data(RunFolder(run).events)
     if data is None:
         raise DataError(f"{RunFolder(run).events} lacks the data that the run reads. Restore it from a copy.")
-    fetch(prepared := data_of_run(run, data))
-    return Prepared.open(prepared)
+    return Prepared.open(data_of_run(run, data))
 
 
 def export(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
-from itertools import chain
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +17,6 @@ from xalign_ray.streams.prediction import no_rows, stream_columns
 
 GROUP = 8  # requests of a data task: Ray Data looks for ended tasks every tenth of a second, and many short ones idle
 FEW_BYTES = 4 * BLOCK_BYTES  # a rank's rows of a whole run: a second of its core, and five for data tasks to start
-FETCHED_AHEAD = 3  # requests: a store answers late while rows are made, and a shard's first read takes three answers
 
 
 class BatchReader:
@@ -29,7 +25,6 @@ class BatchReader:
     def __init__(self, prepared: Prepared, config: RunConfig) -> None:
         self.prepared, self.config = prepared, config
         self.order, self.sources = prepared.order(config), prepared.sources(config)
-        self._places = lru_cache(FETCHED_AHEAD + 2)(self.order.places)  # fetched, then read
         self._context = prepared.context(config)
         # Every batch has the columns of all streams, whichever of them its rows happen to be of.
         self.columns = {
@@ -56,29 +51,11 @@ class BatchReader:
         low, high = derive_batch(self.config).rows_of(rank)
         return self.order.requests(first_step, self.config.train.max_steps, low, high, *self.block_shape)
 
-    def in_turn(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Columns]]:
-        """Requests with their columns; meanwhile the shards of the next few are fetched from a store."""
-        ahead: deque[tuple[Request, Future[None]]] = deque()
-        with ThreadPoolExecutor(FETCHED_AHEAD, thread_name_prefix="fetch") as threads:
-            for request in chain(requests, [None] * FETCHED_AHEAD):
-                if request:
-                    # In one thread: an order makes its tables lazily.
-                    places = self._places(request) if self.prepared.is_stored else None
-                    ahead.append((request, threads.submit(self._fetch, places)))
-                if len(ahead) > FETCHED_AHEAD or (ahead and not request):
-                    first, fetched = ahead.popleft()
-                    fetched.result()
-                    yield first, self(first)
-
-    def _fetch(self, places: Places | None) -> None:
-        if places is not None:
-            self.prepared.fetch([pool for _, pool in self.sources], places)
-
     def __call__(self, request: Request) -> Columns:
         """The rows of a request in the order of (step, row)."""
         steps = range(request.first, request.last)
         positions = np.concatenate([self.order.positions(step, request.low, request.high) for step in steps])
-        places = self._places(request)
+        places = self.order.places(request)
         columns = {name: _blank(name, values, len(positions)) for name, values in self.columns.items()}
         pools = [pool for _, pool in self.sources]
         stream_of = np.array([stream for stream, _ in self.sources])[places.source]
@@ -150,7 +127,7 @@ def open_local(prepared: Prepared, config: RunConfig, first_step: int, rank: int
 
 
 def _blocks(reader: BatchReader, requests: Iterator[Request]) -> Generator[tuple[Request, Columns], None, None]:
-    blocks = reader.in_turn(requests)
+    blocks = ((request, reader(request)) for request in requests)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed") as thread:
         ahead = thread.submit(next, blocks, None)
         while (block := ahead.result()) is not None:

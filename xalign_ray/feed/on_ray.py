@@ -92,8 +92,8 @@ class BlockServer:
 
 
 def _make_blocks(batch: pa.Table, folder: str, config: str) -> Iterator[Columns]:
-    requests = [Request(*fields) for fields in batch["requests"][0].as_py()]
-    yield from (columns for _, columns in _open_reader(folder, config).in_turn(requests))
+    reader = _open_reader(folder, config)
+    yield from (reader(Request(*fields)) for fields in batch["requests"][0].as_py())
 
 
 @lru_cache(maxsize=1)

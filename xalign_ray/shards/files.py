@@ -6,10 +6,10 @@ import fcntl
 import hashlib
 import os
 import resource
-import threading
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -21,13 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from xalign_ray.errors import ConfigError, DataError, explain, written_in
+from xalign_ray.errors import DataError, explain
 from xalign_ray.shards.order import ROW_GROUP
 from xalign_ray.shards.rows import Rows, concatenate, split_rows, starts, sum_runs
 from xalign_ray.sources.stage import HINT
-from xalign_ray.work.artifacts import MACHINE, hash_file, unfinished, write_atomic
-from xalign_ray.work.mirror import cache_folder, url_of
-from xalign_ray.work.storage import find_system, said_of
+from xalign_ray.work.artifacts import hash_file, replacing, unfinished, write_atomic
+from xalign_ray.work.storage import find_system, said_of, url_of
 
 SHARD_GROUPS = 64  # row groups of a shard: its footer, read whenever it is opened, is tens of kilobytes
 SHARD_ROWS = SHARD_GROUPS * ROW_GROUP
@@ -142,32 +141,24 @@ def read_group(shard: Shard, group: int) -> Rows:
         DataError: the shard is missing, or a part that is read was changed since; pages have checksums, and the
             footer's hash is in the manifest.
     """
-    try:
-        return _read(shard, group)
-    except DataError:
-        if not is_stored(shard):
-            raise
-    _copy_of(shard).unlink(missing_ok=True)  # the damage may be in the copy here
-    return _read(shard, group)
-
-
-def _read(shard: Shard, group: int) -> Rows:
-    with _said_of(shard), _opened(shard) as file:
-        return _as_rows(file.read_row_group(group, use_threads=False))
+    with _said_of(shard):
+        return _as_rows(_open(shard).read_row_group(group, use_threads=False))
 
 
 @contextmanager
 def _said_of(shard: Shard) -> Iterator[None]:
     """Inside, an error of the system or of pyarrow becomes a DataError."""
+    url = url_of(Path(shard.path))
+    hint = f"Remove it: it is fetched again from {url}. If that is no better: {HINT}" if url else HINT
     try:
         yield
     except FileNotFoundError:
         raise DataError(f"{shard.path} is missing. {HINT}") from None
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno:  # the system's, not the content's
             raise DataError(f"{shard.path} cannot be read. {explain(error)}") from error
         _open.cache_clear()  # a repaired one is another file
-        raise DataError(f"{url_of(Path(shard.path)) or shard.path} is damaged: {error}. {HINT}") from error
+        raise DataError(f"{shard.path} is damaged: {error}. {hint}") from error
 
 
 def _open_at_once() -> int:
@@ -178,30 +169,10 @@ def _open_at_once() -> int:
 
 @lru_cache(maxsize=_open_at_once())
 def _open(shard: Shard) -> pq.ParquetFile:
-    return _checked(shard, pa.OSFile(shard.path))
-
-
-@contextmanager
-def _opened(shard: Shard) -> Iterator[pq.ParquetFile]:
-    """A shard; the copy of one in a store is closed again, so that the disk is free when another removes it."""
-    if not is_stored(shard):
-        yield _open(shard)
-        return
-    copy = _copy_of(shard)
-    try:
-        os.utime(copy)  # by which the least recently used are known
-        file = pa.OSFile(str(copy))
-    except FileNotFoundError:
-        _fetch(shard)
-        file = pa.OSFile(str(copy))
-    with file:
-        yield _checked(shard, file)
-
-
-def _checked(shard: Shard, file: pa.NativeFile) -> pq.ParquetFile:
+    fetch_shards([shard])
+    file = pa.OSFile(shard.path)
     if (footer := _hash_footer(file)) != shard.footer:
-        named = url_of(Path(shard.path)) or shard.path
-        raise DataError(f"{named} is damaged: the hash of its footer is {footer}, not {shard.footer}. {HINT}")
+        raise ValueError(f"the hash of its footer is {footer}, not {shard.footer}")
     opened = pq.ParquetFile(file, page_checksum_verification=True)
     if any(field.type != _LISTS for field in opened.schema_arrow):  # pickled objects would run code
         raise DataError(f"{shard.path} is no shard: a column of it holds something else than lists of numbers.")
@@ -309,95 +280,30 @@ class Shards:
         return Shard(str(self._folder / file), footer)
 
 
-# Shards that lie in a store: copies on this disk, together bounded in bytes. Processes of a machine share them.
-
-CACHE_GIB = "XALIGN_CACHE_GIB"  # how much of the shards in stores a machine keeps
-CACHED_GIB = 32.0  # by default
-_SHARDS = ".shards"  # of the cache folder: nodes may share that, but each machine keeps its shards apart
-_LEFT = 0.8  # of the bound, when files were removed
-_TRIM_SHARE = 16  # a process looks at the cache when it has written this part of the bound
-
-_written = 0
-_lock = threading.Lock()
-
-
-def is_stored(shard: Shard) -> bool:
-    """Whether a shard is read from a store: it lies in a mirror, but is not there."""
-    return url_of(Path(shard.path)) is not None and not os.path.exists(shard.path)
-
-
 def fetch_shards(wanted: Iterable[Shard]) -> None:
-    """Brings shards in stores here, many at once, unless they are here.
+    """Brings shards of a store to their places in its mirror, many at once, unless they are there.
 
     Raises:
         DataError: a store refuses, or a shard there is damaged.
     """
-    new = [shard for shard in dict.fromkeys(wanted) if is_stored(shard) and not _copy_of(shard).exists()]
-    with ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="fetch shards") as threads:
-        list(threads.map(_fetch, new))  # raises what one of them does
+    if new := [shard for shard in dict.fromkeys(wanted) if not os.path.exists(shard.path) and url_of(Path(shard.path))]:
+        with ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="fetch shards") as threads:
+            list(threads.map(_fetch, new))  # raises what one of them does
 
 
 def _fetch(shard: Shard) -> None:
     """Copies a shard out of its store; of threads and processes that want it at once, one does."""
-    url, copy = url_of(Path(shard.path)) or "", _copy_of(shard)
-    with _said_of(shard), written_in(copy.parent):
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        with (copy.parent / f".{copy.name[:2]}.lock").open("w") as lock:
+    path, url = Path(shard.path), url_of(Path(shard.path)) or ""
+    with _said_of(shard):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_name(f".{zlib.crc32(path.name.encode()) % FETCHED_AT_ONCE}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if copy.exists():
+            if path.exists():
                 return
-            partial = unfinished(copy)
-            try:
-                with said_of(url):
-                    system, there = find_system(url)
-                    data = system.cat_file(there)
-                partial.write_bytes(data)
+            with said_of(url):
+                system, there = find_system(url)
+                content = system.cat_file(there)
+            with replacing(path) as partial:
+                partial.write_bytes(content)
                 if (footer := hash_footer(partial)) != shard.footer:
                     raise DataError(f"{url} is damaged: the hash of its footer is {footer}, not {shard.footer}. {HINT}")
-                partial.replace(copy)
-            finally:
-                partial.unlink(missing_ok=True)
-    _count(len(data))
-
-
-def _copy_of(shard: Shard) -> Path:
-    url = url_of(Path(shard.path)) or ""
-    return shard_cache() / f"{shard.footer}-{hashlib.sha256(url.encode()).hexdigest()[:16]}.parquet"
-
-
-def shard_cache() -> Path:
-    """The folder of the shards that this machine has fetched."""
-    return cache_folder() / _SHARDS / MACHINE
-
-
-def _count(size: int) -> None:
-    global _written
-    bound = _bound()
-    with _lock:
-        _written += size
-        if _written < bound / _TRIM_SHARE:
-            return
-        _written = 0
-        files = sorted(_files())
-        over = sum(size for _, size, _ in files) - bound
-        for _, size, path in files if over > 0 else ():
-            if over <= -(1 - _LEFT) * bound:
-                break
-            path.unlink(missing_ok=True)
-            over -= size
-
-
-def _bound() -> float:
-    """Of the cache, in bytes."""
-    gib = os.environ.get(CACHE_GIB) or CACHED_GIB
-    try:
-        return float(gib) * (1 << 30)
-    except ValueError:
-        raise ConfigError(f"{CACHE_GIB} is '{gib}': give a number of GiB, such as {CACHED_GIB:g}.") from None
-
-
-def _files() -> Iterator[tuple[float, int, Path]]:
-    for path in shard_cache().glob("*.parquet"):
-        with suppress(FileNotFoundError):  # another process has removed it
-            stat = path.stat()
-            yield stat.st_mtime, stat.st_blocks * 512, path

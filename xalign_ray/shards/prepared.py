@@ -17,7 +17,7 @@ from xalign_ray.config.choices import ContrastedPairs, MaskedText, Stream
 from xalign_ray.config.fields import value_at
 from xalign_ray.config.schema import MaskingConfig, RunConfig
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.shards.files import SHARD_GROUPS, Shard, Shards, fetch_shards, open_shard_table, read_group
+from xalign_ray.shards.files import SHARD_GROUPS, Shards, fetch_shards, open_shard_table, read_group
 from xalign_ray.shards.order import CHUNK_STEPS, ROW_GROUP, Order, Places, Pool, StreamPools, language_shares
 from xalign_ray.shards.rows import Rows, VectorShape, concatenate, starts, take
 from xalign_ray.sources.stage import (
@@ -37,12 +37,13 @@ from xalign_ray.vocabulary.dictionary import DictionaryPairs, Lexicon
 from xalign_ray.vocabulary.exchange import StartRows
 from xalign_ray.vocabulary.tokenizer import encode_text, frame_of, tokenize_behind
 from xalign_ray.work.artifacts import MANIFEST, is_sealed, read_json, read_manifest, whole_manifest
-from xalign_ray.work.mirror import fetch_listed, url_of
+from xalign_ray.work.mirror import fetch_listed
 
 KEYS = (
     *("fingerprint", "languages", "max_seq_length", "vocabulary", "files"),
     *("pools", "held_out", "held_out_missing", "counts", "bad_rows", "dictionary", "sources"),
 )
+HELD_OUT_ROWS = 64  # rows a language: enough for a curve, cheap enough to repeat
 FIRST_WORDS = 1 << 16  # of sentences, whose pieces behind a prompt a process remembers
 _SHARD_BITS = 40  # of a number that names a shard of a source
 
@@ -251,31 +252,15 @@ class Prepared:
         Args:
             pools: the pool of each source.
         """
-        needed, which = self._groups(pools, places)
-        groups = [read_group(*shard_and_group) for shard_and_group in needed]
-        row = places.row % ROW_GROUP
-        return take(concatenate(groups), starts(np.array([len(group) for group in groups]))[which] + row)
-
-    def fetch(self, pools: Sequence[str], places: Places) -> None:
-        """Brings what `read` will need here, from a store that it lies in, many shards at once."""
-        if self.is_stored:
-            needed, _ = self._groups(pools, places)
-            fetch_shards(shard for shard, _ in needed)
-
-    @cached_property
-    def is_stored(self) -> bool:
-        """Whether its shards may lie in a store."""
-        return url_of(self.folder) is not None
-
-    def _groups(self, pools: Sequence[str], places: Places) -> tuple[list[tuple[Shard, int]], NDArray[np.intp]]:
-        """The row groups of places, shard by shard, and for each place the number of its group among them."""
         shard = places.source << _SHARD_BITS | places.shard
         needed, which = np.unique(shard * SHARD_GROUPS + places.row // ROW_GROUP, return_inverse=True)
-        groups = []
-        for shard, group in zip(*np.divmod(needed, SHARD_GROUPS), strict=True):
-            source, number = int(shard) >> _SHARD_BITS, int(shard) & (1 << _SHARD_BITS) - 1
-            groups.append((self.shards(pools[source])[number], int(group)))
-        return groups, which
+        shards, numbers = [], needed % SHARD_GROUPS
+        for number in (needed // SHARD_GROUPS).tolist():
+            shards.append(self.shards(pools[number >> _SHARD_BITS])[number & (1 << _SHARD_BITS) - 1])
+        fetch_shards(shards)
+        groups = [read_group(shard, group) for shard, group in zip(shards, numbers.tolist(), strict=True)]
+        row = places.row % ROW_GROUP
+        return take(concatenate(groups), starts(np.array([len(group) for group in groups]))[which] + row)
 
     def shards(self, pool: str, held_out: bool = False) -> Shards:
         """The shards of a pool, those that are trained on or the held-out ones."""
@@ -320,8 +305,29 @@ class Prepared:
         return prompts
 
     def held_out(self, rank: int, workers: int, batch_rows: int) -> list[tuple[NDArray[np.int64], Columns]]:
-        """The held-out rows of a rank in batches, with the language of each row: see `held_out_batches`."""
-        return held_out_batches(self, rank, workers, batch_rows)
+        """The first rows of each language, masked the same in every run of this data, dealt to the ranks.
+
+        Returns:
+            For each batch of this rank the language of each row, a number of `languages`, and the columns. As many
+            on each rank; of one batch a rank has at most a row more than another, perhaps none.
+        """
+        pools = sorted(self.manifest["held_out"])
+        counts = [min(int(self.shards(pool, held_out=True).rows.sum()), HELD_OUT_ROWS) for pool in pools]
+        of_pool = np.repeat(np.arange(len(pools)), counts)
+        number = np.concatenate([np.arange(count) for count in [0, *counts]])
+        languages = np.array([self.languages.index(pool.removeprefix("text/")) for pool in pools], np.int64)
+        context = StreamContext(
+            0, MaskingConfig(), self.vocabulary, None, self.manifest["max_seq_length"], global_rows=1
+        )
+        batches = []
+        for begin in range(0, len(number), batch_rows * workers):
+            together = min(batch_rows * workers, len(number) - begin)
+            mine = slice(begin + together * rank // workers, begin + together * (rank + 1) // workers)
+            places = [(pools[pool], number[mine][of_pool[mine] == pool]) for pool in np.unique(of_pool[mine])]
+            parts = [take(self.first_rows(pool, HELD_OUT_ROWS, held_out=True), rows) for pool, rows in places]
+            rows = concatenate(parts) if parts else take(self.first_rows(pools[0], 1, held_out=True), number[:0])
+            batches.append((languages[of_pool[mine]], stream_columns(MaskedText(), rows, number[mine], context)))
+        return batches
 
     def first_rows(self, pool: str, count: int, held_out: bool = False) -> Rows:
         """The first `count` rows of a pool or more, or all: no more row groups are read than it takes."""
@@ -338,34 +344,3 @@ def whole_folder(folder: Path) -> dict[str, Any] | None:
     """The manifest of a folder that prepare finished, None where it did not or the manifest is damaged."""
     manifest = whole_manifest(folder, *KEYS)
     return manifest if manifest and is_sealed(manifest) else None
-
-
-HELD_OUT_ROWS = 64  # rows a language: enough for a curve, cheap enough to repeat
-
-
-def held_out_batches(
-    prepared: Prepared, rank: int, workers: int, batch_rows: int
-) -> list[tuple[NDArray[np.int64], Columns]]:
-    """The first rows of each language, masked the same in every run of this data, dealt to the ranks.
-
-    Returns:
-        For each batch of this rank the language of each row, a number of `prepared.languages`, and the columns. As many
-        on each rank; of one batch a rank has at most a row more than another, perhaps none.
-    """
-    pools = sorted(prepared.manifest["held_out"])
-    counts = [min(int(prepared.shards(pool, held_out=True).rows.sum()), HELD_OUT_ROWS) for pool in pools]
-    of_pool = np.repeat(np.arange(len(pools)), counts)
-    number = np.concatenate([np.arange(count) for count in [0, *counts]])
-    languages = np.array([prepared.languages.index(pool.removeprefix("text/")) for pool in pools], np.int64)
-    context = StreamContext(
-        0, MaskingConfig(), prepared.vocabulary, None, prepared.manifest["max_seq_length"], global_rows=1
-    )
-    batches = []
-    for begin in range(0, len(number), batch_rows * workers):
-        together = min(batch_rows * workers, len(number) - begin)
-        mine = slice(begin + together * rank // workers, begin + together * (rank + 1) // workers)
-        places = [(pools[pool], number[mine][of_pool[mine] == pool]) for pool in np.unique(of_pool[mine])]
-        parts = [take(prepared.first_rows(pool, HELD_OUT_ROWS, held_out=True), rows) for pool, rows in places]
-        rows = concatenate(parts) if parts else take(prepared.first_rows(pools[0], 1, held_out=True), number[:0])
-        batches.append((languages[of_pool[mine]], stream_columns(MaskedText(), rows, number[mine], context)))
-    return batches

@@ -14,10 +14,9 @@ from xalign_ray.errors import LockError
 from xalign_ray.track.destinations import Track
 from xalign_ray.track.events import Event, EventLog, EventReader, last_attempt
 from xalign_ray.track.follower import Follower
-from xalign_ray.work import process
+from xalign_ray.work import mirror, process
 from xalign_ray.work.artifacts import MANIFEST, write_manifest
 from xalign_ray.work.locks import hold, holds, is_held, lost_sentence
-from xalign_ray.work.mirror import publish_file, published
 from xalign_ray.work.run_folder import CARD, EVENT_LOG, STUDY, RunFolder
 from xalign_ray.work.status_line import say
 
@@ -133,7 +132,7 @@ class OpenJob(Job):
         if self._card:
             self._card(self.folder)
         if self._card and upload == "its card":
-            publish_file(RunFolder(self.folder).export / CARD)
+            mirror.publish_file(RunFolder(self.folder).export / CARD)
 
     @property
     def is_finished(self) -> bool:
@@ -176,7 +175,7 @@ def open_job(
             lock = stack.enter_context(hold(folder, kind, waits and home is None))  # so that no two wait for each other
             job.token, job.waited = lock.token, lock.waited
         if upload == "while it grows":
-            stack.enter_context(published(folder, kind, keep))
+            stack.enter_context(mirror.published(folder, kind, keep))
         began = time.monotonic()
         if identity is not None:
             (folder / MANIFEST).unlink(missing_ok=True)
@@ -188,7 +187,7 @@ def open_job(
             job.log.write("end", job.identity.get("steps", 0), seconds, state=FINISHED)
         job.close(upload)
         if upload == "once finished" and job.is_finished:
-            stack.enter_context(published(folder, kind, keep))
+            mirror.upload(folder, kind)
 
 
 def _run_around(folder: Path) -> Path | None:

@@ -294,32 +294,7 @@ def _holder_of(content: bytes) -> Holder | None:
 
 # One writer a folder of a store: a lock object that is created, renewed and taken over by conditional writes.
 
-_NOT_DONE = re.compile(r"(?i)precondition|pre-condition|412|conditionalrequestconflict|409")  # a refused write's words
-
-_conditional_writes: dict[
-    str, bool
-] = {}  # by bucket, whether it has conditional writes: asked once, not for each of 1,831 sources
-
-
-class _RefusedError(Exception):
-    """The condition of a write does not hold."""
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Inside, any error of a store's package for a condition that does not hold becomes _RefusedError."""
-    try:
-        yield
-    except Exception as error:
-        is_refusal = isinstance(error, FileNotFoundError | FileExistsError)
-        if is_refusal or _NOT_DONE.search(f"{type(error).__name__} {error}"):
-            raise _RefusedError from error
-        raise
-
-
-def _awake_or_not() -> float:
-    """Seconds of a clock that goes on while the machine sleeps, where the system has one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+_REFUSED = re.compile(r"(?i)FileExists|precondition|pre-condition|412|conditionalrequestconflict|409|FileNotFound")
 
 
 @contextmanager
@@ -329,7 +304,7 @@ def hold_stored(url: str, verb: str, lease_s: float = LEASE_S, beat_s: float = B
     Args:
         url: of the folder.
         verb: the holder's verb, shown to those who find the folder locked.
-        lease_s: a lock that was not renewed for so long is taken over, where the store writes on conditions.
+        lease_s: a lock that was not renewed for so long is taken over, in S3, which writes on conditions.
         beat_s: between two renewals.
 
     Raises:
@@ -359,24 +334,20 @@ class StoredLock:
 
     Attributes:
         lost: whether it has become another's, or was removed.
+        lost_sentence: the error message for that.
     """
 
     def __init__(self, url: str, verb: str, lease_s: float, beat_s: float) -> None:
         self._system, root = find_system(url)
         self._url, self._path = url, f"{root}/{LOCK}"
-        self._holder = Holder(verb)
-        self._lease_s, self._beat_s = lease_s, beat_s
-        self._conditional = "s3" in self._system.protocol
-        self._version, self._beats, self._renewed = "", 0, 0.0
-        self._writing = threading.Lock()
+        self._holder, self._lease_s, self._beat_s = Holder(verb), lease_s, beat_s
+        self._is_s3 = "s3" in self._system.protocol
+        self._beats, self._renewed = 0, 0.0
+        self._renewing = threading.Lock()
         self.lost = False
-
-    @property
-    def lost_sentence(self) -> str:
-        """The error message for a lock that is another's, or gone."""
-        return (
-            f"{self._url} is no longer locked by this process: it was silent for too long, or the lock was removed. It "
-            "stops here and writes nothing more there."
+        self.lost_sentence = (
+            f"{url} is no longer locked by this process: it was silent for too long, or the lock was removed. It stops "
+            "here and writes nothing more there."
         )
 
     def take(self) -> None:
@@ -385,43 +356,27 @@ class StoredLock:
         Raises:
             LockError: it is somebody's.
         """
-        if self._conditional:
-            bucket = self._path.partition("/")[0]
-            if bucket not in _conditional_writes:
-                _conditional_writes[bucket] = self._has_conditional_writes()
-            self._conditional = _conditional_writes[bucket]
         began, seen = time.monotonic(), ""
-        while not self._write():
+        while True:
             holder, version = self._look()
             if holder is None:
+                self._write("")
                 continue
+            if holder.token == self._holder.token:
+                return
             is_dead = holder.is_here and not holder.is_alive_here
-            if not is_dead and (not self._conditional or holder.is_alive_here or seen not in ("", version)):
+            if not is_dead and (not self._is_s3 or holder.is_alive_here or seen not in ("", version)):
                 hint = "Wait for its end, or stop it."
-                if not self._conditional and not holder.is_alive_here:
+                if not self._is_s3 and not holder.is_alive_here:
                     hint += f" If it is dead, remove {LOCK} there: this store has no conditional writes to find it out."
                 raise LockError(f"{self._url} is being written by {holder}. {hint}")
             if not seen and not is_dead:
                 sys.stderr.write(f"{self._url} is being written by {holder}; looking whether it still lives.\n")
             seen = version
             if is_dead or time.monotonic() - began > self._lease_s:
-                self._version = version  # written over this one only: of two that try, one succeeds
+                self._write(version)  # over this one only: of two that try, one succeeds
             else:
                 time.sleep(min(LOOK_S, self._beat_s))
-
-    def _has_conditional_writes(self) -> bool:
-        """Whether a write is refused whose condition does not hold: some stores, and old packages, leave it out."""
-        probe = f"{self._path}.{self._holder.token[:8]}"
-        bucket, key, _ = self._system.split_path(probe)
-        self._system.pipe_file(probe, b"")
-        try:
-            for condition in ({"IfNoneMatch": "*"}, {"IfMatch": '"other"'}):
-                with suppress(_RefusedError), _refusals():
-                    self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=b"", **condition)
-                    return False
-            return True
-        finally:
-            self._system.rm_file(probe)
 
     def check(self) -> None:
         """Call it before each write to the folder: a process that slept for long learns here that it lost the lock.
@@ -429,14 +384,14 @@ class StoredLock:
         Raises:
             LockError: it is lost.
         """
-        if not self.lost and self._conditional and _awake_or_not() - self._renewed > 2 * self._beat_s:
+        if _awake_or_not() - self._renewed > 2 * self._beat_s:
             self._renew()
         if self.lost:
             raise LockError(self.lost_sentence)
 
     def renew_until(self, over: threading.Event) -> None:
         """Shows every few seconds that the holder lives; interrupts it when the lock is lost."""
-        while not self.lost and not over.wait(self._beat_s if self._conditional else None):
+        while not self.lost and not over.wait(self._beat_s):
             with suppress(Exception):  # the store does not answer: nobody else can take the lock meanwhile either
                 self._renew()
 
@@ -448,39 +403,30 @@ class StoredLock:
                 self._system.rm_file(self._path)
 
     def _renew(self) -> None:
-        with self._writing:
-            if not self.lost and not self._write():
+        with self._renewing:
+            holder, version = self._look()
+            if holder is not None and holder.token == self._holder.token:
+                self._write(version)
+            elif not self.lost:
                 self.lost = True
                 process.interrupt_now()
 
-    def _write(self) -> bool:
-        """Whether the lock is ours now: written where there was none, or in place of the version that was seen."""
+    def _write(self, version: str) -> None:
+        """Writes the lock where there is none, or in place of a version; a look shows whether it was written."""
         self._beats += 1
-        content = json.dumps(asdict(self._holder) | {"beats": self._beats}).encode()
-        if self._conditional:
-            return self._write_on_condition(content)
-        if not self._version and self._system.exists(self._path):
-            return False
-        self._system.pipe_file(self._path, content)
-        self._renewed = _awake_or_not()
-        return True
-
-    def _write_on_condition(self, content: bytes) -> bool:
-        bucket, key, _ = self._system.split_path(self._path)
-        condition = {"IfMatch": self._version} if self._version else {"IfNoneMatch": "*"}
-        began = _awake_or_not()
+        began, content = _awake_or_not(), json.dumps(asdict(self._holder) | {"beats": self._beats}).encode()
         try:
-            with _refusals():
-                answer = self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=content, **condition)
-            self._version = answer["ETag"]
-        except _RefusedError:
-            holder, version = self._look()
-            ours = holder is not None and holder.token == self._holder.token  # done, but the answer was lost
-            self._version = version if ours else ""
-            if not ours:
-                return False
-        self._renewed = began
-        return True
+            if not version:
+                self._system.pipe_file(self._path, content, mode="create")
+            elif self._is_s3:
+                bucket, key, _ = self._system.split_path(self._path)
+                self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=content, IfMatch=version)
+            else:
+                self._system.pipe_file(self._path, content)
+            self._renewed = began
+        except Exception as error:
+            if not _REFUSED.search(f"{type(error).__name__} {error}"):
+                raise
 
     def _look(self) -> tuple[Holder | None, str]:
         """The holder, and a version that is at most as new: a conditional write over an older one fails."""
@@ -491,3 +437,8 @@ class StoredLock:
             return None, ""
         fields.pop("beats", None)  # a lock of a disk, copied here with its folder, has none
         return Holder(**fields), version
+
+
+def _awake_or_not() -> float:
+    """Seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 
 import numpy as np
@@ -14,7 +13,6 @@ from xalign_ray.config import derive
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.feed.batches import (
-    FETCHED_AHEAD,
     FEW_BYTES,
     GROUP,
     BatchReader,
@@ -23,7 +21,7 @@ from xalign_ray.feed.batches import (
     open_local,
     split_blocks,
 )
-from xalign_ray.shards.order import Order, Places, Request, language_shares
+from xalign_ray.shards.order import Request, language_shares
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.streams.collate import IGNORED, TOKEN_COLUMNS, Columns, hash_rows
 
@@ -121,49 +119,6 @@ def test_requests_are_grouped_so_that_a_task_ends_each_block_by_its_size(
     assert max(map(max, sizes)) < 1.5 * target
     assert all(size > target for group in sizes if len(group) > 1 for size in group)
     assert max(map(len, groups)) == longest
-
-
-def test_while_a_request_is_made_the_next_ones_are_fetched(prepared: Prepared, config: RunConfig) -> None:
-    begun: list[Places | None] = []
-    change = threading.Condition()
-
-    class Watched(BatchReader):
-        def _fetch(self, places: Places | None) -> None:
-            with change:
-                begun.append(places)
-                change.notify()
-
-        def __call__(self, request: Request) -> Columns:
-            ahead = min(len(requests), requests.index(request) + 1 + FETCHED_AHEAD)
-            with change:
-                assert change.wait_for(lambda: len(begun) >= ahead, timeout=20)
-            assert len(begun) == ahead
-            return {}
-
-    for number in (1, FETCHED_AHEAD, 8):
-        requests = [Request(step, step + 1, 0, 12) for step in range(number)]
-        begun.clear()
-        assert [request for request, _ in Watched(prepared, config).in_turn(requests)] == requests
-
-
-def test_one_thread_alone_asks_the_order_where_rows_are(
-    prepared: Prepared, config: RunConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Threads that asked at once on a resume added the same draws twice, and all later rows were others."""
-    asked: list[int] = []
-    places = Order.places
-
-    def ask(order: Order, request: Request) -> Places:
-        asked.append(threading.get_ident())
-        return places(order, request)
-
-    monkeypatch.setattr(Order, "places", ask)
-    monkeypatch.setattr(Prepared, "is_stored", True)
-    monkeypatch.setattr(Prepared, "fetch", lambda *_: None)
-    reader = BatchReader(prepared, config)
-    requests = list(reader.requests(0, 0))
-    assert [request for request, _ in reader.in_turn(requests)] == requests
-    assert asked == [threading.get_ident()] * len(requests)
 
 
 def test_the_bytes_of_a_row_are_those_of_its_columns(prepared: Prepared, config: RunConfig) -> None:

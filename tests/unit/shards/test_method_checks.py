@@ -115,7 +115,7 @@ def test_a_prompt_that_rows_have_no_room_for_is_refused(tmp_path: Path) -> None:
     check_method(roomy, prepared)
     reader = BatchReader(prepared, roomy)
     shown = 0
-    for _, columns in reader.in_turn(reader.requests(0, 0)):
+    for columns in map(reader, reader.requests(0, 0)):
         for ids, places in zip(columns["query_input_ids"], columns["query_position_ids"], strict=True):
             for begin in np.flatnonzero((places == 0) & (ids == prepared.special.cls)):
                 assert ids[begin + 1 : begin + 1 + len(pieces)].tolist() == pieces.tolist()
