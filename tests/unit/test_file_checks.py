@@ -23,7 +23,6 @@ from xalign_ray.tasks.retrieval import read_pair
 from xalign_ray.tasks.scores import write_scores
 from xalign_ray.tasks.task_files import read_lines
 from xalign_ray.work.file_checks import (
-    HEAD_BYTES,
     check_first_bytes,
     check_safetensors,
     check_sentences,
@@ -34,12 +33,15 @@ from xalign_ray.work.file_checks import (
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:919dc2c2272282c4\nsize 330454481\n"
 NO_DATA = {
     "LFS": (POINTER, "a Git LFS pointer, not the file itself. Run `git lfs pull`"),
-    "annex": (b"/annex/objects/SHA256E-s1--00.txt\n", "a git-annex pointer"),
-    "annex, as a link": (b"../../.git/annex/objects/Mx/1k/SHA256E-s1--00.txt", "a git-annex pointer"),
-    "cache of the hub": (b"../../blobs/" + b"8f2a" * 10, "the text of a link into a cache of the Hugging Face hub"),
+    "annex": (b"/annex/objects/SHA256E-s1--00.txt\n", "a pointer to the file"),
+    "annex, as a link": (b"../../.git/annex/objects/Mx/1k/SHA256E-s1--00.txt", "a pointer to the file"),
+    "cache of the hub": (
+        b"../../blobs/" + b"8f2a" * 10,
+        "a pointer to the file, not the file itself. Get it by the tool",
+    ),
     "DVC": (
         b"outs:\n- md5: a304afb9\n  size: 37\n  path: data.txt\n",
-        "a DVC pointer, not the file itself. Run `dvc pull`",
+        "a pointer to the file",
     ),
     "HTML without its element": (b"<head><title>Just a moment...</title></head>\n", "an HTML page"),
     "HTML": (b"\n<!DOCTYPE html>\n<html><title>404</title></html>\n", "an HTML page"),
@@ -53,24 +55,6 @@ NO_DATA = {
         b'\xef\xbb\xbf<?xml version="1.0"?><Error><Code>BlobNotFound</Code></Error>',
         "an error message of a store",
     ),
-    "HF": (b'{"error":"Repository not found"}', "an error message of a server"),
-    "GitHub": (b'{\n "message": "Not Found",\n "status": "404"\n}\n', "an error message of a server"),
-    "GCS": (b'{"error": {"code": 403, "message": "no", "errors": []}}', "an error message of a server"),
-    "RFC 9457": (b'{"title": "Gone", "status": 410}', "an error message of a server"),
-    "MediaWiki": (b'{"errors": [{"code": "missingtitle"}], "docref": "x"}', "an error message of a server"),
-    "FastAPI": (b'{"detail":"Not Found"}\n', "an error message of a server"),
-    "list": (b'[{"errors": ["gone"]}]', "an error message of a server"),
-    "raw": (b"404: Not Found", "an error message of a server"),
-    "gated": (b"Access denied.\n", "an error message of a server"),
-    "gated at the hub": (
-        b"Access to dataset a/b is restricted. You must have access to it and be authenticated to access it. "
-        b"Please log in.",
-        "an error message of a server",
-    ),
-    "hub": (b"Invalid username or password.", "an error message of a server"),
-    "hub's token": (b"Invalid credentials in Authorization header", "an error message of a server"),
-    "Cloudflare": (b"error code: 1020\n", "an error message of a server"),
-    "AWS": (b"Rate exceeded", "an error message of a server"),
 }
 NO_TEXT = {
     "tar": (b"name".ljust(257, b"\0") + b"ustar\x0000", "a tar archive"),
@@ -80,7 +64,8 @@ NO_TEXT = {
     "Parquet": (b"PAR1rest", "a Parquet file"),
     "PDF": (b"%PDF-1.7\n", "a document of a word processor"),
     "references": (b'{"version": 1, "refs": {\n"a": ["x"]}}\n', "JSON, not plain text"),
-    "JSON lines": (b'{"text": "a"}\n{"text": "b"}\n', "JSON, not plain text"),
+    "JSON lines": (b'{"text": "a"}\n{"text": "b"}\n', 'JSON, not plain text: \'{"text": "a"} {'),
+    "HF": (b'{"error":"Repository not found"}', 'JSON, not plain text: \'{"error":"Repository not found"}\'.'),
     "WikiExtractor": (b'<doc id="12" url="https://x" title="A">\nA\n\nText.\n</doc>\n', "text between <doc> lines"),
     "SGML": (b'<srcset setid="newstest2014" srclang="any">\n', "XML or SGML"),
     "dump": (b'<mediawiki xmlns="x">\n', "XML or SGML"),
@@ -88,8 +73,6 @@ NO_TEXT = {
 NO_SENTENCES = {
     "vertical": (b'<text id="1">\n<s>\nThe\tDT\tthe\n', "text between tags"),
     "Europarl": (b"<CHAPTER ID=1>\r\nResumption of the session\r\n", "text between tags"),
-    "SubRip": (b"\xef\xbb\xbf1\r\n00:00:01,000 --> 00:00:02,000\r\nHello.\r\n", "subtitles with their times"),
-    "WebVTT": (b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello.\n", "subtitles with their times"),
     "PO": (b'# German\nmsgid ""\nmsgstr ""\n', "a PO file, not plain text. Read it with format po"),
     "CoNLL-U": (b"# text = a\n1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n\n", "a treebank in CoNLL-U"),
     "Leipzig": (b"1\tOne.\n2\tTwo.\n3\tThree.\n", "numbered lines, not plain text. Take the numbers off: cut -f2-"),
@@ -175,11 +158,6 @@ def test_json_lines_are_read_by_their_own_formats(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "message": "b"}\n')
     assert len(list(read("jsonl", [str(path)], ["en"]))) == 1
-
-
-def test_large_object_with_a_key_error_is_data() -> None:
-    line = b'{"error": 1, "x": "%s"}' % (b"y" * HEAD_BYTES)
-    check_text("a", line[:HEAD_BYTES], json_lines=True)
 
 
 def test_tar_archive_under_a_gz_name_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
@@ -28,22 +29,14 @@ _REFETCH = "Fetch the file again, and check its address and your access to it."
 # Beginnings of files that are no data in any format, and the way out.
 _NOT_DATA = (
     (
-        rb"version https?://(git-lfs\.github\.com|hawser\.github\.com|git-media\.io)/",
+        rb"version https?://(git-lfs\.github\.com|hawser\.github\.com|git-media\.io)/|# xet version \d",
         "a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone it lies in.",
     ),
     (
-        rb"(\.\./)+blobs/[0-9a-f]{32,64}\s*\Z",
-        "the text of a link into a cache of the Hugging Face hub, not the file itself. Copy the cache with its links, "
-        "or what they point to (cp -rL).",
-    ),
-    (rb"# xet version \d", "a Git Xet pointer, not the file itself. Run `git xet checkout`, or fetch it again."),
-    (
-        rb"(outs|deps):\s*\n\s*- (md5|hash|etag|size|path):",
-        "a DVC pointer, not the file itself. Run `dvc pull` in the clone it lies in.",
-    ),
-    (
-        rb"(\.\./)*(\.git)?/?annex/objects/",
-        "a git-annex pointer, not the file itself. Run `git annex get` in the clone it lies in.",
+        rb"(\.\./)+blobs/[0-9a-f]{32,64}\s*\Z|(\.\./)*(\.git)?/?annex/objects/"
+        rb"|(outs|deps):\s*\n\s*- (md5|hash|etag|size|path):",
+        "a pointer to the file, not the file itself. Get it by the tool that wrote the pointer (`git annex get`, "
+        "`dvc pull`), or copy what a link leads to (cp -rL).",
     ),
     (
         rb"(?is)(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|(html|head|body|title|meta|script)[\s>])",
@@ -51,45 +44,6 @@ _NOT_DATA = (
     ),
     (rb"(<\?xml[^>]*>\s*)?<(\w+:)?Error(Response)?[\s>]", f"an error message of a store, not the file. {_REFETCH}"),
 )
-# Keys of an error body: one that names the error, beside those that may stand with it.
-_ERROR_KEYS = {"message", "msg", "detail", "details", "reason"}  # and all that hold "error"
-_OTHER_KEYS = {
-    *(
-        "status",
-        "statuscode",
-        "status_code",
-        "code",
-        "title",
-        "type",
-        "__type",
-        "instance",
-        "documentation_url",
-        "docref",
-    ),
-    *(
-        "request_id",
-        "requestid",
-        "hostid",
-        "path",
-        "resource",
-        "timestamp",
-        "success",
-        "servedby",
-        "url",
-        "info",
-        "data",
-    ),
-}
-_ERROR_TEXT = re.compile(
-    rb"(?i)((http )?(error )?[45]\d\d[\s:,-]*)?"
-    rb"(((entry|repository|revision|page|file|object|resource) )?(not found|does not exist|moved permanently)"
-    rb"|access ?denied|forbidden|unauthorized|too many requests|bad request"
-    rb"|invalid (username or password|credentials[ \w]*)"
-    rb"|access to (model|dataset|space) \S+ is restricted\b.*|error code: \d+|rate exceeded"
-    rb"|(internal )?server error|bad gateway|gateway time-?out|service (temporarily )?unavailable|rate limit exceeded)"
-    rb"[.!]?\s*"
-)
-
 _ARCHIVES = {
     "zip": rb"PK\x03\x04",
     "xz": rb"\xfd7zXZ|\x5d\x00\x00",
@@ -123,10 +77,6 @@ _NOT_SENTENCES = (
     (
         rb"<[A-Za-z][\w.:-]*(\s+[\w.:-]+\s*=[^<>\n]*)?>[ \t]*\r?\n",
         "text between tags, as corpora in SGML or in vertical form are, not plain text. Take the tags out of it.",
-    ),
-    (
-        rb"1\r?\n\d\d:\d\d:\d\d,\d{3} --> |WEBVTT\s",
-        "subtitles with their times, not plain text. Take the times and numbers out of them.",
     ),
     (rb'(#[^\n]*\n)*\s*msgid\s+"', "a PO file, not plain text. Read it with format po, as pairs."),
     (
@@ -185,7 +135,7 @@ def check_plain(path: str | Path) -> None:
 
 
 def check_first_bytes(path: str | Path, head: bytes) -> None:
-    """Refuses content that no format reads: Git LFS pointers, and a server's error message in place of the file.
+    """Refuses content that no format reads: pointers, HTML pages and error messages of a store in place of the file.
 
     Args:
         head: the first HEAD_BYTES bytes of the file, unpacked; all of it if there are fewer.
@@ -193,13 +143,7 @@ def check_first_bytes(path: str | Path, head: bytes) -> None:
     Raises:
         DataError: it is one of these; names the way out.
     """
-    text = _without_mark(head)
-    content = next((what for pattern, what in _NOT_DATA if re.match(pattern, text)), None)
-    if content is None and len(head) < HEAD_BYTES and (_ERROR_TEXT.fullmatch(text) or _is_json_error(text)):
-        message = " ".join(text.decode("utf-8", "replace").split())
-        content = f"an error message of a server, not the file: {message[:200]!r}. {_REFETCH}"
-    if content:
-        raise DataError(f"{path} is {content}")
+    _refuse(path, head, _NOT_DATA)
 
 
 def check_archive(path: str | Path, head: bytes) -> None:
@@ -227,29 +171,25 @@ def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> No
     """
     check_first_bytes(path, head)
     check_archive(path, head)
-    text = _without_mark(head)
     nuls = [offset % 2 for offset, byte in enumerate(head) if not byte]
     if len(nuls) > UTF16_NULS * len(head) and len(set(nuls)) == 1:
         order = "LE" if nuls[0] else "BE"
         raise DataError(
             f"{path} is UTF-16 without a byte-order mark. Convert it: iconv -f UTF-16{order} -t UTF-8 OLD > NEW"
         )
-    content = next((what for pattern, what in _NOT_TEXT if re.match(pattern, head) or re.match(pattern, text)), None)
-    if content is None and not json_lines and _JSON.match(text):
-        content = "JSON, not plain text. Read JSON lines with format jsonl."
-    if content:
-        raise DataError(f"{path} is {content}")
+    _refuse(path, head, _NOT_TEXT)
+    if not json_lines and _JSON.match(text := _without_mark(head)):
+        shown = " ".join(text[:80].decode("utf-8", "replace").split())
+        raise DataError(f"{path} is JSON, not plain text: {shown!r}. Read JSON lines with format jsonl.")
 
 
 def check_sentences(path: str | Path, head: bytes) -> None:
-    """Refuses lines of text that are no sentences, but accepts subtitles, treebanks, PO files, and tags.
+    """Refuses lines of text that are no sentences: tags, PO files, treebanks, numbered lines.
 
     Raises:
         DataError: it is one of these; names the format that reads it.
     """
-    text = _without_mark(head)
-    if content := next((what for pattern, what in _NOT_SENTENCES if re.match(pattern, text)), None):
-        raise DataError(f"{path} is {content}")
+    _refuse(path, head, _NOT_SENTENCES)
 
 
 def check_safetensors(path: str | Path) -> None:
@@ -274,18 +214,11 @@ def check_safetensors(path: str | Path) -> None:
         raise DataError(f"{path} has {size:,} bytes, its header says {expected:,}: it is not whole. {_REFETCH}")
 
 
+def _refuse(path: str | Path, head: bytes, kinds: Sequence[tuple[bytes, str]]) -> None:
+    heads = head, _without_mark(head)
+    if what := next((what for pattern, what in kinds if any(re.match(pattern, head) for head in heads)), None):
+        raise DataError(f"{path} is {what}")
+
+
 def _without_mark(head: bytes) -> bytes:
     return head.removeprefix(codecs.BOM_UTF8).lstrip()
-
-
-def _is_json_error(text: bytes) -> bool:
-    """Whether a text is one JSON object that names an error and holds nothing else."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    value = value[0] if isinstance(value, list) and len(value) == 1 else value
-    keys = {key.lower() for key in value} if isinstance(value, dict) else set()
-    names = {key for key in keys if key in _ERROR_KEYS or "error" in key}
-    is_status = "status" in keys and not keys.isdisjoint(("code", "title"))
-    return (bool(names) or is_status) and keys - names <= _OTHER_KEYS
