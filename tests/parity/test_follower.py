@@ -215,10 +215,8 @@ def test_files_of_the_run_lie_beside_the_database_not_in_the_current_directory(
     (run_id,) = replay(folder, uri, experiment)
     client = MlflowClient(uri)
     names = {artifact.path for artifact in client.list_artifacts(run_id)}
-    assert names == {"config.yaml", "events.jsonl", "held_out_languages.csv", "report"}
+    assert names == {"config.yaml", "events.jsonl", "report"}
     assert Path(client.download_artifacts(run_id, "report/index.html")).read_text() == "<p>a report</p>"
-    languages = Path(client.download_artifacts(run_id, "held_out_languages.csv")).read_text()
-    assert languages == "step,language,loss\n10,en,4.5\n10,de,5.5\n"
     root = Path(uri.removeprefix("sqlite:///")).parent
     assert client.get_run(run_id).info.artifact_uri.startswith((root / "mlflow-artifacts").as_uri())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]

@@ -277,8 +277,6 @@ class TrackConfig(Frozen):
             raise ValueError(f"'{uri}' is no place that MLflow writes to: {', '.join(TRACKED)}, sqlite or off")
         return uri
 
-    registered_model_name: Annotated[str | None, Field(min_length=1)] = None
-    """MLflow's registered model that gets the export as a version"""
     logging_steps: Positive | None = None
     """steps between two step events, where alone a GPU is waited for; null is 1 on CPUs, 10 on GPUs"""
     profile_steps: NonNegative = 0

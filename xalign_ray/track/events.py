@@ -28,7 +28,6 @@ EVENTS: dict[str, str] = {
     "profile": "some steps were looked at closely; carries their number and the summary of where their time went",
     "data": "counters of the feed since the start of this attempt, the tokens of each language, and each rank's wait "
     "for its rows and for the other ranks; twice a minute",
-    "straggler": "a worker holds the others up; carries the sentence that names it; as often as data",
     "checkpoint": "a checkpoint has its manifest; carries its path",
     "not_finite": "the loss or the gradient of a step is not finite; carries the sentence; the attempt ends with it",
     "stalled": "a step did not end in time; carries the sentence that names the worker; the attempt ends with it",
@@ -433,6 +432,17 @@ CELLS = f"{PREFIX}study_cells"  # the one gauge of studies: its tags are STUDY_T
 CELLS_MEANING = "cells of a study in a state"
 
 
+# Fields of events with a value for each language, rank or reason: the gauge of these values, and its tag.
+_BY_TAG = {
+    ("start", "planned_shares"): ("planned_token_share", "language"),
+    ("data", "language_tokens"): ("tokens_by_language", "language"),
+    ("data", "data_wait_ms"): ("data_wait_ms_by_rank", "rank"),
+    ("data", "held_up_ms"): ("held_up_ms_by_rank", "rank"),
+    ("held_out", "languages"): ("held_out_loss_by_language", "language"),
+    ("retrieval", "languages"): ("retrieval_accuracy_by_language", "language"),
+}
+
+
 class EventGauges:
     """Turns the events of a run, in their order, into points."""
 
@@ -448,39 +458,25 @@ class EventGauges:
             gauge, tags = gauge_of(metric)
             if value is not None and gauge in GAUGES:  # a plug-in's further metrics have no panel
                 yield Point(gauge, value, tags)
-        if of_kind := _OF_KIND.get(event["event"]):
-            yield from of_kind(self, event)
-        if gauge := _BY_LANGUAGE.get(event["event"]):
-            yield from _each(gauge, "language", event.get("languages", {}))
-        if event["event"] == "not_finite":
+        for (kind, field), (gauge, tag) in _BY_TAG.items():
+            if kind == event["event"]:
+                yield from _each(gauge, tag, event.get(field, {}))
+        if event["event"] == "start":
+            self._last_step = None
+            yield _point("loss_not_finite", 0)
+            if "steps" in event:
+                yield _point("steps", event["steps"])
+            if bad := event.get("bad_rows"):
+                yield _point("data_bad_lines", bad["count"])
+                yield _point("data_bad_line_share", bad["share"])
+                yield _point("data_bad_line_limit", bad["limit"])
+                yield from _each("data_bad_lines_by_reason", "reason", bad["reasons"])
+        elif event["event"] == "step":
+            if self._last_step is not None:
+                yield _point("step_event_interval_seconds", event["time"] - self._last_step)
+            self._last_step = event["time"]
+        elif event["event"] == "not_finite":
             yield _point("loss_not_finite", 1)
-
-    def _start(self, event: Mapping[str, Any]) -> Iterator[Point]:
-        self._last_step = None
-        yield _point("loss_not_finite", 0)
-        if "steps" in event:
-            yield _point("steps", event["steps"])
-        yield from _each("planned_token_share", "language", event.get("planned_shares", {}))
-        if bad := event.get("bad_rows"):
-            yield _point("data_bad_lines", bad["count"])
-            yield _point("data_bad_line_share", bad["share"])
-            yield _point("data_bad_line_limit", bad["limit"])
-            yield from _each("data_bad_lines_by_reason", "reason", bad["reasons"])
-
-    def _step(self, event: Mapping[str, Any]) -> Iterator[Point]:
-        if self._last_step is not None:
-            yield _point("step_event_interval_seconds", event["time"] - self._last_step)
-        self._last_step = event["time"]
-
-    def _data(self, event: Mapping[str, Any]) -> Iterator[Point]:
-        yield from _each("tokens_by_language", "language", event.get("language_tokens", {}))
-        for kind in ("data_wait_ms", "held_up_ms"):
-            waits: Sequence[float] = event.get(kind, ())
-            yield from _each(f"{kind}_by_rank", "rank", {str(rank): wait for rank, wait in enumerate(waits)})
-
-
-_OF_KIND = {"start": EventGauges._start, "step": EventGauges._step, "data": EventGauges._data}
-_BY_LANGUAGE = {"held_out": "held_out_loss_by_language", "retrieval": "retrieval_accuracy_by_language"}
 
 
 def begun(now: float) -> Iterator[Point]:
@@ -503,7 +499,7 @@ def _point(gauge: str, value: float, **tags: str) -> Point:
     return Point(PREFIX + gauge, float(value), tags)
 
 
-def _each(gauge: str, tag: str, values: Mapping[str, float | None]) -> Iterator[Point]:
-    for key, value in values.items():
+def _each(gauge: str, tag: str, values: Mapping[str, float | None] | Sequence[float]) -> Iterator[Point]:
+    for key, value in values.items() if isinstance(values, Mapping) else enumerate(values):
         if value is not None:
-            yield _point(gauge, value, **{tag: key})
+            yield _point(gauge, value, **{tag: str(key)})

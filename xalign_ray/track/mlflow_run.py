@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +14,19 @@ from mlflow.entities import (
     Dataset,
     DatasetInput,
     InputTag,
-    LoggedModel,
-    LoggedModelOutput,
-    LoggedModelStatus,
     Metric,
     Param,
     Run,
     RunTag,
 )
 from mlflow.exceptions import MlflowException
-from mlflow.models import Model
 
 from xalign_ray.config.identity import INPUTS
 from xalign_ray.config.saved import read_saved
-from xalign_ray.track.events import Event, EventReader, run_identity, stream_events
+from xalign_ray.track.events import Event, EventReader, run_identity
 from xalign_ray.track.headlines import headline_scores, read_headlines, table
 from xalign_ray.track.trackers import Numbers, Tracker
-from xalign_ray.work.artifacts import MANIFEST, hash_value, read_json, read_manifest
+from xalign_ray.work.artifacts import MANIFEST, hash_value, read_manifest
 from xalign_ray.work.credentials import with_credentials
 from xalign_ray.work.mirror import data_of_run, url_of
 from xalign_ray.work.run_folder import CHOICES, COMPARISON, CONFIG, DATA, EVENT_LOG, REPORT, STUDY, RunFolder
@@ -104,100 +98,6 @@ def dataset_input(start: Event) -> DatasetInput | None:
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 
-# Events with a value for each language, the files that they become in MLflow, and the name of the value.
-LANGUAGE_TABLES = {
-    "held_out": ("held_out_languages.csv", "loss"),
-    "retrieval": ("retrieval_languages.csv", "accuracy"),
-}
-
-
-def language_tables(path: Path) -> dict[str, str]:
-    """The values by step and language of the events in LANGUAGE_TABLES, as CSV by file name; none where none occurred.
-
-    Tables, because a key a language would be too many charts.
-    """
-    lines: dict[str, list[str]] = {}
-    for event, survives in stream_events(path):
-        if survives and event["event"] in LANGUAGE_TABLES:
-            name, value = LANGUAGE_TABLES[event["event"]]
-            table = lines.setdefault(name, [f"step,language,{value}"])
-            values = event.get("languages", {}).items()
-            table += [f"{event['step']},{language},{number}" for language, number in values if number is not None]
-    return {name: "\n".join([*table, ""]) for name, table in lines.items() if len(table) > 1}
-
-
-_TYPE = "encoder"
-
-
-def log_model(client: MlflowClient, run: Run, export: Path, fingerprint: str, register_as: str | None) -> LoggedModel:
-    """The run's logged model, made if there is none; `mlflow.transformers.load_model` opens it as a fill-mask pipeline.
-
-    Args:
-        export: the folder that the model refers to; who loads it must see it under the same path.
-        fingerprint: of the run, in the place of a hub's revision.
-        register_as: name of a registered model that gets a version of it; none if null.
-    """
-    info, source = run.info, f"source_run_id = '{run.info.run_id}'"
-    models = client.search_logged_models([info.experiment_id], filter_string=source)
-    model = next(iter(models), None) or _create(client, run, export)
-    if model.status != LoggedModelStatus.READY:  # new, or an outage came before its files
-        model = _finish(client, model, run, export, fingerprint)
-    if register_as and not client.search_model_versions(f"name = '{register_as}' and run_id = '{info.run_id}'"):
-        _register(client, register_as)
-        client.create_model_version(
-            register_as, model.artifact_location, info.run_id, await_creation_for=0, model_id=model.model_id
-        )  # nothing is copied, so there is nothing to wait for
-    return model
-
-
-def _register(client: MlflowClient, name: str) -> None:
-    query = f"name = '{name}'"
-    if client.search_registered_models(query):
-        return
-    try:
-        client.create_registered_model(name)
-    except MlflowException:
-        # Runs that end together both create it; the second finds it.
-        if not client.search_registered_models(query):
-            raise
-
-
-def _create(client: MlflowClient, run: Run, export: Path) -> LoggedModel:
-    params = {key: run.data.params[key] for key in ("method", "languages", "scale") if key in run.data.params}
-    tags = {"xalign.export": url_of(export) or str(export)}
-    return client.create_logged_model(
-        run.info.experiment_id, run.info.run_name, run.info.run_id, tags, params, model_type=_TYPE
-    )
-
-
-def _finish(client: MlflowClient, model: LoggedModel, run: Run, export: Path, fingerprint: str) -> LoggedModel:
-    described = Model(model_id=model.model_id, run_id=run.info.run_id)
-    described.add_flavor("transformers", transformers_version=version("transformers"), **_flavor(export, fingerprint))
-    with tempfile.TemporaryDirectory() as folder:
-        described.save(str(Path(folder, "MLmodel")))
-        client.log_model_artifacts(model.model_id, folder)
-    if model.model_id not in {output.model_id for output in (run.outputs.model_outputs if run.outputs else ())}:
-        client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, step=0)])
-    return client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-
-
-def _flavor(export: Path, fingerprint: str) -> dict[str, object]:
-    """As MLflow's `save_pretrained=False` writes it for a model of the hub."""
-    config = read_json(export / "config.json", "Export the run again.")
-    return {
-        "task": "fill-mask",
-        "instance_type": "FillMaskPipeline",
-        "framework": "pt",
-        "pipeline_model_type": config["architectures"][0],
-        "source_model_name": str(export),
-        "source_model_revision": fingerprint,
-        "components": ["tokenizer"],
-        "tokenizer_type": "PreTrainedTokenizerFast",
-        "tokenizer_name": str(export),
-        "tokenizer_revision": fingerprint,
-    }
-
-
 MAX_KEYS = 100  # metric keys a run: each is a chart
 _MAX_PER_BATCH = 1000  # metrics a call, MLflow's own limit
 _MAX_PARAMS = 100  # parameters a call, MLflow's own limit
@@ -254,7 +154,6 @@ class MlflowRun(Tracker):
         if scores:
             self._log_scores(scores)
         self._log_files()
-        self._log_model()
         self._client.set_terminated(self.run_id, status, end_time=int(time * 1000))
 
     def _link(self, pretraining: dict[str, str]) -> None:
@@ -340,16 +239,8 @@ class MlflowRun(Tracker):
             self._client.log_artifacts(self.run_id, str(report), REPORT)
         if (data := self._start.get("data")) and read_manifest(Path(data)) is not None:
             self._client.log_artifact(self.run_id, str(Path(data) / MANIFEST), DATA)
-        for name, text in language_tables(RunFolder(self.folder).events).items():
-            self._client.log_text(self.run_id, text, name)
-
-    def _log_model(self) -> None:
-        """Of a finished pretraining."""
-        export = RunFolder(self.folder).export
-        if read_manifest(self.folder) is None or read_manifest(export) is None:
-            return
-        name = read_saved(self.folder).get("track", {}).get("registered_model_name")
-        log_model(self._client, self._client.get_run(self.run_id), export.resolve(), self._start["fingerprint"], name)
+        if read_manifest(export := RunFolder(self.folder).export) is not None:
+            self._client.set_tag(self.run_id, "xalign.export", url_of(export) or str(export.resolve()))
 
 
 def _is_total(metric: str) -> bool:
