@@ -48,7 +48,6 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from xalign_ray.config import derive
 from xalign_ray.models import attention, heads
 from xalign_ray.objectives import dictionary_alignment
 from xalign_ray.train import step as steps
@@ -86,7 +85,6 @@ class Case:
     """What is counted: a method, where and how.
 
     Attributes:
-        split_sums: whether stage 2 reduces each micro-step, as it does with very many weights.
         pieces: of the vocabulary.
     """
 
@@ -94,7 +92,6 @@ class Case:
     stage: int = 1
     accumulation: int = 1
     bf16: bool = True
-    split_sums: bool = False
     pieces: int = 119_547
     train: Mapping[str, Any] = field(default_factory=dict)
 
@@ -173,7 +170,7 @@ def _started(case: Case) -> Iterator[tuple[Engine, int, Callable[[int], None]]]:
     config = config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": RANKS})})
     rows = packed(examples(arm), arm.row)
     rows |= columns("ppa" if case.method == "contrast" else case.method, rows)
-    with _as_on_a_gpu(), patch.object(derive, "SUMMED_WEIGHTS", 0 if case.split_sums else derive.SUMMED_WEIGHTS):
+    with _as_on_a_gpu():
         workers = setup_workers(config.parallel)
         objectives = build_model(config, MadeRows(arm.vocab), workers.device)  # type: ignore[arg-type]
         parameters = sum(one.numel() for one in objectives.parameters())

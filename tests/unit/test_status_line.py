@@ -33,39 +33,39 @@ def do(clock: list[float], out: io.StringIO, seconds: float, sizes: dict[int, fl
             done.add(part)
 
 
-def test_a_log_gets_a_line_an_interval_and_the_last_one(clock: list[float]) -> None:
-    out = io.StringIO()
-    do(clock, out, 2.0, dict.fromkeys(range(6), 10e6), iter(range(6)))
-    assert out.getvalue().splitlines() == [
-        "preparing: 3 of 6 parts, 5.0 MB/s, 0m 06s left",
-        "preparing: 6 of 6 parts, 5.0 MB/s, done in 0m 12s",
-    ]
+BACK = "\r\x1b[2K"
+LINES: dict[str, tuple[type[io.StringIO], float, list[float], list[int], str]] = {
+    "a log gets a line an interval, and the last one": (
+        *(io.StringIO, 2.0, [10e6] * 6, [0, 1, 2, 3, 4, 5]),
+        "preparing: 3 of 6 parts, 5.0 MB/s, 0m 06s left\npreparing: 6 of 6 parts, 5.0 MB/s, done in 0m 12s\n",
+    ),
+    "what takes less than an interval leaves no line": (io.StringIO, 0.1, [1e6] * 2, [1, 0], ""),
+    "in a terminal neither": (Terminal, 0.1, [1e6] * 2, [1, 0], f"{BACK}preparing: 0 of 2 parts{BACK}"),
+    "the time left is of bytes, not of parts": (
+        *(io.StringIO, 6.0, [90e6, 10e6], [0]),
+        "preparing: 1 of 2 parts, 15.0 MB/s, 0m 01s left\n",
+    ),
+    "without sizes parts are counted alone": (
+        *(io.StringIO, 6.0, [0.0] * 3, [0, 1]),
+        "preparing: 1 of 3 parts, 0m 12s left\npreparing: 2 of 3 parts, 0m 06s left\n",
+    ),
+    "an empty part first says nothing of the rest": (io.StringIO, 6.0, [0.0, 9e6], [0], "preparing: 1 of 2 parts\n"),
+    "a terminal has one line that is redrawn": (
+        *(Terminal, 2.0, [10e6] * 3, [0, 1, 2]),
+        f"{BACK}preparing: 0 of 3 parts{BACK}preparing: 1 of 3 parts, 5.0 MB/s, 0m 04s left"
+        f"{BACK}preparing: 2 of 3 parts, 5.0 MB/s, 0m 02s left"
+        f"{BACK}preparing: 3 of 3 parts, 5.0 MB/s, done in 0m 06s\n",
+    ),
+}
 
 
-def test_what_takes_less_than_an_interval_leaves_no_line(clock: list[float]) -> None:
-    log, terminal = io.StringIO(), Terminal()
-    for out in (log, terminal):
-        do(clock, out, 0.1, {0: 1e6, 1: 1e6}, iter([1, 0]))
-    assert log.getvalue() == ""
-    assert terminal.getvalue() == "\r\x1b[2Kpreparing: 0 of 2 parts\r\x1b[2K"
-
-
-def test_the_time_left_is_of_bytes_not_of_parts(clock: list[float]) -> None:
-    out = io.StringIO()
-    do(clock, out, 6.0, {0: 90e6, 1: 10e6}, iter([0]))
-    assert out.getvalue() == "preparing: 1 of 2 parts, 15.0 MB/s, 0m 01s left\n"
-
-
-def test_a_terminal_has_one_line_that_is_redrawn(clock: list[float]) -> None:
-    out = Terminal()
-    do(clock, out, 2.0, dict.fromkeys(range(3), 10e6), iter(range(3)))
-    assert out.getvalue().split("\r\x1b[2K") == [
-        "",
-        "preparing: 0 of 3 parts",
-        "preparing: 1 of 3 parts, 5.0 MB/s, 0m 04s left",
-        "preparing: 2 of 3 parts, 5.0 MB/s, 0m 02s left",
-        "preparing: 3 of 3 parts, 5.0 MB/s, done in 0m 06s\n",
-    ]
+@pytest.mark.parametrize(("stream", "seconds", "sizes", "done", "shown"), LINES.values(), ids=LINES)
+def test_lines_of_parts(
+    clock: list[float], stream: type[io.StringIO], seconds: float, sizes: list[float], done: list[int], shown: str
+) -> None:
+    out = stream()
+    do(clock, out, seconds, dict(enumerate(sizes)), iter(done))
+    assert out.getvalue() == shown
 
 
 def test_a_terminal_is_not_redrawn_more_often_than_can_be_read(clock: list[float]) -> None:
@@ -90,21 +90,6 @@ def test_a_line_longer_than_the_terminal_is_cut_for_a_wrapped_one_cannot_be_redr
     line.show("x" * 50, 0.0)
     line.keep("y" * 50)
     assert out.getvalue() == "\r\x1b[2K" + "x" * 19 + "\r\x1b[2K" + "y" * 50 + "\n"
-
-
-def test_without_sizes_parts_are_counted_alone(clock: list[float]) -> None:
-    out = io.StringIO()
-    do(clock, out, 6.0, {0: 0.0, 1: 0.0, 2: 0.0}, iter([0, 1]))
-    assert out.getvalue().splitlines() == [
-        "preparing: 1 of 3 parts, 0m 12s left",
-        "preparing: 2 of 3 parts, 0m 06s left",
-    ]
-
-
-def test_an_empty_part_first_says_nothing_of_the_rest(clock: list[float]) -> None:
-    out = io.StringIO()
-    do(clock, out, 6.0, {0: 0.0, 1: 9e6}, iter([0]))
-    assert out.getvalue() == "preparing: 1 of 2 parts\n"
 
 
 def test_while_a_part_takes_long_the_line_comes_again_with_what_is_left_by_now(

@@ -17,9 +17,6 @@ from xalign_ray.work.storage import RUN_OF, absolute_model, absolute_path, is_ur
 
 FLAT_WEIGHTS = 1_000_000_000  # at most: of more, all gradients at once are too much; DeepSpeed reduces them by buckets
 TERMS_AT_ONCE = 1024  # terms of a loss over the whole step whose comparisons are in memory
-SUMMED_WEIGHTS = (
-    300_000_000  # at stage 2, at most: of more, 4 bytes a weight for whole sums of micro-steps are too much
-)
 BLOCK_BYTES = 16 << 20  # of rows that a data task makes at once for a worker: far below where Ray Data splits blocks
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl
 
@@ -95,18 +92,11 @@ def block_shape(config: RunConfig, row_bytes: int) -> tuple[int, int]:
 def has_flat_gradients(config: RunConfig, weights: int) -> bool:
     """Whether all gradients are reduced and clipped in one piece, ours, or as DeepSpeed does it.
 
-    That is for stage 3, for what does not fit, and for whoever sets something of DeepSpeed's.
+    That is for stage 3, for what does not fit, and for whoever sets something of DeepSpeed's. Over micro-steps the sums
+    are 4 bytes a weight on every rank.
     """
     parallel = config.parallel
     return parallel.zero_stage in (1, 2) and weights <= FLAT_WEIGHTS and not parallel.deepspeed_overrides
-
-
-def has_split_sums(config: RunConfig, weights: int) -> bool:
-    """Whether flat gradients are reduced in each micro-step, so that a rank keeps a stretch of their sums alone.
-
-    Else their sums, 4 bytes a weight on every rank, are reduced once a step.
-    """
-    return config.parallel.zero_stage == 2 and weights > SUMMED_WEIGHTS
 
 
 def deepspeed_config(config: RunConfig, on_gpu: bool) -> dict[str, Any]:

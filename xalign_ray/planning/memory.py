@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xalign_ray.config.choices import PAIRS, DenoisingAlignment, ObjectiveChoice, WordExchange
-from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch, has_flat_gradients, has_split_sums
+from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch, has_flat_gradients
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.planning.subject import Subject, labels_at_once, read_figures, shares
 
@@ -157,7 +157,7 @@ def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float
             "step": {"gradients": all_gradients + joined},
         }
     if has_flat_gradients(config, count):
-        all_gradients, held = unit * count, (part if has_split_sums(config, count) else FP32 * count) * again
+        all_gradients, held = unit * count, FP32 * count * again
         return {
             "before": {},
             "forward": {"gradients": held},

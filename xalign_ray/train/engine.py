@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.func import functional_call
 
-from xalign_ray.config.derive import choose_attention, deepspeed_config, has_flat_gradients, has_split_sums
+from xalign_ray.config.derive import choose_attention, deepspeed_config, has_flat_gradients
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.errors import ConfigError
@@ -127,22 +127,18 @@ class Engine:
             module.forward = torch.autocast(workers.device.type, torch.bfloat16)(module.forward)
         module.train()  # transformers opens an encoder that is continued for evaluation: without dropout
         self._engine, *_ = deepspeed.initialize(model=module, optimizer=self._optimizer, config=settings)
+        self.forward: Callable[..., dict[str, Any]] = self._engine  # the module's output for one micro-batch
         if self._stage == 0:
             skip_allreduce(self._engine)
         self._flat: FlatGradients | None = None
         if is_flat:
             micro_steps = settings["gradient_accumulation_steps"]
-            split = has_split_sums(config, size)
-            self._flat = FlatGradients(self._optimizer, workers, split, micro_steps, self._clipping)
+            self._flat = FlatGradients(self._optimizer, workers, micro_steps, self._clipping)
             self._flat.groups = take_gradients(self._engine, self._flat.step)
         self._parts = keep_parts(self._engine, copy_to_host)
         if isinstance(self._optimizer, Lamb) and self._stage:
             held = {flat: Parts(tensors, here) for flat, tensors, here in flat_weights(self._engine)}
             self._optimizer.set_shards(held, dist.all_reduce)
-
-    def forward(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """The module's output for one micro-batch."""
-        return self._engine(*arguments, **options)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Adds a micro-batch's gradients; they are divided by micro-steps and averaged over ranks."""

@@ -42,19 +42,16 @@ class FlatGradients:
     it, stops before they are saved.
     """
 
-    def __init__(self, optimizer: Optimizer, workers: Workers, split: bool, micro_steps: int, clipping: float) -> None:
+    def __init__(self, optimizer: Optimizer, workers: Workers, micro_steps: int, clipping: float) -> None:
         """Nothing is taken yet; `groups` must be set first.
 
         Args:
-            split: whether each micro-step is reduced, and a stretch of the sums kept; else they are whole until a
-                step's one reduction.
             clipping: the largest norm; 0 is no clipping.
         """
         self.groups: Sequence[FlatGroup] = ()
         self.norm = torch.zeros(())
         self._optimizer = optimizer
         self._workers = workers
-        self._split = split
         self._micro_steps = micro_steps
         self._clipping = clipping
         self._sums: list[Tensor] = []
@@ -63,8 +60,6 @@ class FlatGradients:
     def add(self) -> None:
         """Takes the gradients of one micro-step."""
         flats = [self._flat(group) for group in self.groups]
-        if self._split:
-            flats = [self._reduced(flat) for flat in flats]
         if self._micro_steps == 1:
             self._sums = flats
         elif not self._sums:
@@ -77,11 +72,9 @@ class FlatGradients:
     def step(self) -> None:
         """Moves the weights by the sums; `norm` is that of the whole gradient before clipping, on the device."""
         gradients, self._sums = self._sums, []
-        if not self._split:
-            gradients = [
-                self._reduced(gradient.to(group.flat.dtype))
-                for gradient, group in zip(gradients, self.groups, strict=True)
-            ]
+        gradients = [
+            self._reduced(gradient.to(group.flat.dtype)) for gradient, group in zip(gradients, self.groups, strict=True)
+        ]
         if gradients[0].dtype != torch.float32:
             half, gradients = gradients, [torch.empty_like(group.master) for group in self.groups]
             copy_each(gradients, half)

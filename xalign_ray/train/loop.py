@@ -32,7 +32,7 @@ from xalign_ray.train.metrics import Delivered, Spent, host_metrics
 from xalign_ray.train.profile import StepProfile
 from xalign_ray.train.scoring import Scoring
 from xalign_ray.train.step import RankBatch, Stepper, raise_on_all_ranks
-from xalign_ray.train.watch import COMPUTES, ENOUGH_STEPS, WAITS, StallWatch, slow_worker
+from xalign_ray.train.watch import COMPUTES, WAITS, StallWatch
 from xalign_ray.work import process
 from xalign_ray.work.job import Job
 from xalign_ray.work.run_folder import RunFolder
@@ -152,10 +152,10 @@ class Loop:
         first = self._found.step if self._found else 0
         self._tokens = self._found.manifest["tokens"] if self._found else 0
         workers, steps = self._workers, self._config.train.max_steps
-        self._hosts = workers.gather(socket.gethostname())
+        hosts = workers.gather(socket.gethostname())
         host_metrics(workers.device)  # the use of the CPUs is counted from now on
         how = {"workers": workers.size, "zero_stage": self._config.parallel.zero_stage, "execution": self._execution}
-        how |= {"hosts": self._hosts}
+        how |= {"hosts": hosts}
         self._log_event("start", first, **{**self._job.identity, **how}, steps=steps, notes=self._notes)
         began, before = time.monotonic(), self._tokens
         if not first:
@@ -214,7 +214,7 @@ class Loop:
         self._tokens += totals.tokens
         self._done = done
         self._time.add(totals, time.perf_counter() - began)
-        self._delivered.add(totals, self._config.train.global_batch_size, time.perf_counter() - began)
+        self._delivered.add(totals, self._config.train.global_batch_size)
         metrics = self._time.metrics(outcome, self._workers, self._config.train) if outcome else {}
         if logged:
             self._time = Spent()
@@ -243,10 +243,8 @@ class Loop:
         delivered = self._delivered
         by_language = dict(zip(self._prepared.languages, delivered.language_tokens.tolist(), strict=True))
         counts = {"data/rows": delivered.rows, "data/tokens": delivered.tokens} | host_metrics(self._workers.device)
-        waits, held, step_ms, steps = delivered.take_ms()
+        waits, held = delivered.take_ms()
         self._log_event("data", step, counts, language_tokens=by_language, data_wait_ms=waits, held_up_ms=held)
-        if steps >= ENOUGH_STEPS and (sentence := slow_worker(held, waits, step_ms, self._hosts)):
-            self._log_event("straggler", step, text=sentence)
 
     def _save(self, step: int, metrics: dict[str, float], dev: float | None) -> None:
         self._publish()  # at most one is on its way

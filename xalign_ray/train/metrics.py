@@ -90,23 +90,18 @@ class Delivered:
         self.rows = self.tokens = 0
         self.language_tokens = np.zeros(languages, np.int64)
         self._of_steps = np.zeros((2, ranks))  # seconds of waiting for rows, and for the others
-        self._steps, self._seconds = 0, 0.0
+        self._steps = 0
 
-    def add(self, totals: Totals, rows: int, seconds: float) -> None:
+    def add(self, totals: Totals, rows: int) -> None:
         """One more step."""
         self.rows += rows
         self.tokens += totals.tokens
         self.language_tokens += totals.language_tokens
         self._of_steps += [totals.waits, totals.held]
         self._steps += 1
-        self._seconds += seconds
 
-    def take_ms(self) -> tuple[list[float], list[float], float, int]:
-        """Milliseconds that each rank waited for a step's rows, and for the others, and that a step took.
-
-        Each is the mean of the steps since it was asked last, whose number is given too.
-        """
+    def take_ms(self) -> tuple[list[float], list[float]]:
+        """Each rank's wait for a step's rows, and for the others, in ms: means of the steps since the last call."""
         waits, held = ([round(ms, 3) for ms in of] for of in (self._of_steps / self._steps * 1e3).tolist())
-        steps, step = self._steps, self._seconds / self._steps * 1e3
-        self._of_steps[:], self._steps, self._seconds = 0, 0, 0.0
-        return waits, held, step, steps
+        self._of_steps[:], self._steps = 0, 0
+        return waits, held

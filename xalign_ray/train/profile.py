@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,9 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 SKIPPED, WARM_UP = 2, 1  # steps before those that are looked at: the first fill caches, then the profiler itself
 SPAN = "step/"  # begins the names of the parts of a step, which `torch.profiler.record_function` marks in the code
-ENCODER, ALL = f"{SPAN}encoder", f"{SPAN}all"  # a part of a forward pass; the step
-COMMUNICATION = re.compile(r"(gloo|nccl):")
+ALL = f"{SPAN}all"  # the step
 TRACE, SUMMARY = "trace.json", "summary.txt"
-LONGEST = 10
+LONGEST = 12  # of parts, and of operations
 
 OnSummary = Callable[[int, str], None]
 
@@ -59,47 +56,38 @@ class StepProfile:
             self._profile.stop()
         self._profile, self._left = None, 0
 
-    def _write(self, seen: Any) -> None:
+    def _write(self, seen: profile) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         seen.export_chrome_trace(str(self._folder / TRACE))
-        steps, text = summarize(seen.events(), self._device.type == "cuda")
+        steps, text = summarize(seen.key_averages(), self._device.type == "cuda")
         (self._folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
         self._on_summary(steps, f"{text}\n{self._folder / TRACE} opens in https://ui.perfetto.dev.")
 
 
-def summarize(events: Any, on_gpu: bool) -> tuple[int, str]:
-    """The number of steps among the profiler's events, and lines of milliseconds a step by part and by operation."""
-    host, device, calls = Counter[str](), Counter[str](), Counter[str]()
-    alone, communicated, at_work = Counter[str](), 0.0, 0.0
-    for event in events:
-        if str(event.device_type).endswith("CPU"):
-            host[event.name] += event.cpu_time_total
-            device[event.name] += event.device_time_total
-            calls[event.name] += 1
-            if not event.name.startswith((SPAN, "ProfilerStep")):
-                alone[event.name] += event.self_device_time_total if on_gpu else event.self_cpu_time_total
-        elif not event.is_user_annotation:
-            at_work += event.time_range.elapsed_us()
-        if COMMUNICATION.match(event.name):
-            communicated += event.time_range.elapsed_us()
-    steps = max(calls[ALL], 1)
-    total = host[ALL] or 1.0
+def summarize(averages: Sequence[Any], on_gpu: bool) -> tuple[int, str]:
+    """The number of profiled steps, and lines of milliseconds a step by part and by operation.
 
-    def line(name: str, micros: float, on_device: float | None = None) -> str:
-        gpu = f"{(on_device or 0) / 1e3 / steps:>12.2f}" if on_gpu and on_device is not None else ""
-        return f"{name:<36}{micros / 1e3 / steps:>10.2f}{micros / total:>9.1%}{gpu}"
+    Args:
+        averages: the profiler's events, summed by name; parts of a step are marked SPAN.
+    """
+    spans = {row.key.removeprefix(SPAN): row for row in averages if row.key.startswith(SPAN) and row.count}
+    whole = spans.pop("all")
+    own_time = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    operations = [row for row in averages if not row.key.startswith((SPAN, "ProfilerStep"))]
 
-    parts = [name for name in host if name.startswith(SPAN) and name not in (ENCODER, ALL)]
-    named = sum(host[name] for name in parts)
-    lines = [
-        f"{steps} steps of rank 0, {total / 1e3 / steps:.1f} ms each",
-        f"{'':<36}{'ms a step':>10}{'share':>9}{'GPU ms':>12}" if on_gpu else f"{'':<36}{'ms a step':>10}{'share':>9}",
-        *(line(name.removeprefix(SPAN), host[name], device[name]) for name in sorted(parts, key=lambda n: -host[n])),
-        line("other", total - named),
-        line("encoder, within forward", host[ENCODER], device[ENCODER]),
-        line("communication, within the others", communicated),
-        *([line("the GPU at work", at_work)] if on_gpu else []),
-        f"The {LONGEST} operations that take longest by themselves" + (" on the GPU:" if on_gpu else ":"),
-        *(line(name[:35], micros) for name, micros in alone.most_common(LONGEST)),
-    ]
-    return steps, "\n".join(lines)
+    def line(name: str, micros: float, total: float) -> str:
+        return f"{name[:35]:<36}{micros / 1e3 / whole.count:>10.2f}{micros / max(total, 1):>9.1%}"
+
+    def lines(rows: Sequence[Any], time: str) -> list[str]:
+        longest = sorted(rows, key=lambda row: -getattr(row, time))[:LONGEST]
+        return [line(row.key.removeprefix(SPAN), getattr(row, time), whole.cpu_time_total) for row in longest]
+
+    return whole.count, "\n".join(
+        [
+            f"{whole.count} steps of rank 0, {whole.cpu_time_total / 1e3 / whole.count:.1f} ms each",
+            f"{'parts, some within others':<36}{'ms a step':>10}{'share':>9}",
+            *lines([*spans.values()], "cpu_time_total"),
+            f"The {LONGEST} operations that take longest by themselves" + (" on the GPU:" if on_gpu else ":"),
+            *lines(operations, own_time),
+        ]
+    )

@@ -22,7 +22,6 @@ class Progress:
         self._steps = steps
         self._line = StatusLine(stream, title=title)
         self._began: tuple[float, int] | None = None
-        self._stragglers: set[str] = set()
         self._kinds = {
             "start": self._start,
             "step": self._step,
@@ -31,7 +30,6 @@ class Progress:
             "profile": self._text,
             "stage": self._text,
             "stalled": self._text,
-            "straggler": self._straggler,
         }
 
     def show(self, event: Mapping[str, Any]) -> None:
@@ -60,12 +58,6 @@ class Progress:
     def _text(self, event: Mapping[str, Any]) -> None:
         for line in event["text"].splitlines():
             self._line.keep(line)
-
-    def _straggler(self, event: Mapping[str, Any]) -> None:
-        """Each worker once: it is found twice a minute."""
-        if (who := event["text"].partition(" holds")[0]) not in self._stragglers:
-            self._stragglers.add(who)
-            self._text(event)
 
     def _step(self, event: Mapping[str, Any]) -> None:
         if self._began is None:

@@ -1,4 +1,4 @@
-"""Detects stalled steps and stragglers."""
+"""Detects stalled steps and names the workers that stall them."""
 
 from __future__ import annotations
 
@@ -8,44 +8,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from statistics import median
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
 
 from xalign_ray.private.torch import job_store
 from xalign_ray.train.distributed import Workers
-
-ENOUGH_STEPS = 5  # the first of an attempt is late where a process starts late
-SHARE = 0.2  # of a step that the others must wait before it is reported; of their wait that it may wait itself
-
-
-def slow_worker(held: Sequence[float], waits: Sequence[float], step: float, hosts: Sequence[str]) -> str:
-    """The sentence on a straggler, empty where there is none.
-
-    Only the time at which each process comes to the sum that begins a step can be seen. A GPU works behind its process,
-    and all are equally late where one is slow: with GPUs this finds hosts that are slow with rows or copies.
-
-    Args:
-        held: how long each rank waited for the others in a step, ms.
-        waits: how long it waited for its rows, ms.
-        step: a step's wall time, ms.
-        hosts: where each rank is.
-    """
-    if len(held) < 2:
-        return ""
-    rank = min(range(len(held)), key=held.__getitem__)
-    others = median([*held[:rank], *held[rank + 1 :]])
-    if others < SHARE * step or held[rank] > SHARE * others:
-        return ""
-    late = waits[rank] > others / 2
-    why = f"it waits {waits[rank]:.0f} ms for its rows" if late else "its share of the work takes longer"
-    return (
-        f"Worker {rank} on {hosts[rank]} holds the others up: they wait {others:.0f} of the {step:.0f} ms of a step "
-        f"for it, because {why}."
-    )
-
 
 BEATS = 12  # within the limit: a worker that has missed BEATS // 3 of them does not answer
 WAITS, COMPUTES = "waits for data", "computes"

@@ -115,16 +115,18 @@ def test_unknown_host_is_refused() -> None:
     assert said.startswith("The cluster at no-such-host.invalid:6379, which RAY_ADDRESS names, cannot be joined: noth")
 
 
-def test_address_that_accepts_and_says_nothing_is_refused() -> None:
-    with listening(None) as address:
-        said, seconds = refusal(address)
-    assert said == SAID.format(address, "nothing has answered for 5 s")
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "nothing has answered for 5 s"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what answers there is not Ray's head node"),
+    ],
+)
+def test_what_is_no_head_node_is_refused(answer: bytes | None, said: str) -> None:
+    with listening(answer) as address:
+        refused, seconds = refusal(address)
+    assert refused == SAID.format(address, said)
     assert seconds < 2 * ANSWER_S
-
-
-def test_another_server_at_the_address_is_refused() -> None:
-    with listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
-        assert refusal(address)[0] == SAID.format(address, "what answers there is not Ray's head node")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ CASES: dict[str, dict[str, Any]] = {
     "accumulation": {"accumulation": 4},
     "accumulation at stage 2": {"stage": 2, "accumulation": 4},
     "accumulation at stage 0": {"stage": 0, "accumulation": 4},
-    "split sums": {"stage": 2, "accumulation": 4, "split_sums": True},
     "fp32": {"bf16": False, "train": {"attention": "dense"}},
     "lamb": {"train": LAMB},
     "lamb at stage 0": {"train": LAMB, "stage": 0},
@@ -78,7 +77,7 @@ def test_one_flash_operation_a_layer_and_no_other_attention(counted: dict[str, d
     [
         *((name, 2) for name in ("mlm", "stage 0", "stage 2", "ppa")),
         *((f"accumulation{at}", 2) for at in ("", " at stage 0", " at stage 2")),
-        *(("split sums", 8), ("fp32", 4)),
+        ("fp32", 4),
     ],
 )
 def test_gradients_cross_the_wire_once_a_step(counted: dict[str, dict[str, Any]], name: str, bytes_: int) -> None:
