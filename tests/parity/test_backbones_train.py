@@ -15,6 +15,7 @@ from tests.parity.train.live import batch_of_step, compute, train_here
 from tests.parity.train.pool import Pool
 from tests.ray.small import batches, write_world
 from tests.unit.conftest import prepare_here
+from tests.unit.models.test_generic import contrast_on_mpnet
 from xalign_ray import exports
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import RunConfig
@@ -95,3 +96,21 @@ def test_a_stranger_computes_the_logits_of_the_trained_model(runs: Path, family:
     ours, theirs = np.load(folder / "ours.npz"), np.load(folder / "theirs.npy")
     assert ours["real"].sum() > 100
     np.testing.assert_allclose(theirs[ours["real"]], ours["logits"][ours["real"]], rtol=0, atol=1e-5)
+
+
+def test_contrast_trains_an_encoder_that_no_family_file_names_alike_at_zero_0_and_3(one: Pool, tmp_path: Path) -> None:
+    config = contrast_on_mpnet(tmp_path, *batches(8, 8, 6, saved_every=6), "train.optimizer.learning_rate=0.01")
+    prepared, steps = prepare_here(config), []
+    for stage in (0, 3):
+        folder = tmp_path / f"zero-{stage}"
+        folder.mkdir()
+        parallel = config.parallel.model_copy(update={"zero_stage": stage, "workers": 1})
+        one.call(_train, config.model_copy(update={"parallel": parallel}), prepared.folder, folder)
+        steps.append(losses(folder))
+    np.testing.assert_allclose(steps[1], steps[0], rtol=1e-4)
+    assert len(steps[0]) == 6
+    assert steps[0][-1] < steps[0][0]
+
+
+def _train(workers: Workers, config: RunConfig, prepared_folder: Path, folder: Path) -> None:
+    train_here(workers, config, Prepared.open(prepared_folder), folder, FACTS)

@@ -107,7 +107,7 @@ def encoder_values(init_from: str) -> Values | None:
         values = ENCODERS.get(_plain(init_from))
     if values is None:
         return None
-    return dict(family_of(init_from, values).defaults) | dict(values)
+    return family_of(init_from, values).complete(values)
 
 
 def read_folder(init_from: str) -> dict[str, Any]:
@@ -163,6 +163,6 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
     else:
         saved_values = read_folder(model.init_from)
         family = family_of(model.init_from, saved_values)
-        values = family.for_rows(dict(family.defaults) | saved_values, max_positions)
+        values = family.for_rows(family.complete(saved_values), max_positions)
     check_settings(family, model)
     return family, family.with_dropout(values, model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xalign_ray.models.family import Classes, Values
+from xalign_ray.models.family import Values
 from xalign_ray.models.roberta import Roberta
 
 
@@ -13,7 +13,4 @@ class Camembert(Roberta):
 
     model_type: ClassVar[str] = "camembert"
     defaults: ClassVar[Values] = {**Roberta.defaults, "model_type": "camembert", "vocab_size": 30522}
-
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
-        """Stock classes."""
-        return Classes.stock("Camembert", add_pooling_layer=False)
+    stock: ClassVar[str] = "Camembert"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.bert import Bert
-from xalign_ray.models.family import Classes, Counts, Values
+from xalign_ray.models.family import Values
 from xalign_ray.private.transformers import deberta_distances
 
 if TYPE_CHECKING:
@@ -49,17 +48,13 @@ class DebertaV2(Bert):
         "norm_rel_ebd": "none",
         "conv_kernel_size": 0,
     }
-    token_types: ClassVar[str] = "deberta.embeddings.token_type_embeddings.weight"
+    stock: ClassVar[str] = "DebertaV2"
+    options: ClassVar[Values] = {}
+    token_types: ClassVar[str] = ""  # of released models
     dense_only: ClassVar[bool] = True
     no_masked_lm: ClassVar[str] = (
         "was trained to find replaced words; the masked-LM head that transformers gives it is a new one"
     )
-
-    def unsupported(self, model: ModelConfig) -> str:
-        """Its released models have no token types, which would carry the languages in an export."""
-        return (
-            "has no token types to carry model.language_embeddings; leave them out" if model.language_embeddings else ""
-        )
 
     def incompatible(self, values: Values) -> str:
         """A convolution would mix the examples of a row; a narrow table is of another width than d."""
@@ -76,27 +71,6 @@ class DebertaV2(Bert):
             )
         return ""
 
-    def has_head(self, names: Collection[str], values: Values) -> bool:  # noqa: ARG002
-        """None that can be trained, see `no_masked_lm`."""
-        return False
-
-    def segments(self, values: Values) -> int:
-        """Without a table of token types all text is of one."""
-        return max(1, values["type_vocab_size"])
-
-    def count(self, values: Values, read_by_head: int) -> Counts:
-        """BERT's, perhaps without positions; a table of distances, and in each layer what reads it."""
-        d, depth = values["hidden_size"], values["num_hidden_layers"]
-        bert = super().count(values, read_by_head)
-        other, layers = bert.other_embeddings, bert.layers
-        if not values["position_biased_input"]:
-            other -= values["max_position_embeddings"] * d
-        if values["relative_attention"]:
-            other += 2 * _span(values) * d
-            other += 2 * d if "layer_norm" in values["norm_rel_ebd"] else 0
-            layers += 0 if values["share_att_key"] else depth * len(_by_distance(values)) * (d * d + d)
-        return Counts(other, layers, bert.transform, bert.output_bias)
-
     def products(self, values: Values) -> int:
         """A score is the sum of up to three."""
         return super().products(values) + len(_by_distance(values))
@@ -110,15 +84,9 @@ class DebertaV2(Bert):
         distances = len(_by_distance(values)) * 2 * _span(values)
         return values["num_attention_heads"] * length * (length + distances) + distances * values["hidden_size"]
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - see `unsupported`
-        """Stock classes."""
-        return Classes.stock("DebertaV2")
-
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
         """Positions, which most of its models do not read; token types where it has some."""
-        if config.type_vocab_size:
-            return super().arguments(config, batch)
-        return {"position_ids": batch["position_ids"]}
+        return super().arguments(config, batch) if config.type_vocab_size else {"position_ids": batch["position_ids"]}
 
     def run(self, model: Any, vectors: Tensor, attention_mask: Tensor, layer: int | None, **arguments: Any) -> Tensor:
         """The embeddings first, then the layers under the mask [B, 1, L, L]."""

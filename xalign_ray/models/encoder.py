@@ -63,7 +63,7 @@ class AlignedEncoder(nn.Module):
         if not len(ids):
             # Models cannot reshape zero rows; a row of padding calls the same modules, as the other ranks need.
             return self.encode({key: batch[key].new_zeros(1, ids.shape[1]) for key in READ}, layer)[:0]
-        if attention_of(self.hf.config) != attention.VARLEN:
+        if attention_of(self.hf.config) != attention.VARLEN and not self.family.unpacked:
             mask = self.family.mask(self.hf.config, attention.same_example(examples))
             return self._encode(batch, layer, attention_mask=mask)
         laid = laid_out(batch)
@@ -176,7 +176,10 @@ def open_start(init_from: str, family: Family, values: Mapping[str, Any]) -> tup
     classes = family.classes()
     try:
         config = _config(family, values)
-        hf, drawn = open_weights(init_from, classes.masked_lm, config, attn_implementation=attention_of(config))
+        options = {"attn_implementation": attention_of(config)}
+        if classes.masked_lm is None:
+            return open_weights(init_from, classes.encoder, config, **options, **classes.options)
+        hf, drawn = open_weights(init_from, classes.masked_lm, config, **options)
     except DataError as error:
         raise ConfigError(f"model.init_from: {error}") from error
     tied = values["tie_word_embeddings"] and not family.no_masked_lm

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xalign_ray.config.schema import ModelConfig
-from xalign_ray.errors import ConfigError
-from xalign_ray.models.family import Classes, Counts, Family, Values
+from xalign_ray.models.family import Family, Values
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 
 class EuroBert(Family):
@@ -37,46 +35,20 @@ class EuroBert(Family):
         "mlp_bias": False,
         "attention_dropout": 0.0,
     }
-    from_scratch: ClassVar[Values] = {
-        "bos_token_id": None,
-        "eos_token_id": None,
-    }  # the class's default is Llama 3's ids
+    from_scratch: ClassVar[Values] = {"bos_token_id": None, "eos_token_id": None}  # the class has Llama 3's ids
     rotary: ClassVar[bool] = True
     dropouts: ClassVar[tuple[str, ...]] = ("attention_dropout",)
-    token_types: ClassVar[str] = ""
+    stock: ClassVar[str] = "EuroBert"
     layers: ClassVar[str] = "layers"
     final_norm: ClassVar[str] = "norm"
-    transform: ClassVar[str] = "lm_head."
+    head: ClassVar[str] = "lm_head"
     output_bias: ClassVar[str] = "lm_head.bias"
     may_be_untied: ClassVar[bool] = True
-
-    def segments(self, values: Values) -> int:  # noqa: ARG002
-        """All text is of one."""
-        return 1
-
-    def unsupported(self, model: ModelConfig) -> str:
-        """Its classes have no token types, which would carry the languages in an export."""
-        return (
-            "has no token types to carry model.language_embeddings; leave them out" if model.language_embeddings else ""
-        )
 
     def has_head(self, names: Collection[str], values: Values) -> bool:
         """A tied table is not stored; an encoder without a head has no prefix before its names."""
         tied = values["tie_word_embeddings"] and any(name.startswith("model.") for name in names)
-        return tied or super().has_head(names, values)
-
-    def count(self, values: Values, read_by_head: int) -> Counts:  # noqa: ARG002 - its head has no layer to extend
-        """Its parameters; several query heads may share a key and a value."""
-        d, f = values["hidden_size"], values["intermediate_size"]
-        width, shared = _widths(values)
-        attention = 2 * d * width + 2 * d * shared + (width + 2 * shared + d if values["attention_bias"] else 0)
-        feed_forward = 3 * d * f + (2 * f + d if values["mlp_bias"] else 0)
-        return Counts(
-            other_embeddings=0,
-            layers=values["num_hidden_layers"] * (attention + feed_forward + 2 * d) + d,
-            transform=0,
-            output_bias=values["vocab_size"] if values["mlp_bias"] else 0,
-        )
+        return tied or "lm_head.weight" in names
 
     def kept_per_token(self, values: Values) -> int:
         """Of each RMSNorm its input, normalised value and output; otherwise as ModernBERT."""
@@ -87,37 +59,11 @@ class EuroBert(Family):
         """The base of the rotary positions, by the name that released folders have."""
         return {"rope_theta": config.rope_parameters["rope_theta"]}
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - see `unsupported`
-        """Stock classes."""
-        return Classes.stock("EuroBert")
-
-    def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:  # noqa: ARG002
-        """Positions."""
-        return {"position_ids": batch["position_ids"]}
-
-    def predict(self, hf: Any, hidden: Tensor) -> Tensor:
-        """The output table."""
-        return hf.lm_head(hidden)
-
-    def transform_of(self, hf: Any) -> nn.Module:  # noqa: ARG002
-        """None: it cannot be conditioned on the language.
-
-        Raises:
-            ConfigError: always; recipes are refused earlier, see `unsupported`.
-        """
-        raise ConfigError(
-            "EuroBERT's head has no layer that could read the language: set model.conditioned_head to false."
-        )
-
     def copy_transform(self, hf: Any) -> nn.Module:  # noqa: ARG002
         """Nothing between the states and the table."""
         from torch import nn
 
         return nn.Identity()
-
-    def new_transform(self, config: Any) -> nn.Module:
-        """The same."""
-        return self.copy_transform(config)
 
 
 def _widths(values: Values) -> tuple[int, int]:

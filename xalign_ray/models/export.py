@@ -28,6 +28,7 @@ from xalign_ray.models.hub import encoder_folder
 from xalign_ray.models.open_folder import POOLER, one_at_a_time, open_weights
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable, stated_length
 from xalign_ray.models.sentence_files import SentenceForm, copy_modules, write_modules
+from xalign_ray.models.sizes import on_meta
 from xalign_ray.models.weight_files import SAFETENSORS, weight_names
 from xalign_ray.vocabulary.exchange import StartRows
 from xalign_ray.vocabulary.tokenizer import put_frame
@@ -127,8 +128,8 @@ def load_conditioned_head(folder: Path, model: Any) -> ConditionedHead:
     """The conditioned head of an exported folder, tied to the word embeddings of the model opened from it."""
     with safe_open(str(folder / HEAD_FILE), framework="pt") as file:
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    words, model_type = model.get_input_embeddings(), model.config.model_type.removeprefix("xalign-")
-    transform = BY_MODEL_TYPE[model_type].new_transform(model.config)
+    words, family = model.get_input_embeddings(), BY_MODEL_TYPE[model.config.model_type.removeprefix("xalign-")]
+    transform = family.copy_transform(on_meta(family, model.config.to_dict())).to_empty(device="cpu")
     head = ConditionedHead(transform, len(state["languages.weight"]), words)
     head.load_state_dict(state | {"decoder.weight": words.weight.detach()})
     return head.eval()
@@ -155,7 +156,7 @@ def _save_model(
     new_rows, exchanged = rows_to_make(config.data.tokenizer, prepared)
     segments = family.segments(values)
     weights = {name.removeprefix(STOCK): tensor.float() for name, tensor in state.items() if name.startswith(STOCK)}
-    prefix = f"{family.classes().masked_lm.base_model_prefix}."
+    prefix = f"{family.classes().encoder.base_model_prefix}."
     pooler: dict[str, Tensor] = {}
     if not config.needs_head:
         weights = {f"{prefix}{name}": tensor for name, tensor in weights.items()}
@@ -244,7 +245,7 @@ def _left_as_they_were(
 
 
 def _save_head(family: Family, hf_config: Any, weights: Mapping[str, Tensor], languages: Tensor, folder: Path) -> None:
-    layers = family.new_transform(hf_config).state_dict()
+    layers = family.copy_transform(on_meta(family, hf_config.to_dict())).state_dict()
     segment = {f"transform.{name}": _take(weights, f"{family.transform}{name}") for name in layers}
     segment |= {"decoder.bias": _take(weights, family.output_bias), "languages.weight": languages.float()}
     save_file({name: tensor.contiguous() for name, tensor in segment.items()}, folder / HEAD_FILE)

@@ -24,29 +24,38 @@ FAMILIES: Mapping[str, Family] = {
     "modernbert": ModernBert(),
     "eurobert": EuroBert(),
 }
-BY_MODEL_TYPE: Mapping[str, Family] = {
+BY_MODEL_TYPE: Mapping[str, Family] = {  # those with a file here
     family.model_type: family for family in (*FAMILIES.values(), Camembert(), DebertaV2())
 }
 LANGUAGES_KEY = "xalign_languages"  # in an exported folder's config.json: the languages folded into its token types
+
+
+def find_family(model_type: str) -> Family | None:
+    """The family of a config.json's `model_type`; None if it is no stock encoder of text."""
+    if model_type in BY_MODEL_TYPE:
+        return BY_MODEL_TYPE[model_type]
+    from xalign_ray.models.generic import generic  # transformers, which takes seconds
+
+    return generic(model_type)
 
 
 def family_of(init_from: str, values: Mapping[str, Any]) -> Family:
     """The family of an encoder to continue, by its config.json.
 
     Raises:
-        ConfigError: it is none of the families, or its language embeddings cannot be trained apart again.
+        ConfigError: transformers has no such encoder of text, or its language embeddings cannot be trained apart again.
     """
     if values.get(LANGUAGES_KEY):
         raise ConfigError(
             f"model.init_from: {init_from} has language embeddings folded into its token types, which cannot be "
             "trained apart again; continue the run's checkpoint instead."
         )
-    if values["model_type"] not in BY_MODEL_TYPE:
+    if (family := find_family(values["model_type"])) is None:
         raise ConfigError(
             f"model.init_from: {init_from} is of the family '{values['model_type']}'; only those of "
-            f"{', '.join(BY_MODEL_TYPE)} can be continued."
+            f"{', '.join(BY_MODEL_TYPE)} and other encoders of text that transformers itself has can be continued."
         )
-    return BY_MODEL_TYPE[values["model_type"]]
+    return family
 
 
 def check_settings(family: Family, model: ModelConfig) -> None:

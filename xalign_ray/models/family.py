@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.config.schema import ModelConfig
@@ -17,42 +18,18 @@ Values = Mapping[str, Any]  # of a config.json
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Parameters by part, without the word embeddings and an untied output table.
-
-    Attributes:
-        transform: of the head's layers before its decoder.
-    """
-
-    other_embeddings: int
-    layers: int
-    transform: int
-    output_bias: int
-
-
-@dataclass(frozen=True)
 class Classes:
     """The classes of transformers that hold a family.
 
     Attributes:
-        config: of both models. masked_lm: with a prediction head. encoder: without.
+        config: of both models. masked_lm: with a prediction head; None if none is trained. encoder: without.
         options: of the encoder's class besides the config, so that it has no layer that nothing here reads.
     """
 
     config: Any
     masked_lm: Any
     encoder: Any
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def stock(cls, name: str, **options: Any) -> Classes:
-        """The classes of transformers with this prefix, such as "Bert"."""
-        import transformers
-
-        config, masked_lm, encoder = (
-            getattr(transformers, f"{name}{end}") for end in ("Config", "ForMaskedLM", "Model")
-        )
-        return cls(config, masked_lm, encoder, options)
+    options: Mapping[str, Any]
 
     def bare(self, config: Any) -> Any:
         """A new encoder without a head."""
@@ -68,14 +45,17 @@ class Family(ABC):
         from_scratch: what stands in the config.json of an encoder from scratch besides the recipe's sizes.
         dropouts: the keys that `model.hidden_dropout_prob` sets; `model.attention_probs_dropout_prob` sets those
             whose name begins with attention.
-        token_types: in a state dict, the table that token types choose from.
+        stock: the classes of transformers that hold it begin with this. options: of the encoder's class.
+        token_types: in a state dict, the table that token types choose from; empty if it has none.
         layers: the list of its layers in its encoder. final_norm: what norms the states of the last; empty if nothing.
-        transform: in a state dict, the prefix of the head's layers before its decoder.
+        head: the module of its masked-LM head in its masked language model.
+        transform: in a state dict, the prefix of the head's layers before its decoder; empty if it has none.
         output_bias: in a state dict, the bias of the decoder.
         rotary: whether positions are computed, not looked up, so that rows may be longer than those trained on before.
         counts_from_padding: whether positions begin behind the padding id, so that another one moves them.
         may_be_untied: whether the head may have an output table apart from the word embeddings, as released models do.
-        dense_only: whether its attention is special and under a mask over the row: no kernel can stand in for it.
+        dense_only: whether its attention is special and under a mask: no kernel can stand in for it.
+        unpacked: whether each example is padded to a row of its own, for a mask of tokens is all that it takes.
         no_masked_lm: why its masked LM cannot be trained, after its name; empty if it can.
     """
 
@@ -83,16 +63,24 @@ class Family(ABC):
     defaults: ClassVar[Values]
     from_scratch: ClassVar[Values]
     dropouts: ClassVar[tuple[str, ...]]
-    token_types: ClassVar[str]
+    stock: ClassVar[str]
+    options: ClassVar[Values] = {}
+    token_types: ClassVar[str] = ""
     layers: ClassVar[str] = "encoder.layer"
     final_norm: ClassVar[str] = ""
-    transform: ClassVar[str]
-    output_bias: ClassVar[str]
+    head: ClassVar[str] = ""
+    transform: ClassVar[str] = ""
+    output_bias: ClassVar[str] = ""
     rotary: ClassVar[bool] = False
     counts_from_padding: ClassVar[bool] = False
     may_be_untied: ClassVar[bool] = False
     dense_only: ClassVar[bool] = False
+    unpacked: ClassVar[bool] = False
     no_masked_lm: ClassVar[str] = ""
+
+    def complete(self, saved: Values) -> dict[str, Any]:
+        """A config.json with the values that it leaves out, where we read them."""
+        return {**self.defaults, **saved}
 
     def values(self, model: ModelConfig, vocab_size: int, max_positions: int, pad_id: int) -> dict[str, Any]:
         """The config.json of an encoder from scratch, for rows of at most `max_positions` tokens."""
@@ -112,12 +100,8 @@ class Family(ABC):
         """The values with the dropout of a recipe; with their own where it is None."""
         asked = dict.fromkeys(self.dropouts, model.hidden_dropout_prob)
         if model.attention_probs_dropout_prob is not None:
-            asked |= dict.fromkeys(self._of_attention, model.attention_probs_dropout_prob)
+            asked |= {key: model.attention_probs_dropout_prob for key in asked if key.startswith("attention")}
         return {**values, **{key: rate for key, rate in asked.items() if rate is not None}}
-
-    @property
-    def _of_attention(self) -> list[str]:
-        return [key for key in self.dropouts if key.startswith("attention")]
 
     def has_dropout(self, values: Values) -> bool:
         """Whether anything is dropped in training."""
@@ -125,7 +109,7 @@ class Family(ABC):
 
     def drops_attention(self, values: Values) -> bool:
         """Whether attention scores are dropped: the backward pass needs them where no kernel recomputes them."""
-        return any(values[key] for key in self._of_attention)
+        return any(values[key] for key in self.dropouts if key.startswith("attention"))
 
     def dropout_in_words(self, values: Values) -> str:
         """Its dropout for a reader: one number where there is one."""
@@ -143,9 +127,10 @@ class Family(ABC):
         """The longest row, in tokens."""
         return values["max_position_embeddings"]
 
-    def unsupported(self, model: ModelConfig) -> str:  # noqa: ARG002
+    def unsupported(self, model: ModelConfig) -> str:
         """Why it cannot be trained with these settings, after the name of the family; empty if it can."""
-        return ""
+        carries = bool(self.token_types) or not model.language_embeddings
+        return "" if carries else "has no token types to carry model.language_embeddings; leave them out"
 
     def incompatible(self, values: Values) -> str:  # noqa: ARG002
         """Why an encoder with these values cannot be continued, after its name; empty if it can."""
@@ -165,11 +150,7 @@ class Family(ABC):
 
     def segments(self, values: Values) -> int:
         """How many segments it distinguishes."""
-        return values["type_vocab_size"]
-
-    @abstractmethod
-    def count(self, values: Values, read_by_head: int) -> Counts:
-        """Its parameters; `read_by_head` is the width of the head's input."""
+        return values.get("type_vocab_size") or 1
 
     @abstractmethod
     def kept_per_token(self, values: Values) -> int:
@@ -183,17 +164,22 @@ class Family(ABC):
         """Products of width d for two tokens that see each other: for their score, and for the sum of the values."""
         return 2
 
-    @abstractmethod
-    def classes(self, with_languages: bool = False) -> Classes:
+    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002
         """Its Hugging Face classes; `with_languages`: of an export whose token types carry the language."""
+        import transformers
 
-    @abstractmethod
-    def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Arguments of its model besides the word vectors and the mask.
+        config, masked_lm, encoder = (
+            getattr(transformers, f"{self.stock}{end}") for end in ("Config", "ForMaskedLM", "Model")
+        )
+        return Classes(config, masked_lm, encoder, self.options)
+
+    def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:  # noqa: ARG002
+        """Arguments of its model besides the word vectors and the mask: by default positions.
 
         Args:
             batch: `position_ids` and `segment_ids` [B, L]; both are 0 at the first token of an example.
         """
+        return {"position_ids": batch["position_ids"]}
 
     def mask(self, config: Any, same_example: Tensor) -> Any:  # noqa: ARG002
         """Its `attention_mask`, made of bool [B, 1, L, L]: whether two tokens are of one example."""
@@ -243,18 +229,15 @@ class Family(ABC):
             if norm is not None:
                 setattr(model, self.final_norm, norm)
 
-    @abstractmethod
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:
         """The head of its masked language model: hidden states [N, d], extended or not -> logits [N, V]."""
+        return hf.get_submodule(self.head)(hidden)
 
-    @abstractmethod
     def transform_of(self, hf: Any) -> nn.Module:
         """The part of the head that owns its first layer, as `dense`."""
+        assert self.transform, "a recipe that conditions its head is refused, see `unsupported`"
+        return hf.get_submodule(self.transform.rstrip("."))
 
-    @abstractmethod
     def copy_transform(self, hf: Any) -> nn.Module:
         """A copy of the head's layers before its decoder, with the same weights."""
-
-    @abstractmethod
-    def new_transform(self, config: Any) -> nn.Module:
-        """The same as a module with new weights, not extended."""
+        return copy.deepcopy(self.transform_of(hf))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
 from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xalign_ray.models.family import Classes, Counts, Family, Values
-from xalign_ray.private.transformers import modernbert_after_norm, modernbert_transform
+from xalign_ray.models.family import Classes, Family, Values
+from xalign_ray.private.transformers import modernbert_after_norm
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -52,6 +50,7 @@ class ModernBert(Family):
     }
     rotary: ClassVar[bool] = True
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
+    stock: ClassVar[str] = "ModernBert"
     token_types: ClassVar[str] = "model.embeddings.token_type_embeddings.weight"  # of our class, the stock one has none
     layers: ClassVar[str] = "layers"
     final_norm: ClassVar[str] = "final_norm"
@@ -71,28 +70,6 @@ class ModernBert(Family):
         ]
         return [values["local_attention"] // 2 if kind == "sliding_attention" else None for kind in kinds]
 
-    def segments(self, values: Values) -> int:  # noqa: ARG002
-        """All text is of one."""
-        return 1
-
-    def count(self, values: Values, read_by_head: int) -> Counts:
-        """Its parameters; `intermediate_size` is half of the gated layer's output, and layer 0 lacks a LayerNorm."""
-        d, f, depth = values["hidden_size"], values["intermediate_size"], values["num_hidden_layers"]
-
-        def linear(read: int, made: int, bias: str) -> int:
-            return read * made + (made if values[bias] else 0)
-
-        norm = linear(1, d, "norm_bias")
-        attention = linear(d, 3 * d, "attention_bias") + linear(d, d, "attention_bias")
-        feed_forward = linear(d, 2 * f, "mlp_bias") + linear(f, d, "mlp_bias")
-        decoder_bias = values["vocab_size"] if values["decoder_bias"] else 0
-        return Counts(
-            other_embeddings=norm,
-            layers=depth * (attention + feed_forward + 2 * norm),  # the last LayerNorm stands in for layer 0's
-            transform=linear(read_by_head, d, "classifier_bias") + norm,
-            output_bias=decoder_bias,
-        )
-
     def kept_per_token(self, values: Values) -> int:
         """As BERT's, with a turned query and key, and the gate and product of the gated layer."""
         return 11 * values["hidden_size"] + 4 * values["intermediate_size"]
@@ -102,14 +79,9 @@ class ModernBert(Family):
         if with_languages:
             from xalign_ray.models import language_modernbert as ours
 
-            return Classes(
-                ours.LanguageModernBertConfig, ours.LanguageModernBertForMaskedLM, ours.LanguageModernBertModel
-            )
-        return Classes.stock("ModernBert")
-
-    def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:  # noqa: ARG002
-        """Positions."""
-        return {"position_ids": batch["position_ids"]}
+            kinds = (ours.LanguageModernBertConfig, ours.LanguageModernBertForMaskedLM, ours.LanguageModernBertModel)
+            return Classes(*kinds, self.options)
+        return super().classes()
 
     def mask(self, config: Any, same_example: Tensor) -> dict[str, Tensor]:
         """One for each kind of layer: given one, the model would take it for both."""
@@ -146,15 +118,3 @@ class ModernBert(Family):
     def predict(self, hf: Any, hidden: Tensor) -> Tensor:
         """Head and decoder stand apart."""
         return hf.decoder(hf.head(hidden))
-
-    def transform_of(self, hf: Any) -> nn.Module:
-        """The head, which is apart from the decoder."""
-        return hf.head
-
-    def copy_transform(self, hf: Any) -> nn.Module:
-        """Its copy."""
-        return copy.deepcopy(hf.head)
-
-    def new_transform(self, config: Any) -> nn.Module:
-        """dense, activation, LayerNorm."""
-        return modernbert_transform(config)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.models.families import BY_MODEL_TYPE
+from xalign_ray.models.families import find_family
 from xalign_ray.models.family import Family
 from xalign_ray.models.hub import commit_of, encoder_folder
 from xalign_ray.models.own_tokenizer import read_tokenizer
@@ -65,5 +65,5 @@ def open_encoder(name: str) -> Opened:
     """
     folder = encoder_folder(name)
     values = read_config(str(folder))
-    family = BY_MODEL_TYPE.get(values["model_type"])
-    return Opened(name, folder, commit_of(folder), {**(family.defaults if family else {}), **values}, family)
+    family = find_family(values["model_type"])
+    return Opened(name, folder, commit_of(folder), family.complete(values) if family else values, family)

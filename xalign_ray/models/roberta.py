@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xalign_ray.models.family import Classes, Values
+from xalign_ray.models.family import Values
 from xalign_ray.models.xlm_r import XlmR
 
 
@@ -13,7 +13,4 @@ class Roberta(XlmR):
 
     model_type: ClassVar[str] = "roberta"
     defaults: ClassVar[Values] = {**XlmR.defaults, "model_type": "roberta", "vocab_size": 50265}
-
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
-        """Stock classes."""
-        return Classes.stock("Roberta", add_pooling_layer=False)
+    stock: ClassVar[str] = "Roberta"

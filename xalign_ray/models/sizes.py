@@ -1,10 +1,13 @@
-"""Counts an encoder's parameters, and the floating-point operations that it needs, without torch."""
+"""Counts an encoder's parameters, on a model without memory, and the floating-point operations that it needs."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +19,37 @@ from xalign_ray.models.family import Family, Values
 
 @dataclass(frozen=True)
 class Sizes:
-    """Parameters by part, each counted once (a decoder that is tied to the word embeddings among these)."""
+    """Parameters by part, each counted once (a decoder that is tied to the word embeddings among these).
+
+    Attributes:
+        transform: those of the head's layers before its decoder, before a language vector extends them.
+    """
 
     word_embeddings: int
     other_embeddings: int
     layers: int
     head: int
+    transform: int
 
     @property
     def total(self) -> int:
         """All trained parameters."""
         return self.word_embeddings + self.other_embeddings + self.layers + self.head
+
+
+def on_meta(family: Family, values: Values) -> Any:
+    """A model of a family, with a head where it can be trained, whose weights have a shape and no memory."""
+    return _on_meta(family, json.dumps(dict(values), sort_keys=True, default=str))
+
+
+@lru_cache(maxsize=16)
+def _on_meta(family: Family, values: str) -> Any:
+    import torch  # here, because it costs whoever only checks a recipe seconds
+
+    classes = family.classes()
+    config = classes.config.from_dict(json.loads(values))
+    with torch.device("meta"):
+        return classes.masked_lm(config) if classes.masked_lm else classes.bare(config)
 
 
 def count_in(family: Family, values: Values, model: ModelConfig, languages: int, with_head: bool = True) -> Sizes:
@@ -37,18 +60,29 @@ def count_in(family: Family, values: Values, model: ModelConfig, languages: int,
         languages: number of languages of the run.
         with_head: as in `build_encoder`.
     """
-    d, V = values["hidden_size"], values["vocab_size"]
-    counts = family.count(values, read_by_head=2 * d if model.conditioned_head else d)
-    head = counts.transform + counts.output_bias + (0 if values["tie_word_embeddings"] else V * d)
+    hf, d = on_meta(family, values), values["hidden_size"]
+    words, decoder = hf.get_input_embeddings().weight, hf.get_output_embeddings()
+    inside = {name: weight for name, weight in hf.base_model.named_parameters() if weight is not words}
+    embeddings = sum(weight.numel() for name, weight in inside.items() if "embed" in name)
+    transform = bias = untied = 0
+    if decoder is not None and hf.base_model is not hf:
+        counted = {id(weight) for weight in (*hf.base_model.parameters(), decoder.weight, decoder.bias)}
+        bias = 0 if decoder.bias is None else decoder.bias.numel()
+        untied = 0 if values["tie_word_embeddings"] else decoder.weight.numel()
+        transform = sum(
+            weight.numel()
+            for name, weight in hf.named_parameters()
+            if id(weight) not in counted and name != family.output_bias
+        )
+    head = transform + bias + untied + (d * d if model.conditioned_head else 0)
     return Sizes(
-        word_embeddings=V * d,
-        other_embeddings=counts.other_embeddings + (languages * d if model.language_embeddings else 0),
-        layers=counts.layers,
+        word_embeddings=words.numel(),
+        other_embeddings=embeddings + (languages * d if model.language_embeddings else 0),
+        layers=sum(weight.numel() for weight in inside.values()) - embeddings,
         head=head if with_head else 0,
+        transform=transform,
     )
 
-
-# Counts the floating-point operations that an encoder needs, however they are done, from its config.json; no torch.
 
 TRAINED = 3  # forward passes: a backward pass takes twice what its forward pass takes
 
@@ -64,9 +98,10 @@ class Operations:
 
     def __init__(self, family: Family, values: Values, conditioned_head: bool) -> None:
         d = values["hidden_size"]
-        counts = family.count(values, read_by_head=2 * d if conditioned_head else d)
-        self._a_token = 2 * counts.layers
-        self._a_label = 2 * (counts.transform + counts.output_bias + d * values["vocab_size"])
+        sizes = count_in(family, values, ModelConfig(), 0)
+        tied = d * values["vocab_size"] if values["tie_word_embeddings"] else 0
+        self._a_token = 2 * sizes.layers
+        self._a_label = 2 * (sizes.head + tied + (d * d if conditioned_head else 0))
         self._a_pair = 2 * d * family.products(values)  # of tokens that see each other, in a layer
         self._windows = Counter(family.windows(values))
 

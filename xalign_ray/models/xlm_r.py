@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.models.bert import Bert
-from xalign_ray.models.family import Classes, Values
+from xalign_ray.models.family import Values
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -25,6 +25,8 @@ class XlmR(Bert):
         "bos_token_id": None,
         "eos_token_id": None,
     }
+    stock: ClassVar[str] = "XLMRoberta"
+    head: ClassVar[str] = "lm_head"
     token_types: ClassVar[str] = "roberta.embeddings.token_type_embeddings.weight"
     transform: ClassVar[str] = "lm_head."
     output_bias: ClassVar[str] = "lm_head.bias"
@@ -38,31 +40,13 @@ class XlmR(Bert):
         """The positions behind the padding id."""
         return values["max_position_embeddings"] - values["pad_token_id"] - 1
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - it has token types anyway
-        """Stock classes."""
-        return Classes.stock("XLMRoberta", add_pooling_layer=False)
-
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:
         """BERT's, with positions moved behind the padding id."""
         moved = batch["position_ids"] + config.pad_token_id + 1
         return super().arguments(config, batch) | {"position_ids": moved}
-
-    def predict(self, hf: Any, hidden: Tensor) -> Tensor:
-        """`lm_head` as a whole."""
-        return hf.lm_head(hidden)
-
-    def transform_of(self, hf: Any) -> nn.Module:
-        """The head owns its layers itself."""
-        return hf.lm_head
 
     def copy_transform(self, hf: Any) -> nn.Module:
         """The head's layers without its decoder."""
         from xalign_ray.models.heads import HeadTransform
 
         return HeadTransform.copy_of(hf.lm_head)
-
-    def new_transform(self, config: Any) -> nn.Module:
-        """dense, GELU, LayerNorm."""
-        from xalign_ray.models.heads import HeadTransform
-
-        return HeadTransform(config.hidden_size, config.layer_norm_eps)

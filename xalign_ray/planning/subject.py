@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from xalign_ray.config.choices import PAIRS, DenoisingAlignment, MaskedLm, MomentumContrast, WordExchange
@@ -14,7 +14,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import BpeTokenizer, ExchangeTokenizer, FolderTokenizer, StartTokenizer, Tokenizer
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.models.backbone import encoder_values, vocabulary_size
-from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings
+from xalign_ray.models.families import FAMILIES, check_settings, family_of
 from xalign_ray.models.family import Family, Values
 from xalign_ray.models.refusals import check_fits
 from xalign_ray.models.sizes import Sizes, count_in
@@ -28,16 +28,28 @@ class Subject:
 
     Attributes:
         values: of the encoder's config.json.
-        sizes: its parameters by part.
-        loss_parameters: of the losses, trained with it.
-        remembered: numbers in fp32 that losses keep beside, which no gradient moves.
+        config: the recipe.
     """
 
     family: Family
     values: Values
-    sizes: Sizes
-    loss_parameters: int
-    remembered: int
+    config: RunConfig
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Its parameters by part."""
+        config = self.config
+        return count_in(self.family, self.values, config.model, len(config.languages), config.needs_head)
+
+    @property
+    def loss_parameters(self) -> int:
+        """Of the losses, trained with it."""
+        return _of_losses(self.config, self.values["hidden_size"], self.sizes)[0]
+
+    @property
+    def remembered(self) -> int:
+        """Numbers in fp32 that losses keep beside, which no gradient moves."""
+        return _of_losses(self.config, self.values["hidden_size"], self.sizes)[1]
 
     @property
     def trained(self) -> int:
@@ -58,7 +70,7 @@ def subject_of(recipe: Recipe) -> Subject | str:
         values = encoder_values(init_from)
         if values is None:
             return f"the config.json of {init_from}: download it, and set model.init_from to its folder"
-        family = BY_MODEL_TYPE[values["model_type"]]
+        family = family_of(init_from, values)
         vocab_size = values["vocab_size"]
     else:
         family = FAMILIES[first.model.family]
@@ -82,10 +94,7 @@ def subject_of(recipe: Recipe) -> Subject | str:
         if vocab_size is None:
             return f"the tokenizer.json of {exchanged.path}: download it, and set data.tokenizer.path to its folder"
     values = {**values, "vocab_size": vocab_size + added}
-    sizes = count_in(family, values, config.model, len(config.languages), config.needs_head)
-    transform = family.count(values, read_by_head=values["hidden_size"]).transform
-    loss_parameters, remembered = _of_losses(config, values["hidden_size"], transform, sizes)
-    return Subject(family, values, sizes, loss_parameters, remembered)
+    return Subject(family, values, config)
 
 
 def labels_at_once(config: RunConfig) -> int | None:
@@ -100,16 +109,12 @@ def _vocabulary(tokenizer: Tokenizer) -> int | None:
     return vocabulary_size(tokenizer.path)
 
 
-def _of_losses(config: RunConfig, d: int, transform: int, sizes: Sizes) -> tuple[int, int]:
-    """Parameters of the losses, and numbers that they remember between steps.
-
-    Args:
-        transform: parameters of a head's layers before its decoder.
-    """
+def _of_losses(config: RunConfig, d: int, sizes: Sizes) -> tuple[int, int]:
+    """Parameters of the losses, and numbers that they remember between steps."""
     trained = remembered = 0
     for loss in config.objectives:
         if isinstance(loss, WordExchange):
-            trained += (d * d + d) + transform  # its bridge, and its transform
+            trained += (d * d + d) + sizes.transform  # its bridge, and its transform
         if isinstance(loss, DenoisingAlignment):
             trained += 2 * (d * d + d)  # of queries and keys
         if isinstance(loss, MomentumContrast):

@@ -21,26 +21,6 @@ def set_attention(config: Any, implementation: str) -> None:
     config._attn_implementation = implementation
 
 
-def bert_transform(config: Any) -> Any:
-    """The layer between BERT's encoder and its masked-LM decoder: dense, activation, LayerNorm.
-
-    If it changes: an ImportError where a conditioned head is made.
-    """
-    from transformers.models.bert.modeling_bert import BertPredictionHeadTransform
-
-    return BertPredictionHeadTransform(config)
-
-
-def modernbert_transform(config: Any) -> Any:
-    """The same of ModernBERT.
-
-    If it changes: as `bert_transform`.
-    """
-    from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
-
-    return ModernBertPredictionHead(config)
-
-
 def modernbert_after_norm(layer: Any, hidden_states: Any, normed: Any, **given: Any) -> Any:
     """A layer of ModernBERT after the norm before its attention; states of any shape that ends in d.
 

@@ -14,7 +14,6 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from xalign_ray.config.choices import OBJECTIVES, ContrastedPairs
 from xalign_ray.errors import DataError
-from xalign_ray.models.families import BY_MODEL_TYPE
 from xalign_ray.models.hub import revision_of
 from xalign_ray.results.compare import Comparison, compare_scores, is_share, known_groupings, score_frame
 from xalign_ray.results.continued import of_comparison, read_continued, sentence
@@ -86,7 +85,7 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         has_head=has_head,
         pooling=next((loss["pooling"] for loss in run.config.get("objectives") or [] if "pooling" in loss), ""),
         finding=sentence(continued) if continued else "",
-        stock=model.get("model_type") in BY_MODEL_TYPE,
+        stock=not str(model.get("model_type")).startswith("xalign-"),
         told=model.get("xalign_languages") or [],
         reading=[*caveats([run]), *how_to_read([run])],
         tables="\n".join(map(as_markdown, shown)),

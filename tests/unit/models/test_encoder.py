@@ -123,12 +123,6 @@ def test_language_vectors_reach_the_hidden_states():
 @pytest.mark.parametrize(
     ("changes", "arguments", "said"),
     [
-        (
-            {"model_type": "rembert"},
-            {},
-            "is of the family 'rembert'; only those of bert, xlm-roberta, roberta, modernbert, "
-            "eurobert, camembert, deberta-v2 can be continued.",
-        ),
         ({"is_decoder": True}, {}, "is a decoder; only encoders can be continued."),
         (
             {"tie_word_embeddings": False},

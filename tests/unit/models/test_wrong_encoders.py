@@ -93,12 +93,7 @@ def empty(folder: Path) -> None:
     folder.mkdir()
 
 
-FAMILIES = "only those of bert, xlm-roberta, roberta, modernbert, eurobert, camembert, deberta-v2 can be continued."
 CASES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "a decoder, GPT": (lambda folder: write_config(folder, model_type="gpt2"), f"is of the family 'gpt2'; {FAMILIES}"),
-    "a decoder, Llama": (lambda folder: write_config(folder, model_type="llama"), f"the family 'llama'; {FAMILIES}"),
-    "T5": (lambda folder: write_config(folder, model_type="t5"), f"is of the family 't5'; {FAMILIES}"),
-    "a vision model": (lambda folder: write_config(folder, model_type="vit"), f"is of the family 'vit'; {FAMILIES}"),
     "mDeBERTa's masked LM": (
         lambda folder: write_config(folder, model_type="deberta-v2"),
         "is of the family deberta-v2, which was trained to find replaced words; the masked-LM head that transformers "
