@@ -11,7 +11,8 @@ from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import GivenTokenizer
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.backbone import encoder_values
-from xalign_ray.models.refusals import check_head, check_start, has_weights
+from xalign_ray.models.refusals import check_head, check_start
+from xalign_ray.models.weight_files import has_weights
 from xalign_ray.planning.subject import at_most, subject_of
 from xalign_ray.sources.inputs import check_codes, check_inputs
 from xalign_ray.work.status_line import say
@@ -35,7 +36,7 @@ def check_recipe(recipe: Recipe) -> None:
         check_codes(config)
         if warning := inherited_from_scratch(needed):
             say(warning)
-        if has_weights(config.model.init_from):
+        if config.model.init_from and has_weights(Path(config.model.init_from)):
             check_start(config)
         check_head(config)
         if config.data.teacher:

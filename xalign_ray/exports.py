@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from xalign_ray.work.storage import shown_path
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xalign_ray.models.sentence_files import SentenceForm
+    from xalign_ray.models.sentence_files import SentenceFiles
     from xalign_ray.shards.prepared import Prepared
 
 
@@ -37,7 +38,7 @@ def export_run(
     step: int | None = None,
     out: Path | None = None,
     trust: bool = False,
-    form: SentenceForm | None = None,
+    form: SentenceFiles | None = None,
 ) -> Path:
     """Writes the weights of a run as a Hugging Face folder: of its best checkpoint on the dev pairs, or of a step.
 
@@ -80,7 +81,7 @@ def _weights(
     return consolidate(checkpoint), checkpoint.step
 
 
-def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] = ()) -> SentenceForm:
+def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] = ()) -> SentenceFiles:
     """How a run's encoder makes sentence vectors: as asked for, else as its loss pools, else as its start does.
 
     Args:
@@ -92,7 +93,7 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
         ConfigError: the encoder has language embeddings, or an argument cannot mean anything.
         DataError: files of the encoder that was continued are damaged.
     """
-    from xalign_ray.models.sentence_files import SentenceFiles, SentenceForm, read_sentence_files
+    from xalign_ray.models.sentence_files import SentenceFiles, read_sentence_files
 
     if config.model.language_embeddings:
         raise ConfigError(
@@ -111,7 +112,7 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
     of_losses = [loss.pooling for loss in config.objectives if getattr(loss, "pooling", None)]
     pooled = pooling or next(iter(of_losses), files.pooling) or "mean"
     default = next(iter(named), files.default_prompt)
-    return SentenceForm(pooled, {**files.prompts, **named}, default, files.max_length)
+    return replace(files, poolings=(pooled,), prompts={**files.prompts, **named}, default_prompt=default)
 
 
 def open_data(run: Path) -> Prepared:

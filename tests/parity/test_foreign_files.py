@@ -74,7 +74,7 @@ def test_weights_that_are_a_pickle_with_code_are_refused(encoder: Path, marker: 
     for file in encoder.glob("*.safetensors"):
         file.unlink()
     torch.save({"bert.embeddings.word_embeddings.weight": Attack(marker)}, encoder / "pytorch_model.bin")
-    with pytest.raises(DataError, match=r"pytorch_model\.bin is a pickle of more than tensors \(posix\.system\)"):
+    with pytest.raises(DataError, match="its weights are a pickle of more than tensors, and could run any code"):
         open_model(encoder, AutoModel)
     with pytest.raises(ConfigError, match=r"model\.init_from"):
         build_encoder(ModelConfig(init_from=str(encoder)), 100, ["en"], 16, 0, {})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,53 +28,28 @@ _XLM_R = {
     "pad_token_id": 1,
 }
 _SMALL = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536}
-_GEMMA = {"vocab_size": 256_000, "pad_token_id": 0}
-
-
-def _modern(width: int, layers: int, heads: int, inside: int) -> Values:
-    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
-    return {"model_type": "modernbert", **sizes, "intermediate_size": inside}
-
-
-def _euro(width: int, layers: int, heads: int, shared: int, inside: int) -> Values:
-    return {**_modern(width, layers, heads, inside), "model_type": "eurobert", "num_key_value_heads": shared}
-
-
 _BARE = {"architectures": ["Model"]}  # without a masked-LM head
-# Their config.json, where it differs from the family's defaults.
+# The config.json, where it differs from the family's defaults, of encoders that recipes and pages name.
 ENCODERS: Mapping[str, Values] = {
     "bert-base-multilingual-cased": {"model_type": "bert", "vocab_size": 119_547},
-    "bert-base-multilingual-uncased": {"model_type": "bert", "vocab_size": 105_879},
     "bert-base-cased": {"model_type": "bert", "vocab_size": 28_996},
     "bert-base-uncased": {"model_type": "bert", "vocab_size": 30_522},
-    "bert-large-cased": {"model_type": "bert", "vocab_size": 28_996, **_LARGE},
-    "bert-large-uncased": {"model_type": "bert", "vocab_size": 30_522, **_LARGE},
     "xlm-roberta-base": _XLM_R,
     "xlm-roberta-large": {**_XLM_R, **_LARGE},
     "roberta-base": {**_XLM_R, "model_type": "roberta", "vocab_size": 50_265},
     "roberta-large": {**_XLM_R, "model_type": "roberta", "vocab_size": 50_265, **_LARGE},
     "intfloat/multilingual-e5-small": {"model_type": "bert", "vocab_size": 250_037, **_SMALL, **_BARE},
     "intfloat/multilingual-e5-base": {**_XLM_R, **_BARE},
-    "intfloat/multilingual-e5-large": {**_XLM_R, **_LARGE, **_BARE},
-    "answerdotai/ModernBERT-base": _modern(768, 22, 12, 1152),
-    "answerdotai/ModernBERT-large": _modern(1024, 28, 16, 2624),
-    # Ettin is ModernBERT in other sizes, mmBERT over Gemma 2's vocabulary.
-    "jhu-clsp/ettin-encoder-17m": _modern(256, 7, 4, 384),
-    "jhu-clsp/ettin-encoder-32m": _modern(384, 10, 6, 576),
-    "jhu-clsp/ettin-encoder-68m": _modern(512, 19, 8, 768),
-    "jhu-clsp/ettin-encoder-150m": _modern(768, 22, 12, 1152),
-    "jhu-clsp/ettin-encoder-400m": _modern(1024, 28, 16, 2624),
-    "jhu-clsp/ettin-encoder-1b": _modern(1792, 28, 28, 3840),
-    "jhu-clsp/mmBERT-small": {**_modern(384, 22, 6, 1152), **_GEMMA},
-    "jhu-clsp/mmBERT-base": {**_modern(768, 22, 12, 1152), **_GEMMA},
-    # As the converter of EuroBERT's training library, Optimus, writes them after the last phase.
-    "EuroBERT/EuroBERT-210m": _euro(768, 12, 12, 12, 3072),
-    "EuroBERT/EuroBERT-610m": _euro(1152, 26, 18, 6, 4096),
-    "EuroBERT/EuroBERT-2.1B": _euro(2304, 32, 18, 6, 6144),
+    "answerdotai/ModernBERT-base": {"model_type": "modernbert"},
+    "jhu-clsp/mmBERT-base": {"model_type": "modernbert", "vocab_size": 256_000, "pad_token_id": 0},
+    "EuroBERT/EuroBERT-210m": {"model_type": "eurobert"},
     "microsoft/mdeberta-v3-base": {
-        **_modern(768, 12, 12, 3072),
         "model_type": "deberta-v2",
         "vocab_size": 251_000,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
         "relative_attention": True,
         "position_buckets": 256,
         "pos_att_type": "p2c|c2p",
@@ -112,10 +88,17 @@ def encoder_values(init_from: str) -> Values | None:
 
 def read_folder(init_from: str) -> dict[str, Any]:
     """The config.json of an encoder to continue; ConfigError in a sentence where there is none that can be read."""
-    try:
+    with of_start():
         return read_config(str(encoder_folder(init_from)))
+
+
+@contextmanager
+def of_start() -> Iterator[None]:
+    """Inside, what is wrong with an encoder is wrong with `model.init_from`."""
+    try:
+        yield
     except DataError as error:
-        raise ConfigError(f"model.init_from: {error}") from None
+        raise ConfigError(f"model.init_from: {error}") from error
 
 
 def vocabulary_size(tokenizer: str) -> int | None:

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.profiler import record_function
 
 from xalign_ray.config.schema import ModelConfig, RunConfig
-from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.errors import ConfigError
 from xalign_ray.models import attention
 from xalign_ray.models.attention import laid_out
-from xalign_ray.models.backbone import backbone
+from xalign_ray.models.backbone import backbone, of_start
 from xalign_ray.models.extension import add_rows, exchange_rows
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import Decoder, append_language, extend_input
@@ -173,15 +173,12 @@ def open_start(init_from: str, family: Family, values: Mapping[str, Any]) -> tup
     Raises:
         ConfigError: it cannot be opened, see `open_weights`, or its head has an untied table.
     """
-    classes = family.classes()
-    try:
-        config = _config(family, values)
-        options = {"attn_implementation": attention_of(config)}
+    classes, config = family.classes(), _config(family, values)
+    options = {"attn_implementation": attention_of(config)}
+    with of_start():
         if classes.masked_lm is None:
             return open_weights(init_from, classes.encoder, config, **options, **classes.options)
         hf, drawn = open_weights(init_from, classes.masked_lm, config, **options)
-    except DataError as error:
-        raise ConfigError(f"model.init_from: {error}") from error
     tied = values["tie_word_embeddings"] and not family.no_masked_lm
     if tied and hf.get_output_embeddings().weight is not hf.get_input_embeddings().weight:
         raise ConfigError(

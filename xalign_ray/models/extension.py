@@ -6,34 +6,13 @@ Formulas, and how the papers were read: docs/explanation/methods.md, New pieces 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from xalign_ray.config.sources import REPLACING, Tokenizer
 from xalign_ray.private.torch import own_parameters
 from xalign_ray.vocabulary.exchange import StartRows
-
-
-class VocabularyRows(Protocol):
-    """Rows that a vocabulary gets, as prepared data has them; see shards/prepared.py."""
-
-    @property
-    def new_rows(self) -> Mapping[int, Sequence[int]]: ...
-    @property
-    def start_rows(self) -> StartRows | None: ...
-
-
-def rows_to_make(
-    tokenizer: Tokenizer, prepared: VocabularyRows
-) -> tuple[Mapping[int, Sequence[int]], StartRows | None]:
-    """The rows that a recipe adds to its encoder's, and those that it puts in their place.
-
-    A recipe that continues the result has the same data and makes none: its encoder has them, trained.
-    """
-    new_rows = prepared.new_rows if getattr(tokenizer, "new_pieces", 0) else {}
-    return new_rows, prepared.start_rows if isinstance(tokenizer, REPLACING) else None
 
 
 def add_rows(hf: Any, new_rows: Mapping[int, Sequence[int]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from urllib.request import Request, urlopen
 
 from xalign_ray.config.explain import suggest_path
 from xalign_ray.errors import DataError
-from xalign_ray.models.weight_files import CONFIG, WEIGHTS
+from xalign_ray.models.weight_files import CONFIG, has_weights
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import RUN_OF, is_folder_name
 
@@ -140,26 +139,17 @@ def fetch_weights(name: str) -> Path:
         DataError: the hub cannot be reached.
     """
     folder = encoder_folder(name)
-    if Path(name).is_dir() or _has_weights(folder):
+    if Path(name).is_dir() or has_weights(folder):
         return folder
     check_reachable(name)
     at = f"{revision_of(name)[0]}@{folder.name}"
     _download(at, ["*.safetensors"])
-    return folder if _has_weights(folder) else _download(at, ["*.bin"])
+    return folder if has_weights(folder) else _download(at, ["*.bin"])
 
 
 def commit_of(folder: Path) -> str:
     """The commit of a folder of the hub's cache; empty of others."""
     return folder.name if folder.parent.name == "snapshots" else ""
-
-
-def _has_weights(folder: Path) -> bool:
-    """Whether weights are there whole."""
-    path = next((path for file in WEIGHTS if (path := folder / file).is_file()), None)
-    if path is None or path.suffix != ".json":
-        return path is not None
-    shards = {*json.loads(path.read_bytes())["weight_map"].values()}
-    return all((folder / shard).is_file() for shard in shards)
 
 
 def _cached(name: str) -> Path | None:

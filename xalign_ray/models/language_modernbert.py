@@ -5,24 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoModelForMultipleChoice,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    ModernBertForMultipleChoice,
-    ModernBertForQuestionAnswering,
-    ModernBertForSequenceClassification,
-    ModernBertForTokenClassification,
-    ModernBertModel,
-    ModernBertPreTrainedModel,
-)
+from transformers import AutoConfig, ModernBertConfig, ModernBertModel, ModernBertPreTrainedModel
 
 
 class LanguageModernBertConfig(ModernBertConfig):
@@ -76,33 +61,10 @@ class _OnLanguages(ModernBertPreTrainedModel):
         self.post_init()
 
 
-class LanguageModernBertForMaskedLM(_OnLanguages, ModernBertForMaskedLM):
-    """With a prediction head."""
-
-
-class LanguageModernBertForTokenClassification(_OnLanguages, ModernBertForTokenClassification):
-    """With a classifier of tokens."""
-
-
-class LanguageModernBertForSequenceClassification(_OnLanguages, ModernBertForSequenceClassification):
-    """With a classifier of texts."""
-
-
-class LanguageModernBertForQuestionAnswering(_OnLanguages, ModernBertForQuestionAnswering):
-    """With a head for the ends of an answer."""
-
-
-class LanguageModernBertForMultipleChoice(_OnLanguages, ModernBertForMultipleChoice):
-    """With a head that scores an answer."""
-
-
 AutoConfig.register(LanguageModernBertConfig.model_type, LanguageModernBertConfig)
-for auto, model in {
-    AutoModel: LanguageModernBertModel,
-    AutoModelForMaskedLM: LanguageModernBertForMaskedLM,
-    AutoModelForTokenClassification: LanguageModernBertForTokenClassification,
-    AutoModelForSequenceClassification: LanguageModernBertForSequenceClassification,
-    AutoModelForMultipleChoice: LanguageModernBertForMultipleChoice,
-    AutoModelForQuestionAnswering: LanguageModernBertForQuestionAnswering,
-}.items():
-    auto.register(LanguageModernBertConfig, model)
+transformers.AutoModel.register(LanguageModernBertConfig, LanguageModernBertModel)
+for task in ("MaskedLM", "TokenClassification", "SequenceClassification", "MultipleChoice", "QuestionAnswering"):
+    name, stock = f"LanguageModernBertFor{task}", getattr(transformers, f"ModernBertFor{task}")
+    head = globals()[name] = type(name, (_OnLanguages, stock), {"__module__": __name__})
+    getattr(transformers, f"AutoModelFor{task}").register(LanguageModernBertConfig, head)
+LanguageModernBertForMaskedLM: Any = globals()["LanguageModernBertForMaskedLM"]

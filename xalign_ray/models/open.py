@@ -13,7 +13,7 @@ from xalign_ray.models.family import Family
 from xalign_ray.models.hub import commit_of, encoder_folder
 from xalign_ray.models.own_tokenizer import read_tokenizer
 from xalign_ray.models.sentence_files import SentenceFiles, read_sentence_files
-from xalign_ray.models.weight_files import read_config, weight_names
+from xalign_ray.models.weight_files import has_weights, read_config, read_weights
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,17 @@ class Opened:
         return read_sentence_files(self.name)
 
     @cached_property
+    def weights(self) -> Mapping[str, str]:
+        """The type of each weight, see `read_weights`; empty where a hub model's are not fetched yet."""
+        return read_weights(self.folder) if not self.commit or has_weights(self.folder) else {}
+
+    @cached_property
     def has_head(self) -> bool:
         """Whether it has a masked-LM head that can be trained: by the names of its weights, else by its config.json."""
         if self.family is None or self.family.no_masked_lm:
             return False
-        if names := weight_names(str(self.folder)):
-            return self.family.has_head(names, self.config)
+        if self.weights:
+            return self.family.has_head(self.weights, self.config)
         return any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in self.config.get("architectures") or ())
 
 

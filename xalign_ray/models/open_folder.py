@@ -15,12 +15,12 @@ from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, Pretra
 from transformers.utils import logging
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import encoder_folder, fetch_weights
-from xalign_ray.models.own_tokenizer import check_files, check_ids, read_tokenizer
-from xalign_ray.models.weight_files import check_weight_files
+from xalign_ray.models.hub import fetch_weights
+from xalign_ray.models.open import open_encoder
+from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, check_files
+from xalign_ray.models.weight_files import read_weights
 
 OWN_CODE = "it comes with code of its own (auto_map in its config.json), which is not run here: name another encoder"
-_ALONE = "save the model alone, with save_pretrained"
 POOLER = "pooler"  # in the name of a weight: a layer that no loss and no task here reads
 
 _Given = ParamSpec("_Given")
@@ -63,17 +63,14 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
     from xalign_ray.models import language_modernbert  # noqa: F401
 
     name = str(folder)
-    folder = encoder_folder(name)
-    if Path(name).is_dir():  # the weights of a hub model come after its small files
-        check_weight_files(name)
+    opened = open_encoder(name)
+    if not opened.commit:  # the weights of a hub model come after its small files
+        read_weights(opened.folder)
+    check_files(opened.folder, opened.config.get(TOKENIZER_KEY))
     with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"):
-        config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False, **settings)
-    check_files(str(folder), config)
-    with (
-        _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"),
-        quiet_transformers(),
-    ):
-        tokenizer = read_tokenizer(name)
+        config: PretrainedConfig = AutoConfig.from_pretrained(opened.folder, trust_remote_code=False, **settings)
+        with quiet_transformers():
+            tokenizer = opened.tokenizer
     if model_class is AutoModel and any(name.endswith("EncoderModel") for name in config.architectures or ()):
         model_class = AutoModelForTextEncoding  # of T5's kinds, saved without the decoder that AutoModel asks for
     model, drawn = open_weights(name, model_class, config)
@@ -84,7 +81,12 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
         )
     with _as_one_sentence(f"{name} is no encoder of text"):
         rows = model.get_input_embeddings().num_embeddings
-    check_ids(name, tokenizer, rows)
+    last = max([*tokenizer.get_vocab().values(), *tokenizer.all_special_ids, len(tokenizer) - 1])
+    if last >= rows:
+        raise DataError(
+            f"{name}: its tokenizer gives ids up to {last}, but the model has {rows} embeddings; they do not belong "
+            "together. Put the model's own tokenizer next to it."
+        )
     if model_class is AutoModel and config.is_encoder_decoder:  # whose own outputs are the decoder's
         model = model.get_encoder()
     return model, tokenizer
@@ -106,7 +108,7 @@ def open_weights(name: str, model_class: Any, config: Any, **options: Any) -> tu
             no weights, cut short, or a pickle that could run code.
     """
     folder = fetch_weights(name)
-    check_weight_files(str(folder))
+    read_weights(folder)
     with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder"), quiet_transformers():
         model, loading = model_class.from_pretrained(
             folder,
@@ -159,11 +161,9 @@ def _why_lacking(model: Any, lacking: str, unexpected: Sequence[str]) -> str:
     """What may have become of a weight that is not there, by the names of those that are too much."""
     if hasattr(model.config, "auto_map"):
         return OWN_CODE
-    if others := [key for key in unexpected if "." not in key]:
-        return f"its file of weights holds {', '.join(others[:3])} instead: {_ALONE}"
     tail = lacking.removeprefix(f"{model.base_model_prefix}.")
-    if held := next((key for key in unexpected if key.endswith(f".{tail}")), None):
-        return f"its file of weights holds it as {held}: {_ALONE}"
+    if held := next((key for key in unexpected if "." not in key or key.endswith(f".{tail}")), None):
+        return f"its file of weights holds {held} instead: save the model alone, with save_pretrained"
     return "its config.json and its weights do not belong together: export it again"
 
 

@@ -112,7 +112,7 @@ def read_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     folder = encoder_folder(name)
-    check_vocabulary(str(folder))
+    check_files(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     _check_kind(name, tokenizer)
     if read_sentence_files(name).lower_case:
@@ -171,59 +171,33 @@ def _pieces(tokenizer: Any) -> list[str]:
     ]  # no padding
 
 
-def check_vocabulary(name: str) -> None:
-    """Of a local folder: refuses a vocabulary that transformers cannot read here, and names the missing package.
-
-    Raises:
-        DataError: a file of it is a Git LFS pointer, or a SentencePiece model alone that no package here reads.
-    """
-    files = [path for pattern in FILES for path in sorted(Path(name).glob(pattern))]
-    for path in files:
-        check_is_file(path)
-    if files and all(path.suffix == ".model" for path in files) and find_spec("sentencepiece") is None:
-        raise DataError(f"{name} holds its vocabulary as {files[0].name} alone, which needs `pip install "
-                        "sentencepiece`; or put the model's tokenizer.json next to it.")  # fmt: skip
-
-
-def check_files(name: str, config: Any) -> None:
-    """Of a local folder: refuses one without a vocabulary, and an export whose tokenizer is not as it was exported.
+def check_files(folder: Path, identity: str | None = None) -> None:
+    """Refuses a folder without a vocabulary that can be read here, and another tokenizer than it was exported with.
 
     transformers makes up a tokenizer of a few special tokens where there is none, and every text is then unknown.
 
-    Raises:
-        DataError: in a sentence.
-    """
-    folder = Path(name)
-    if not folder.is_dir():
-        return
-    if not any(path.stat().st_size for pattern in FILES for path in folder.glob(pattern)):
-        raise DataError(f"{name} holds no tokenizer: none of {', '.join(FILES)} is there. Export the run again, or put "
-                        "the model's own tokenizer next to it.")  # fmt: skip
-    expected = getattr(config, TOKENIZER_KEY, None)
-    if expected is None:
-        return
-    try:
-        identity = identify(folder)
-    except (ValueError, AttributeError) as error:
-        raise DataError(f"{name}: its tokenizer is damaged ({error}). Export the run again.") from None
-    if identity != expected:
-        raise DataError(f"{name}: its tokenizer is not the one that the model was exported with (tokenizer.json or the "
-                        "special tokens in tokenizer_config.json differ). Export the run again.")  # fmt: skip
-
-
-def check_ids(name: str, tokenizer: Any, rows: int) -> None:
-    """Refuses a tokenizer that gives ids beyond the model's embeddings.
-
     Args:
-        rows: of the embedding table.
+        identity: of the tokenizer that an export was written with.
 
     Raises:
         DataError: in a sentence.
     """
-    last = max([*tokenizer.get_vocab().values(), *tokenizer.all_special_ids, len(tokenizer) - 1])
-    if last >= rows:
-        raise DataError(f"{name}: its tokenizer gives ids up to {last}, but the model has {rows} embeddings; they do "
-                        "not belong together. Put the model's own tokenizer next to it.")  # fmt: skip
+    files = [path for pattern in FILES for path in sorted(folder.glob(pattern))]
+    for path in files:
+        check_is_file(path)
+    if not any(path.stat().st_size for path in files):
+        raise DataError(f"{folder} holds no tokenizer: none of {', '.join(FILES)} is there. Export the run again, or "
+                        "put the model's own tokenizer next to it.")  # fmt: skip
+    if all(path.suffix == ".model" for path in files) and find_spec("sentencepiece") is None:
+        raise DataError(f"{folder} holds its vocabulary as {files[0].name} alone, which needs `pip install "
+                        "sentencepiece`; or put the model's tokenizer.json next to it.")  # fmt: skip
+    try:
+        is_other = identity is not None and identify(folder) != identity
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"{folder}: its tokenizer is damaged ({error}). Export the run again.") from None
+    if is_other:
+        raise DataError(f"{folder}: its tokenizer is not the one that the model was exported with (tokenizer.json or "
+                        "the special tokens in tokenizer_config.json differ). Export the run again.")  # fmt: skip
 
 
 def _content(token: Any) -> Any:

@@ -6,18 +6,15 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.models.backbone import encoder_values, vocabulary_size
+from xalign_ray.models.backbone import encoder_values, of_start, vocabulary_size
 from xalign_ray.models.families import family_of
 from xalign_ray.models.family import Family
-from xalign_ray.models.hub import encoder_folder
+from xalign_ray.models.hub import TOKENIZERS, encoder_folder
 from xalign_ray.models.open import Opened, open_encoder
-from xalign_ray.models.own_tokenizer import check_files, check_vocabulary
-from xalign_ray.models.weight_files import WEIGHTS, check_weight_files
-from xalign_ray.work.artifacts import read_json
+from xalign_ray.models.own_tokenizer import check_files
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import RUN_OF
 
@@ -47,10 +44,8 @@ def draws_head(config: RunConfig) -> bool:
     predicts = any(loss.predicts_pieces for loss in config.objectives)
     if not (init_from and values and predicts and Path(init_from).is_dir()):
         return False
-    try:
+    with of_start():
         return not open_encoder(init_from).has_head
-    except DataError as error:
-        raise ConfigError(f"model.init_from: {error}") from None
 
 
 def check_family(config: RunConfig, family: Family) -> None:
@@ -86,14 +81,6 @@ def refuse_new_head(config: RunConfig) -> None:
     )
 
 
-_WITHOUT_A_MASK = {"PreTrainedTokenizerFast", "TokenizersBackend"}  # classes that have no mask token by default
-
-
-def has_weights(start: str | None) -> bool:
-    """Whether an encoder is a folder with weights; a plan needs its config.json alone."""
-    return start is not None and any((Path(start) / file).is_file() for file in WEIGHTS)
-
-
 def check_start(config: RunConfig) -> None:
     """Refuses an encoder that cannot be opened or continued, by its files or for lack of a network.
 
@@ -104,15 +91,19 @@ def check_start(config: RunConfig) -> None:
     if start is None or start.startswith(RUN_OF):
         return
     encoder_values(start)  # a folder that is not there is refused before a request to the hub
-    try:
+    with of_start():
         opened = open_encoder(start)
         check_encoder_files(opened)
         family_of(start, opened.config)
         is_its_own = isinstance(tokenizer, FolderTokenizer) and Path(tokenizer.path) == Path(start)
         if is_its_own or isinstance(tokenizer, StartTokenizer):
-            _check_own_tokenizer(config, opened)
-    except DataError as error:
-        raise ConfigError(f"model.init_from: {error}") from None
+            check_files(opened.folder)
+            ids, rows = vocabulary_size(str(opened.folder)), opened.config["vocab_size"]
+            if ids is not None and ids > rows:
+                raise DataError(
+                    f"{start}: its tokenizer has {ids:,} ids, its config.json {rows:,} embeddings; they do not belong "
+                    "together. Put the model's own tokenizer.json next to it."
+                )
 
 
 def check_encoder_files(opened: Opened) -> None:
@@ -122,37 +113,7 @@ def check_encoder_files(opened: Opened) -> None:
         DataError: with the fault and its cure.
     """
     opened.sentences.check_trained()
-    if not opened.commit:
-        check_weight_files(opened.name)
-
-
-def _check_own_tokenizer(config: RunConfig, opened: Opened) -> None:
-    """Refuses a tokenizer that is missing, has ids beyond the embeddings, or lacks a mask that a stream needs."""
-    start, folder, rows = opened.name, opened.folder, opened.config["vocab_size"]
-    check_files(str(folder), None)
-    check_vocabulary(str(folder))
-    ids = vocabulary_size(str(folder))
-    if ids is not None and ids > rows:
-        raise DataError(
-            f"{start}: its tokenizer has {ids:,} ids, its config.json {rows:,} embeddings; they do not belong "
-            "together. Put the model's own tokenizer.json next to it."
-        )
-    settings = [
-        read_json(path, "It is the tokenizer's own; copy or download it again.")
-        for name in ("tokenizer_config.json", "special_tokens_map.json")
-        if (path := folder / name).is_file()
-    ]
-    masking = [
-        entry.kind for entry in config.streams if not (isinstance(entry, ContrastedPairs) and entry.text == "none")
-    ]
-    # Where none names a class, transformers takes that of the model's type, such as BERT's: see `check_mask`.
-    kinds = {kind for entry in settings if (kind := entry.get("tokenizer_class"))}
-    if masking and not any(entry.get("mask_token") for entry in settings) and kinds and kinds <= _WITHOUT_A_MASK:
-        raise DataError(
-            f"{start} has no mask token, and stream {masking[0]} masks text. Name one of its tokens in "
-            'tokenizer_config.json ("mask_token": "<mask>"), or take a stream that masks nothing (contrasted_pairs '
-            "with text: none)."
-        )
+    assert opened.weights is not None  # which reads their headers
 
 
 def check_fits(
@@ -203,9 +164,18 @@ def check_tokenizer(init_from: str, tokenizer_folder: Path, new: Collection[int]
     Raises:
         ConfigError: naming the first id that means two things.
     """
-    theirs, ours = _read_vocabulary(init_from), _read_vocabulary(str(tokenizer_folder))
-    if theirs is None or ours is None:
-        return
+    from transformers import AutoTokenizer
+
+    pieces: list[dict[int, str]] = []
+    for folder in (encoder_folder(init_from), tokenizer_folder):
+        if not any((folder / name).is_file() for name in TOKENIZERS):
+            return  # AutoTokenizer would invent one of five special tokens
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        except (OSError, ValueError):
+            return
+        pieces.append({identity: piece for piece, identity in tokenizer.get_vocab().items()})
+    theirs, ours = pieces
     for identity, piece in sorted(ours.items()):
         other = theirs.get(identity)
         if other != piece and not (other is None and identity in new):
@@ -213,16 +183,3 @@ def check_tokenizer(init_from: str, tokenizer_folder: Path, new: Collection[int]
                 f"model.init_from: {init_from} was trained with another tokenizer (id {identity} is {other!r} there, "
                 f"{piece!r} in this run); set data.tokenizer to {{kind: folder, path: {init_from}}}."
             )
-
-
-def _read_vocabulary(folder_or_id: str) -> dict[int, str] | None:
-    from transformers import AutoTokenizer
-
-    folder = Path(folder_or_id)
-    if folder.is_dir() and not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
-        return None  # AutoTokenizer would invent one of five special tokens
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(encoder_folder(folder_or_id), trust_remote_code=False)
-    except (OSError, ValueError, DataError):
-        return None
-    return {identity: piece for piece, identity in tokenizer.get_vocab().items()}

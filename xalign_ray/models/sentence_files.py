@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import Any
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import MODULES, encoder_folder
 from xalign_ray.models.weight_files import CONFIG
-from xalign_ray.work.artifacts import write_json
+from xalign_ray.work.artifacts import read_json, write_json
 from xalign_ray.work.status_line import say
 
 TRAINED = ("mean", "cls")  # kinds of pooling that losses have, each alone
@@ -24,6 +23,7 @@ NO_FILES = "it has no modules.json; released sentence encoders have one, and oth
 _TYPES = "sentence_transformers.models."  # a name that its versions from 2 on know
 _POOLED = re.compile(r"pooling_mode_(\w+)")  # older keys of a pooling's config.json, true for its kinds
 _SHORT = {"cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean", "weightedmean_tokens": "weightedmean"}
+_CURE = "Fetch it again."
 _PROMPTS = "config_sentence_transformers.json"
 _LENGTH = "sentence_bert_config.json"
 _OLDER = ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -132,50 +132,40 @@ def read_sentence_files(name: str) -> SentenceFiles:
         DataError: they are damaged.
     """
     folder = encoder_folder(name)
-    listed = _read(folder / MODULES, list)
-    if listed is None:
+    if not (folder / MODULES).is_file():
         return SentenceFiles(name)
     try:
-        modules = tuple((str(module["type"]), str(module["path"])) for module in listed)
+        modules = tuple((str(module["type"]), str(module["path"])) for module in read_json(folder / MODULES, _CURE))
     except (TypeError, KeyError):
-        raise DataError(f"{name}: {MODULES} is damaged: each module needs a type and a path. Fetch it again.") from None
-    pooled = next((below for kind, below in modules if kind.endswith("Pooling")), None)
-    pooling = None if pooled is None else _read(folder / pooled / "config.json")
+        raise DataError(f"{name}: {MODULES} is damaged: each module needs a type and a path. {_CURE}") from None
+    pooled = next((_read(folder / below / CONFIG) for kind, below in modules if kind.endswith("Pooling")), None)
     settings = _read(folder / _PROMPTS) or {}
     lengths = next(filter(None, map(_read, (folder / file for file in _LENGTHS))), {})
-    prompts = settings.get("prompts") or {}
-    default, length = settings.get("default_prompt_name"), lengths.get("max_seq_length")
+    prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in [*prompts.values(), default]):
-        raise DataError(f"{name}: {_PROMPTS} is damaged: its prompts are not texts by name. Fetch it again.")
+        raise DataError(f"{name}: {_PROMPTS} is damaged: its prompts are not texts by name. {_CURE}")
     if default and default not in prompts:
         raise DataError(
             f"{name}: {_PROMPTS} names '{default}' as its default prompt, and has {', '.join(prompts) or 'none'}. "
             "Correct default_prompt_name there."
         )
-    if not isinstance(length, int | None):
-        raise DataError(f"{name}: {_LENGTH} is damaged: its max_seq_length is no number. Fetch it again.")
     return SentenceFiles(
         name,
         modules,
-        () if pooling is None else _poolings(pooling),
-        bool(pooling and pooling.get("include_prompt") is False),
+        () if pooled is None else _poolings(pooled),
+        bool(pooled and pooled.get("include_prompt") is False),
         {key: text or "" for key, text in prompts.items()},
         default,
-        length,
+        lengths.get("max_seq_length"),
         lengths.get("do_lower_case") is True,
     )
 
 
-def _read(path: Path, kind: type = dict) -> Any:
-    """The content of a JSON file; None where there is none."""
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}. Fetch it again.") from None
-    if not isinstance(content, kind):
-        raise DataError(f"{path} is damaged: it is no {kind.__name__}. Fetch it again.")
+def _read(path: Path) -> dict[str, Any] | None:
+    """The object of a JSON file; None where there is none."""
+    content = read_json(path, _CURE) if path.is_file() else None
+    if not isinstance(content, dict | None):
+        raise DataError(f"{path} is damaged: it is no object. {_CURE}")
     return content
 
 
@@ -188,29 +178,13 @@ def _poolings(config: Mapping[str, Any]) -> tuple[str, ...]:
     return ((named,) if isinstance(named, str) else tuple(named)) or ("mean",)
 
 
-@dataclass(frozen=True)
-class SentenceForm:
-    """How an exported encoder makes sentence vectors in Sentence Transformers; their length is 1.
-
-    Attributes:
-        pooling: "mean" or "cls".
-        prompts: what may be put before a sentence, by name.
-        default_prompt: the name of the prompt that is put there unasked; None is no prompt.
-        max_length: tokens of an input, special ones included; None is the encoder's longest input, at most `CUT`.
-    """
-
-    pooling: str = "mean"
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    default_prompt: str | None = None
-    max_length: int | None = None
-
-
-def write_modules(form: SentenceForm, folder: Path, width: int, room: int) -> None:
+def write_modules(form: SentenceFiles, folder: Path, width: int, room: int) -> None:
     """Puts the files beside an encoder that make its folder one of Sentence Transformers.
 
     That package would open and write the encoder again, and its import takes seconds.
 
     Args:
+        form: its pooling, "mean" or "cls", prompts and longest input; without one the encoder's, at most `CUT`.
         width: numbers of a vector.
         room: tokens of an input that the encoder takes.
     """

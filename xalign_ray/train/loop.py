@@ -21,7 +21,7 @@ from xalign_ray.config.identity import INPUTS, code_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, StoppedError, TrainingError
 from xalign_ray.models.encoder import AlignedEncoder, build_encoder
-from xalign_ray.models.extension import rows_to_make
+from xalign_ray.models.export import rows_to_make
 from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.track.events import last_step

@@ -143,7 +143,7 @@ def test_language_vectors_reach_the_hidden_states():
         ),
         ({}, {"max_positions": 32}, "has 16 positions, data.max_seq_length is 32; lower data.max_seq_length."),
     ],
-    ids=["family", "decoder", "untied", "folded", "vocabulary", "positions"],
+    ids=["decoder", "untied", "folded", "vocabulary", "positions"],
 )
 def test_a_folder_that_does_not_fit_is_refused_with_the_reason(folder, tmp_path, changes, arguments, said):
     path = edited(folder, tmp_path, **changes)

@@ -34,7 +34,7 @@ LAYERS = [
     {"vocabulary/tokenizer_folder"},
     {"clean", "align", "derive"},
     {"shards", "objectives"},
-    {"tokens", "feed"},
+    {"tokens", "feed", "models/export"},
     {"train"},
     {"tasks"},
     {"finetune"},
@@ -79,7 +79,6 @@ WITHOUT_TORCH = [
     "work/process.py",
 ]
 WITHOUT_TORCH += [
-    "models/sizes.py",
     "train/cluster_address.py",
     "train/devices.py",
     "cli.py",
