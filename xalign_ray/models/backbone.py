@@ -13,8 +13,8 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES, check_settings, family_of
 from xalign_ray.models.family import Family, Values
-from xalign_ray.models.hub import encoder_folder, revision_of
-from xalign_ray.models.weight_files import read_config
+from xalign_ray.models.hub import revision_of
+from xalign_ray.models.open import Opened, open_encoder
 from xalign_ray.work.artifacts import read_json, stamp_of
 from xalign_ray.work.storage import is_folder_name
 
@@ -75,21 +75,24 @@ def encoder_values(init_from: str) -> Values | None:
     Raises:
         ConfigError: there is no such folder, it holds no model, or it is of a family that cannot be continued.
     """
-    if Path(init_from).is_dir():
-        values: Values | None = read_folder(init_from)
-    elif is_folder_name(init_from):
+    if Path(init_from).is_dir() or is_folder_name(init_from):
+        return find_start(init_from).config
+    listed = ENCODERS.get(_plain(init_from))
+    return None if listed is None else family_of(init_from, listed).complete(listed)
+
+
+def find_start(init_from: str) -> Opened:
+    """The encoder that a run continues, by its small files.
+
+    Raises:
+        ConfigError: there is no such encoder, it holds no model, or it is of a family that cannot be continued.
+    """
+    if is_folder_name(init_from) and not Path(init_from).is_dir():
         raise ConfigError(f"model.init_from: there is no folder '{init_from}'.{suggest_path(Path(init_from))}")
-    else:
-        values = ENCODERS.get(_plain(init_from))
-    if values is None:
-        return None
-    return family_of(init_from, values).complete(values)
-
-
-def read_folder(init_from: str) -> dict[str, Any]:
-    """The config.json of an encoder to continue; ConfigError in a sentence where there is none that can be read."""
     with of_start():
-        return read_config(str(encoder_folder(init_from)))
+        opened = open_encoder(init_from)
+    family_of(init_from, opened.config)
+    return opened
 
 
 @contextmanager
@@ -144,8 +147,8 @@ def backbone(model: ModelConfig, vocab_size: int, max_positions: int, pad_id: in
         family = FAMILIES[model.family]
         values = family.values(model, vocab_size, max_positions, pad_id)
     else:
-        saved_values = read_folder(model.init_from)
-        family = family_of(model.init_from, saved_values)
-        values = family.for_rows(family.complete(saved_values), max_positions)
+        opened = find_start(model.init_from)
+        family = family_of(model.init_from, opened.config)
+        values = family.for_rows(opened.config, max_positions)
     check_settings(family, model)
     return family, family.with_dropout(values, model)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xalign_ray.errors import DataError
 from xalign_ray.models.family import Classes, Family, Values
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ class Generic(Family):
 
     def complete(self, saved: Values) -> dict[str, Any]:
         """With the field's names for its sizes."""
-        config = self._config.from_dict(dict(saved))
+        try:
+            config = self._config.from_dict(dict(saved))
+        except Exception as error:  # of values by strangers: what config classes raise has no class in common
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise DataError(f"a config.json of the family {self.model_type} is damaged: {reason}") from None
         wide = getattr(config, "intermediate_size", None) or getattr(config, "d_ff", None) or 4 * config.hidden_size
         read = {
             **{key: getattr(config, key, None) for key in _READ},
@@ -113,9 +118,11 @@ def _encoder_class(model_type: str) -> Any:
 
     if model_type not in CONFIG_MAPPING:
         return None
-    config = CONFIG_MAPPING[model_type]
+    config, defaults = CONFIG_MAPPING[model_type], CONFIG_MAPPING[model_type]()
+    if not all(hasattr(defaults, key) for key in ("hidden_size", "num_hidden_layers", "vocab_size")):
+        return None
     of_text = MODEL_FOR_TEXT_ENCODING_MAPPING.get(config, None)
-    if config().is_encoder_decoder:
+    if defaults.is_encoder_decoder:
         return of_text
     encoder = MODEL_MAPPING.get(config, None) if of_text or config in MODEL_FOR_MASKED_LM_MAPPING else None
     return None if isinstance(encoder, tuple) else encoder  # Funnel's: one makes fewer states than tokens

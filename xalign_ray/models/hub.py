@@ -54,7 +54,7 @@ def check_reachable(name: str) -> None:
     by_hand = "Without a network, copy its files into a folder and name that"
     if constants.is_offline_mode():
         raise DataError(f"{name} is no folder and not in the hub's cache, and HF_HUB_OFFLINE is set. {by_hand}.")
-    status = hub_status(name)
+    status = ask_hub(name)[0]
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
         raise DataError(
             f"{name} is no folder, and the hub has no such model for you (HTTP {status}). Check its name and "
@@ -75,21 +75,18 @@ def at_commit(name: str) -> str:
     if _COMMIT.fullmatch(options.get("revision", "")):
         return name
     folder = _cached(name)
-    commit = _ask_hub(name)[1] if folder is None else folder.name
+    commit = ask_hub(name)[1] if folder is None else folder.name
     return f"{hub_id}@{commit}" if commit else name
 
 
-def hub_status(name: str) -> int | None:
-    """The HTTP status of the hub's answer for a model's config.json, by one request; None without a network.
-
-    A hub that does not answer in time counts as 408, Request Timeout.
-    """
-    return _ask_hub(name)[0]
-
-
 @lru_cache
-def _ask_hub(name: str) -> tuple[int | None, str]:
-    """The status of the hub's answer, and the commit that it names."""
+def ask_hub(name: str) -> tuple[int | None, str]:
+    """Asks the hub for a model's config.json by one request.
+
+    Returns:
+        The HTTP status of its answer, None without a network, 408 (Request Timeout) where it does not answer in time;
+        and the commit that it names.
+    """
     from huggingface_hub import constants, get_token
 
     if constants.is_offline_mode():
@@ -124,7 +121,7 @@ def encoder_folder(name: str) -> Path:
         listed = _looked_for(name, MODULES)
         if has_all and listed:
             return folder
-        if hub_status(name) in (None, HTTPStatus.REQUEST_TIMEOUT):
+        if ask_hub(name)[0] in (None, HTTPStatus.REQUEST_TIMEOUT):
             if not listed:
                 say(f"{name}: {MODULES} is not in the cache, and the hub does not answer; none is read.")
             return folder

@@ -15,7 +15,7 @@ from transformers import AutoModel
 
 from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.errors import DataError
-from xalign_ray.models.open_folder import open_model
+from xalign_ray.models.open_folder import as_one_sentence, open_model
 from xalign_ray.models.precision import in_fp32
 from xalign_ray.models.tokenized import ENCODED, Features, Inputs, piece_count
 
@@ -47,15 +47,10 @@ class Encoder:
         Raises:
             DataError: it does not, as models of speech, of images, and some that write text.
         """
-        pieces = self.inputs.piece_texts(["a"])[0][:1]
-        try:
+        pieces, base = self.inputs.piece_texts(["a"])[0][:1], self.model.base_model
+        with as_one_sentence(f"{self.inputs.encoder} does not encode text as an encoder does"), torch.inference_mode():
             batch = self.inputs.collate([self.inputs.single(pieces, (*self.inputs.languages, ENGLISH)[0])])
-            base = self.model.base_model
-            with torch.inference_mode():
-                base(**{name: batch[name].to(base.device) for name in batch if name in ("attention_mask", *ENCODED)})
-        except Exception as error:  # of any model of transformers: their errors have no common class
-            message = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"{self.inputs.encoder} does not encode text as an encoder does: {message}") from error
+            base(**{name: batch[name].to(base.device) for name in batch if name in ("attention_mask", *ENCODED)})
         return self
 
     @property

@@ -54,7 +54,7 @@ class Opened:
         """Whether it has a masked-LM head that can be trained: by the names of its weights, else by its config.json."""
         if self.family is None or self.family.no_masked_lm:
             return False
-        if self.weights:
+        if has_weights(self.folder) and self.weights:
             return self.family.has_head(self.weights, self.config)
         return any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in self.config.get("architectures") or ())
 

@@ -67,7 +67,7 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
     if not opened.commit:  # the weights of a hub model come after its small files
         read_weights(opened.folder)
     check_files(opened.folder, opened.config.get(TOKENIZER_KEY))
-    with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"):
+    with as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"):
         config: PretrainedConfig = AutoConfig.from_pretrained(opened.folder, trust_remote_code=False, **settings)
         with quiet_transformers():
             tokenizer = opened.tokenizer
@@ -79,7 +79,7 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
             f"{name} has no head of its own ({len(drawn)} weights are not there, such as {drawn[0]}); fine-tune it "
             "first (xalign tune), or name a folder that has one."
         )
-    with _as_one_sentence(f"{name} is no encoder of text"):
+    with as_one_sentence(f"{name} is no encoder of text"):
         rows = model.get_input_embeddings().num_embeddings
     last = max([*tokenizer.get_vocab().values(), *tokenizer.all_special_ids, len(tokenizer) - 1])
     if last >= rows:
@@ -109,7 +109,7 @@ def open_weights(name: str, model_class: Any, config: Any, **options: Any) -> tu
     """
     folder = fetch_weights(name)
     read_weights(folder)
-    with _as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder"), quiet_transformers():
+    with as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder"), quiet_transformers():
         model, loading = model_class.from_pretrained(
             folder,
             config=config,
@@ -182,7 +182,7 @@ def _size(size: Collection[int]) -> str:
 
 
 @contextmanager
-def _as_one_sentence(what: str) -> Iterator[None]:
+def as_one_sentence(what: str) -> Iterator[None]:
     """Raises a loader's error on a foreign file as a DataError: these errors have no common class."""
     try:
         yield

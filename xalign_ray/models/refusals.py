@@ -9,11 +9,11 @@ from typing import Any
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.models.backbone import encoder_values, of_start, vocabulary_size
+from xalign_ray.models.backbone import encoder_values, find_start, of_start, vocabulary_size
 from xalign_ray.models.families import family_of
 from xalign_ray.models.family import Family
 from xalign_ray.models.hub import TOKENIZERS, encoder_folder
-from xalign_ray.models.open import Opened, open_encoder
+from xalign_ray.models.open import Opened
 from xalign_ray.models.own_tokenizer import check_files
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import RUN_OF
@@ -40,12 +40,11 @@ def check_head(config: RunConfig) -> None:
 def draws_head(config: RunConfig) -> bool:
     """Whether masked LM would train a head that the encoder's files lack, by the names of its weights."""
     init_from = config.model.init_from
-    values = encoder_values(init_from) if init_from and not init_from.startswith(RUN_OF) else None
     predicts = any(loss.predicts_pieces for loss in config.objectives)
-    if not (init_from and values and predicts and Path(init_from).is_dir()):
+    if not (init_from and predicts and Path(init_from).is_dir()):
         return False
     with of_start():
-        return not open_encoder(init_from).has_head
+        return not find_start(init_from).has_head
 
 
 def check_family(config: RunConfig, family: Family) -> None:
@@ -90,11 +89,9 @@ def check_start(config: RunConfig) -> None:
     start, tokenizer = config.model.init_from, config.data.tokenizer
     if start is None or start.startswith(RUN_OF):
         return
-    encoder_values(start)  # a folder that is not there is refused before a request to the hub
+    opened = find_start(start)
     with of_start():
-        opened = open_encoder(start)
         check_encoder_files(opened)
-        family_of(start, opened.config)
         is_its_own = isinstance(tokenizer, FolderTokenizer) and Path(tokenizer.path) == Path(start)
         if is_its_own or isinstance(tokenizer, StartTokenizer):
             check_files(opened.folder)

@@ -181,12 +181,11 @@ def load_modules(files: SentenceFiles, rule: SentenceRule | None, device: Any) -
             raise DataError(f"{files.name} makes its vectors by a module {kind}, whose code is not run here.")
         from sentence_transformers.util import import_from_string
 
-        try:
-            module = import_from_string(name).load(
-                str(encoder_folder(files.name)), subfolder=below, local_files_only=True
-            )
-        except Exception as error:  # of files by strangers: what their loaders raise has no class in common
-            raise DataError(f"{files.name}: its module {kind} cannot be opened: {error}") from None
+        from xalign_ray.models.open_folder import as_one_sentence
+
+        with as_one_sentence(f"{files.name}: its module {kind} cannot be opened"):
+            folder = str(encoder_folder(files.name))
+            module = import_from_string(name).load(folder, subfolder=below, local_files_only=True)
         modules.append(module.to(device).eval())
     return modules
 

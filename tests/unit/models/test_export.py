@@ -24,6 +24,7 @@ from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.work.artifacts import LOCK
 from xalign_ray.work.locks import hold
 
+SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
 FACTS = {"recipe": "tiny/mlm", "fingerprint": "00", "step": 1}
 
 
@@ -32,7 +33,7 @@ def config():
     return RunConfig.model_validate(
         {
             "data": {"corpora": [{"format": "text", "language": "en", "paths": ["x"]}], "max_seq_length": 8},
-            "model": {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8},
+            "model": SIZES,
             "train": {"max_steps": 1, "global_batch_size": 1},
         }
     )
@@ -50,7 +51,10 @@ def prepared(tmp_path):
 
 @pytest.fixture
 def state(config):
-    encoder = build_encoder(config.model, 20, ["en"], 8, pad_id=0)
+    return state_of(build_encoder(config.model, 20, ["en"], 8, pad_id=0))
+
+
+def state_of(encoder):
     return {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
 
 
@@ -83,25 +87,12 @@ def test_an_export_says_which_tokenizer_is_its_own(config, prepared, state, tmp_
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_others_may_read_the_files_as_the_umask_says(config, prepared, tmp_path, mask):
-    conditioned = {
-        "num_hidden_layers": 1,
-        "hidden_size": 8,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-        "language_embeddings": True,
-    }
-    model = config.model.model_validate(conditioned | {"conditioned_head": True})
+    model = config.model.model_validate({**SIZES, "language_embeddings": True, "conditioned_head": True})
     config = config.model_copy(update={"model": model})
     encoder = build_encoder(model, 20, ["en"], 8, pad_id=0)
     before = os.umask(mask)
     try:
-        export(
-            {f"encoder.{n}": value for n, value in encoder.state_dict().items()},
-            config,
-            prepared,
-            tmp_path / "e",
-            FACTS,
-        )
+        export(state_of(encoder), config, prepared, tmp_path / "e", FACTS)
     finally:
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "e").iterdir()}
@@ -160,6 +151,7 @@ def test_weights_without_language_embeddings_are_refused_where_the_recipe_has_th
 
 
 PAIRS = "data.parallel=[{format: tsv, languages: [en, qgr], paths: [x], align: hmm}]"
+SMALL = [f"model.{key}={value}" for key, value in SIZES.items()]
 CONTRASTED = "{{kind: contrasted_pairs, text: {}}}"
 PPA = "objectives=[{kind: masked_lm}, {kind: momentum_contrast}]"
 
@@ -168,8 +160,7 @@ def exported(config, prepared, tmp_path):
     """The config.json of an untrained export, with as few and as small tables as can be."""
     shape = (20, prepared.languages, config.data.max_seq_length, 0)
     encoder = build_encoder(config.model, *shape, with_head=config.needs_head)
-    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
-    export(state, config, prepared, tmp_path / "export", FACTS)
+    export(state_of(encoder), config, prepared, tmp_path / "export", FACTS)
     return json.loads((tmp_path / "export" / "config.json").read_text())
 
 
@@ -204,13 +195,7 @@ def exported(config, prepared, tmp_path):
     ],
 )
 def test_the_method_is_called_as_in_its_paper(prepared, tmp_path, settings, name):
-    small = [
-        "model.num_hidden_layers=1",
-        "model.hidden_size=8",
-        "model.num_attention_heads=2",
-        "model.intermediate_size=8",
-    ]
-    config = load_recipe("tiny/mlm", [PAIRS, *small, *settings]).config
+    config = load_recipe("tiny/mlm", [PAIRS, *SMALL, *settings]).config
     prepared.pair_words = lambda _: []
     assert exported(config, prepared, tmp_path)["xalign_objective"] == name
 
@@ -227,14 +212,7 @@ def test_the_method_is_called_as_in_its_paper(prepared, tmp_path, settings, name
     ],
 )
 def test_the_config_says_how_pairs_were_laid_out(prepared, tmp_path, family, streams, pairs):
-    small = [
-        "model.num_hidden_layers=1",
-        "model.hidden_size=8",
-        "model.num_attention_heads=2",
-        "model.intermediate_size=8",
-        f"model.family={family}",
-    ]
-    config = load_recipe("tiny/mlm", [PAIRS, *small, f"streams=[{streams}]"]).config
+    config = load_recipe("tiny/mlm", [PAIRS, *SMALL, f"model.family={family}", f"streams=[{streams}]"]).config
     prepared.pair_words = lambda _: []
     found = exported(config, prepared, tmp_path)
     assert found["xalign_pairs"] == pairs
@@ -242,14 +220,8 @@ def test_the_config_says_how_pairs_were_laid_out(prepared, tmp_path, family, str
 
 
 def test_an_export_of_ppa_is_the_query_encoder(prepared, tmp_path):
-    small = [
-        "model.num_hidden_layers=1",
-        "model.hidden_size=8",
-        "model.num_attention_heads=2",
-        "model.intermediate_size=8",
-    ]
     losses = "objectives=[{kind: masked_lm}, {kind: momentum_contrast, queue_size: 4, projection: 4}]"
-    config = load_recipe("tiny/mlm", [PAIRS, *small, "streams=[{kind: contrasted_pairs}]", losses]).config
+    config = load_recipe("tiny/mlm", [PAIRS, *SMALL, "streams=[{kind: contrasted_pairs}]", losses]).config
     prepared.pair_words = lambda _: []
     encoder = build_encoder(config.model, 20, prepared.languages, 48, pad_id=0)
     objectives = EncoderWithLosses(encoder, config.objectives, None, seed=0, special=SimpleNamespace(cls=2, sep=3))
@@ -266,13 +238,11 @@ def test_an_export_of_ppa_is_the_query_encoder(prepared, tmp_path):
 
 
 def test_an_export_of_a_folder_with_new_pieces_has_their_rows(config, prepared, tmp_path):
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    BertForMaskedLM(BertConfig(vocab_size=18, max_position_embeddings=8, **sizes)).save_pretrained(tmp_path / "start")
+    BertForMaskedLM(BertConfig(vocab_size=18, max_position_embeddings=8, **SIZES)).save_pretrained(tmp_path / "start")
     model = config.model.model_copy(update={"init_from": str(tmp_path / "start")})
     new_rows = {18: [3], 19: [4, 5]}
     encoder = build_encoder(model, 20, ["en"], 8, pad_id=0, new_rows=new_rows)
-    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
-    export(state, config.model_copy(update={"model": model}), prepared, tmp_path / "export", FACTS)
+    export(state_of(encoder), config.model_copy(update={"model": model}), prepared, tmp_path / "export", FACTS)
     opened = BertForMaskedLM.from_pretrained(tmp_path / "export")
     assert torch.equal(opened.get_input_embeddings().weight, encoder.hf.get_input_embeddings().weight)
     assert opened.config.vocab_size == 20
@@ -301,14 +271,12 @@ def contrasted(init_from: str | None, *objectives: str) -> RunConfig:
     ids=["none was given", "trained", "was given", "from scratch"],
 )
 def test_a_head_that_nothing_trained_is_not_exported(prepared, tmp_path, start, objectives, kept):
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     if start is not None:
         code = {"auto_map": {"AutoModel": "modeling_own.OwnModel"}}  # of files that no export holds
-        start(BertConfig(vocab_size=20, **sizes, **code)).save_pretrained(tmp_path / "start")
+        start(BertConfig(vocab_size=20, **SIZES, **code)).save_pretrained(tmp_path / "start")
     config = contrasted(str(tmp_path / "start") if start else None, *objectives)
     encoder = build_encoder(config.model, 20, ["en", "de"], 8, pad_id=0, with_head=config.needs_head)
-    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
-    export(state, config, prepared, tmp_path / "export", FACTS)
+    export(state_of(encoder), config, prepared, tmp_path / "export", FACTS)
     said = json.loads((tmp_path / "export" / "config.json").read_text())
     assert said["architectures"] == ["BertForMaskedLM" if kept else "BertModel"]
     assert "auto_map" not in said
@@ -318,15 +286,13 @@ def test_a_head_that_nothing_trained_is_not_exported(prepared, tmp_path, start, 
 
 def test_the_export_has_the_length_of_an_older_file_and_says_which_heads_it_lacks(prepared, tmp_path, capsys):
     start = tmp_path / "start"
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    BertModel(BertConfig(vocab_size=20, **sizes)).save_pretrained(start)
+    BertModel(BertConfig(vocab_size=20, **SIZES)).save_pretrained(start)
     (start / "modules.json").write_text(json.dumps([{"path": "", "type": "sentence_transformers.models.Transformer"}]))
     (start / "sentence_xlm-roberta_config.json").write_text(json.dumps({"max_seq_length": 6}))
     (start / "colbert_linear.pt").write_bytes(b"")
     config = contrasted(str(start))
     encoder = build_encoder(config.model, 20, ["en", "de"], 8, pad_id=0, with_head=False)
-    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
-    export(state, config, prepared, tmp_path / "export", FACTS)
+    export(state_of(encoder), config, prepared, tmp_path / "export", FACTS)
     assert [read_sentence_files(str(tmp_path / one)).max_length for one in ("start", "export")] == [6, 6]
     assert json.loads((tmp_path / "export" / "sentence_bert_config.json").read_text()) == {"max_seq_length": 6}
     said = f"colbert_linear.pt of {start} are not in the export: they fitted the encoder as it was."
@@ -358,9 +324,8 @@ def test_the_exported_tokenizer_joins_pairs_as_rows_do(tmp_path, streams, expect
     tree["data"] |= {"reserve_fraction": 0.2, "max_seq_length": 16}
     config = RunConfig.model_validate(tree)
     encoder = build_encoder(config.model, 20, ["en", "de"], 16, pad_id=1)
-    state = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
     special_ids = SimpleNamespace(pad=1, cls=0, sep=2)
     prepared = SimpleNamespace(languages=["en"], vocab_size=20, special=special_ids, tokenizer_folder=folder)
-    export(state, config, prepared, tmp_path / "export", FACTS)
+    export(state_of(encoder), config, prepared, tmp_path / "export", FACTS)
     assert AutoTokenizer.from_pretrained(tmp_path / "export")("ka", "lo")["input_ids"] == expected
     assert json.loads((tmp_path / "export" / "config.json").read_text())[TOKENIZER_KEY] == identify(tmp_path / "export")

@@ -108,7 +108,7 @@ def test_its_longest_row_is_its_own(folder: Path) -> None:
         ),
         (
             [*CONTRAST, "model.language_embeddings=true"],
-            r"^model: the family mpnet is trained as AutoModel opens it: m",
+            r"^model: the family mpnet has no token types to carry model\.language_embeddings",
         ),
         ([*CONTRAST, "train.attention=varlen"], r"has its own attention: set train\.attention to auto or dense\.$"),
     ],
@@ -121,7 +121,7 @@ def test_what_it_cannot_do_is_refused_in_a_sentence(tmp_path: Path, settings: li
         check_opens(config)
 
 
-@pytest.mark.parametrize("model_type", ["gpt2", "bart", "vit", "funnel", "new"])
+@pytest.mark.parametrize("model_type", ["gpt2", "bart", "vit", "funnel", "perceiver", "modernvbert", "new"])
 def test_what_is_no_encoder_of_text_has_no_family(model_type: str) -> None:
     assert find_family(model_type) is None
 

@@ -57,7 +57,7 @@ def test_special_and_unused_pieces_are_never_drawn() -> None:
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"^data.tokenizer.path '{re.escape(str(tmp_path))}' holds no tokenizer: "):
+    with pytest.raises(ConfigError, match=f"^data.tokenizer.path: {re.escape(str(tmp_path))} holds no tokenizer: "):
         open_tokenizer(str(tmp_path))
 
 
