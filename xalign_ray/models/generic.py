@@ -98,7 +98,7 @@ class Generic(Family):
 
         assert attention_mask is None
         lengths = cu_seq_lens_q.diff()
-        rows = pad_sequence(vectors[0].split(lengths.tolist()), batch_first=True)
+        rows = pad_sequence([*vectors[0].split(lengths.tolist())], batch_first=True)
         mask = torch.arange(rows.shape[1], device=rows.device) < lengths[:, None]
         output = model(inputs_embeds=rows, attention_mask=mask.long(), output_hidden_states=layer is not None)
         states = output.last_hidden_state if layer is None else output.hidden_states[layer]

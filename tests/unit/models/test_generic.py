@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from xalign_ray.models.families import find_family
 from xalign_ray.models.sizes import count_in
 from xalign_ray.train.loop import build_model
 
-FACTS = {"recipe": "continue/contrast", "fingerprint": "ab" * 32, "step": 0}
+FACTS: Any = {"recipe": "continue/contrast", "fingerprint": "ab" * 32, "step": 0}
 CONTRAST = ["streams=[{kind: contrasted_pairs, text: none}]", "objectives=[{kind: sentence_contrast}]"]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 POSITIONS = {"max_position_embeddings": 40}
