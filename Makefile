@@ -13,7 +13,7 @@ SHUFFLED = --random-order --random-order-seed=$(SEED) --ignore tests/unit/rules
 	$(BIN)/uv pip install -q --native-tls --python $(BIN)/python --no-deps --target $@ "transformers==4.57.*" "huggingface-hub>=0.34,<1" "tokenizers>=0.22,<0.23"
 	touch $@
 
-.PHONY: help install quickstart test unit check docs bench faults models soak gpu-bundle clean
+.PHONY: help install quickstart test unit check docs bench faults models gpu-bundle clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -72,9 +72,6 @@ docs: .venv/docs ## the documentation site, docs/_build/index.html; a warning is
 
 bench: .venv/bench ## speed as ratios against peers in the same run: bench.json and a table
 	$(BIN)/python tests/bench/run.py
-
-soak: .venv/installed ## an hour of training over two hosts with something killed every three minutes; as root on Linux
-	$(BIN)/python -m tests.ray.soak.run $(or $(MINUTES),60) $(or $(OUT),soak)
 
 gpu-bundle: .venv/installed ## what a GPU machine without network lacks: PYTHON=3.12 is its Python, TEXT=FILE a text to train on
 	$(BIN)/python tests/gpu/bundle.py $(addprefix --python ,$(VERSION)) $(addprefix --text ,$(TEXT))

@@ -1,4 +1,4 @@
-"""What the topic `kernels` measures against and `tests/unit/train/test_kernels.py` asserts: graphs and bytes."""
+"""What `tests/unit/train/test_kernels.py` asserts of the counts of kernels.py: graphs and bytes."""
 
 from __future__ import annotations
 

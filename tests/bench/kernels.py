@@ -5,7 +5,7 @@ computed: the number of operations does not depend on the width. They take the p
 stand-in of the same shapes. The other ranks are those of torch's fake process group, which sends nothing.
 
 `python tests/bench/kernels.py CASE...` prints a line of JSON for each case: the fields of `Case` as JSON, or with
-`model` the arguments of `count_graphs`, with `vocab` those of `count_bytes`, with `host` a `Case` for `count_host`.
+`model` the arguments of `count_graphs`, with `vocab` those of `count_bytes`. tests/unit/train/test_kernels.py asserts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from __future__ import annotations
 import gc
 import json
 import os
-import statistics
 import sys
-import time
 import traceback
 import weakref
 from collections import Counter
@@ -36,10 +34,8 @@ import torch
 import torch._dynamo as dynamo
 import torch.distributed as dist
 from deepspeed.accelerator import get_accelerator
-from kernel_bars import BYTES, GRAPHS
 from method_rows import METHODS, columns
-from records import record
-from step_arms import Arm, MadeRows, examples, packed, recipe, stock_model
+from step_arms import Arm, MadeRows, examples, packed, recipe
 from torch import Tensor
 from torch._dynamo.utils import counters
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -67,7 +63,6 @@ OF_ALL_LABELS = METHODS["weam"] | {
 }
 RANKS, ROWS = 4, 4  # rows of a micro-step
 SETTLED = 2  # steps before the one that is counted
-HOST_STEPS = 40  # that are timed
 HOST = "host"  # the phase of what is done with the host's own tensors, on purpose
 # Operations that start no kernel beside views: memory that is asked for but not written, the profiler's marks. Dropout
 # is one kernel on a GPU, and three operations on a CPU.
@@ -137,28 +132,6 @@ def count(case: Case) -> Counts:
     return counts
 
 
-def count_host(case: Case) -> dict[str, float]:
-    """CPU time of the host for a settled optimizer step, beside that of a plain loop around transformers' own model.
-
-    Both are so small that nothing but Python and the calls of operations is left; both on one core, in turns.
-
-    Returns:
-        `ours` and `peer` in ms, medians.
-    """
-    found: dict[str, list[float]] = {"ours": [], "peer": []}
-    with _started(case) as (_, _, ours):
-        arms = {"ours": ours, "peer": _peer(case)}
-        gc.collect()
-        gc.freeze()  # as the loop does
-        for number in range(SETTLED + HOST_STEPS):
-            for name, take in arms.items():
-                began = time.process_time()
-                take(number)
-                found[name].append(1e3 * (time.process_time() - began))
-        gc.unfreeze()
-    return {name: statistics.median(one[SETTLED:]) for name, one in found.items()}
-
-
 @contextmanager
 def _started(case: Case) -> Iterator[tuple[Engine, int, Callable[[int], None]]]:
     """The engine of a run on a GPU's paths, its parameters, and what takes the step of a number."""
@@ -188,23 +161,6 @@ def _arm(case: Case) -> Arm:
     settings = {"per_device_batch_size": ROWS, "attention": "varlen"} | dict(case.train)
     return Arm("ours", case.pieces, ROWS * case.accumulation, stage=case.stage, bf16=case.bf16, row=16, width=24,
                depth=12, heads=3, method=case.method, train=settings)  # fmt: skip
-
-
-def _peer(case: Case) -> Callable[[int], None]:
-    """Forward, backward, clip and step of transformers' masked LM, in bf16, in torch's fastest way for each."""
-    arm = _arm(case)
-    model = stock_model(arm).to(torch.bfloat16)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-    rows = steps.tensors(packed(examples(arm), arm.row), torch.device("cpu"))
-    given = {name: rows[name].long() for name in ("input_ids", "labels")}
-
-    def take(_: int) -> None:
-        model(**given).loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return take
 
 
 class _Operations(TorchDispatchMode):
@@ -401,58 +357,6 @@ def count_graphs(model: Mapping[str, Any], layer: int | None) -> dict[str, int]:
     return {"graphs": counters["stats"]["unique_graphs"], "breaks": counters["graph_break"].total()}
 
 
-def measure() -> list[dict[str, Any]]:
-    """The table of the methods, in bf16 at ZeRO stage 1."""
-    found = {method: count(Case(method)) for method in METHODS}
-    often = {stage: count(Case(stage=stage, accumulation=4)) for stage in (0, 1, 2)}
-    host = count_host(Case(stage=2, pieces=256))
-    at = f"12 layers, V 119,547, bf16, {RANKS} ranks, dropout 0.1; operations of the paths of a GPU"
-    how = f"ZeRO 1, {at}"
-    graphs = {name: count_graphs(model, layer) for name, (model, layer, _) in GRAPHS.items()}
-    return [
-        *(
-            record(f"compile/{what}_{name}", one[what], most, "compiled by layer, batches of five sizes", "lower")
-            for name, one in graphs.items()
-            for what, most in (("graphs", GRAPHS[name][-1]), ("breaks", 0))
-        ),
-        *(
-            record(
-                f"kernels/bytes_{name}",
-                count_bytes(method, vocab, row)["most"] / 1000,
-                most,
-                f"KB a token at most, beside weights: 12 layers of 768, {TOKENS:,} tokens, dropout 0.1, bf16",
-                "lower",
-            )
-            for name, (method, vocab, row, most) in BYTES.items()
-        ),
-        record(
-            "kernels/host",
-            host["ours"] / host["peer"],
-            1.2,
-            f"CPU time of a whole step, {host['ours']:.0f} ms, to that of a plain loop of BertForMaskedLM with fused"
-            " AdamW and no fp32 weights; 12 layers of 24, V 256, ZeRO 2, bf16",
-            "lower",
-        ),
-        record("kernels/copies", found["mlm"].copies.total(), 10, f"tensors that go to the device; {how}", "lower"),
-        record("kernels/mlm", found["mlm"].learned, 650, f"forward and backward; {how}", "lower"),
-        record(
-            "kernels/optimizer", found["mlm"].kernels["optimizer"], 20, f"with reduction and clipping; {how}", "lower"
-        ),
-        *(
-            record(
-                f"kernels/wire_{stage}", one.sent, 2, f"bytes of gradients a parameter, four micro-steps; {at}", "lower"
-            )
-            for stage, one in often.items()
-        ),
-        *(
-            record(
-                f"kernels/reads_{method}", one.reads.total(), method == "weam", f"waits for the device; {how}", "lower"
-            )
-            for method, one in found.items()
-        ),
-    ]
-
-
 def _show(case: Case, counts: Counts) -> str:
     shown = {"case": asdict(case), "learned": counts.learned, "sent": counts.sent}
     found = {"kernels": counts.kernels, "reads": counts.reads, "names": counts.names, "copies": counts.copies}
@@ -464,8 +368,6 @@ if __name__ == "__main__":
         asked = json.loads(given)
         if "model" in asked:
             sys.stdout.write(json.dumps({"case": asked} | count_graphs(**asked)) + "\n")
-        elif "host" in asked:
-            sys.stdout.write(json.dumps({"case": asked} | count_host(Case(**asked["host"]))) + "\n")
         elif "vocab" in asked:
             sys.stdout.write(json.dumps({"case": asked} | count_bytes(**asked)) + "\n")
         else:

@@ -5,7 +5,7 @@ the same. Topics are the names of TOPICS, all by default; bench.json keeps what 
 Text is generated from the real pack (XALIGN_REAL_TEXT, a folder of LANGUAGE.txt; XALIGN_REAL_DICTIONARIES, of MUSE's
 en-LANGUAGE.txt, if these do not lie in its sibling dictionaries/muse); where that is missing from the embedded world,
 whose small vocabulary flatters what profits from repeated words: quote no figure of it. Streaming, objectives, step,
-pretraining, resume and start are wall time: they need a machine with nothing else on it.
+pretraining and start are wall time: they need a machine with nothing else on it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,8 @@ TOPICS = (
     "continuing",
     "step",
     "fine_tuning",
-    "resume",
     "scale",
     "plan_time",
-    "kernels",
     "start",
 )
 PEERS = {

@@ -34,6 +34,7 @@ LARGEST = 300  # shards of the largest language; the n-th has LARGEST / n
 TASKS = 16  # data tasks at work at once: this process does every 16th
 STRETCH = 1024  # requests that the feed plans at once
 SECONDS = 12.0  # of each shape in a round
+WARM_UP = 4  # blocks that are made before it is measured
 TERABYTE = 125_000  # shards: two billion rows of 128 tokens
 STREAMS = {
     "text": "streams=[{kind: masked_text}]",
@@ -49,8 +50,6 @@ class Shape:
     workers: int
     global_rows: int
     tasks: int
-    alpha: float = 0.7
-    warm_up: int = 4  # blocks that are made before it is measured
 
 
 SMALL, LARGE, WIDE = Shape(9, 2, 48, 1), Shape(104, 64, 8192, TASKS), Shape(104, 512, 8192, TASKS)
@@ -117,7 +116,7 @@ def _make_blocks(root: Path, shape: Shape, streams: str) -> dict[str, float]:
     """Blocks of all ranks in turn, every `tasks`-th, for some seconds; those of the first rounds do not count."""
     reader = BatchReader(Prepared.open(root / str(shape.languages)), make_config(root, shape, STREAMS[streams]))
     work = chain.from_iterable(islice(_tasks(reader, shape, first=64), 0, None, shape.tasks))
-    for _ in range(max(4, shape.warm_up)):
+    for _ in range(WARM_UP):
         reader(next(work))
     began, misses, rows = time.process_time(), read_group.cache_info().misses, 0
     while time.process_time() < began + SECONDS:
@@ -186,7 +185,7 @@ def make_config(root: Path, shape: Shape, streams: str, recipe: str = "tiny/mlm"
         train,
         parallel,
         f"parallel.workers={shape.workers}",
-        f"sampling.alpha={shape.alpha}",
+        "sampling.alpha=0.7",
         f"data.max_seq_length={LENGTH}",
         f"output={root}",
     ]

@@ -1,19 +1,15 @@
-"""Ray Data's steady throughput beside the same transform in process: one and two data workers, and 64 consumers."""
+"""Ray Data's steady throughput beside the same transform in process: one and two data workers."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import statistics
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import psutil
 from corpus import GLOBAL_ROWS, Material, make_config, prepare_here, text_tokens_per_row, write_round
 from records import record
 
@@ -28,8 +24,6 @@ START_UP = 16  # blocks that do not count: processes start, caches fill
 BLOCKS = 96  # that count
 BLOCK_STEPS = 16  # of a full block, about
 CPUS = 2
-HUNGRY, HUNGRY_CPUS = 64, 8  # consumers that do nothing else, and logical CPUs of the data tasks that serve them
-HUNGRY_ROWS, HUNGRY_STEPS = 8192, 320  # of the global batch; steps: all that is made is consumed
 
 
 def measure(material: Material) -> list[dict[str, Any]]:
@@ -51,7 +45,7 @@ def measure(material: Material) -> list[dict[str, Any]]:
         speeds["one"].append(_speed_on_ray(prepared, one, begins))
         speeds["two"].append(_speed_on_ray(prepared, two, begins))
     medians = {name: statistics.median(seen) * text_tokens_per_row(prepared) for name, seen in speeds.items()}
-    return [*_records(material, medians), _feed_many(prepared, config)]
+    return _records(material, medians)
 
 
 def _speed_of_two(prepared: Prepared, config: RunConfig, begins: set[int]) -> float:
@@ -106,62 +100,3 @@ def _records(material: Material, speeds: dict[str, float]) -> list[dict[str, Any
                f"two data workers against one, {os.cpu_count()} cores, on which Ray and the idle consumer run; two "
                f"processes without Ray against one: {speeds['processes'] / speeds['process']:.2f}; {how}"),
     ]  # fmt: skip
-
-
-def _feed_many(prepared: Prepared, config: RunConfig) -> dict[str, Any]:
-    """Steps a second that 64 consumers get who do nothing else, and where the CPU time of the machine goes."""
-    import ray
-
-    from xalign_ray.feed.on_ray import Feed, start_server
-
-    config = config.model_copy(
-        update={
-            "parallel": config.parallel.model_copy(update={"data_cpus": 1.0, "workers": HUNGRY}),
-            "train": config.train.model_copy(update={"global_batch_size": HUNGRY_ROWS, "max_steps": HUNGRY_STEPS}),
-        }
-    )
-    ray.init(address="local", num_cpus=HUNGRY_CPUS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    server = start_server(prepared, config)
-    together = threading.Barrier(HUNGRY)
-    marks: list[tuple[float, dict[tuple[int, str], float]]] = []
-
-    def consume(rank: int) -> None:
-        stream = Feed(prepared, config, 0, rank, lambda _: server, server if rank == 0 else None)
-        for steps in (1, HUNGRY_STEPS - 1):
-            assert sum(1 for _ in islice(stream, steps)) == steps
-            if together.wait() == 0:
-                marks.append((time.perf_counter(), _cpu_seconds()))
-            together.wait()
-        stream.close()
-
-    try:
-        with ThreadPoolExecutor(HUNGRY) as consumers:
-            for done in [consumers.submit(consume, rank) for rank in range(HUNGRY)]:
-                done.result()
-    finally:
-        ray.shutdown()
-    (began, before), (ended, after) = marks
-    wall, cores = ended - began, os.cpu_count() or 1
-    spent: dict[str, float] = {}
-    for (pid, name), seconds in after.items():
-        spent[name] = spent.get(name, 0.0) + (seconds - before.get((pid, name), 0.0)) / wall / cores
-    told = ", ".join(f"{name} {share:.1%}" for name, share in sorted(spent.items(), key=lambda one: -one[1])[:6])
-    return record("data/steps_per_s_64_consumers", (HUNGRY_STEPS - 1) / wall, None,
-                  f"steps of {HUNGRY_ROWS:,} rows for {HUNGRY} consumers without a model, {HUNGRY_CPUS} logical data "
-                  f"tasks on {cores} cores; of the machine's CPU time: {told}")  # fmt: skip
-
-
-def _cpu_seconds() -> dict[tuple[int, str], float]:
-    """Of this process and of Ray's, by number and name."""
-    found: dict[tuple[int, str], float] = {}
-    for process in psutil.process_iter(["cmdline", "cpu_times", "name"]):
-        name = (process.info["cmdline"] or [""])[0]
-        if process.pid == os.getpid():
-            name = "consumers"
-        elif process.info["name"] in ("raylet", "gcs_server"):
-            name = process.info["name"]
-        elif not name.startswith("ray::"):
-            continue
-        name = "data tasks" if name.startswith(("ray::MapBatches", "ray::IDLE")) else name.partition("(")[0]
-        found[process.pid, name] = sum(process.info["cpu_times"][:2])
-    return found

@@ -1,4 +1,4 @@
-"""Text files to DICT-MLM batches as a whole, in one process, against Hugging Face's path and against plain Python."""
+"""Text files to DICT-MLM batches as a whole, in one process, against Hugging Face's path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 
 from corpus import Material, make_config, prepare_here, text_tokens_per_row, write_round
 from hugging_face import make_batches
-from naive import NaiveDictMlm
 from records import record
 from tokenizers import Tokenizer
 
@@ -37,13 +36,12 @@ class Round:
     """Times of the arms on one round's text, as multiples of `encode_batch_fast` right before, token for token."""
 
     hugging_face: float
-    naive: float
     prepare: float
     new: float  # chunks missing in the cache per 100 tokens
 
 
 def measure(material: Material) -> list[dict[str, Any]]:
-    """Both ratios of the whole, and the feed's alone, all by CPU time."""
+    """The ratio of the whole, and the feed's alone, all by CPU time."""
     folder = material.folder / "whole"
     folder.mkdir()
     lines = [
@@ -71,9 +69,8 @@ class Peers:
     """What we are compared with, each on the same lines; each arm returns the tokens it made."""
 
     def __init__(self, material: Material, folder: Path, max_seq_length: int) -> None:
-        self.folder, self.max_seq_length, self.languages = folder, max_seq_length, material.languages
+        self.folder, self.max_seq_length = folder, max_seq_length
         self.backend: Tokenizer = material.word_piece
-        self.reference = NaiveDictMlm(self.backend, material.languages, material.dictionaries, max_seq_length)
 
     def raw(self, lines: Lines) -> int:
         """The tokenizer and nothing else."""
@@ -86,24 +83,15 @@ class Peers:
         path = self.folder / f"peers-{number}.txt"
         return make_batches(path, tokenizer, self.max_seq_length, self.folder / f"cache-{number}")
 
-    def naive(self, lines: Lines) -> int:
-        """DICT-MLM in plain Python."""
-        batches = (
-            batch for name, some in lines.items() for batch in self.reference.batches(some, self.languages.index(name))
-        )
-        return sum(int((batch["example_ids"] > 0).sum()) for batch in batches)
-
 
 def _time_round(
     peers: Peers, config: RunConfig, number: int, lines: Lines, tasks: Sequence[Task], work: Callable[[Task], None]
 ) -> Round:
     tokens, raw = timed(partial(peers.raw, lines))
-    hugging_face = naive = 0.0
+    hugging_face = 0.0
     if number:
         made, hugging_face = timed(partial(peers.hugging_face, number))
         assert made > 0.98 * tokens, "the peer dropped text"
-        made, naive = timed(partial(peers.naive, lines))
-        assert made > 0.98 * tokens, "the reference dropped text"
     cached = open_cached_tokenizer(tasks[0].folder, longest_word(config.data.capacity, 1), tuple(config.languages))
     misses = cached.misses
     _, spent = timed(lambda: len([work(task) for task in tasks]))
@@ -111,7 +99,6 @@ def _time_round(
     all_tokens = sum(count["tokens"] for count in counts)
     return Round(
         hugging_face=hugging_face / raw,
-        naive=naive / raw,
         prepare=spent / all_tokens / (raw / tokens),
         new=(cached.misses - misses) / all_tokens * 100,
     )
@@ -153,13 +140,11 @@ def _records(material: Material, rounds: Sequence[Round], feeds: Sequence[float]
         f"{new:.2f} new chunks per 100 tokens, {material.where}, WordPiece; the peers on every {PEERS_TAKE}th line"
     )
     hugging_face = statistics.median(one.hugging_face / (one.prepare + feed) for one in rounds)
-    naive = statistics.median(one.naive / (one.prepare + feed) for one in rounds)
     raw = statistics.median(1 / (one.prepare + feed) for one in rounds)
     fed = f"token shards -> DICT-MLM batches, dictionaries of {len(material.dictionaries)} languages, {material.where}"
     return [
         record("data/whole_ratio/hugging_face", hugging_face, 8.0,
                f"against datasets.map + group_texts + whole-word collator making plain MLM; {how}"),
-        record("data/whole_ratio/naive", naive, 4.0, f"against plain-Python DICT-MLM (tests/bench/naive.py); {how}"),
         record("data/whole_ratio/raw", raw, None, f"against encode_batch_fast; {how}"),
         record("data/feed_ratio", 1 / feed, 3.0, f"against encode_batch_fast: {fed}, text tokens per CPU second"),
     ]  # fmt: skip

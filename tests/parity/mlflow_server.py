@@ -48,7 +48,7 @@ class Server:
                 files,
             ),
         ]
-        self._log = folder / "server.log"
+        self.folder, self._log = folder, folder / "server.log"
         self._environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -1,4 +1,4 @@
-"""The study `align` on a tiny encoder: all arms trained from it, rates chosen in a development language, the report."""
+"""The study `align` on a tiny encoder: arms of each kind, rates chosen in a development language, the report."""
 
 from __future__ import annotations
 
@@ -34,12 +34,20 @@ POS = {
     "languages": ["en", "qhy"],
     "settings": {"num_train_epochs": 1, "max_train_samples": 16},
 }
+ARMS = ("base", "mlm", "align-mlm", "contrast")  # nothing trained, one loss, a dictionary's, a loss without a head
 SETTINGS = (
-    "seeds=[0]", "rates.learning_rate=[1.0e-4, 3.0e-4]", f"finetunings=[{json.dumps(POS)}]", "mlflow=off",
+    "seeds=[0]", "rates.learning_rate=[1.0e-4, 3.0e-4]",
+    f"finetunings=[{json.dumps(POS)}]", "mlflow=off",
     "train.max_steps=2", "train.schedule.warmup_steps=0", "checkpoint.save_steps=2", "train.global_batch_size=8",
     "train.per_device_batch_size=8",
 )  # fmt: skip
 SCALES = ("tiny", "two-cores", "one-h100", "paper")
+
+
+def settings(encoder: Path) -> list[str]:
+    """The study cut to ARMS that begin from an encoder."""
+    tree = load_study("align/tiny", (), str(encoder)).model_dump(mode="json", exclude_defaults=True)
+    return [*SETTINGS, f"encoders={json.dumps([one for one in tree['encoders'] if one['label'] in ARMS])}"]
 
 
 def write_encoder(folder: Path, world: Path) -> None:
@@ -69,27 +77,26 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(folder)
         run_cells_here(patch, [], [])
         pretrain_here(patch)
-        yield run_study("align/tiny", Path("runs"), SETTINGS, encoder=str(folder / "small-bert"))
+        encoder = folder / "small-bert"
+        yield run_study("align/tiny", Path("runs"), settings(encoder), encoder=str(encoder))
 
 
-def test_every_arm_runs_to_the_report_from_the_encoder_that_is_named(page: Path) -> None:
+def test_each_kind_of_arm_runs_to_the_report_from_the_encoder_that_is_named(page: Path) -> None:
     folder = page.parents[1]
     study = json.loads((folder / "study.json").read_text())
     assert study["name"] == folder.name == "align-tiny-small-bert"
     assert {cell["state"] for cell in study["cells"]} == {"finished"}
-    arms = load_study("align/tiny").labels
-    assert len(arms) == 11
     scored = {
         (cell["label"], score.metric, score.language)
         for cell in study["cells"]
         if cell["kind"] != "pretraining"
         for score in read_scores(folder / cell["folder"] / SCORES)
     }
-    expected = {(arm, metric, "qhy") for arm in arms for metric in ("tatoeba_accuracy", "pos_accuracy")}
+    expected = {(arm, metric, "qhy") for arm in ARMS for metric in ("tatoeba_accuracy", "pos_accuracy")}
     assert expected <= scored
     runs = [Path(cell["folder"]) for cell in study["cells"] if cell["kind"] == "pretraining"]
     starts = {re.findall(r"init_from: (\S+)", (run / "config.yaml").read_text())[0] for run in runs}
-    assert len(runs) == 10
+    assert len(runs) == 3
     assert {Path(start).name for start in starts} == {"small-bert"}
 
 
@@ -97,13 +104,13 @@ def test_rates_are_chosen_in_the_development_language_alone_and_their_runs_are_k
     study, trials = page.parents[1], page.parents[2] / "align-tiny-small-bert-rates"
     tried = json.loads((trials / "rates.json").read_text())
     assert tried["languages"] == ["qgr"]
-    assert len(tried["tried"]) == 20
+    assert len(tried["tried"]) == 6
     for encoder, rate in tried["chosen"].items():
         own = {one["learning_rate"]: one["score"] for one in tried["tried"] if one["encoder"] == encoder}
         assert own[rate] == max(own.values())
     named = {path: json.loads((path / "study.json").read_text())["cells"] for path in (study, trials)}
     runs = {path: {cell["folder"] for cell in cells if cell["kind"] == "pretraining"} for path, cells in named.items()}
-    assert len(runs[study] & runs[trials]) == 10  # seed 0 at the chosen rate is not trained again
+    assert len(runs[study] & runs[trials]) == 3  # seed 0 at the chosen rate is not trained again
     languages = {
         score.language
         for cell in named[study]
@@ -123,20 +130,22 @@ def test_its_bundle_is_verified_elsewhere(page: Path, tmp_path: Path) -> None:
 
 def test_a_seed_that_runs_apart_takes_the_rates_that_were_chosen(page: Path) -> None:
     chosen = page.parents[1] / "rates.json"
-    apart = ["seeds=[2]", f"rates.chosen={chosen}"]
-    said = show_plan("align/tiny", Path("apart"), [*SETTINGS, *apart], str(Path("small-bert").absolute()))
+    encoder = Path("small-bert").absolute()
+    apart = [*settings(encoder), "seeds=[2]", f"rates.chosen={chosen}"]
+    said = show_plan("align/tiny", Path("apart"), apart, str(encoder))
     assert "Rates, tried first" not in said
-    assert len(re.findall(r"^\S.* \(seed 2\) +pretraining", said, re.MULTILINE)) == 10
+    assert len(re.findall(r"^\S.* \(seed 2\) +pretraining", said, re.MULTILINE)) == 3
     rates = json.loads(chosen.read_text())["chosen"]
-    study = load_study("align/tiny", [*SETTINGS, *apart])
+    study = load_study("align/tiny", apart)
     assert read_rates(study, chosen) == rates
     chosen.with_name("other.json").write_text(json.dumps({"chosen": {"mlm": 1e-4}, "tried": []}))
-    with pytest.raises(ConfigError, match=r"rates\.chosen: \S+other\.json has no rate of xlm, dict-mlm-50, .*distill"):
+    with pytest.raises(ConfigError, match=r"rates\.chosen: \S+other\.json has no rate of align-mlm, contrast"):
         read_rates(study, chosen.with_name("other.json"))
 
 
 def test_the_plan_shows_the_trials_of_rates_first(page: Path) -> None:
-    said = show_plan("align/tiny", Path("runs"), ["seeds=[0, 1]", *SETTINGS[1:]], str(Path("small-bert").absolute()))
+    encoder = Path("small-bert").absolute()
+    said = show_plan("align/tiny", Path("runs"), [*settings(encoder), "seeds=[0, 1]"], str(encoder))
     first, then = said.split("Then, with the chosen rates (here the lowest):")
     assert first.startswith("Rates, tried first:")
     assert "contrast 0.0003 (seed 0)" in first

@@ -1,4 +1,4 @@
-"""tiny/mlm on XLM-R, ModernBERT and EuroBERT: the loss falls alike at ZeRO 1 to 3, and a stranger opens it."""
+"""tiny/mlm on each family: the loss falls alike at two ZeRO stages on two workers, and a stranger opens the export."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from xalign_ray.shards.prepared import Prepared
 from xalign_ray.track.events import read_events
 from xalign_ray.train.distributed import Workers
 
-FAMILIES = ("xlm-r", "modernbert", "eurobert")
-STAGES = (1, 2, 3)
+STAGES = {"bert": (0, 3), "xlm-r": (1, 2), "modernbert": (1, 3), "eurobert": (2, 3)}
+CASES = [(family, stage) for family, stages in STAGES.items() for stage in stages]
 STEPS = 20
 FACTS = {"recipe": "tiny/mlm", "fingerprint": "ab" * 32}
-SETTINGS = [*batches(32, 32, STEPS, saved_every=STEPS), "parallel.workers=1"]
+SETTINGS = [*batches(32, 16, STEPS, saved_every=STEPS), "parallel.workers=2"]
 SETTINGS += ["train.optimizer.learning_rate=0.01", "train.schedule.warmup_steps=2"]
 
 # Single sentences, as a user has them: ids and padding, the rest is the stock model's own.
@@ -45,32 +45,31 @@ assert "xalign_ray" not in sys.modules
 
 
 def train_and_show(workers: Workers, config: RunConfig, prepared_folder: Path, folder: Path) -> None:
-    """Trains in this process, then keeps what the live model predicts for the first example of some rows."""
+    """Trains, then keeps what the live model predicts for the first example of some rows; ZeRO 3 needs all ranks."""
     prepared = Prepared.open(prepared_folder)
     encoder = train_here(workers, config, prepared, folder, FACTS)
     batch = batch_of_step(workers, config, prepared, 1)
     _, logits = compute(encoder, batch)
     first = batch["example_ids"] == 1
     ids = torch.where(first, batch["input_ids"], prepared.special.pad).long()
-    np.savez(folder / "given.npz", input_ids=ids.numpy(), attention_mask=first.long().numpy())
-    np.savez(folder / "ours.npz", logits=logits.numpy(), real=first.numpy())
+    if workers.rank == 0:
+        np.savez(folder / "given.npz", input_ids=ids.numpy(), attention_mask=first.long().numpy())
+        np.savez(folder / "ours.npz", logits=logits.numpy(), real=first.numpy())
 
 
 @pytest.fixture(scope="module")
-def runs(one: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All families trained at all stages over the same shards, exported, and opened by a stranger."""
+def runs(two: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every case trained over the same shards, exported, and opened by a stranger."""
     base = tmp_path_factory.mktemp("backbones")
     world = write_world(base)
-    for family in FAMILIES:
-        for stage in STAGES:
-            own = [f"model.family={family}", f"parallel.zero_stage={stage}"]
-            config = load_recipe("tiny/mlm", [*world, *SETTINGS, *own]).config
-            prepared = prepare_here(config)
-            folder = base / f"{family}-{stage}"
-            folder.mkdir()
-            one.call(train_and_show, config, prepared.folder, folder)
-            exports.export_run(Recipe("tiny/mlm", config, {}), prepared, folder, dict(FACTS))
-    names = [f"{family}-{stage}" for family in FAMILIES for stage in STAGES]
+    names = [f"{family}-{stage}" for family, stage in CASES]
+    for name, (family, stage) in zip(names, CASES, strict=True):
+        own = [f"model.family={family}", f"parallel.zero_stage={stage}"]
+        config = load_recipe("tiny/mlm", [*world, *SETTINGS, *own]).config
+        prepared = prepare_here(config)
+        (base / name).mkdir()
+        two.call(train_and_show, config, prepared.folder, base / name)
+        exports.export_run(Recipe("tiny/mlm", config, {}), prepared, base / name, dict(FACTS))
     subprocess.run([sys.executable, "-c", STRANGER, *names], cwd=base, check=True, timeout=300)
     return base
 
@@ -80,17 +79,15 @@ def losses(folder: Path) -> Any:
     return np.array([event["metrics"]["train/loss"] for event in events])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_loss_falls_alike_at_all_stages(runs: Path, family: str) -> None:
-    first, *others = (losses(runs / f"{family}-{stage}") for stage in STAGES)
+@pytest.mark.parametrize("family", STAGES)
+def test_the_loss_falls_alike_at_both_stages(runs: Path, family: str) -> None:
+    first, other = (losses(runs / f"{family}-{stage}") for stage in STAGES[family])
     assert len(first) == STEPS
     assert first[-5:].mean() < first[:5].mean() - 0.5
-    for other in others:
-        np.testing.assert_allclose(other, first, rtol=1e-4)
+    np.testing.assert_allclose(other, first, rtol=1e-4)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "stage"), CASES)
 def test_a_stranger_computes_the_logits_of_the_trained_model(runs: Path, family: str, stage: int) -> None:
     folder = runs / f"{family}-{stage}"
     ours, theirs = np.load(folder / "ours.npz"), np.load(folder / "theirs.npy")

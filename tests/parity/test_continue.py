@@ -165,11 +165,11 @@ def test_shown_recipe_has_the_fingerprint_of_the_run(run: Path, monkeypatch: pyt
     assert start["data_fingerprint"] == prepared.fingerprint
 
 
-@pytest.mark.parametrize(("options", "killed_at", "best"), [({}, None, 3), ({}, 5, 3), ({"keep_best": False}, None, 6)])
+@pytest.mark.parametrize(("options", "killed_at", "best"), [({}, 5, 3), ({"keep_best": False}, None, 6)])
 def test_checkpoint_with_the_best_dev_score_is_exported(
     run: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], killed_at: int | None, best: int
 ) -> None:
-    """Of equal scores the newest; also where the run was killed behind it, and with the weights of that step."""
+    """Of equal scores the newest; where the run was killed behind it too, and with the weights of that step."""
     monkeypatch.chdir(run.parent.parent)
     scores, weights, state = [0.9, 0.1, 0.8, 0.8, 0.3, 0.7, 0.2], dict[int, Any](), {"killed": False}
 

@@ -196,10 +196,10 @@ def test_a_study_given_again_mends_what_is_its_own(world: World, walk: Walk, mon
     mine = [world.run / name for name in ("events.jsonl", "manifest.json", "config.yaml")]
     mine += [world.run / "evaluation" / "study" / "scores.json", world.run / "export" / "model.safetensors"]
     mine += [world.data / "manifest.json", folder / "report" / "scores.csv"]
-    for file_of_it in mine:
-        for damage in damaged(file_of_it):
+    for number, file_of_it in enumerate(mine):  # each damage on two of them or more; each file alone: the other tests
+        for damage in damaged(file_of_it, ("deleted", [*DAMAGES][1 + number % 4])):
             walk.call(file_of_it, damage, "study", studied, right)
-    assert walk.counted["right"] >= 5 * 6  # but a log cannot be made again; half of one may be whole at an earlier end
+    assert walk.counted["right"] >= 2 * 6  # but a log cannot be made again
     assert not ray.is_initialized()
 
 

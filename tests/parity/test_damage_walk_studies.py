@@ -149,13 +149,15 @@ def test_every_file_of_a_finished_study_and_of_its_cells(world: World, walk: Wal
         for file in files_of(world.kept)
         if not {other, report}.intersection(file.parents) and MODEL not in file.parts and file.name != "choice.json"
     ]
-    for file, damage in each_damaged(world.folder / file.relative_to(world.kept) for file in files):
-        for verb, do in READ_BY_ALL.items():
-            walk.call(file, damage, verb, partial(do, world), right[verb])
+    verbs = [*READ_BY_ALL]
+    states = each_damaged(world.folder / file.relative_to(world.kept) for file in files)
+    for number, (file, damage) in enumerate(states):  # by two of three verbs in turn
+        for verb in (one for one in verbs if one != verbs[number % 3]):
+            walk.call(file, damage, verb, partial(READ_BY_ALL[verb], world), right[verb])
         restore(world)
     assert len(files) >= 9
-    assert walk.counted["right"] >= 50
-    assert walk.counted["told"] >= 70
+    assert walk.counted["right"] >= 30
+    assert walk.counted["told"] >= 45
 
 
 def test_every_file_of_the_model_of_a_fine_tuning(world: World, walk: Walk) -> None:

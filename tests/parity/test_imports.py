@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 from tests.unit.rules.tree import PACKAGE, ROOT, python_files
 
 
@@ -12,6 +9,4 @@ def test_every_module_is_found_by_its_dotted_name() -> None:
     files = [path for path in python_files(PACKAGE) if path.name not in ("__init__.py", "__main__.py")]
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
     assert "xalign_ray.results.aggregate" in names
-    code = "".join(f"import {name} as module\nassert module.__name__ == {name!r}, module\n" for name in names)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    exec("".join(f"import {name} as module\nassert module.__name__ == {name!r}, module\n" for name in names), {})

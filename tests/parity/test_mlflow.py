@@ -1,13 +1,17 @@
-"""A real MLflow server that is down, dies, comes back or hangs: training never waits and no number is lost."""
+"""A real MLflow server that is down, dies, hangs or wants a password: training never waits, no number is lost."""
 
 from __future__ import annotations
 
+import base64
+import http.client
 import signal
 import socket
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,8 +19,16 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from tests.parity.mlflow_server import Server
+from tests.ray.small import batches, write_world
+from tests.unit.conftest import prepare_here
+from xalign_ray import cli
+from xalign_ray.config.load import load_recipe
+from xalign_ray.results.page import report
+from xalign_ray.track.destinations import resolve_uri
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
 from xalign_ray.track.follower import Follower, publish, replay
+from xalign_ray.verbs.scores import evaluate
+from xalign_ray.work import credentials
 
 EXPERIMENT = "outage"
 
@@ -103,18 +115,14 @@ def test_with_the_server_down_at_first_and_killed_in_the_middle_every_metric_arr
         following = Follower(folder, server.uri, EXPERIMENT, every_s=0.2)
         write_steps(log, 1, 60)
         server.start()
-        write_steps(log, 61, 160)
-        wait_for_labels(server.uri, folder, 60)
-        server.kill()
-        write_steps(log, 161, 260)
-        server.start()
-        # The second death comes without a pause in the writing, so that it can hit a request on its way.
-        write_steps(log, 261, 360)
+        # Its death comes without a pause in the writing, so that it can hit a request on its way.
+        write_steps(log, 61, 360)
         wait_for_labels(server.uri, folder, 261)
         write_steps(log, 361, 500, pause_s=0)
         server.kill()
+        write_steps(log, 501, 600)
         server.start()
-        write_steps(log, 501, 800, pause_s=0)
+        write_steps(log, 601, 800, pause_s=0)
         log.write("end", 800, {"run/seconds": 9.5})
     assert following.close(timeout_s=60) is None
     assert_all_there_once(server.uri, folder, ("train/loss", "train/labels", "run/seconds"))
@@ -199,3 +207,106 @@ def test_publishing_to_a_server_that_hangs_ends_with_the_sentence(
     hanging.accept(timeout_s=10).close()
     with pytest.raises(TimeoutError):  # one request was given up, none was tried again
         hanging.accept(timeout_s=0.1)
+
+
+USER, PASSWORD = "ann", "s3cret-pass"
+
+
+class Door(BaseHTTPRequestHandler):
+    """What stands before an MLflow server: who does not know the password is turned away."""
+
+    behind: str
+    turned_away = 0
+
+    def _pass(self) -> None:
+        given = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        if self.headers.get("Authorization") != f"Basic {given}":
+            type(self).turned_away += 1
+            self.send_response(401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            body = b"".join(self._chunks())
+        inner = http.client.HTTPConnection(self.behind)
+        left_out = ("authorization", "host", "transfer-encoding", "content-length")
+        inner.request(
+            self.command, self.path, body, {k: v for k, v in self.headers.items() if k.lower() not in left_out}
+        )
+        answer = inner.getresponse()
+        text = answer.read()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.headers.get("Content-Type", ""))
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _chunks(self) -> Iterator[bytes]:
+        while size := int(self.rfile.readline(), 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def door(server: Server) -> Iterator[str]:
+    """Host and port of an MLflow server that wants a password."""
+    server.start()
+    Door.behind = server.uri.removeprefix("http://")
+    guard = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    threading.Thread(target=guard.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{guard.server_port}"
+    guard.shutdown()
+
+
+def test_a_password_in_a_tracking_uri_is_used_and_written_nowhere(
+    server: Server, door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given, shown = f"http://{USER}:{PASSWORD}@{door}", f"http://{door}"
+    settings = [*write_world(tmp_path, 300, 50), *batches(8, 8, 2, 2), f"track.mlflow={given}"]
+    settings += ["track.experiment=behind a door", "parallel.workers=1"]
+    prepare_here(load_recipe("tiny/mlm", settings).config)
+    words = [word for text in settings for word in ("--set", text)]
+    monkeypatch.setattr("sys.argv", ["xalign", "pretrain", "tiny/mlm", *words, "--no-ray"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    trained = capfd.readouterr()
+    assert not ended.value.code, trained.err
+    assert trained.err.count(f"The credentials in {shown} are used now and written nowhere.") == 1
+    run = Path(trained.out.splitlines()[-1])
+    assert f"mlflow: {shown}\n" in (run / "config.yaml").read_text()
+
+    # A later process has them from its environment.
+    monkeypatch.setattr(credentials, "_kept", {})
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", USER)
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
+    turned_away = Door.turned_away
+    evaluate(str(run), "tatoeba", tmp_path / "demo" / "tatoeba")
+    client = MlflowClient(shown)
+    (experiment,) = (one for one in client.search_experiments() if one.name == "behind a door")
+    runs = client.search_runs([experiment.experiment_id])
+    (tracked,) = (one for one in runs if one.info.run_name == run.name)
+    (scored,) = (one for one in runs if one.data.tags.get("mlflow.parentRunId") == tracked.info.run_id)
+    assert [name for name in scored.data.metrics if "tatoeba" in name]
+    assert tracked.data.params["track.mlflow"] == shown
+    assert tracked.data.metrics["train/loss"] > 0
+    assert [name for name in tracked.data.metrics if "tatoeba" in name]
+    assert Door.turned_away == turned_away
+    report([str(run)], tmp_path / "report")
+
+    # Nor does what only `--to` says, in a message.
+    monkeypatch.setattr(credentials, "_kept", {})  # as in a process of its own
+    with pytest.raises(Exception, match=r"MLflow at http://127\.0\.0\.1:1 does not hold all"):
+        replay(run, resolve_uri(f"http://{USER}:{PASSWORD}@127.0.0.1:1", run.parent), "behind a door")
+
+    said = capfd.readouterr()
+    assert PASSWORD not in trained.out + trained.err + said.out + said.err
+    files = [path for folder in (tmp_path, server.folder) for path in folder.rglob("*") if path.is_file()]
+    assert {"config.yaml", "events.jsonl", "README.md", "index.html", "mlflow.db"} <= {path.name for path in files}
+    assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 import yaml
 from mlflow import MlflowClient
 
-from tests.pages import ROOT
 from tests.ray.small import batches, write_world
 from tests.unit.conftest import prepare_here
 from xalign_ray import pretraining
@@ -60,15 +58,6 @@ def found(uri: str, query: str) -> list[str]:
 def test_a_pretraining_is_found_by_what_it_is(uri: str, run: tuple[Path, str], query: str) -> None:
     assert found(uri, query) == [run[1]]
     assert found(uri, query.replace(" > ", " < ").replace("align-mlm", "mlm").replace("LIKE '%", "LIKE '%no")) == []
-
-
-def test_every_filter_of_the_page_is_one_that_mlflow_takes(uri: str, run: tuple[Path, str]) -> None:
-    page = (ROOT / "docs" / "how-to" / "mlflow.md").read_text(encoding="utf-8")
-    table = page.partition("## Filters")[2].partition("\n\n")[2].partition("\n\n")[0].splitlines()[2:]
-    queries = [re.fullmatch(r"\| (`+)(.+?)\1 \|.*", line)[2] for line in table]  # type: ignore[index]
-    assert len(queries) >= 6
-    taken = {query: found(uri, query) for query in queries}
-    assert taken["params.method = 'align-mlm' and metrics.tatoeba_accuracy > 0.1"] == [run[1]]
 
 
 def test_it_says_who_ran_what_where(uri: str, run: tuple[Path, str]) -> None:

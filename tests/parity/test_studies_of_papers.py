@@ -42,9 +42,7 @@ CUTS: Mapping[str, tuple[Mapping[str, list[str]], set[str]]] = {
         {"pos_accuracy", "pawsx_accuracy", "tatoeba_accuracy_from_english"},
     ),
     "weam": ({"mlm": ["train.optimizer.learning_rate=1e-4"], "weam-tlm": [CONTINUED]}, {"mlqa_f1", "xnli_accuracy"}),
-    "ppa": ({"mlm": [], "ppa-250k-no-tlm": [CONTINUED]}, {"mlqa_f1", "xnli_accuracy"}),
-    "all-objectives": ({"mlm": [], "xlm align-mlm": [VOCABULARY]}, {"ner_f1", "tatoeba_accuracy"}),
-}
+}  # the arms of `ppa` and `all-objectives` are of these kinds, and on the same tasks
 
 
 def cut(name: str) -> list[str]:

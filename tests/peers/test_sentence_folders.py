@@ -90,8 +90,7 @@ def test_what_it_saves_gives_us_its_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pooling", "prompts"),
     [
-        ("mean", {"query": "wd we: ", "passage": "we: "}),
-        ("cls", {"query": "", "document": "we: "}),
+        ("cls", {"query": "wd we: ", "passage": "we: "}),
         (None, {}),  # an encoder without files of Sentence Transformers, for which both take the mean
     ],
 )
@@ -108,8 +107,8 @@ def test_evaluate_finds_the_translations_that_it_finds(
         theirs, folder = SentenceTransformer(modules=modules, prompts=prompts, device="cpu"), tmp_path / "saved"
         theirs.save(str(folder))
     rng, expected = random.Random(5), {}
-    for language, kept in (("de", 8), ("fi", 5), ("sw", 3)):
-        english = [rng.sample(words, rng.randrange(3, 11)) for _ in range(200)]
+    for language, kept in (("de", 8), ("sw", 3)):
+        english = [rng.sample(words, rng.randrange(3, 11)) for _ in range(100)]
         other = [[*line[:kept], *rng.sample(words, 3)] for line in english]
         sides = [[" ".join(line) for line in side] for side in (other, english)]
         for end, lines in zip((language, "en"), sides, strict=True):
@@ -120,7 +119,7 @@ def test_evaluate_finds_the_translations_that_it_finds(
     scores = evaluate(folder, "tatoeba", tmp_path)
     ours = scores[(scores.metric == "tatoeba_accuracy") & (scores.layer == "last")].set_index("language").value * 100
     assert {language: ours[language] for language in expected} == pytest.approx(expected, abs=0.1)
-    assert 99 > expected["de"] > expected["sw"] > 1  # chance is 0.5
+    assert 99 > expected["de"] > expected["sw"] > 1  # chance is 1
 
 
 @pytest.mark.parametrize(

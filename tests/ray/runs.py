@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from tests.bench.sockets import Listening, closed_by, listening
 from tests.parity.train.pool import Pool
+from tests.ray.sockets import Listening, closed_by, listening
 from xalign_ray.config.identity import run_fingerprint
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.feed.batches import open_local

@@ -11,8 +11,8 @@ import grpc
 import pytest
 import ray
 
-from tests.bench.sockets import ask_grpc
 from tests.ray.runs import addresses_of_this_machine
+from tests.ray.sockets import ask_grpc
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 JOIN = """

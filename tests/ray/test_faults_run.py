@@ -14,7 +14,6 @@ import ray
 from ray.data import DataContext
 from ray.data.block import BlockAccessor
 
-from tests.bench.sockets import LOOPBACK, METRICS, OPEN, TOKEN, Listening
 from tests.parity.train.pool import Pool
 from tests.ray.runs import (
     BLOCK_SERVER,
@@ -34,6 +33,7 @@ from tests.ray.runs import (
     when,
 )
 from tests.ray.small import batches, recipe, write_world
+from tests.ray.sockets import LOOPBACK, METRICS, OPEN, TOKEN, Listening
 from tests.unit.conftest import prepare_here
 from xalign_ray.config import derive
 from xalign_ray.config.schema import RunConfig

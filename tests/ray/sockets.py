@@ -1,21 +1,12 @@
-"""Watches the listening sockets of a command's processes and says what keeps strangers out of each; by asking them.
-
-`python tests/bench/sockets.py make quickstart`: while the command runs, each new socket is asked for something without
-a token, as a stranger would; at its end one line a kind of process: where it listened and what closed it. Exit code 1
-if one was open.
-"""
+"""The listening sockets of processes, and what closes each to strangers, who ask without a token."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 import socket
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +15,6 @@ import grpc
 import psutil
 
 LOOPBACK, TOKEN, METRICS, GONE, OPEN = "loopback", "Ray's token", "metrics to read, Ray's own, no token", "gone", "OPEN"
-EVERY_S = 0.5
 PATIENCE_S = 15  # a busy machine answers late
 CALLS = (  # one of each of Ray's services
     "CoreWorkerService/GetCoreWorkerStats",
@@ -127,30 +117,3 @@ def _answers(one: Listening) -> bool:
     with suppress(OSError), socket.create_connection((one.reached_at, one.port), timeout=PATIENCE_S):
         return True
     return False
-
-
-def watch(command: list[str]) -> tuple[int, dict[Listening, str]]:
-    """Runs a command; its exit code, and what closed each socket that was seen."""
-    seen: dict[Listening, str] = {}
-    process = subprocess.Popen(command)
-    while process.poll() is None:
-        for one in listening(process.pid):
-            if seen.get(one) in (None, GONE):
-                seen[one] = closed_by(one)
-        time.sleep(EVERY_S)
-    return process.returncode, seen
-
-
-def main() -> int:
-    """Prints the table; 1 if a socket was open, else the command's exit code."""
-    code, seen = watch(sys.argv[1:])
-    rows = Counter((one.process, one.address, closed) for one, closed in seen.items())
-    for (process, address, closed), count in sorted(rows.items()):
-        sys.stdout.write(f"{process:40} {address:16} {count:4}  {closed}\n")
-    opened = [one for one, closed in seen.items() if closed == OPEN]
-    sys.stdout.write(f"{len(seen)} sockets, {len(opened)} open\n")
-    return 1 if opened else code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
