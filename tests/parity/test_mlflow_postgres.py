@@ -16,12 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import boto3
-import mlflow
 import pytest
-import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
-from transformers import AutoModelForMaskedLM
 
 from tests.pages import ROOT, command
 from tests.parity.mlflow_server import Server
@@ -203,20 +200,6 @@ def test_its_files_lie_in_the_bucket(servers: Servers, run: Run, tmp_path: Path)
     }
     fetched = servers.client.download_artifacts(run.info.run_id, "manifest.json", str(tmp_path))
     assert json.loads(Path(fetched).read_text())["steps"] == 3
-
-
-def test_its_model_opens_by_reference(servers: Servers, run: Run, finished: list[Path]) -> None:
-    (output,) = run.outputs.model_outputs
-    mlflow.set_tracking_uri(servers.mlflow.uri)
-    try:
-        opened = mlflow.transformers.load_model(f"models:/{output.model_id}").model.state_dict()
-    finally:
-        mlflow.set_tracking_uri(None)
-    own = AutoModelForMaskedLM.from_pretrained(finished[0] / "export").state_dict()
-    assert all(torch.equal(opened[name], own[name]) for name in own)
-    assert not [one for one in bucket(servers.files).objects.all() if one.size > 1_000_000], (
-        "the weights are not copied"
-    )
 
 
 def test_the_servers_own_name_is_let_in_and_another_is_not(servers: Servers, run: Run) -> None:
