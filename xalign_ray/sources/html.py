@@ -15,11 +15,8 @@ from collections.abc import Iterator
 # No XML holds these characters. BREAK ends a line but no heading, link or argument; text between RAISED or LOWERED and
 # LEVEL stands above or below the line.
 BREAK, RAISED, LOWERED, LEVEL = "\x05", "\x06", "\x07", "\x08"
-OPEN, CLOSE = "\x03", "\x04"  # around the text that a template would show inside a sentence
-EMPTY = OPEN + CLOSE  # it would show something unknown
-LACKING = "\x0e"  # an unknown word of the sentence stood here
-NUMBER = "\x11"  # a template is given a number, which behind a digit may be a power
-HOLE = "\x02"  # something is left out here; the quote marks around it stay apart
+UNKNOWN = "\x03"  # a template or formula stands here whose words are unknown
+HOLE = "\x02"  # something is left out here that is no word; the quote marks around it stay apart
 FORMULAS = "formulas left out"
 UNCLOSED_TABLES = "tables that are never closed"
 UNCLOSED_TAGS = "tags that are never closed, left out to the end of their line"
@@ -107,9 +104,9 @@ def _without_tags(markup: str, noted: Counter[str]) -> Iterator[str]:
 def _formula(text: str, noted: Counter[str]) -> str:
     """A formula's text inside a sentence: itself if it has letters, digits and signs alone."""
     if _PLAIN_FORMULA.fullmatch(text) and any(map(str.isalnum, text)):
-        return f"{OPEN}{text.strip()}{CLOSE}"
+        return text.strip()
     noted[FORMULAS] += 1
-    return EMPTY
+    return UNKNOWN
 
 
 def _without_tables(markup: str, noted: Counter[str]) -> Iterator[str]:

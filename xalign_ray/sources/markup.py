@@ -18,27 +18,15 @@ from mwparserfromhell.parser import ParserError
 
 from xalign_ray.sources.html import (
     BREAK,
-    CLOSE,
-    EMPTY,
     HOLE,
-    LACKING,
     LEVEL,
     LOWERED,
-    NUMBER,
-    OPEN,
     RAISED,
+    UNKNOWN,
     drop_html,
     write_levels,
 )
-from xalign_ray.sources.templates import (
-    Given,
-    is_mark,
-    is_sentence,
-    plain_name,
-    pronunciation,
-    running_text,
-    words_of_template,
-)
+from xalign_ray.sources.templates import Arguments, is_mark, is_number, plain_name, words_of_template
 
 # Language converter markup: `-{zh-hans:..; zh-hant:..}-`, which MediaWiki shows in one of several scripts.
 
@@ -121,30 +109,10 @@ def _pieces(line: str, runs: list[re.Match[str]], kept: list[int]) -> list[str]:
     return [*pieces, line[at:]]
 
 
-# The languages that have a Wikipedia: links to these are to the same article elsewhere, and show nothing.
-
-# Not every language code: `doi`, `iso` and others are codes of languages and prefixes of links to something else.
-LANGUAGES = frozenset(
-    """
-    aa ab ace ady af ak als alt am ami an ang ann anp ar arc ary arz as ast atj av avk awa ay az azb ba ban bar
-    bat-smg bbc bcl bdr be be-tarask be-x-old bew bg bh bho bi bjn blk bm bn bo bpy br bs btm bug bxr ca cbk-zam cdo
-    ce ceb ch cho chr chy ckb co cr crh cs csb cu cv cy cz da dag de dga din diq dk dsb dtp dty dv dz ee egl el eml
-    en eo epo es et eu ext fa fat ff fi fiu-vro fj fo fon fr frp frr fur fy ga gag gan gcr gd gl glk gn gom gor got
-    gpe gsw gu guc gur guw gv ha hak haw he hi hif ho hr hsb ht hu hy hyw hz ia iba id ie ig igl ii ik ilo inh io is
-    it iu ja jam jbo jp jv ka kaa kab kaj kbd kbp kcg kg kge ki kj kk kl km kn knc ko koi kr krc ks ksh ku kus kv kw
-    ky la lad lb lbe lez lfn lg li lij lld lmo ln lo lrc lt ltg lv lzh mad mai map-bms mdf mg mh mhr mi min mk ml mn
-    mnw mo mos mr mrj ms mt mus mwl my myv mzn na nah nan nap nb nds nds-nl ne new ng nia nl nn no nov nqo nr nrm
-    nso nup nv ny oc olo om or os pa pag pam pap pcd pcm pdc pfl pi pih pl pms pnb pnt ps pt pwn qu rki rm rmy rn ro
-    roa-rup roa-tara rsk ru rue rup rw sa sah sat sc scn sco sd se sg sgs sh shi shn shy si simple sk skr sl sm smn
-    sn so sq sr srn ss st stq su sv sw syl szl szy ta tay tcy tdd te tet tg th ti tig tk tl tlh tly tn to tpi tr trv
-    ts tt tum tw ty tyv udm ug uk ur uz ve vec vep vi vls vo vro wa war wo wuu xal xh xmf yi yo yue za zea zgh zh
-    zh-classical zh-min-nan zh-yue zh-cn zh-tw zu
-    """.split()  # noqa: SIM905
-)
-
-
 PARSERS = {"wikipedia": "mwparserfromhell"}  # formats whose text depends on a package
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "category"})  # these work in every wiki
+# A link to the same article in another language: `[[zh-min-nan:X]]`, but not `[[doi:10.1/182|the DOI]]`.
+_OTHER_LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):\S.*", re.I)
 _FILE_NAME = re.compile(r"\.(jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gav]|opus|webm|mp3|wav|flac|midi?)$", re.I)
 COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.S)
 _LONE_NAMESPACE_LINKS = re.compile(r"^(?:[ \t]*\[\[[^\[\]|:\n]+:[^\s\[\]][^\[\]\n]*\]\])+[ \t]*$", re.M)
@@ -163,14 +131,13 @@ _BLANKS = re.compile(r"[^\S\n]+")
 _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\||!(?=[ \t]|.*(\|\||!!|\w=))|\}\})")  # but not "!Kung"
 _HEADING = "\x01"  # no XML holds it
 _CALLED = "\x10"  # nor this: between brackets that are empty in the source
-_SOUND = "\x0f"  # what follows is a pronunciation, which inside brackets is left out
-_OFFERED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
-_GLUED = re.compile(f"([^\\W_]['{LEVEL}]*){OPEN}[^{OPEN}{CLOSE}]+{CLOSE}")
-_FILLED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}{NUMBER}]+){CLOSE}")
-_ELIDED = re.compile(r"(?:(?<![^\W\d_])[sS]|[^\W\d_sS])'\Z")  # l'eau, dell'oro; but not dogs'
-_NUMBER_END = re.compile(rf"\d[.,]?['{LEVEL}]*\Z")
-_OPENS, _CLOSES = re.compile(r"[(\[\uff08]"), re.compile(r"[)\]\uff09]")
-_CLOSING = ")]%\u00bb\u201d\uff09\u300d\u300f"
+POWER = "\x11"  # as UNKNOWN, of a template that is given a number, which behind a digit is a power
+_TEMPLATE = re.compile(f"[{UNKNOWN}{POWER}](?:[{HOLE}{UNKNOWN}{POWER}]*[{UNKNOWN}{POWER}])?")
+_STYLE = re.compile(f"'{{2,}}|[{HOLE}{RAISED}{LOWERED}{LEVEL}]")
+_LIST_MARKS = re.compile(rf"(?:{_HEADING}\d)?[\s*#:'{HOLE}{UNKNOWN}{POWER}]*")
+_CONTEXT = 40  # characters around a template that tell what stands there
+_NUMBER_END = re.compile(r"\d[.,]?\Z")
+_JOINED_WORD = re.compile(r"(?<!\w)[\u05d0-\u06ff]{1,2}\Z")  # Arabic and Hebrew: written as one with the next word
 _BRACKETED = re.compile(r"[(\[\uff08][^()\[\]\uff08\uff09]*[)\]\uff09]")
 _ELEMENTS = re.compile(r"[,;:/\u060c\u061b\u3001\uff0c\uff1b]|\s[\u2013\u2014-]\s")
 # Where a sentence surely ends: at a mark that has no other use, or at a stop behind a word that is no abbreviation.
@@ -178,36 +145,17 @@ _SENTENCE_END = re.compile(
     r"(?:[!?\u3002\uff01\uff1f\u0964\u0965\u061f\u06d4\u0589\u1362\u104b\u17d4]|(?<=[^\W\d_]{4})[.\u2026])"
     rf"[\"'\u201d\u00bb\u300d\u300f)\uff09\]{HOLE}]*(?:\s+|(?<=[\u3002\uff01\uff1f]))"
 )
-# Words of Arabic and Hebrew that are written as one with the next.
-_WITH_NEXT = (
-    "\u0648 \u0641 \u0628 \u0644 \u0643 \u0627\u0644 \u0648\u0627\u0644 \u0628\u0627\u0644 \u0644\u0644 "
-    "\u0648\u0644 \u0648\u0628 \u05d5 \u05d4 \u05d1 \u05dc \u05de \u05e9 \u05db \u05d5\u05d4 \u05d5\u05d1 "
-    "\u05d5\u05dc \u05d5\u05de \u05e9\u05d4 \u05db\u05e9 \u05de\u05d4"
-)
-_PROCLITICS = frozenset(_WITH_NEXT.split())
 _ENDS_SENTENCE = (".", "!", "?", "\u3002", "\u0964", "\u061f", "\u06d4")
-_SEPARATES = (":", ";", ",", "\u060c", "\u3001", "\uff0c", "\uff1b")
-SHOWN = "templates that no list knows, shown by their first argument, and plain formulas"
+_CLOSING = frozenset(":;,\u060c\uff0c\uff1b)]%\u00bb\u201d\uff09\u300d\u300f").union(
+    _ENDS_SENTENCE
+)  # before a footnote
 LEFT_OUT = "templates and formulas left out of a sentence"
 FOOTNOTES = "templates that no list knows, taken for footnotes"
 SENTENCES = "sentences left out, in which a word would be missing"
 BRACKETS = "brackets left out, in which a word would be missing"
 STRAY_ROWS = "lines of tables outside a table, left out"
-_TEXT_NAMES = (
-    "text",
-    "texte",
-    "texto",
-    "testo",
-    "tekst",
-    "tekstas",
-    "\u0442\u0435\u043a\u0441\u0442",
-    "quote",
-    "sitat",
-    "content",
-)
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _POINTER = re.compile(r"://|\.(jpe?g|png|svg|gif|tiff?|og[gav]|webm|mp3|wav|mid|pdf)\s*[|}]", re.I)
-_PLAIN_NUMBER = re.compile(r"\s*[-\u2212+]?\d{1,3}\s*")  # but no year
 _MAX_ARGUMENTS = 50
 MAX_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
 _PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[A-Za-z][^<>]*>")
@@ -252,9 +200,9 @@ class Page:
 def read_paragraphs(markup: str, page: Page | None = None) -> tuple[str, ...]:
     """The paragraphs, list items and headings of an article, in order, one a string.
 
-    Gone are templates (but for those of templates.py, and for the first argument that is running text of one inside a
-    sentence), tables, references, formulas, files, categories, links to
-    other languages, comments, and the headings under which nothing is left.
+    Gone are templates but for the words of those that templates.py lists, the sentences in which a word of a template
+    is missing, tables, references, formulas, files, categories, links to other languages, comments, and the headings
+    under which nothing is left.
 
     Raises:
       ParserError: more marks are open at once than any article has.
@@ -265,7 +213,11 @@ def read_paragraphs(markup: str, page: Page | None = None) -> tuple[str, ...]:
     markup = choose_variants(_SWITCHES.sub("", _LONE_NAMESPACE_LINKS.sub("", markup)))
     code = mwparserfromhell.parse(markup, skip_style_tags=True)
     raw_lines = "".join(_render(code.nodes, page)).replace(BREAK, "\n").split("\n")
-    lines = [line for raw in raw_lines if (line := _clean(_fill(raw, page.noted), page.noted)).text]
+    lines = [
+        line
+        for raw in raw_lines
+        if (line := _clean(_whole_sentences(_settle(raw, page.noted), page.noted), page.noted)).text
+    ]
     texts = tuple(line.text for line in _drop_empty_sections(lines))
     _count_residue("\n".join(texts), page.noted)
     return texts
@@ -290,116 +242,64 @@ def _refuse_open_marks(markup: str) -> None:
                 raise ParserError(f"more than {MAX_OPEN} marks are open at once")
 
 
-def _fill(raw: str, noted: Counter[str]) -> str:
-    """A line in which each unlisted template shows its offer where a word of the sentence is missing.
+def _settle(line: str, noted: Counter[str]) -> str:
+    """A line in which UNKNOWN and POWER stay only where a word of the sentence is missing.
 
-    That is where it stands apart from the word before it (in scripts with blanks), is not behind the sentence's end,
-    and does not begin a line whose sentence begins behind it. A template alone on a line shows whole sentences only.
-    A sentence in which a word is missing and nothing is offered is left out. So is one with a template directly between
-    two letters or digits (a sign: 1914{{endash}}18), or with a number directly behind a digit (a power: 10{{hoch|6}}).
+    No word is missing where a template stands like a footnote (directly behind a word, number or stop, before a blank
+    or a mark), between two sentences, or at a line's begin or end. A number behind a digit is a power: 10{{hoch|6}}.
     """
-    if OPEN not in raw and LACKING not in raw:
-        return raw
-    noted[LEFT_OUT] += raw.count(LACKING)
-    parts = _OFFERED.split(raw)
-    if not any(map(str.isalpha, "".join(parts[::2]))):
-        parts[1::2] = [offered.replace(HOLE, LACKING) if is_sentence(offered) else "" for offered in parts[1::2]]
-        noted[SHOWN] += sum(map(bool, parts[1::2]))
-        return _whole_sentences("".join(parts), noted)
-    behind = _behind([text.replace(HOLE, "") for text in parts[2::2]])
-    before = _Before()
-    for at, (first, touches, has_letters) in zip(range(1, len(parts), 2), behind, strict=True):
-        before.add(parts[at - 1].replace(HOLE, ""))
-        offered = parts[at]
-        if offered.startswith(_SOUND):
-            offered = "" if before.brackets > 0 else offered[1:]
-        lacking = _lacks_a_word(before, first, has_letters) and (bool(offered) or _breaks_the_sentence(before, first))
-        if not lacking and ((touches and before.last.isalnum()) or (before.is_number and offered == NUMBER)):
-            offered, lacking = "", True
-        shown = offered if lacking and offered != NUMBER else ""
-        noted[LEFT_OUT] += shown.count(HOLE)
-        noted[SHOWN if shown else LEFT_OUT if lacking else FOOTNOTES] += 1
-        parts[at] = shown.replace(HOLE, LACKING) or (LACKING if lacking else HOLE)
-        before.add(shown)
-    return _whole_sentences("".join(parts), noted)
+    if UNKNOWN not in line and POWER not in line:
+        return line
+    begin = _LIST_MARKS.match(line).end()  # pyright: ignore[reportOptionalMemberAccess] - it may be empty
+
+    def settle(unknown: re.Match[str]) -> str:
+        before = _STYLE.sub("", line[max(begin, unknown.start() - _CONTEXT) : unknown.start()])
+        after = _STYLE.sub("", line[unknown.end() : unknown.end() + _CONTEXT])
+        if _lacks_a_word(before, after, unknown[0]):
+            noted[LEFT_OUT] += 1
+            return UNKNOWN
+        noted[FOOTNOTES] += bool(before)
+        return HOLE
+
+    return _TEMPLATE.sub(settle, line)
 
 
-def _behind(texts: list[str]) -> list[tuple[str, bool, bool]]:
-    """For each text of a line the first mark of it and what follows, whether it begins with a letter or digit, and
-    whether there is a letter.
-    """
-    offers, first, touches, has_letters = [], "", False, False
-    for text in reversed(texts):
-        first = text.lstrip(" '")[:1] or first
-        touches = text.lstrip(f"'{RAISED}{LOWERED}")[:1].isalnum() if text.strip("'") else touches
-        has_letters = has_letters or any(map(str.isalpha, text))
-        offers.append((first, touches, has_letters))
-    return offers[::-1]
-
-
-@dataclass(slots=True)
-class _Before:
-    """The end of what stands before a template on its line."""
-
-    begun: bool = False  # by more than a list's marks
-    last: str = ""  # its last mark, behind which quotes may stand
-    solid: str = ""  # its last mark that is no blank
-    word: str = ""  # what stands behind its last blank or mark
-    brackets: int = 0  # how many are open
-    is_number: bool = False  # whether it ends in a digit, or in a point or comma behind one
-
-    def add(self, text: str) -> None:
-        self.begun = self.begun or bool(text.strip(" *#:'"))
-        self.last = "'" if _ELIDED.search(text) else text.rstrip(f"'{LEVEL}")[-1:] or self.last
-        self.word = re.split(r"\W", self.word + text)[-1]
-        self.solid = text.rstrip(" '")[-1:] or self.solid
-        self.is_number = bool(_NUMBER_END.search(text)) if text else self.is_number
-        self.brackets += len(_OPENS.findall(text)) - len(_CLOSES.findall(text))
-
-
-def _lacks_a_word(before: _Before, first: str, has_letters: bool) -> bool:
-    """Whether a word of the sentence is missing between what stands before it on a line and what stands behind it."""
-    if not before.begun:
-        return first.islower() or first in (",", ";", "(")
-    if before.solid in _ENDS_SENTENCE and not has_letters:
-        return False
-    last = before.last
-    if before.word in _PROCLITICS:
+def _lacks_a_word(before: str, after: str, template: str) -> bool:
+    """Whether a word of the sentence is missing between two pieces of a line."""
+    following = after.lstrip()[:1]
+    if not before:
+        return following.islower() or following in tuple(",;(")
+    if POWER in template and _NUMBER_END.search(before):
         return True
-    if last in (")", "]", "%") and not _without_blanks(first):
+    is_word = before[-1].isalnum() and not _without_blanks(before[-1]) and not _JOINED_WORD.search(before)
+    if (is_word or before[-1] in _CLOSING) and not after[:1].isalnum():
         return False
-    return _without_blanks(last) or last == "\u3001" or not (last.isalnum() or last in (*_ENDS_SENTENCE, *_SEPARATES))
-
-
-def _breaks_the_sentence(before: _Before, first: str) -> bool:
-    """Whether a sentence reads as broken where nothing is offered: no footnote behind a mark, no language of a link."""
-    if (before.last and before.last in _CLOSING) or not first:
-        return False
-    return not (before.solid in _ENDS_SENTENCE and first.isupper())
+    is_between = before.rstrip().endswith(_ENDS_SENTENCE) and following.isupper()
+    return bool(following) and not is_between
 
 
 def _whole_sentences(line: str, noted: Counter[str]) -> str:
     """A line without the sentences, and the pairs of brackets, in which a word is missing."""
-    if LACKING not in line:
+    if UNKNOWN not in line:
         return line
     line = _BRACKETED.sub(lambda match: _whole_elements(match, noted), line)
-    if LACKING not in line:
+    if UNKNOWN not in line:
         return line
     ends = [match.end() for match in _SENTENCE_END.finditer(line) if not line[match.end() : match.end() + 1].islower()]
     borders = [0, *ends, len(line)]
     sentences = [line[start:end] for start, end in itertools.pairwise(borders)]
-    complete = [sentence for sentence in sentences if LACKING not in sentence]
+    complete = [sentence for sentence in sentences if UNKNOWN not in sentence]
     noted[SENTENCES] += len(sentences) - len(complete)
     return "".join(complete)
 
 
 def _whole_elements(found: re.Match[str], noted: Counter[str]) -> str:
     """A pair of brackets without the elements that show nothing; none of it where an element lacks one of its words."""
-    lacking = [element for element in _ELEMENTS.split(found[0][1:-1]) if LACKING in element]
-    if any(element.strip(f" '{HOLE}{LACKING}") for element in lacking):
+    lacking = [element for element in _ELEMENTS.split(found[0][1:-1]) if UNKNOWN in element]
+    if any(element.strip(f" '{HOLE}{UNKNOWN}") for element in lacking):
         noted[BRACKETS] += 1
         return HOLE
-    return found[0].replace(LACKING, HOLE)
+    return found[0].replace(UNKNOWN, HOLE)
 
 
 def _without_blanks(letter: str) -> bool:
@@ -431,14 +331,13 @@ def _show_template(node: Template, page: Page) -> Iterator[str]:
         yield HOLE
         return
     if ":" in name:  # formatnum:{{..}}
-        name = _flat("".join(_render(node.name.nodes, page))).strip()
-    arguments = _arguments(node, page)
-    words = words_of_template(name, arguments, page.title)
-    if words is None:
-        sound = pronunciation(name, arguments)
-        text = running_text(name, arguments) if sound is None else _SOUND + sound
-        words = f"{OPEN}{text}{CLOSE}" if text or not _is_reference(node) else HOLE
-    yield words or EMPTY
+        name = "".join(_render(node.name.nodes, page)).strip().lower()
+    if words := words_of_template(name, _arguments(node, page), page.title):
+        yield words
+    elif _is_reference(node):
+        yield HOLE
+    else:
+        yield POWER if node.params and is_number(str(node.params[0].value).strip()) else UNKNOWN
 
 
 def _is_reference(node: Template) -> bool:
@@ -447,7 +346,7 @@ def _is_reference(node: Template) -> bool:
     return bool(_POINTER.search(str(node))) or (bool(node.params) and all(dates))
 
 
-def _arguments(node: Template, page: Page) -> Given:
+def _arguments(node: Template, page: Page) -> Arguments:
     """The arguments of a template by their number, whether it is written or not, from 1 on."""
     numbered, named, count = {}, {}, 0
     for param in node.params:
@@ -460,24 +359,11 @@ def _arguments(node: Template, page: Page) -> Given:
         if name.isdecimal() and 0 < int(name) <= _MAX_ARGUMENTS:
             numbered[int(name)] = param
 
-    def render(param: Parameter) -> str:
-        return _flat("".join(_render(param.value.nodes, page))).strip()
+    def render(param: Parameter | None) -> str:
+        return "".join(_render(param.value.nodes, page)).replace(HOLE, "").strip() if param else ""
 
-    if not numbered and not named.keys() & {"url", "title"}:  # a footnote may quote too
-        texts = [named[name] for name in _TEXT_NAMES if name in named]  # {{quote|text=..}}
-        numbers = [param for param in named.values() if _PLAIN_NUMBER.fullmatch(str(param.value))]  # {{su|p=6}}
-        numbered = dict(enumerate((texts or numbers)[:1], 1))
-    values = [render(numbered[at]) if at in numbered else "" for at in range(1, max(numbered, default=0) + 1)]
-    return Given(values, lambda name: render(named[name]) if name in named else "")
-
-
-def _flat(text: str) -> str:
-    """The text of an argument: other templates' offers are taken, but for those that touch the word before them.
-
-    Those and the empty ones stay for the line to count.
-    """
-    text = _GLUED.sub(lambda found: found[0] if _without_blanks(found[1][0]) else found[1] + EMPTY, text)
-    return _FILLED.sub(r"\1", text).replace(HOLE, "").replace(_SOUND, "")
+    values = [render(numbered.get(at)) for at in range(1, max(numbered, default=0) + 1)]
+    return Arguments(values, lambda name: render(named.get(name)))
 
 
 def _show_heading(node: Heading, page: Page) -> Iterator[str]:
@@ -511,17 +397,14 @@ def _show_wikilink(node: Wikilink, page: Page) -> Iterator[str]:
     prefix, colon, _ = title.partition(":")
     prefix = prefix.strip().lower() if colon else ""
     is_here = prefix in ("media", page.language) or prefix in page.media
-    if prefix and (node.text is None if is_here else _is_invisible(prefix, title, page.hidden)):
+    if prefix in page.hidden or prefix in _HIDDEN_NAMESPACES or (prefix and not is_here and _FILE_NAME.search(title)):
+        return
+    if node.text is None and (is_here or _OTHER_LANGUAGE.fullmatch(title)):
         return
     if node.text is None:
         yield "".join(_render(node.title.nodes, page)).strip().lstrip(":")
     else:
         yield from _render(node.text.nodes, page)
-
-
-def _is_invisible(prefix: str, title: str, hidden: frozenset[str]) -> bool:
-    """Whether a link is to a file, a category or the same article in another language."""
-    return prefix in hidden or prefix in _HIDDEN_NAMESPACES or prefix in LANGUAGES or bool(_FILE_NAME.search(title))
 
 
 # Node types that are not here (arguments of templates, comments) show nothing.

@@ -13,7 +13,6 @@ from xalign_ray.sources.markup import (
     FOOTNOTES,
     LEFT_OUT,
     SENTENCES,
-    SHOWN,
     STRAY_ROWS,
     Page,
     read_paragraphs,
@@ -35,16 +34,9 @@ def text_of(markup: str, **page: str) -> tuple[str, dict[str, int]]:
         ("He said {{citação|isto}} that year.", "He said isto that year."),
         ("He said {{citaat|dit}} that year.", "He said dit that year."),
         ("He said {{Цитата|это|Автор}} that year.", "He said это that year."),
-        ("A {{citation needed span|claim|date=May}} is made.", "A claim is made."),
-        ("For {{flagcountry|Spain}} and {{flag athlete|Ann|ESP}}.", "For Spain and Ann."),
-        ("A {{mainframe|machine}}, a {{notebook|page}} and {{whoami|root}}.", "A machine, a page and root."),
-        ("The {{seed|oak}}, the {{reference work|atlas}}, the {{cnidarian|coral}}.", "The oak, the atlas, the coral."),
-        ("A {{harvest|crop}} of {{use of force|power}} and {{citebook|paper}}.", "A crop of power and paper."),
-        ("A {{ipanema|beach}}, a {{tree stub|trunk}}, an {{infobox maker|Ann}}.", "A beach, a trunk, an Ann."),
-        ("A {{flagship|Victory}} of {{coordinator|Ann}} in {{usenet|news}}.", "A Victory of Ann in news."),
     ],
 )
-def test_templates_are_dropped_by_whole_names(markup: str, text: str) -> None:
+def test_quotations_inside_a_sentence_are_part_of_it(markup: str, text: str) -> None:
     assert text_of(markup)[0] == text
 
 
@@ -52,8 +44,7 @@ def test_templates_are_dropped_by_whole_names(markup: str, text: str) -> None:
     "markup",
     [
         "{{Cita|Una frase bastante larga, como las que se citan.|Autor}}",
-        "{{xyz|Una frase bastante larga, como las que se citan.|Autor}}",
-        "{{quote box|width=3|quote=Una frase bastante larga, como las que se citan.}}",
+        "{{quote|Una frase bastante larga, como las que se citan.}}",
         "{{citat|text=Una frase bastante larga, como las que se citan.}}",
     ],
 )
@@ -61,22 +52,7 @@ def test_quotations_on_a_line_of_their_own_are_paragraphs(markup: str) -> None:
     assert text_of(markup)[0] == "Una frase bastante larga, como las que se citan."
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "sfn",
-        "sfnp",
-        "Harvnb",
-        "efn-ua",
-        "cite web",
-        "Citation needed",
-        "Use dmy dates",
-        "ref",
-        "r",
-        "flagicon",
-        "de icon",
-    ],
-)
+@pytest.mark.parametrize("name", ["sfnp", "Harvnb", "efn-ua", "cite web", "Use dmy dates", "r", "flagicon", "de icon"])
 def test_marks_leave_no_hole(name: str) -> None:
     assert text_of(f"The river {{{{{name}|Smith|1990}}}} flows.") == ("The river flows.", {})
 
@@ -93,8 +69,7 @@ def test_marks_leave_no_hole(name: str) -> None:
         ("{{formatnum: 1 000}}", "1 000"),
         ("{{formatnum:−0.5|R}}", "−0.5"),
         ("{{FORMATNUM:{{nowrap|41645}}}}", "41645"),
-        ("{{val|de|Berlin}}", "Berlin"),  # Latvian
-        ("1914{{endash}}18{{emdash}}19, 10{{times}}5{{minus}}3", "1914–18—19, 10×5−3"),
+        ("1914{{endash}}18{{emdash}}19, 10{{times}}5{{minus}}3 a{{spaces|5}}b", "1914–18—19, 10×5−3 a b"),
     ],
 )
 def test_numbers_and_measures_are_shown_whole(markup: str, text: str) -> None:
@@ -104,111 +79,42 @@ def test_numbers_and_measures_are_shown_whole(markup: str, text: str) -> None:
 @pytest.mark.parametrize(
     "markup",
     [
+        "{{unknown}}",
+        "{{xyz|Amstel}}",
+        "{{xyz|a=b}}",
+        "{{#expr:1+2}}",
+        "{{times|York}}",
+        "{{lang|de}}",
+        "{{nowrap|{{unknown}}}}",
+        # Measures of more than a number and its unit
         "{{convert|5}}",
         "{{convert||km}}",
         "{{convert|{{unknown}}|km}}",
+        "{{convert|5{{unknown}}|km}}",
         "{{convert|5|km|disp=unit}}",
-        "{{val|5|a|b|c}}",
-        "{{height|ft=6|in=2|frac=1/2}}",
+        "{{convert|6|ft|2|in|m|abbr=on}}",
+        "{{convert|5|-|6|km|mi}}",
+        "{{convert|5|km|0}}",
+        "{{convert|1/2|mi}}",
+        "{{convert|2.5|e6acre}}",
         "{{formatnum:{{#expr:1+2}}}}",
         "{{formatnum:}}",
-        "{{formatnum:5{{#expr:1+2}}}}",
-        "{{siglo|V|x}}",
-        "{{nowrap|{{unknown}}}}",
-        "{{convert|5{{unknown}}|km}}",
-        "{{unlisted|5 {{unknown}}}}",
-        "{{#expr:1+2}}",
-        "{{start date|2010|13|1}}",
-        "{{start date|2010|5|1|12|30}}",
-        "{{date|11|11|1866}}",
-        "{{date|2010-05-01|mdy}}",
-        "{{heure|x|30}}",
-        "3{{frac|1|2|3|4}}",
-        "{{age|1990|5|1}}",
-        "{{xyz|9|km|2}}",
-        "{{xyz|25 March|1700}}",
-        "{{DNB|457036427}}",
-        "{{XYZ|5}}",
-        "{{xyz|5|unit=km}}",
-        "{{lang|de}}",
-        "{{xyz|a=b}}",
-        "{{citation|title=a|quote=b}}",
-        "{{unknown}}",
+        "{{formatnum:1234 km}}",
+        # Parts of words and numbers
         "1914{{xyz}}18",
         "1914{{xyz|dash}}18",
         "2{{xyz}}''r''",
-        "O{{xyz|x}}Neill",
         "10{{hoch|6}}",
         "''10''{{xyz|-6}}",
+        "10{{su|p=6}}",
         "10<sup>6</sup>{{xyz|2}}",
         "{{nowrap|1914{{xyz|dash}}18}}",
-        "{{nombre|10{{xyz|6}}5}}",
-        "0.{{overline|3}}",
         "{{nowrap|0.{{overline|3}}}}",
-        "{{formatnum:0.{{overline|3}}}}",
-        "{{ordinal|21}}",
-        "{{radic|2|3}}",
-        "{{sqrt|}}",
         "90{{degree|5}}",
         "${{Inflation|US|500|1960}}",
-        "{{US$|{{Inflation|US|500|1960}}}}",
-        "{{wt|en|cat}}",
-        "{{convert|5|ft|8|in}}",
-        "{{convert|6|ft|2|in|m|abbr=on}}",
-        "{{cvt|12|st|7|lb|kg}}",
-        "{{convert|3|x|4|x|5|m}}",
-        "{{convert|6|ft|2|in|x|4|ft|3|in}}",
-        "{{convert|5|-|6|km|mi}}",
-        "{{convert|5|±|0.1|km}}",
-        "{{convert|5|km|0}}",
-        "{{convert|5+1/2|in|mm}}",
-        "{{convert|1/2|mi}}",
-        "{{convert|2.5|e6acre}}",
-        "{{val|3|u=m/s}}",
-        "{{val|30000|ul=C}}",
-        "{{val|9.10938|(28)|e=-31|u=kg}}",
-        "{{val|5|0.2|u=mm}}",
-        "{{val|5|0.2|0.1|e=3}}",
-        "{{val|3e8|u=m/s2}}",
-        "{{val|10|-|12|u=kg|up=m3}}",
-        "{{height|ft=6|in=2}}",
-        "{{height|m=1.85}}",
-        "5{{e|6}}",
-        "3{{frac|1|2}}",
-        "{{frac|3|1|2}}",
-        "{{start date|2010|5|1}}",
-        "{{start date|2010|5|1|df=y}}",
-        "{{birth date and age|1990|12|31}}",
-        "{{circa|1490|1500}}",
-        "{{as of|2009|5|lc=y}}",
-        "{{formatnum:1234 km}}",
-        "{{heure|12}} et {{heure|12|30}}",
-        "{{siglo|V|a}} y {{siglo|XIX||s}}",
-        "{{s|V|e|av. J.-C.}}",
-        "{{unité|5|à|10|km}}",
-        "{{unité|3|e=8|m|s|-1}}",
-        "{{heure|12|30|5}}",
-        "{{date|1er|mai|1990|en sport}}",
-        "{{chem|SO|4|2-}}",
-        "{{US$|5}}",
-        "{{xyz|1200|m}}",
-        "{{conversie|22|–|25|C|F}}",
-        "{{convertir|10|km|mi|0}}",
-        "{{conversie|197|km|0|abbr=on}}",
-        "{{M|5|ul=km}}",
-        "10{{su|p=6}}",
-        "{{conversie|4|C-change|sigfig=1}}",
-        "{{daton|18|januaro|1791}}",
-        "{{ISBN|0-1}}",
-        "{{szám|180000}}",
-        "3×10{{exp|8}} m{{exp|2}} au XIX{{exp|e}}",
-        "10{{exposant|-6}} CO{{ind|2}}, H{{indice|2}}O, {{fchim|H|2|O}}",
-        "{{unité|10{{exp|6}}|km}} ou {{nombre|10{{exp|6}}|km}}",
-        "2{{pi}}''r'' or {{math|2{{pi}}''r''}}",
-        "Hawai{{okina}}i, Qur{{hamza}}an, {{ayin}}Ali",
-        "3{{half}}, 3{{3/4}} and {{1/2}}",
-        "{{sqrt|2}}, {{radic|''x''}}, {{√|a + b}}",
-        "{{esd|3 000}} a {{esd|5 km}} 45{{esd}}m",
+        "l'{{xyz|eau}}",
+        "و{{xyz|م}}",
+        "שב{{xyz|ע}}",
     ],
 )
 def test_a_sentence_goes_and_is_counted_where_a_template_cannot_be_shown_whole(markup: str) -> None:
@@ -243,8 +149,16 @@ def test_a_sentence_goes_and_is_counted_where_a_template_cannot_be_shown_whole(m
         ("The river {{אודיו|קובץ=a.ogg}} flows.", "The river flows.", {}),
         ("The river {{unsourced|fecha=mayo de 2020}} flows.", "The river flows.", {}),
         ("In Oslo{{x|Lee}} it (by 5){{x|Lee}} grew 25%{{x|Lee}}.", "In Oslo it (by 5) grew 25%.", {}),
+        ("It ends.{{x|Lee}} It flows.{{x|Lee}}{{x|5}} It grew,{{x}} too.", "It ends. It flows. It grew, too.", {}),
+        ("* {{x|Amstel}}", "", {}),
+        ("{{x}} is a river. It is long.", "It is long.", {SENTENCES: 1}),
+        ("{{x|About it}} The Amstel flows.", "The Amstel flows.", {}),
+        ("== {{x}} Head ==\nText.", "Head\nText.", {}),
         ("The {{nowrap|river{{x|Lee}}}} of 892 km<sup>2</sup>{{x|Lee}} is.", "The river of 892 km² is.", {}),
-        ("{{x|A sentence that is long enough, in which {{y}} is missing.}}", "", {SENTENCES: 1}),
+        ("{{quote|A sentence that is long enough, in which {{y}} is missing.}}", "", {SENTENCES: 1}),
+        ("The {{x|Hood}}, {{x|Ark}} and {{x|York}} sailed. All.", "All.", {SENTENCES: 1}),
+        ("B ({{v-nl|a}}; {{v-fr}}; {{v-de|b}}) ir.", "B ir.", {}),
+        ("The sounds {{IPA|/b/}} merge. Oslo ({{IPA|o}}; old) lies.", "Oslo (old) lies.", {SENTENCES: 1}),
         ("It (born in 1914{{x}}18) ends.", "It ends.", {BRACKETS: 1}),
     ],
 )
@@ -257,14 +171,10 @@ def test_no_sentence_that_lacks_a_word_is_kept(markup: str, text: str, noted: di
 @pytest.mark.parametrize(
     ("markup", "text"),
     [
-        ("The sounds {{IPA|/b/}} and {{IPA|fr|da}} merge.", "The sounds /b/ and da merge."),
-        ("It was {{IPA-de|bɛʁˈliːn|pron|De.ogg}} here.", "It was bɛʁˈliːn here."),
-        ("It was {{IPAc-en|ɡ|r|eɪ}} here.", "It was ɡreɪ here."),
-        ("Berlin ({{IPA|bɛʁˈliːn}}; German) lies.", "Berlin (German) lies."),
         ("Let <math>x + 1</math> be <math>n</math>.", "Let x + 1 be n."),
     ],
 )
-def test_sounds_and_plain_formulas_are_words_of_a_sentence(markup: str, text: str) -> None:
+def test_plain_formulas_are_words_of_a_sentence(markup: str, text: str) -> None:
     assert text_of(markup)[0] == text
 
 
@@ -300,8 +210,7 @@ def test_raised_and_lowered_digits_make_no_other_number(markup: str, text: str) 
         ("{{langx|fr|eau}}, ({{langx|la|rex|king}}) and {{script|Hebr|שלום}}", "eau, (rex) and שלום"),
         ("{{langue|de|texte=Autobahn}} ici", "Autobahn ici"),
         ("{{nowrap|99999999=a|1=b}} c", "b c"),
-        ("In {{times|York}} a{{spaces|5}}b", "In York a b"),
-        ("{{le|甲|A|乙}}和{{tsl|en|Foo|丙}}", "乙和丙"),
+        ("{{le|甲|A}}和{{нп5|丙|B|de|C}}", "甲和丙"),
         ("{{ill|Foo|de|Bar}} and {{ill|Foo|de}}", "Foo and Foo"),
         ("{{PAGENAME}} is a village", "Oslo is a village"),
         ("{{Template:Nowrap|a}} {{nowrap\n|b}}", "a b"),
@@ -314,34 +223,14 @@ def test_arguments_are_found_by_number_and_by_name(markup: str, text: str) -> No
 @pytest.mark.parametrize(
     ("markup", "text"),
     [
-        (
-            "The {{AB|Hood}}, {{AB|Repulse}}, {{AB|Ark}} and {{AB|York}} sailed.",
-            "The Hood, Repulse, Ark and York sailed.",
-        ),
-        ("Of a{{·}}b.", "Of a · b."),
-        ("B ({{v-nl|België}}; {{v-fr|Belgique}}; {{v-de|Belgien}}) ir.", "B (België; Belgique; Belgien) ir."),
-        ("B ({{v-nl|België}}; {{v-fr}}; {{v-de|Belgien}}) ir.", "B (België; Belgien) ir."),
-        ("{{AB|Hood}}, {{AB|York}} (a ship) and more sailed.", "Hood, York (a ship) and more sailed."),
-        ("It ends. {{AB|Hood}}, {{AB|York}} and more sailed.", "It ends. Hood, York and more sailed."),
-        ("甲、{{x|乙}}、{{x|丙}}。", "甲、乙、丙。"),
-        ("甲(A){{x|乙}}丙。", "甲(A)乙丙。"),
-    ],
-)
-def test_enumerations_keep_all_members(markup: str, text: str) -> None:
-    assert text_of(markup)[0] == text
-
-
-@pytest.mark.parametrize(
-    ("markup", "text"),
-    [
         ("See [[doi:10.1/182|the DOI]], [[voy:B|a guide]], [[rfc:1459|RFC]].", "See the DOI, a guide, RFC."),
-        ("See [[iso:639|ISO]], [[wikt:word|word]], [[mw:Help]].", "See ISO, word, mw:Help."),
-        ("Cat [[de:Katze]][[DE:Katze|x]] [[zh-min-nan:X]] [[simple:Cat]] [[arz:قطة]] end", "Cat end"),
+        ("See [[iso:639|ISO]], [[wikt:word|word]], [[Up: A]].", "See ISO, word, Up: A."),
+        ("Cat [[de:Katze]][[DE:Katze]] [[zh-min-nan:X]] [[simple:Cat]] [[arz:قطة]] end", "Cat end"),
         ("See [[en:Paris|Paris]] and [[EN:Rome|it]] [[en:Oslo]] end", "See Paris and it end"),
         ("Hear [[Media:A.ogg|the anthem]] or [[media:B.ogg]] now", "Hear the anthem or now"),
     ],
 )
-def test_only_languages_with_a_wikipedia_are_hidden_prefixes(markup: str, text: str) -> None:
+def test_links_to_other_languages_are_hidden(markup: str, text: str) -> None:
     assert text_of(markup)[0] == text
 
 
@@ -376,7 +265,6 @@ def test_language_variants_show_one_form(markup: str, text: str) -> None:
         ("{{Infobox|x=\n{|\n| a\n|}\n|}}\nZ.", ("Z.",)),
         ("A.\n{|\n| {{x\n|}}\n| b\ncell\n|}\nZ.", ("A.", "Z.")),
         ("A.\n{|\n| a\n\nText.\n{|\n| b\n|}\nZ.", ("A.", "Text.", "Z.")),
-        ("{{xyz|A short one.}}\nZ.", ("Z.",)),
         ("<center>\n{|\n| a\n|}</center>\nZ.", ("Z.",)),
         ("<ul><li>a<li>b</ul><p>c<small>d <big>e</div> f</span>", ("a", "b", "cd e", "f")),
         ("A<br>b</br>c<BR clear=all/>d", ("A", "b", "c", "d")),
@@ -397,12 +285,10 @@ def test_html_and_tables_need_no_end(markup: str, paragraphs: tuple[str, ...]) -
 @pytest.mark.parametrize(
     ("markup", "noted"),
     [
-        ("The {{xyz|river}} flows.", {SHOWN: 1}),
         ("The river{{xyz|Smith}} flows.", {FOOTNOTES: 1}),
         ("The {{xyz}} flows.", {LEFT_OUT: 1, SENTENCES: 1}),
         ("{{nowrap|The {{xyz}} flows}} by{{nowrap|{{xyz}}}}.", {LEFT_OUT: 1, FOOTNOTES: 1, SENTENCES: 1}),
-        ("The {{xyz|Smith {{xyz}} Jones}} flows.", {LEFT_OUT: 1, SHOWN: 1, SENTENCES: 1}),
-        ("Let <math>x_1</math> and <chem>y</chem> be.", {"formulas left out": 1, LEFT_OUT: 1, SHOWN: 1, SENTENCES: 1}),
+        ("Let <math>x_1</math> and <chem>y</chem> be.", {"formulas left out": 1, LEFT_OUT: 1, SENTENCES: 1}),
         ("The sum:\n<math>x</math>\n<ce>y</ce>", {}),
         ("A.\n{|\n| b", {"tables that are never closed": 1}),
         ("A<ref>b", {"tags that are never closed, left out to the end of their line": 1}),
