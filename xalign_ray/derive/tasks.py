@@ -9,12 +9,11 @@ from pathlib import Path
 
 from xalign_ray.derive.changes import SYNTAX, Order, Sentence, Tree, split_sentences, split_words
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.sources.open import Line, read_lines
-from xalign_ray.sources.text import MERGE, explain_withheld, is_withheld, line_blocks
+from xalign_ray.sources.conllu import MERGE, ConlluSentence, explain_withheld, is_withheld, read_conllu_sentences
+from xalign_ray.sources.open import read_lines
+from xalign_ray.sources.tagged import read_tagged
 
-CONLLU_COLUMNS = 10
 UNSEEN = "_"  # stands for a word of blanks or invisible characters alone
-_NEW_DOCUMENT = "# newdoc"
 
 
 def read_treebank(path: Path | str) -> Iterator[list[Sentence]]:
@@ -25,8 +24,10 @@ def read_treebank(path: Path | str) -> Iterator[list[Sentence]]:
     """
     document: list[Sentence] = []
     has_documents = has_sentences = False
-    for block in _blocks(path):
-        if any(line.text.startswith(_NEW_DOCUMENT) for line in block):
+    if "://" not in str(path) and not Path(path).is_file():
+        raise DataError(f"{path} is missing; give a CoNLL-U file.")
+    for block in read_conllu_sentences(str(path)):
+        if block.begins_document:
             has_documents = True
             if document:
                 yield document
@@ -49,47 +50,36 @@ def read_sentences(path: Path | str) -> Iterator[Sentence]:
         yield from document
 
 
-def _blocks(path: Path | str) -> Iterator[list[Line]]:
-    if "://" not in str(path) and not Path(path).is_file():
-        raise DataError(f"{path} is missing; give a CoNLL-U file.")
-    return line_blocks(read_lines(str(path)))
-
-
-def _read_sentence(path: Path | str, block: list[Line]) -> Sentence | None:
-    rows: list[list[str]] = []
-    heads: list[int] = []
-    for line in block:
-        cells = line.text.rstrip("\r\n").split("\t")
-        if _NOT_A_WORD.fullmatch(cells[0]) or line.text.startswith("#"):
-            continue
-        where = f"{path}, line {line.number}"
-        if line.fault or len(cells) != CONLLU_COLUMNS or cells[0] != str(len(rows) + 1) or not cells[1]:
-            what = line.fault or f"not {CONLLU_COLUMNS} columns with the next word: {line.text!r}"
-            raise DataError(f"{where}: {what}.")
+def _read_sentence(path: Path | str, block: ConlluSentence) -> Sentence | None:
+    """The words of a sentence and their tree; None of a block of comments."""
+    if block.fault:
+        raise DataError(f"{path}, line {block.fault[0]}: {block.fault[1]}.")
+    rows = [(number, cells) for number, cells in block.rows if cells[0].isdigit()]  # no ranges and empty nodes
+    for at, (number, cells) in enumerate(rows, 1):
+        if cells[0] != str(at) or not cells[1]:
+            raise DataError(f"{path}, line {number}: not the word with number {at}: {' '.join(cells)!r}.")
         if not cells[6].isdigit():
-            raise DataError(f"{where}: {cells[6]!r} is no head: a parsed file is needed.")
-        rows.append(cells)
-        heads.append(int(cells[6]) - 1)
+            raise DataError(f"{path}, line {number}: {cells[6]!r} is no head: a parsed file is needed.")
+    heads = tuple(int(cells[6]) - 1 for _, cells in rows)
     if any(head >= len(rows) for head in heads):
-        raise DataError(f"{path}, line {block[0].number}: a head lies outside its sentence.")
-    if not rows:
-        return None
-    if is_withheld([row[1] for row in rows]):
-        raise DataError(f"{path}, line {block[0].number}: the words are withheld (all are _). {MERGE}")
-    tree = Tree(tuple(row[3] for row in rows), tuple(heads), tuple(row[7].partition(":")[0] for row in rows))
-    # A word with a blank in it ("10 000" in French) is one word in a line of words too.
-    return Sentence(tuple("".join(row[1].split()) or UNSEEN for row in rows), tree)
+        raise DataError(f"{path}, line {block.number}: a head lies outside its sentence.")
+    if is_withheld([cells[1] for _, cells in rows]):
+        raise DataError(f"{path}, line {block.number}: the words are withheld (all are _). {MERGE}")
+    relations = tuple(cells[7].partition(":")[0] for _, cells in rows)
+    tree = Tree(tuple(cells[3] for _, cells in rows), heads, relations)
+    return Sentence(tuple(_joined(cells[1]) for _, cells in rows), tree) if rows else None
+
+
+def _joined(word: str) -> str:
+    """A word without the blanks in it ("10 000" in French), since it is one word in a line of words too."""
+    return "".join(word.split()) or UNSEEN
 
 
 Write = Callable[[Iterable[str]], str]  # words to a line of the derived language
 _SPLIT = re.compile(r"(?<![a-z])(train|dev|val|test)(?![a-z])")
 _ENGLISH = re.compile(r"(?<![a-z])en(?![a-z])")
 _SPLITS = {"val": "dev"}
-_NOT_A_WORD = re.compile(r"[0-9]+[-.][0-9]+|#.*")  # CoNLL-U: multiword ranges, empty nodes, comments
 _PREFIX = "en:"  # that PAN-X puts before each word
-# By the end of a file's name: how many columns, where the word, where its tag; parted by tabs.
-_COLUMNS = {".tsv": (2, 0, 1), ".conllu": (CONLLU_COLUMNS, 1, 3), ".iob2": (5, 1, 2), "": (2, 0, 1)}
-_WIKIANN = (3, 1, 2)  # its .conllu is none
 _TEXTS = (("sentence1", "sentence2", "gold_label"), ("premise", "hypo", "label"), ("premise", "hypothesis", "label"))
 
 
@@ -156,15 +146,15 @@ def _new_file(task: str, path: Path) -> DerivedFile:
 
 def _derive_tagged(task: str, path: Path, order: Order, needs_trees: bool) -> DerivedFile:
     file = _new_file(task, path)
-    rows = list(_tagged_sentences(path))
+    _, rows = read_tagged(list(_lines(path)), path, _check_tag)
     if not rows:
         raise DataError(f"{path} holds no sentence.")
-    sentences = [Sentence(tuple(word for word, _ in sentence)) for sentence in rows]
+    sentences = [Sentence(tuple(_joined(word).removeprefix(_PREFIX) or _PREFIX for word in words)) for words, _ in rows]
     if withheld := sum(is_withheld(sentence.words) for sentence in sentences):
         raise DataError(explain_withheld(path, withheld, len(sentences)))
     if needs_trees:
         sentences = _parsed(path, sentences)
-    tags = [[tag for _, tag in sentence] for sentence in rows]
+    tags = [list(sentence_tags) for _, sentence_tags in rows]
     move = tag_mover(tags)
     for sentence, sentence_tags in zip(sentences, tags, strict=True):
         places = order(sentence)
@@ -212,45 +202,29 @@ TASKS: dict[str, Callable[[str, Path, Order, bool], DerivedFile]] = {
 }
 
 
-def _tagged_sentences(path: Path) -> Iterator[list[tuple[str, str]]]:
-    rows: list[tuple[str, str]] = []
-    columns = _COLUMNS.get(path.suffix)
-    if columns is None:
-        raise DataError(f"{path}: a tagged file is called like train-en.tsv, en/train or en_ewt-ud-dev.conllu.")
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a file without their ends; DataError at the first that cannot be read."""
     for line in read_lines(str(path)):
-        text = line.text.rstrip("\r\n")
-        cells = text.split("\t")
-        if not text.strip() and not line.fault:
-            if rows:
-                yield rows
-            rows = []
-            continue
-        if path.suffix in (".conllu", ".iob2") and not line.fault:
-            if _NOT_A_WORD.fullmatch(cells[0]) or text.startswith("#"):
-                continue
-            if path.suffix == ".conllu" and len(cells) == _WIKIANN[0]:
-                columns = _WIKIANN
-        number, word, tag = columns
-        if line.fault or len(cells) != number or not cells[word] or not cells[tag].strip():
-            what = line.fault or f"not {number} columns with a word and a tag: {text!r}"
-            raise DataError(f"{path}, line {line.number}: {what}.")
-        form = "".join(cells[word].split()) or UNSEEN
-        rows.append((form.removeprefix(_PREFIX) or form, cells[tag].strip()))
-    if rows:
-        yield rows
+        if line.fault:
+            raise DataError(f"{path}, line {line.number}: {line.fault}.")
+        yield line.text.rstrip("\r\n")
+
+
+def _check_tag(tag: str, where: str) -> None:
+    if not tag:
+        raise DataError(f"{where}: the word has no tag.")
 
 
 def _labelled_pairs(path: Path) -> Iterator[tuple[tuple[str, str], str]]:
     places = (0, 1, 2)
-    for line in read_lines(str(path)):
-        cells = line.text.rstrip("\r\n").split("\t")
-        header = next((names for names in _TEXTS if line.number == 1 and set(names) <= set(cells)), None)
+    for number, line in enumerate(_lines(path), 1):
+        cells = line.split("\t")
+        header = next((names for names in _TEXTS if number == 1 and set(names) <= set(cells)), None)
         if header:
             first, second, label = (cells.index(name) for name in header)
             places = (first, second, label)
-        elif line.fault or len(cells) <= max(places) or not all(cells[position].strip() for position in places):
-            what = line.fault or f"not two sentences and a label, parted by tabs: {line.text!r}"
-            raise DataError(f"{path}, line {line.number}: {what}.")
+        elif len(cells) <= max(places) or not all(cells[position].strip() for position in places):
+            raise DataError(f"{path}, line {number}: not two sentences and a label, parted by tabs: {line!r}.")
         else:
             first, second, label = places
             yield (cells[first], cells[second]), cells[label]

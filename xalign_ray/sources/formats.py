@@ -15,6 +15,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.archives import is_zip
 from xalign_ray.sources.columnar import open_arrow, open_parquet, open_parquet_file, split_parquet
 from xalign_ray.sources.columns import choose_columns
+from xalign_ray.sources.conllu import read_conllu, split_conllu
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
 from xalign_ray.sources.open import (
     NOT_UTF8,
@@ -61,11 +62,9 @@ from xalign_ray.sources.terms import open_kaikki, open_muse, read_panlex
 from xalign_ray.sources.text import (
     check_links,
     pair_documents,
-    read_conllu,
     read_moses,
     read_opus,
     read_text,
-    split_conllu,
     split_text,
 )
 from xalign_ray.sources.translation_files import open_po, open_tmx, open_xliff

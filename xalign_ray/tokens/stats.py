@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.shards.order import Order, Request
 from xalign_ray.shards.planned import count_steps, expected_rows
 from xalign_ray.shards.prepared import Prepared
+from xalign_ray.sources.summary import merge_counts
 from xalign_ray.streams.collate import specials
 from xalign_ray.track.events import EVENT_LOG, newest_data
 from xalign_ray.work.artifacts import read_manifest, write_atomic, write_json
@@ -108,14 +109,17 @@ def measure(name: str, settings: Sequence[str] = (), out: Path | None = None) ->
 
 def _measure(prepared: Prepared, config: RunConfig | None) -> Stats:
     manifest = prepared.manifest
-    pools = [_pool(pool, facts, manifest["max_seq_length"]) for pool, facts in sorted(manifest["pools"].items())]
-    covered = [pool for pool in pools if pool.pool.startswith("text/") and pool.words_in_dictionary]
+    held, length = manifest["pools"], manifest["max_seq_length"]
+    pools = [_pool(name, {name: held[name]}, length) for name in sorted(held)]
+    covered = {
+        pool.pool: held[pool.pool] for pool in pools if pool.pool.startswith("text/") and pool.words_in_dictionary
+    }
     return Stats(
         shards=str(prepared.folder),
         steps=config.train.max_steps if config else None,
         pools=pools,
-        all=_together("all", pools),
-        with_dictionary=_together("dictionary", covered) if covered else None,
+        all=_pool("all", held, length),
+        with_dictionary=_pool("dictionary", covered, length) if covered else None,
         sampling=_sampling(prepared, config) if config else [],
         dictionary=manifest["dictionary"],
         bad_rows=manifest["bad_rows"],
@@ -138,44 +142,38 @@ def _as_csv(stats: Stats) -> str:
 
 
 def as_tables(stats: Stats) -> list[Table]:
-    """The same for a terminal."""
-    columns = ("pool", "docs", "lines", "words", "tokens", "rows", "pad", "word%", "tok.%")
-    held = _table(stats.shards, columns)
-    for pool in [*stats.pools, stats.all, *([stats.with_dictionary] if stats.with_dictionary else [])]:
-        numbers = (pool.documents, pool.sentences, pool.words, pool.source_tokens, pool.rows)
-        shares = (pool.padding, pool.words_in_dictionary, pool.tokens_in_dictionary)
-        held.add_row(pool.pool, *(_count(number) for number in numbers), *(_percent(share) for share in shares))
-    tables = [held]
-    if any(pool.phrases_in_dictionary for pool in stats.pools):
-        phrases = _table("entries of several words", ("pool", "share of the words"))
-        for pool in stats.pools:
-            phrases.add_row(pool.pool, _percent(pool.phrases_in_dictionary))
-        tables.append(phrases)
-    if stats.exchange:
-        cut = _table("pieces for a word, by the encoder's vocabulary and the new one", ("text", "own", "new"))
-        for language, before in stats.exchange["before"].items():
-            cut.add_row(language, f"{before:.2f}", f"{stats.exchange['after'][language]:.2f}")
-        tables.append(cut)
+    """The pools and, where a recipe is known, what it draws from them; word% and tok.% have a dictionary entry."""
+    pools = [
+        (
+            pool.pool,
+            *map(_count, (pool.documents, pool.sentences, pool.words, pool.source_tokens, pool.rows)),
+            *map(_percent, (pool.padding, pool.words_in_dictionary, pool.tokens_in_dictionary)),
+        )
+        for pool in (*stats.pools, stats.all, stats.with_dictionary)
+        if pool
+    ]
+    tables = [
+        _table(stats.shards, ("pool", "docs", "lines", "words", "tokens", "rows", "pad", "word%", "tok.%"), pools)
+    ]
     if stats.sampling:
+        draws = [
+            (
+                draw.pool,
+                draw.stream,
+                f"{draw.probability:.4f}",
+                f"{draw.expected_rows:.1f}" if draw.expected_rows < 1000 else _count(draw.expected_rows),
+                "<0.01" if 0 < draw.expected_passes < 0.005 else f"{draw.expected_passes:.2f}",
+                _count(draw.drawn_rows),
+            )
+            for draw in stats.sampling
+        ]
         columns = ("pool", "stream", "share", "expected rows", "passes", "drawn")
-        seen = _table(f"drawn in {stats.steps:,} steps", columns)
-        for draw in stats.sampling:
-            expected = f"{draw.expected_rows:.1f}" if draw.expected_rows < 1000 else _count(draw.expected_rows)
-            shown = (expected, _passes(draw.expected_passes), _count(draw.drawn_rows))
-            seen.add_row(draw.pool, draw.stream, f"{draw.probability:.4f}", *shown)
-        tables.append(seen)
-    counted = {"dictionary": stats.dictionary, "bad rows": stats.bad_rows, "dropped": stats.dropped}
-    for title, counts in {**counted, "rows of the new vocabulary": stats.exchange.get("pieces", {})}.items():
-        if counts:
-            table = _table(title, ("what", "count"))
-            for reason, count in counts.items():
-                table.add_row(reason.removeprefix("dropped: "), f"{int(count):,}")
-            tables.append(table)
+        tables.append(_table(f"drawn in {stats.steps:,} steps", columns, draws))
     return tables
 
 
-def _table(title: str, columns: Sequence[str]) -> Table:
-    """A table that fits in 80 columns; word% and tok.% are the shares that have a dictionary entry."""
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table that fits in 80 columns."""
     import rich.box
     from rich.table import Table
     from rich.text import Text
@@ -185,6 +183,8 @@ def _table(title: str, columns: Sequence[str]) -> Table:
     )
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -197,10 +197,6 @@ def _count(number: float) -> str:
         return f"{number:,.0f}"
     unit, scale = next((unit, scale) for unit, scale in _UNITS if number < 999.95 * scale)
     return f"{number / scale:.1f}{unit}"
-
-
-def _passes(passes: float) -> str:
-    return "<0.01" if 0 < passes < 0.005 else f"{passes:.2f}"
 
 
 def _percent(share: float | None) -> str:
@@ -253,47 +249,27 @@ def _open_run(folder: Path) -> _Subject:
     return _Subject(Prepared.open(data_of_run(folder, data)), config, folder, "stats")
 
 
-def _pool(name: str, facts: dict[str, Any], max_seq_length: int) -> PoolStats:
-    counts = facts["counts"]
-    special = specials(2 if name.startswith(PAIRS) else 1) * facts["examples"]
+def _pool(name: str, pools: Mapping[str, dict[str, Any]], max_seq_length: int) -> PoolStats:
+    """The counts of pools together, by their facts in the manifest."""
+    counts = merge_counts([facts["counts"] for facts in pools.values()])
+    special = sum(specials(2 if pool.startswith(PAIRS) else 1) * facts["examples"] for pool, facts in pools.items())
+    rows, tokens = (sum(facts[key] for facts in pools.values()) for key in ("rows", "tokens"))
+
+    def share(part: str, whole: str) -> float | None:
+        return counts.get(part, 0) / counts[whole] if counts[whole] else None
+
     return PoolStats(
         pool=name,
         documents=counts.get("documents", 0),
         sentences=counts.get("lines", 0) + counts.get("pairs", 0),
         words=counts["words"],
         source_tokens=counts["tokens"],
-        words_in_dictionary=_share(counts["words_in_dictionary"], counts["words"]),
-        phrases_in_dictionary=_share(counts.get("phrases_in_dictionary", 0), counts["words"]),
-        tokens_in_dictionary=_share(counts["tokens_in_dictionary"], counts["tokens"]),
-        rows=facts["rows"],
-        tokens=facts["tokens"],
-        padding=1 - (facts["tokens"] + special) / (facts["rows"] * max_seq_length),
-    )
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
-
-
-def _together(name: str, pools: Sequence[PoolStats]) -> PoolStats:
-    def mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
-        total = sum(weights)
-        return sum((value or 0.0) * weight for value, weight in zip(values, weights, strict=True)) / (total or 1)
-
-    words, tokens = [pool.words for pool in pools], [pool.source_tokens for pool in pools]
-    rows = [pool.rows for pool in pools]
-    return PoolStats(
-        pool=name,
-        documents=sum(pool.documents for pool in pools),
-        sentences=sum(pool.sentences for pool in pools),
-        words=sum(words),
-        source_tokens=sum(tokens),
-        words_in_dictionary=mean([pool.words_in_dictionary for pool in pools], words),
-        phrases_in_dictionary=mean([pool.phrases_in_dictionary for pool in pools], words),
-        tokens_in_dictionary=mean([pool.tokens_in_dictionary for pool in pools], tokens),
-        rows=sum(rows),
-        tokens=sum(pool.tokens for pool in pools),
-        padding=mean([pool.padding for pool in pools], rows) or 0.0,
+        words_in_dictionary=share("words_in_dictionary", "words"),
+        phrases_in_dictionary=share("phrases_in_dictionary", "words"),
+        tokens_in_dictionary=share("tokens_in_dictionary", "tokens"),
+        rows=rows,
+        tokens=tokens,
+        padding=1 - (tokens + special) / (rows * max_seq_length),
     )
 
 

@@ -259,7 +259,7 @@ def test_a_word_order_needs_a_treebank_and_trees(text: Path, trees: Path) -> Non
     [
         ("1\ta\t_\tX\t_\t_\t_\t_\t_\t_", "line 1: '_' is no head: a parsed file is needed."),
         ("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_", "line 1: a head lies outside its sentence."),
-        ("2\ta\t_\tX\t_\t_\t0\tdep\t_\t_", "line 1: not 10 columns with the next word: '2\\ta\\t_"),
+        ("2\ta\t_\tX\t_\t_\t0\tdep\t_\t_", "line 1: not the word with number 1: '2 a _ X"),
         ("# nothing", " holds no sentence."),
     ],
 )

@@ -8,9 +8,9 @@ import pytest
 
 from xalign_ray.errors import DataError
 from xalign_ray.sources import records as cutting
+from xalign_ray.sources.conllu import WITHHELD_WORDS
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.records import BadRow, Document
-from xalign_ray.sources.text import WITHHELD_WORDS
 
 
 def word(number: str, form: str, misc: str = "_") -> str:

@@ -10,9 +10,9 @@ import pytest
 
 from xalign_ray.derive.tasks import read_sentences
 from xalign_ray.errors import DataError
+from xalign_ray.sources.tagged import find_columns
 from xalign_ray.tasks import token_classification
 from xalign_ray.tasks.registry import TUNED_TASKS
-from xalign_ray.tasks.token_classification import find_columns
 
 NER, POS = (TUNED_TASKS[name] for name in ("ner", "pos"))
 TASKS = {"ner": NER, "pos": POS}
