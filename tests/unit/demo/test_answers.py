@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from xalign_ray.demo.world import Fact, Noun, load_languages, say
-from xalign_ray.demo.writer import ANSWER_ROWS, tag_names
+from xalign_ray.demo.writer import LABELLED_ROWS, tag_names
 from xalign_ray.tasks.registry import TUNED_TASKS
 
 MLQA, NER = (TUNED_TASKS[name] for name in ("mlqa", "ner"))
@@ -35,7 +35,7 @@ def test_names_are_read_in_every_language_and_have_the_same_kinds(world: Path):
         assert sorted(files) == sorted(LANGUAGES)
         for language, path in files.items():
             sentences = NER.read(path, language)
-            assert len(sentences) == ANSWER_ROWS[split]
+            assert len(sentences) == LABELLED_ROWS[split]
             assert NER.classes_of(sentences) == ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
             tags = Counter(tag for sentence in sentences for tag in sentence.tags)
             assert 0.3 < tags["O"] / tags.total() < 0.75
@@ -49,7 +49,7 @@ def test_questions_are_read_in_every_pair_and_translate_each_other_by_id(world: 
     for split, files in found.items():
         read = {name: MLQA.read(path, name) for name, path in files.items()}
         for questions in read.values():
-            assert [question.key for question in questions] == [f"{split}-{n}" for n in range(ANSWER_ROWS[split])]
+            assert [question.key for question in questions] == [f"{split}-{n}" for n in range(LABELLED_ROWS[split])]
             assert all(len(question.context.split(".")) == 6 for question in questions)
         for code in others:
             meaning = {form: word for word, form in LANGUAGES[code].words.items()}

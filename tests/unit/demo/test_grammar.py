@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from xalign_ray.demo.world import Fact, Noun, align, build_facts, load_concepts, load_languages, say
 
 LANGUAGES = {language.code: language for language in load_languages()}
@@ -15,47 +17,30 @@ def gloss(fact: Fact, code: str) -> str:
     return " ".join(meanings.get(token.form, token.form) for token in say(fact, LANGUAGES[code]))
 
 
-def test_english_is_subject_verb_object_with_prepositions() -> None:
-    assert gloss(FACT, "en") == "in 1987 old bakers bake fresh loaves in kitchens ."
+QUALITY = Fact(Noun("kitchens"), quality="warm")
+SECOND = Fact(Noun("cooks"), "taste", (Noun("soups"), Noun("spices", "warm")))
 
 
-def test_greek_script_language_puts_adjectives_after_nouns() -> None:
-    assert gloss(FACT, "qgr") == "in 1987 the bakers old bake the loaves fresh in the kitchens ."
-
-
-def test_devanagari_script_language_ends_with_the_verb_and_has_postpositions() -> None:
-    assert gloss(FACT, "qdv") == "1987 in old bakers kitchens in fresh loaves bake ."
-
-
-def test_georgian_script_language_begins_with_the_verb() -> None:
-    assert gloss(FACT, "qge") == "bake bakers old loaves fresh in kitchens in 1987 ."
-
-
-def test_armenian_script_language_is_english_backwards_but_for_the_final_mark() -> None:
-    backwards = reversed(gloss(FACT, "en").split()[:-1])
-    assert gloss(FACT, "qhy") == " ".join([*backwards, "."])
-
-
-def test_qualities_use_a_copula_in_the_place_of_the_verb() -> None:
-    fact = Fact(Noun("kitchens"), quality="warm")
-    said = {code: gloss(fact, code) for code in LANGUAGES}
-    assert said == {
-        "en": "kitchens are warm .",
-        "qgr": "the kitchens are warm .",
-        "qdv": "kitchens warm are .",
-        "qge": "are kitchens warm .",
-        "qhy": "warm are kitchens .",
-    }
+@pytest.mark.parametrize(
+    ("code", "action", "quality"),
+    [
+        ("en", "in 1987 old bakers bake fresh loaves in kitchens .", "kitchens are warm ."),
+        ("qgr", "in 1987 the bakers old bake the loaves fresh in the kitchens .", "the kitchens are warm ."),
+        ("qdv", "1987 in old bakers kitchens in fresh loaves bake .", "kitchens warm are ."),
+        ("qge", "bake bakers old loaves fresh in kitchens in 1987 .", "are kitchens warm ."),
+        ("qhy", "kitchens in loaves fresh bake bakers old 1987 in .", "warm are kitchens ."),
+    ],
+)
+def test_each_language_has_its_word_order(code: str, action: str, quality: str) -> None:
+    assert (gloss(FACT, code), gloss(QUALITY, code)) == (action, quality)
 
 
 def test_second_objects_are_joined_by_and() -> None:
-    fact = Fact(Noun("cooks"), "taste", (Noun("soups"), Noun("spices", "warm")))
-    assert gloss(fact, "qdv") == "cooks soups and warm spices taste ."
+    assert gloss(SECOND, "qdv") == "cooks soups and warm spices taste ."
 
 
 def test_alignment_leaves_articles_alone_where_the_other_side_has_none() -> None:
-    fact = Fact(Noun("kitchens"), quality="warm")
-    assert align(say(fact, LANGUAGES["qgr"]), say(fact, LANGUAGES["qge"])) == [(1, 1), (2, 0), (3, 2), (4, 3)]
+    assert align(say(QUALITY, LANGUAGES["qgr"]), say(QUALITY, LANGUAGES["qge"])) == [(1, 1), (2, 0), (3, 2), (4, 3)]
 
 
 def test_tags_travel_with_the_words() -> None:
