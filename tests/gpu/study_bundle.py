@@ -49,13 +49,12 @@ def trim(encoder: Path, data: Path, out: Path) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
-    from xalign_ray.vocabulary.new_pieces import count_pieces, keep_pieces, pieces_to_keep
-    from xalign_ray.vocabulary.tokenizer_folder import framed, open_tokenizer, save_tokenizer, wrap_tokenizer
+    from xalign_ray.vocabulary import surgery
+    from xalign_ray.vocabulary.tokenizer_folder import framed, open_tokenizer, save_tokenizer
 
     whole = framed(open_tokenizer(str(encoder)))
-    counts = count_pieces(whole.backend_tokenizer, lines_of(data))
-    keep = pieces_to_keep(whole.backend_tokenizer, counts, whole.all_special_ids, 1)
-    trimmed = wrap_tokenizer(keep_pieces(whole.backend_tokenizer, keep), like=whole)
+    trimmed, rows, _ = surgery.trim(whole, lines_of(data), 1)
+    keep = rows.olds.tolist()
     new_ids = {old: new for new, old in enumerate(keep)}
     other, lines = 0, lines_of(data)
     while some := list(islice(lines, 10_000)):

@@ -139,7 +139,7 @@ def build_encoder(
         max_positions: the longest row, in tokens.
         pad_id: the run's padding id.
         new_rows: for each id that the run's tokenizer has on top of the folder's, the ids of the folder's pieces whose
-            mean it starts as; `vocabulary.new_pieces` makes them.
+            mean it starts as; `vocabulary.surgery` makes them.
         with_head: whether a loss will call `predict`; without, no head is held in memory, nor drawn.
         start_rows: of a vocabulary that replaces the folder's, what each row is made of; `vocabulary.exchange` chooses
             them.

@@ -48,11 +48,10 @@ from xalign_ray.vocabulary.dictionary import (
     separate,
     split_forms,
 )
-from xalign_ray.vocabulary.exchange import SHARED, StartRows, combine_similar, fertility, start_rows
-from xalign_ray.vocabulary.new_pieces import add_subwords, count_pieces, keep_pieces, pieces_to_keep
+from xalign_ray.vocabulary.exchange import fertility
+from xalign_ray.vocabulary.surgery import exchange, extend, trim
 from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, tokenize_words, train_bpe
 from xalign_ray.vocabulary.tokenizer_folder import (
-    SPECIAL,
     framed,
     given_folder,
     open_tokenizer,
@@ -97,10 +96,7 @@ def write_tokenizer(
         folder_settings = given_folder(settings)
         tokenizer = framed(open_tokenizer(folder_settings.path))
         if wanted := folder_settings.new_pieces:
-            lines = _sampler(texts, NEW_PIECES_SAMPLE)()
-            never_joined = {vocabulary(tokenizer).unknown, *tokenizer.all_special_ids}
-            backend, rows = add_subwords(tokenizer.backend_tokenizer, lines, wanted, never_joined)
-            tokenizer = wrap_tokenizer(backend, like=tokenizer)
+            tokenizer, rows = extend(tokenizer, _sampler(texts, NEW_PIECES_SAMPLE)(), wanted)
             write_json(folder / NEW_ROWS, rows)
     if not isinstance(settings, BpeTokenizer):
         save_tokenizer(tokenizer, folder / TOKENIZER)
@@ -194,9 +190,11 @@ def replace_tokenizer(
     lines = first_lines(texts, None if getattr(settings, "init", "") == "focus" else MEASURED)
     old = open_tokenizer(init_from)
     if isinstance(settings, TrimTokenizer):
-        new, rows, counts = _trim(framed(open_tokenizer(init_from)), settings, translations, sample)
+        used = chain(sample(), translations, *translations.values())
+        new, rows, counts = trim(framed(open_tokenizer(init_from)), used, settings.min_count)
     else:
-        new, rows, counts = _exchange(old, settings, translations, [*chain(*lines.values())])
+        new = framed(open_tokenizer(settings.path))
+        rows, counts = exchange(old, new, settings.init, translations, [*chain(*lines.values())])
     write_arrays(folder / START_ROWS, partial(np.savez, **asdict(rows)))
     before, after = (
         {language: fertility(side.backend_tokenizer, text[:MEASURED])[0] for language, text in sorted(lines.items())}
@@ -207,44 +205,6 @@ def replace_tokenizer(
     source = settings.path if isinstance(settings, ExchangeTokenizer) else "its own vocabulary that the corpora use"
     sys.stderr.write(f"prepare: {init_from} gets the {len(rows.counts):,} pieces of {source}: {ways}.\n")
     return new
-
-
-def _exchange(
-    old: PreTrainedTokenizerFast,
-    settings: ExchangeTokenizer,
-    translations: Mapping[str, Sequence[str]],
-    lines: Sequence[str],
-) -> tuple[PreTrainedTokenizerFast, StartRows, dict[str, int]]:
-    new = framed(open_tokenizer(settings.path))
-    special: dict[int, int | None] = dict.fromkeys(new.all_special_ids)
-    for name in SPECIAL:
-        ours, theirs = (getattr(side, f"{name}_token_id") for side in (new, old))
-        if ours is not None and special.get(ours) is None:
-            special[ours] = theirs
-    rows, counts = start_rows(
-        old.backend_tokenizer,
-        new.backend_tokenizer,
-        special,
-        vocabulary(old).unknown,
-        translations if settings.init == "dictionary" else {},
-        partial(combine_similar, new.backend_tokenizer, lines) if settings.init == "focus" else None,
-        from_pieces=settings.init != "random",
-    )
-    return new, rows, counts
-
-
-def _trim(
-    old: PreTrainedTokenizerFast,
-    settings: TrimTokenizer,
-    translations: Mapping[str, Sequence[str]],
-    sample: Callable[[], Iterable[str]],
-) -> tuple[PreTrainedTokenizerFast, StartRows, dict[str, int]]:
-    backend = old.backend_tokenizer
-    counts = count_pieces(backend, chain(sample(), translations, *translations.values()))
-    keep = pieces_to_keep(backend, counts, old.all_special_ids, settings.min_count)
-    rows = StartRows(np.ones(len(keep), np.int32), np.asarray(keep, np.int32), np.ones(len(keep), np.float32))
-    dropped = backend.get_vocab_size() - len(keep)
-    return wrap_tokenizer(keep_pieces(backend, keep), like=old), rows, {SHARED: len(keep), "dropped": dropped}
 
 
 # Reads the recipe's dictionaries and writes what training and probes need of them: lexicon, pairs, words.

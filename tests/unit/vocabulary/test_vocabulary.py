@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from xalign_ray.vocabulary.new_pieces import add_subwords, count_pieces, keep_pieces, pieces_to_keep
+from xalign_ray.vocabulary.surgery import add_subwords, count_pieces, keep_pieces, pieces_to_keep
 from xalign_ray.vocabulary.tokenizer import tokenize_words
 
 SPECIAL = ["<unk>", "<s>", "</s>"]

@@ -1,6 +1,7 @@
-"""Adds joined pieces to a tokenizer, or drops pieces from it; other text is cut as before.
+"""Vocabulary surgery: exchanges a tokenizer for another, adds joined pieces to it, or drops pieces from it.
 
-What each model of pieces promises, and why: docs/explanation/methods.md, New pieces for a vocabulary, Fewer pieces.
+Where pieces are added or dropped other text is cut as before. What each model of pieces promises, and why:
+docs/explanation/methods.md, New pieces for a vocabulary, Fewer pieces, Another vocabulary.
 """
 
 from __future__ import annotations
@@ -10,20 +11,83 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import islice, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from xalign_ray.vocabulary.exchange import read_pieces
+from xalign_ray.vocabulary.exchange import SHARED, StartRows, combine_similar, read_pieces, start_rows
 from xalign_ray.vocabulary.tokenizer import tokenize_words
+from xalign_ray.vocabulary.tokenizer_folder import SPECIAL, vocabulary, wrap_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 Pair = tuple[int, int]
 _COUNTED = 1 << 12  # lines that are tokenized together
 _PREFERRED = 1e-6  # score of a joined piece of a unigram model above its two parts' sum
+
+
+def exchange(
+    old: PreTrainedTokenizerFast,
+    new: PreTrainedTokenizerFast,
+    init: Literal["dictionary", "mean", "focus", "random"],
+    translations: Mapping[str, Sequence[str]],
+    lines: Sequence[str],
+) -> tuple[StartRows, dict[str, int]]:
+    """The initial rows of another vocabulary, and the number of each kind; see `start_rows`.
+
+    Args:
+        init: how pieces begin that the two do not share.
+        translations: the trained pairs of the dictionary, by `look_up_form`.
+        lines: text in which similar use of pieces is counted.
+    """
+    special: dict[int, int | None] = dict.fromkeys(new.all_special_ids)
+    for name in SPECIAL:
+        ours, theirs = (getattr(side, f"{name}_token_id") for side in (new, old))
+        if ours is not None and special.get(ours) is None:
+            special[ours] = theirs
+    return start_rows(
+        old.backend_tokenizer,
+        new.backend_tokenizer,
+        special,
+        vocabulary(old).unknown,
+        translations if init == "dictionary" else {},
+        partial(combine_similar, new.backend_tokenizer, lines) if init == "focus" else None,
+        from_pieces=init != "random",
+    )
+
+
+def trim(
+    tokenizer: PreTrainedTokenizerFast, lines: Iterable[str], min_count: int
+) -> tuple[PreTrainedTokenizerFast, StartRows, dict[str, int]]:
+    """The tokenizer without the pieces that text does not use, the old row of each, and the number of each kind.
+
+    Args:
+        min_count: how often a piece must stand in the lines.
+    """
+    backend = tokenizer.backend_tokenizer
+    keep = pieces_to_keep(backend, count_pieces(backend, lines), tokenizer.all_special_ids, min_count)
+    rows = StartRows(np.ones(len(keep), np.int32), np.asarray(keep, np.int32), np.ones(len(keep), np.float32))
+    counts = {SHARED: len(keep), "dropped": backend.get_vocab_size() - len(keep)}
+    return wrap_tokenizer(keep_pieces(backend, keep), like=tokenizer), rows, counts
+
+
+def extend(
+    tokenizer: PreTrainedTokenizerFast, lines: Iterable[str], count: int
+) -> tuple[PreTrainedTokenizerFast, dict[int, list[int]]]:
+    """The tokenizer with the commonest neighbours inside words joined, and the old pieces of each; see `join_pieces`.
+
+    Args:
+        count: of new pieces at most.
+    """
+    never_joined = {vocabulary(tokenizer).unknown, *tokenizer.all_special_ids}
+    backend, parts = add_subwords(tokenizer.backend_tokenizer, lines, count, never_joined)
+    return wrap_tokenizer(backend, like=tokenizer), parts
 
 
 def add_subwords(
