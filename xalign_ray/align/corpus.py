@@ -10,14 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import regex
-from numpy.typing import NDArray
 
 from xalign_ray.align.chain_aligner import Chains
 from xalign_ray.align.kinds import Aligner, AlignerKind, alignment_identity
@@ -29,7 +27,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import check_languages, explain_empty, find_source, parts, read
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import Pair, Part, Record
-from xalign_ray.sources.stage import InputHashes, Made, StageStep, hash_files, make_lacking, run, write_arrays
+from xalign_ray.sources.stage import InputHashes, Made, StageStep, hash_files, make_lacking, run
 from xalign_ray.sources.stored import read_column, write_column
 from xalign_ray.sources.summary import merge_counts
 from xalign_ray.vocabulary.dictionary import look_up_form, trim_punctuation
@@ -47,10 +45,8 @@ from xalign_ray.work.artifacts import (
     write_manifest,
 )
 
-Hashes = NDArray[np.uint64]
-
-HIGHEST_HASH = (1 << 64) - 1
-HELD = 1 << 16  # hashes taken in between two cuts to the smallest: bounds the memory
+HELD = 1 << 16  # pairs beside the smallest that are held between two cuts: bounds the memory
+T = TypeVar("T")
 
 
 def hash_pair(pair: Pair, seed: int) -> int:
@@ -59,19 +55,14 @@ def hash_pair(pair: Pair, seed: int) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=b"word alignment").digest(), "big")
 
 
-def smallest(hashes: Iterable[int], number: int) -> Hashes:
-    """The `number` smallest of the distinct hashes, sorted; holds no more than these and HELD others."""
-    least = np.zeros(0, np.uint64)
-    held: list[int] = []
-    for pair_hash in hashes:
-        held.append(pair_hash)
-        if len(held) == HELD:
-            least, held = _merge(least, held, number), []
-    return _merge(least, held, number)
-
-
-def _merge(kept: Hashes, held: Sequence[int], number: int) -> Hashes:
-    return np.unique(np.concatenate([kept, np.asarray(held, np.uint64)]))[:number]
+def smallest(hashed: Iterable[tuple[int, T]], number: int | None) -> dict[int, T]:
+    """What has the `number` smallest hashes (None: any), in their order, each hash once."""
+    kept: dict[int, T] = {}
+    for key, item in hashed:
+        kept[key] = item
+        if number is not None and len(kept) == number + HELD:
+            kept = {key: kept[key] for key in sorted(kept)[:number]}
+    return {key: kept[key] for key in sorted(kept)[:number]}
 
 
 def write_sample(path: Path, pairs: Iterable[tuple[int, WordPair]]) -> None:
@@ -80,17 +71,17 @@ def write_sample(path: Path, pairs: Iterable[tuple[int, WordPair]]) -> None:
     write_atomic(path, "".join(f"{line}\n" for line in lines))
 
 
-def read_samples(paths: Sequence[Path]) -> list[WordPair]:
-    """The sampled pairs of all parts in the order of their hashes, each once, whatever parts they were in.
+def read_samples(paths: Sequence[Path], number: int | None) -> list[WordPair]:
+    """The `number` pairs of the smallest hashes of all parts that have words, each once, whatever parts they were in.
 
     A word is held once, however often it occurs: millions of pairs then take 8 bytes a word.
     """
-    pairs: dict[int, WordPair] = {
-        pair_hash: (list(map(sys.intern, first)), list(map(sys.intern, second)))
+    pairs = (
+        (pair_hash, (list(map(sys.intern, first)), list(map(sys.intern, second))))
         for path in paths
         for pair_hash, first, second in _lines(path)
-    }
-    return [pairs[pair_hash] for pair_hash in sorted(pairs)]
+    )
+    return [(first, second) for first, second in smallest(pairs, number).values() if first and second]
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
@@ -128,7 +119,6 @@ class AlignTask:
     job: Job
     corpus: Input
     number: int
-    limit: int = HIGHEST_HASH  # of the pairs that the model is trained on
 
     @property
     def folder(self) -> str:
@@ -209,13 +199,6 @@ def align_parts(
     _claim(folder, identity)
     tasks = [AlignTask(job, part, number) for number, part in enumerate(corpus.each_part())]
     if kind.learns:
-        limit = HIGHEST_HASH
-        if settings.train_pairs is not None:
-            run(SKETCH, tasks, parallel)
-            sketches = (np.load(task.path(".sketch.npy")).tolist() for task in tasks)
-            limits = smallest(chain.from_iterable(sketches), settings.train_pairs)
-            limit = int(limits[-1]) if len(limits) else 0
-        tasks = [replace(task, limit=limit) for task in tasks]
         run(SAMPLE, tasks, parallel)
     (model,) = run(TRAIN, [replace(tasks[0], corpus=corpus)], parallel)
     records = run(ALIGN, tasks, parallel)
@@ -291,32 +274,22 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     write_json(path, sealed)
 
 
-def sketch_part(task: AlignTask) -> Made:
-    """The smallest hashes of a part's pairs: no more of it can be in the sample."""
-    settings = task.job.settings
-    assert settings.train_pairs is not None, "all pairs need no sketch"
-    pairs = (record for record in task.read() if isinstance(record, Pair))
-    hashes = smallest((hash_pair(pair, settings.seed) for pair in pairs), settings.train_pairs)
-    write_arrays(task.path(".sketch.npy"), lambda file: np.save(file, hashes))
-    return [task.path(".sketch.npy")], {}
-
-
 def sample_part(task: AlignTask) -> Made:
-    """Writes the words of the part's pairs whose hash is not over the limit."""
+    """Writes the words of the part's pairs that may be in the sample: those of the smallest hashes."""
+    settings = task.job.settings
     pairs = (record for record in task.read() if isinstance(record, Pair))
-    hashed = ((hash_pair(pair, task.job.settings.seed), pair) for pair in pairs)
-    chosen = [(pair_hash, pair) for pair_hash, pair in hashed if pair_hash <= task.limit]
-    texts = [task.job.words.split([pair.texts[which] for _, pair in chosen]) for which in (0, 1)]
-    sample = [(pair_hash, (a, b)) for (pair_hash, _), a, b in zip(chosen, *texts, strict=True) if a and b]
-    write_sample(task.path(".sample.jsonl"), sample)
-    return [task.path(".sample.jsonl")], {"pairs": len(sample)}
+    chosen = smallest(((hash_pair(pair, settings.seed), pair) for pair in pairs), settings.train_pairs)
+    texts = [task.job.words.split([pair.texts[which] for pair in chosen.values()]) for which in (0, 1)]
+    write_sample(task.path(".sample.jsonl"), zip(chosen, zip(*texts, strict=True), strict=True))
+    return [task.path(".sample.jsonl")], {}
 
 
 def train_model(task: AlignTask) -> Made:
     """Trains on the sample of all parts."""
     job, folder = task.job, Path(task.folder, "model")
     sampled = range(len(task.corpus.parts)) if job.kind.learns else ()
-    pairs = read_samples([replace(task, number=number).path(".sample.jsonl") for number in sampled])
+    samples = [replace(task, number=number).path(".sample.jsonl") for number in sampled]
+    pairs = read_samples(samples, job.settings.train_pairs)
     if job.kind.learns and not pairs:
         raise DataError(explain_empty(task.corpus.parts))
     folder.mkdir(parents=True, exist_ok=True)
@@ -343,7 +316,6 @@ def align_part(task: AlignTask) -> Made:
     return [task.path(COLUMN)], {"counts": dict(counts)}
 
 
-SKETCH = StageStep("word alignment, choosing a sample", sketch_part, kind=".sketch")
 SAMPLE = StageStep("word alignment, writing the sample", sample_part, kind=".sample")
 TRAIN = StageStep("word alignment, training", train_model, lambda tasks: [0.0] * len(tasks), kind=".model")
 ALIGN = StageStep("word alignment", align_part, uses_gpu=lambda task: task.job.kind.name == "encoder")

@@ -32,9 +32,18 @@ def test_a_hand_worked_pair_of_directions_is_symmetrised(method: str, links: set
     assert SYMMETRISERS[method](set(FORWARD), set(BACKWARD)) == links
 
 
-def test_growing_reaches_a_link_only_through_one_that_it_added() -> None:
-    forward, backward = {(0, 0), (1, 1)}, {(0, 0), (2, 2)}
-    assert SYMMETRISERS["grow-diag"](forward, backward) == {(0, 0), (1, 1), (2, 2)}
+@pytest.mark.parametrize(
+    ("forward", "backward", "grown"),
+    [
+        # A link is reached only through one that was added.
+        ({(0, 0), (1, 1)}, {(0, 0), (2, 2)}, {(0, 0), (1, 1), (2, 2)}),
+        # Links are visited, not the points to be added: from 1-1 to 1-0 beside it, whose column is free, then to 0-0,
+        # whose row is. fast_align's atools adds 0-0 first, and 1-0 is then between two aligned words.
+        ({(1, 0), (1, 1)}, {(0, 0), (1, 1)}, {(0, 0), (1, 0), (1, 1)}),
+    ],
+)
+def test_growing_visits_links_in_order(forward: set[Link], backward: set[Link], grown: set[Link]) -> None:
+    assert SYMMETRISERS["grow-diag"](forward, backward) == grown
 
 
 def slow_grow_diag(forward: set[Link], backward: set[Link], rows: int, columns: int) -> set[Link]:
@@ -57,28 +66,6 @@ def slow_grow_diag(forward: set[Link], backward: set[Link], rows: int, columns: 
     return matrix
 
 
-def points_visited(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """As fast_align's atools, equal on 4,000 random pairs: visits the points that may be added, in order."""
-    grown, added = forward & backward, True
-    while added:
-        added = False
-        for i, j in sorted((forward | backward) - grown):
-            beside = any((a, b) != (i, j) and max(abs(a - i), abs(b - j)) == 1 for a, b in grown)
-            free = all(a != i for a, _ in grown) or all(b != j for _, b in grown)
-            if beside and free:
-                grown.add((i, j))
-                added = True
-    return grown
-
-
-def test_growing_visits_links_and_not_the_points_to_be_added() -> None:
-    forward, backward = {(1, 0), (1, 1)}, {(0, 0), (1, 1)}
-    # From 1-1 to 1-0 beside it, whose column is free, then to 0-0, whose row is. atools adds 0-0 first, and 1-0 is then
-    # between two aligned words.
-    assert SYMMETRISERS["grow-diag"](forward, backward) == {(0, 0), (1, 0), (1, 1)}
-    assert points_visited(forward, backward) == {(0, 0), (1, 1)}
-
-
 def slow_final(matrix: set[Link], directions: list[set[Link]], both: bool, rows: int, columns: int) -> set[Link]:
     for direction in directions:
         for i in range(rows):
@@ -96,18 +83,13 @@ def test_growing_agrees_with_the_slow_reference_on_random_directions() -> None:
         rows, columns = source.randint(1, 9), source.randint(1, 9)
         cells = [(i, j) for i in range(rows) for j in range(columns)]
         forward, backward = ({c for c in cells if source.random() < 0.3} for _ in range(2))
+        given = set(forward), set(backward)
         grown = slow_grow_diag(forward, backward, rows, columns)
         assert SYMMETRISERS["grow-diag"](forward, backward) == grown
         for method, both in (("grow-diag-final", False), ("grow-diag-final-and", True)):
             expected = slow_final(set(grown), [forward, backward], both, rows, columns)
             assert SYMMETRISERS[method](forward, backward) == expected
-
-
-def test_symmetrising_leaves_its_inputs_as_they_were() -> None:
-    forward, backward = set(FORWARD), set(BACKWARD)
-    for symmetrise in SYMMETRISERS.values():
-        symmetrise(forward, backward)
-    assert (forward, backward) == (FORWARD, BACKWARD)
+        assert (forward, backward) == given, "inputs stay as they were"
 
 
 def test_pharaoh_is_sorted_by_number_and_read_back() -> None:
@@ -133,46 +115,27 @@ def test_nothing_found_is_all_wrong_and_nothing_to_find_is_no_error() -> None:
     assert compare([[]], [Gold(frozenset(), frozenset())]).error_rate == 0
 
 
-def test_gold_that_counts_from_one_is_moved_and_its_possible_links_are_not_sure(tmp_path: Path) -> None:
-    path = tmp_path / "gold"
-    path.write_text("1-1 2p3\n\n3-2\n")
-    gold = read_gold(path, first_word=1)
+def test_gold_is_read_in_both_forms(tmp_path: Path) -> None:
+    (tmp_path / "gold").write_text("1-1 2p3\n\n3-2\n")
+    gold = read_gold(tmp_path / "gold", first_word=1)
     assert gold[0] == Gold(frozenset({(0, 0)}), frozenset({(0, 0), (1, 2)}))
     assert [len(one.possible) for one in gold] == [2, 0, 1]
-
-
-def test_gold_that_counts_from_nought_is_not_taken_for_gold_that_counts_from_one(tmp_path: Path) -> None:
-    path = tmp_path / "gold"
-    path.write_text("0-0 1-1\n")
-    with pytest.raises(DataError, match=r"gold, line 1: link 0-0 lies before word 1, the first\. Does the file count"):
-        read_gold(path, first_word=1)
-
-
-@pytest.mark.parametrize("word", ["1:1", "1-", "-1", "a-b", "1-2-3"])
-def test_what_is_no_link_is_named_with_its_line(tmp_path: Path, word: str) -> None:
-    path = tmp_path / "gold"
-    path.write_text(f"1-1\n{word}\n")
-    with pytest.raises(DataError, match=f"line 2: '{word}' is no link; sure ones are i-j, possible ones ipj"):
-        read_gold(path, first_word=1)
-
-
-def test_naacl_gold_knows_marks_and_sentences_without_links(tmp_path: Path) -> None:
-    path = tmp_path / "gold.wa"
-    path.write_text("1 1 1 S\n1 2 1 P\n3 1 2\n")
-    gold = read_naacl(path, sentences=3, first_word=1)
-    assert gold[0] == Gold(frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)}))
-    assert gold[1] == Gold(frozenset(), frozenset())
+    (tmp_path / "gold.wa").write_text("1 1 1 S\n1 2 1 P\n3 1 2\n")
+    gold = read_naacl(tmp_path / "gold.wa", sentences=3, first_word=1)
+    assert gold[:2] == [Gold(frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)})), Gold(frozenset(), frozenset())]
     assert gold[2].sure == {(0, 1)}
+
+
+@pytest.mark.parametrize("word", ["1:1", "1-", "-1", "a-b", "1-2-3", "0-0"])
+def test_what_is_no_link_is_named_with_its_line(tmp_path: Path, word: str) -> None:
+    (tmp_path / "gold").write_text(f"1-1\n{word}\n")
+    told = "link 0-0 lies before word 1, the first" if word == "0-0" else f"'{word}' is no link; sure ones are i-j"
+    with pytest.raises(DataError, match=f"line 2: {told}"):
+        read_gold(tmp_path / "gold", first_word=1)
 
 
 @pytest.mark.parametrize("line", ["1 2", "4 1 1 S", "x 1 1 S", "1 1 1 S extra"])
 def test_a_naacl_line_that_cannot_be_is_named(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "gold.wa"
-    path.write_text(line + "\n")
+    (tmp_path / "gold.wa").write_text(line + "\n")
     with pytest.raises(DataError, match=f"line 1: '{line}' is not `sentence word word"):
-        read_naacl(path, sentences=3, first_word=1)
-
-
-def test_a_missing_gold_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"gold does not exist; name a file of gold alignments"):
-        read_gold(tmp_path / "gold", first_word=0)
+        read_naacl(tmp_path / "gold.wa", sentences=3, first_word=1)

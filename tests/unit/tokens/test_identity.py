@@ -196,14 +196,6 @@ def test_the_weights_of_an_encoder_that_aligns_are_in_it(own: Path) -> None:
     assert fingerprint(make_config(own, ALIGNED.format(f"encoder:{encoder}"))) != before
 
 
-def test_the_parser_of_wiki_text_is_in_it_where_there_is_any(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, dump = make_config(own), Source("text/en", "wikipedia", ("en",), (str(own / "en.txt"),))
-    without, before = fingerprint(config), fingerprint(config, dump)
-    monkeypatch.setattr(markup, "version", lambda _: "another")
-    assert fingerprint(config, dump) != before
-    assert fingerprint(config) == without
-
-
 def test_finding_prepared_data_again_reads_no_input(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in own.iterdir():
         os.utime(path, (1_600_000_000, 1_600_000_000))
