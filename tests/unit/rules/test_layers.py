@@ -32,6 +32,7 @@ LAYERS = [
     {"work"},
     {"models", "sources"},
     {"vocabulary/tokenizer_folder"},
+    {"vocabulary/surgery"},
     {"clean", "align", "derive"},
     {"shards", "objectives"},
     {"tokens", "feed", "models/export"},
