@@ -364,15 +364,12 @@ def word_types(english: Tokenizer, kept: frozenset[int], doubled: Tokenizer) -> 
     words = [(number, piece.removeprefix(SPACE_MARK)) for piece, number in pieces if piece.startswith(SPACE_MARK)]
     words = [(number, word) for number, word in words if word and number not in kept and is_copied(word)]
     copies = [transliterate(word) for _, word in words]
-    rows = zip(words, copies, _pieces(doubled, [word for _, word in words]), _pieces(doubled, copies), strict=True)
+    ids_of_words = tokenize_words(doubled, [word for _, word in words])
+    rows = zip(words, copies, ids_of_words, tokenize_words(doubled, copies), strict=True)
     size = english.get_vocab_size(with_added_tokens=False)
     return [
         (word, copy) for (number, word), copy, ids, copy_ids in rows if ids == [number] and copy_ids == [number + size]
     ]  # fmt: skip
-
-
-def _pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
-    return tokenize_words(tokenizer, words)
 
 
 INVERSION, SYNTAX, TRANSLITERATION = "inv", "syn", "trans"
@@ -458,7 +455,8 @@ def split_words(line: str) -> list[str]:
             words += token
             continue
         before, after = token.split(core, 1)
-        if after.startswith(".") and _keeps_point(core):
+        keeps_point = "." in core or (len(core) == 1 and core.isupper()) or core.lower() in _KEPT_POINT
+        if after.startswith(".") and keeps_point:
             core, after = f"{core}.", after[1:]
         words += [*before, *filter(None, _CLITIC.split(core)), *after]
     return words
@@ -472,7 +470,3 @@ def split_sentences(words: Sequence[str]) -> list[list[str]]:
         if word in FINAL_MARKS:
             sentences.append([])
     return [sentence for sentence in sentences if sentence]
-
-
-def _keeps_point(core: str) -> bool:
-    return "." in core or (len(core) == 1 and core.isupper()) or core.lower() in _KEPT_POINT

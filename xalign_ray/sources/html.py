@@ -93,7 +93,7 @@ def _without_tags(markup: str, noted: Counter[str]) -> Iterator[str]:
             never_closed.add(name)
             if name != "nowiki":
                 noted[UNCLOSED_TAGS] += 1
-                at = _or_end(markup, markup.find("\n", at))
+                at = end if (end := markup.find("\n", at)) >= 0 else len(markup)
         elif name in _SHOWN:
             yield _SHOWN[name][bool(tag[1])]
         else:
@@ -132,10 +132,6 @@ def _tables(markup: str, noted: Counter[str]) -> list[tuple[int, int]]:
         ends = [match.start() for match in _TABLE_ENDS.finditer(markup)]
         spans += [(start, ends[bisect(ends, start)]) for start in opened]
     return sorted(spans)
-
-
-def _or_end(markup: str, found: int) -> int:
-    return len(markup) if found < 0 else found
 
 
 _FRACTION = re.compile(rf"(\d?){RAISED}(\d+){LEVEL}[/\u2044\u2215]{LOWERED}(\d+){LEVEL}")

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 from mwparserfromhell.parser import ParserError
 
 from xalign_ray.sources.markup import COMMENT, Page, read_paragraphs
-from xalign_ray.sources.open import CHUNK_BYTES, Chunks, Span, open_bytes, packing
+from xalign_ray.sources.open import CHUNK_BYTES, Chunks, open_bytes, packing
 from xalign_ray.sources.records import (
     PART_BYTES,
     BadRow,
@@ -52,16 +52,11 @@ def _split(format_: str, path: str) -> list[Part]:
     if kind not in (None, "bzip2"):
         return one_part_a_file(format_, [path])
     with open_bytes(path) as file:
-        offsets = _plain_offsets(file) if kind is None else _packed_offsets(file)
+        if kind is None:
+            offsets = _offsets(file, _PLAIN, PART_BYTES, lambda _: True)
+        else:
+            offsets = _offsets(file, _STREAM, PACKED_PART_BYTES, lambda offset: _begins_with_page(file, offset))
     return [Part(format_, (path,), (span,)) for span in spans_between(offsets)]
-
-
-def _plain_offsets(file: BinaryIO) -> list[int]:
-    return _offsets(file, _PLAIN, PART_BYTES, lambda _: True)
-
-
-def _packed_offsets(file: BinaryIO) -> list[int]:
-    return _offsets(file, _STREAM, PACKED_PART_BYTES, lambda offset: _begins_with_page(file, offset))
 
 
 def _offsets(file: BinaryIO, mark: re.Pattern[bytes], step: int, is_border: Callable[[int], bool]) -> list[int]:
@@ -135,22 +130,19 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
       BrokenFileError: XML that breaks off or is not well-formed.
     """
     (path,), (span,), (language,) = part.paths, part.spans, languages
-    chunks = _chunks(path, span)
+    # A part begins with the file's head, and is closed where it ends within the file.
+    chunks = Chunks(path, span, _head(path) if span.start else b"", b"" if span.end is None else b"</mediawiki>")
     path = f"{path}@{span.start}" if span.start else path
     site, number = _Site(), 0
     for element in stream_elements(chunks, ("page", "siteinfo")):
         if local_name(element) == "siteinfo":
-            site.namespaces = _namespaces(element)
+            spaces = (space for space in element.iter() if local_name(space) == "namespace")
+            site.namespaces = {(space.text or "").lower(): space.get("key", "") for space in spaces if space.text}
             continue
         number += 1
         noted: Counter[str] = Counter()
         yield _read_page(element, site, language, path, number, noted)
         yield from (Noted(what, count) for what, count in noted.items() if count)
-
-
-def _chunks(path: str, span: Span) -> Chunks:
-    """The bytes of a part as a document: with the file's head before it, and closed after it."""
-    return Chunks(path, span, _head(path) if span.start else b"", b"" if span.end is None else b"</mediawiki>")
 
 
 def _head(path: str) -> bytes:
@@ -191,8 +183,3 @@ def _read_page(
 def _written_at(revision: Element) -> str:
     """When a revision was written, in ISO 8601; empty if unknown."""
     return next((element.text or "" for element in revision if local_name(element) == "timestamp"), "")
-
-
-def _namespaces(siteinfo: Element) -> dict[str, str]:
-    elements = (element for element in siteinfo.iter() if local_name(element) == "namespace")
-    return {(element.text or "").lower(): element.get("key", "") for element in elements if element.text}

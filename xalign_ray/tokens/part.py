@@ -23,7 +23,7 @@ from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Document, Pair, Part
 from xalign_ray.sources.stage import Made, StageStep
 from xalign_ray.sources.summary import LEFT_FILES, DroppedRow, first_rows, write_sample
 from xalign_ray.tokens.examples import ExampleEncoder, encode_documents, encode_pairs, left_of, longest_word, pack
-from xalign_ray.tokens.teacher import TeacherVectors, open_teacher
+from xalign_ray.tokens.teacher import open_teacher
 from xalign_ray.vocabulary.cached_tokenizer import CachedTokenizer
 
 DROPPED_OF_PART = ".dropped.jsonl"
@@ -183,11 +183,8 @@ def _segments(task: Task) -> int:
     return 1 if _is_text(task) else 2
 
 
-def _open_teacher(teacher: Teacher) -> TeacherVectors:
-    return open_teacher(teacher.path, teacher.language if teacher.gives == "vectors" else None)
-
-
 def _open_encoder(task: Task, languages: tuple[str, ...]) -> ExampleEncoder:
+    teacher = task.teacher
     return ExampleEncoder(
         tokenizer=open_cached_tokenizer(task.folder, longest_word(task.capacity, _segments(task)), languages),
         languages=languages,
@@ -197,7 +194,7 @@ def _open_encoder(task: Task, languages: tuple[str, ...]) -> ExampleEncoder:
         text_languages=task.text_languages,
         filters=task.filters,
         aligned_words=task.aligned_words,
-        teacher=_open_teacher(task.teacher) if task.teacher else None,
+        teacher=teacher and open_teacher(teacher.path, teacher.language if teacher.gives == "vectors" else None),
         test_lines=hashes_of_tests(task.folder),
     )
 

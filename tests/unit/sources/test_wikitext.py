@@ -131,6 +131,7 @@ def test_a_sentence_goes_and_is_counted_where_a_template_cannot_be_shown_whole(m
         ("In the year 1990. It is {{x}} here? Yes.", "Yes.", {SENTENCES: 1}),
         ("Es steht dort. am {{x}} Ufer. Mehr dazu.", "Mehr dazu.", {SENTENCES: 1}),
         ("第一句。他住在{{x|a=b}}城里。第三句。", "第一句。第三句。", {SENTENCES: 1}),
+        ("他住在{{x}}，很好。第二句。", "第二句。", {SENTENCES: 1}),
         ("यह पहला है। वह {{x}} में है। यह तीसरा है।", "यह पहला है। यह तीसरा है।", {SENTENCES: 1}),
         ("Սա առաջինն է։ Նա {{x}} է։ Սա վերջն է։", "Սա առաջինն է։ Սա վերջն է։", {SENTENCES: 1}),
         ("A {{x}} b and {{x}} c. The other.", "", {SENTENCES: 1}),
