@@ -55,7 +55,7 @@ def test_each_pair_brings_the_vector_of_its_english_sentence(world: tuple[Path, 
     assert shape is not None
     assert shape.width == WIDTH
     reader, encoder, seen = BatchReader(prepared, config), SentenceVectors(teacher), 0
-    for _, columns in reader.in_turn(reader.requests(0, 0)):
+    for columns in map(reader, reader.requests(0, 0)):
         vectors = columns["teacher"].view(STORED)
         assert vectors.shape[1:] == shape
         for row in range(len(vectors)):
@@ -83,7 +83,7 @@ def test_shards_without_a_teacher_have_no_column_of_it(world: tuple[Path, Path, 
     plain = prepare_here(make_config(root, "streams=[{kind: contrasted_pairs}]"))
     assert plain.teacher is None
     reader = BatchReader(plain, make_config(root, "streams=[{kind: contrasted_pairs}]"))
-    assert "teacher" not in next(reader.in_turn(reader.requests(0, 0)))[1]
+    assert "teacher" not in next(map(reader, reader.requests(0, 0)))
     assert plain.fingerprint != taught_data.fingerprint
 
 
@@ -142,7 +142,7 @@ def test_each_sentence_brings_the_hard_negative_that_the_teacher_mined(world: tu
     assert (prepared.teacher, prepared.has_negatives) == (None, True)
     assert prepared.fingerprint != taught_data.fingerprint
     reader, found = BatchReader(prepared, config), set()
-    for _, columns in reader.in_turn(reader.requests(0, 0)):
+    for columns in map(reader, reader.requests(0, 0)):
         for row, held in enumerate(columns["query_example_ids"].max(axis=1)):
             for pair in range(1, held + 1):
                 query, key, hard_key, hard_query = (
