@@ -294,7 +294,7 @@ def _holder_of(content: bytes) -> Holder | None:
 
 # One writer a folder of a store: a lock object that is created, renewed and taken over by conditional writes.
 
-_REFUSED = re.compile(r"(?i)FileExists|precondition|pre-condition|412|conditionalrequestconflict|409|FileNotFound")
+_REFUSED = re.compile(r"(?i)precondition|pre-condition|412|conditionalrequestconflict|409|FileExists|FileNotFound")
 
 
 @contextmanager
@@ -416,11 +416,10 @@ class StoredLock:
         self._beats += 1
         began, content = _awake_or_not(), json.dumps(asdict(self._holder) | {"beats": self._beats}).encode()
         try:
-            if not version:
-                self._system.pipe_file(self._path, content, mode="create")
-            elif self._is_s3:
+            if self._is_s3:
                 bucket, key, _ = self._system.split_path(self._path)
-                self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=content, IfMatch=version)
+                condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
+                self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=content, **condition)
             else:
                 self._system.pipe_file(self._path, content)
             self._renewed = began
