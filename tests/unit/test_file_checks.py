@@ -64,8 +64,11 @@ NO_TEXT = {
     "Parquet": (b"PAR1rest", "a Parquet file"),
     "PDF": (b"%PDF-1.7\n", "a document of a word processor"),
     "references": (b'{"version": 1, "refs": {\n"a": ["x"]}}\n', "JSON, not plain text"),
-    "JSON lines": (b'{"text": "a"}\n{"text": "b"}\n', 'JSON, not plain text: \'{"text": "a"} {'),
-    "HF": (b'{"error":"Repository not found"}', 'JSON, not plain text: \'{"error":"Repository not found"}\'.'),
+    "JSON lines": (b'{"text": "a"}\n{"text": "b"}\n', "JSON, not plain text"),
+    "HF": (
+        b'{"error":"Repository not found"}',
+        'JSON, not plain text. Read JSON lines with format jsonl. It begins: {"error":"Repository not found"}',
+    ),
     "WikiExtractor": (b'<doc id="12" url="https://x" title="A">\nA\n\nText.\n</doc>\n', "text between <doc> lines"),
     "SGML": (b'<srcset setid="newstest2014" srclang="any">\n', "XML or SGML"),
     "dump": (b'<mediawiki xmlns="x">\n', "XML or SGML"),
@@ -73,6 +76,8 @@ NO_TEXT = {
 NO_SENTENCES = {
     "vertical": (b'<text id="1">\n<s>\nThe\tDT\tthe\n', "text between tags"),
     "Europarl": (b"<CHAPTER ID=1>\r\nResumption of the session\r\n", "text between tags"),
+    "SubRip": (b"\xef\xbb\xbf1\r\n00:00:01,000 --> 00:00:02,000\r\nHello.\r\n", "subtitles with their times"),
+    "WebVTT": (b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello.\n", "subtitles with their times"),
     "PO": (b'# German\nmsgid ""\nmsgstr ""\n', "a PO file, not plain text. Read it with format po"),
     "CoNLL-U": (b"# text = a\n1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n\n", "a treebank in CoNLL-U"),
     "Leipzig": (b"1\tOne.\n2\tTwo.\n3\tThree.\n", "numbered lines, not plain text. Take the numbers off: cut -f2-"),

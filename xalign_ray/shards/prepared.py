@@ -255,7 +255,7 @@ class Prepared:
         shard = places.source << _SHARD_BITS | places.shard
         needed, which = np.unique(shard * SHARD_GROUPS + places.row // ROW_GROUP, return_inverse=True)
         shards, numbers = [], needed % SHARD_GROUPS
-        for number in (needed // SHARD_GROUPS).tolist():
+        for number in map(int, needed // SHARD_GROUPS):
             shards.append(self.shards(pools[number >> _SHARD_BITS])[number & (1 << _SHARD_BITS) - 1])
         fetch_shards(shards)
         groups = [read_group(shard, group) for shard, group in zip(shards, numbers.tolist(), strict=True)]

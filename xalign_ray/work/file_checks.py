@@ -78,6 +78,10 @@ _NOT_SENTENCES = (
         rb"<[A-Za-z][\w.:-]*(\s+[\w.:-]+\s*=[^<>\n]*)?>[ \t]*\r?\n",
         "text between tags, as corpora in SGML or in vertical form are, not plain text. Take the tags out of it.",
     ),
+    (
+        rb"1\r?\n\d\d:\d\d:\d\d,\d{3} --> |WEBVTT\s",
+        "subtitles with their times, not plain text. Take the times and numbers out of them.",
+    ),
     (rb'(#[^\n]*\n)*\s*msgid\s+"', "a PO file, not plain text. Read it with format po, as pairs."),
     (
         rb"(#[^\n]*\n)*1\t[^\t\n]+(\t[^\t\n]*){8}\n",
@@ -180,11 +184,11 @@ def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> No
     _refuse(path, head, _NOT_TEXT)
     if not json_lines and _JSON.match(text := _without_mark(head)):
         shown = " ".join(text[:80].decode("utf-8", "replace").split())
-        raise DataError(f"{path} is JSON, not plain text: {shown!r}. Read JSON lines with format jsonl.")
+        raise DataError(f"{path} is JSON, not plain text. Read JSON lines with format jsonl. It begins: {shown}")
 
 
 def check_sentences(path: str | Path, head: bytes) -> None:
-    """Refuses lines of text that are no sentences: tags, PO files, treebanks, numbered lines.
+    """Refuses lines of text that are no sentences: tags, subtitles, PO files, treebanks, numbered lines.
 
     Raises:
         DataError: it is one of these; names the format that reads it.
