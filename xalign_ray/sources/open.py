@@ -23,7 +23,7 @@ from xalign_ray.work.file_checks import (
     check_text,
     open_file,
 )
-from xalign_ray.work.storage import StoredFile, find_system, is_url, said_of
+from xalign_ray.work.storage import find_system, is_url, open_stored, said_of
 
 # Finds and opens files wherever they lie: on local disks, and behind URLs that fsspec knows (s3, gs, hf, https).
 
@@ -57,11 +57,11 @@ def open_bytes(path: str) -> BinaryIO:
     if not is_url(path):
         return open_file(path)
     with ExitStack() as stack:
-        file = stack.enter_context(StoredFile(path))
+        file = stack.enter_context(open_stored(path))
         check_first_bytes(path, file.read(HEAD_BYTES))
         file.seek(0)
         stack.pop_all()
-    return cast("BinaryIO", file)
+    return file
 
 
 def facts_of(path: str) -> list[Any] | None:

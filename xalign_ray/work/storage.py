@@ -16,7 +16,7 @@ from xalign_ray.errors import ConfigError, DataError, XalignError
 from xalign_ray.work.file_checks import check_plain
 
 BLOCK_BYTES = 4 << 20  # asked of a store at once: to look at a head costs no more, and a stream of them is fast
-LINE_BYTES = 4096  # looked at a time for the end of a line
+BUFFER_BYTES = 1 << 16  # least read of a stored file
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # The stores that are read and written; file:// is a path, memory:// lives as long as this process.
 CACHE = "XALIGN_CACHE"  # the folder that mirrors stores; nodes of a cluster must share it
@@ -110,13 +110,16 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-class StoredFile(io.BufferedIOBase):
+def open_stored(url: str) -> io.BufferedReader:
     """An object of a store as a file to read and seek in; one that ends before its listed size is an error.
 
-    Raises, from each of its methods:
-      DataError: the store refuses, does not answer after its package's own tries, or ends an object early.
+    Raises, from each of the file's methods too:
+        DataError: the store refuses, does not answer after its package's own tries, or ends an object early.
     """
+    return io.BufferedReader(_StoredFile(url), BUFFER_BYTES)
 
+
+class _StoredFile(io.RawIOBase):
     def __init__(self, url: str) -> None:
         self._url = url
         self._file: Any = None  # also closed where it cannot be opened
@@ -137,33 +140,15 @@ class StoredFile(io.BufferedIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         return self._file.seek(offset, whence)
 
-    def read(self, size: int | None = -1) -> bytes:
+    def readinto(self, buffer: Any) -> int:
         at = self._file.tell()
-        wanted = max(0, self._size - at if size is None or size < 0 else min(size, self._size - at))
+        wanted = max(0, min(len(buffer), self._size - at))
         with said_of(self._url, f"cannot be read at byte {at:,}"):
             data = self._file.read(wanted)
             if len(data) < wanted:
                 raise EOFError(f"the store ended it after {at + len(data):,} of {self._size:,} bytes")
-        return data
-
-    def read1(self, size: int = -1) -> bytes:
-        return self.read(size if size >= 0 else io.DEFAULT_BUFFER_SIZE)
-
-    def readinto(self, buffer: Any) -> int:
-        target = memoryview(buffer).cast("B")
-        data = self.read(len(target))
-        target[: len(data)] = data
+        buffer[: len(data)] = data
         return len(data)
-
-    def readline(self, size: int | None = -1) -> bytes:
-        """A line as a file gives it; fsspec's method takes no limit."""
-        at, line = self._file.tell(), b""
-        limit = self._size if size is None or size < 0 else size
-        while not line.endswith(b"\n") and (piece := self.read(min(limit - len(line), LINE_BYTES))):
-            head, newline, _ = piece.partition(b"\n")
-            line += head + newline
-        self.seek(at + len(line))
-        return line
 
     def close(self) -> None:
         if not self.closed and self._file is not None:

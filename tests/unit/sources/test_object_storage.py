@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 from typing import Any
 
 import fsspec
@@ -15,7 +16,7 @@ from xalign_ray.sources import records as cutting
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.open import expand, facts_of, open_bytes, size_of
 from xalign_ray.sources.stage import InputHashes
-from xalign_ray.work.storage import BLOCK_BYTES, StoredFile
+from xalign_ray.work.storage import BLOCK_BYTES, open_stored
 
 LINES = [f"line {number} of a corpus that lies in a store" for number in range(40_000)]
 TEXT = "\n".join(LINES).encode() + b"\n"
@@ -57,7 +58,7 @@ def test_lines_of_a_stored_file_are_those_of_a_file(s3: S3Server) -> None:
     fsspec.filesystem("s3").pipe_file("store/lines.txt", text)
     assert s3.requests
     for size in (-1, 0, 3, 4096, 9_999, 20_000):
-        here, there = io.BytesIO(text), StoredFile("s3://store/lines.txt")
+        here, there = io.BytesIO(text), open_stored("s3://store/lines.txt")
         for _ in range(6):
             assert there.readline(size) == here.readline(size)
             assert there.tell() == here.tell()
@@ -112,10 +113,8 @@ def test_credentials_that_expire_while_a_file_is_read_are_said_without_showing_t
             with pytest.raises(DataError, match=expired):
                 _open_and_read(URL)
     assert "not-to-be-shown" not in repr(caught.value.__cause__)
-    assert str(caught.value) == (
-        f"{long} cannot be read at byte 100: the credentials have expired. Renew them in the environment and rerun the "
-        "same command."
-    )
+    words = r"at byte [\d,]+: the credentials have expired\. Renew them in the environment and rerun the same command\."
+    assert re.fullmatch(rf"{long} cannot be read {words}", str(caught.value))
 
 
 @pytest.mark.usefixtures("text")
