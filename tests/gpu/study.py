@@ -1,6 +1,6 @@
 """A study on one machine in minutes: `python tests/gpu/study.py STUDY --out FOLDER --encoder E --set KEY=VALUE ...`.
 
-Pretrainings run side by side in processes of their own, as many as the cores allow: under Ray each would hold a whole
+Cells run side by side in processes of their own, as many as the cores allow: under Ray each would hold a whole
 GPU. The study then finds them finished, and scores them in Ray's processes, which go on from cell to cell. Shards that
 are not there are made meanwhile. What has been scored when time is up can be reported.
 """
@@ -22,9 +22,10 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import XalignError
 from xalign_ray.results.page import report
-from xalign_ray.studies.cells import Pretraining
+from xalign_ray.studies.cells import Cell
 from xalign_ray.studies.declared import StudyConfig, load_study
-from xalign_ray.studies.study import STUDIES, choose_rates, make_plan, run_planned, trial_study, with_rates
+from xalign_ray.studies.rates import choose_rates, trial_study, with_rates
+from xalign_ray.studies.study import STUDIES, make_plan, run_planned
 from xalign_ray.train.cluster import connect
 from xalign_ray.work.artifacts import finished_run
 
@@ -45,7 +46,7 @@ def train(title: str, recipe: Recipe) -> str:
     return f"{title}: {time.monotonic() - began:.1f} s"
 
 
-def prepare_all(cells: Sequence[Pretraining], ready: Callable[[Pretraining], None]) -> None:
+def prepare_all(cells: Sequence[Cell], ready: Callable[[Cell], None]) -> None:
     """Makes the shards that are not there, one recipe after the other."""
     for cell in cells:
         began = time.monotonic()
@@ -65,10 +66,10 @@ def train_all(study: StudyConfig, output: Path, processes: int) -> StudyConfig:
     lacking = [cell for cell in cells if runs[cell] is None]
     left = [cell for cell in cells if (run := runs[cell]) is not None and finished_run(run) is None]
     say(f"{study.name}: {len(left)} pretrainings, {processes} at a time; {len(lacking)} more lack their shards")
-    running: dict[Future[str], Pretraining] = {}
+    running: dict[Future[str], Cell] = {}
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
 
-        def start(cell: Pretraining) -> None:
+        def start(cell: Cell) -> None:
             future = pool.submit(train, str(cell), cell.recipe)
             running[future] = cell
             future.add_done_callback(say_end)

@@ -105,7 +105,8 @@ def prepare(encoder: Path, data: Path, runs: Path) -> None:
     """The shards of the study's arms; those with a teacher are made on the machine, beside the first pretrainings."""
     from xalign_ray import pretraining
     from xalign_ray.studies.declared import load_study
-    from xalign_ray.studies.study import make_plan, trial_study
+    from xalign_ray.studies.rates import trial_study
+    from xalign_ray.studies.study import make_plan
 
     study = load_study(STUDY, [f"data.root={data}", "mlflow=off"], str(encoder))
     for cell in make_plan(trial_study(study), runs).pretrainings:

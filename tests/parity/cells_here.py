@@ -12,7 +12,7 @@ from tests.unit.conftest import one_after_the_other
 from xalign_ray import pretraining
 from xalign_ray.sources import stage
 from xalign_ray.studies import queue, workers
-from xalign_ray.studies.cells import Job, Pretraining
+from xalign_ray.studies.cells import Cell
 from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.workers import run_cell
 from xalign_ray.train import cluster
@@ -24,8 +24,8 @@ class WorkersHere(workers.CellRunner):
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._study, self._keep_models, self._started = folder, plan.study.keep_models, []
 
-    def start(self, job: Job) -> Future[Any]:
-        if isinstance(job, Pretraining):
+    def start(self, job: Cell) -> Future[Any]:
+        if job.recipe:
             return super().start(job)
         future: Future[None] = Future()
         run_cell(job, self._study, self._keep_models)
@@ -43,8 +43,8 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
     """
 
     class Named(WorkersHere):
-        def start(self, job: Job) -> Future[Any]:
-            if not isinstance(job, Pretraining):
+        def start(self, job: Cell) -> Future[Any]:
+            if not job.recipe:
                 ran.append(job.name)
             return super().start(job)
 
@@ -57,7 +57,7 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
 def pretrain_here(patch: pytest.MonkeyPatch) -> None:
     """Pretrainings too, with `run_cells_here`: as `pretrain --no-ray` does, with one worker."""
 
-    def in_this_thread(cell: Pretraining) -> Future[Path]:
+    def in_this_thread(cell: Cell) -> Future[Path]:
         future: Future[Path] = Future()
         future.set_result(pretraining.pretrain(cell.recipe, local=True))
         return future

@@ -18,7 +18,8 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.results.bundle import verify_bundle
 from xalign_ray.results.page import report
 from xalign_ray.studies.declared import StudyConfig, load_study
-from xalign_ray.studies.study import read_rates, run_study, show_plan, trial_study, with_rates
+from xalign_ray.studies.rates import read_rates, trial_study, with_rates
+from xalign_ray.studies.study import run_study, show_plan
 from xalign_ray.tasks.scores import SCORES, read_scores
 
 SPECIALS = {

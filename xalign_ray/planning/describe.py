@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-
-import numpy as np
 
 from xalign_ray.config.derive import deciding_values, deepspeed_config, derive_batch
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import TrimTokenizer
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.backbone import encoder_values
-from xalign_ray.models.families import family_of
-from xalign_ray.models.sizes import Operations
-from xalign_ray.models.vectors import vector_width
 from xalign_ray.planning.estimate import GIB, estimate, find_rate, operations_of_row, read_prices, read_shape
 from xalign_ray.planning.memory import host_memory_of, memory_of, run_bytes, shard_bytes_per_token
 from xalign_ray.planning.subject import Subject, at_most, subject_of
@@ -24,29 +17,62 @@ from xalign_ray.planning.subject import Subject, at_most, subject_of
 MIB = 2**20
 DAY = 24  # hours
 LISTED, FIRST_OF_MANY = 150, 20  # languages that are all named, and how many of more
-FP16 = 2  # bytes
+NOT_COUNTED = (
+    "Time is that of the operations, or what the host takes to start them where that is longer; communication, "
+    "checkpoints and held-out losses come on top."
+)
 
 
-def describe(recipe: Recipe, counted: RunConfig | None = None) -> str:
-    """The plan as text, of the workers that the recipe names.
+def describe(
+    recipe: Recipe, counted: RunConfig | None = None, on: str = "", rate: str = "", prices: Sequence[str] = ()
+) -> str:
+    """The plan as text, of the workers that the recipe names or of a cluster, with its time and price.
 
     Args:
         counted: the recipe with the steps and rows that were counted from its data, where these are prepared.
+        on: a cluster, such as 8xH100.
+        rate: TFLOP/s of a worker or a run that has them; assumed if empty.
+        prices: of an hour of a device: `H100=2.5`.
 
     Raises:
-        ConfigError: when the batch cannot be cut as the recipe asks.
+        ConfigError: the batch cannot be cut as the recipe asks, it does not fit the cluster, or an option cannot mean
+            anything.
     """
     config = counted or recipe.config
+    if on:
+        lines = _facts(recipe, counted) | _on_cluster(recipe, config, on, rate, prices)
+        return f"{_as_text(lines)}\n{NOT_COUNTED}"
     parallel = config.parallel
     lines = _facts(recipe, counted)
-    lines |= {
-        **({"workers": _workers(config)} if config.train.is_counted else {}),
-        "CPUs": f"{parallel.workers * parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed",
-        **_memory(recipe, config),
-    }
+    if config.train.is_counted:
+        batch = derive_batch(config)
+        lines["workers"] = f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {parallel.zero_stage}"
+    lines["CPUs"] = f"{parallel.workers * parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed"
+    lines |= _memory(recipe, config)
     if config.train.is_counted:
         lines["deepspeed"] = json.dumps(deepspeed_config(config, parallel.gpus_per_worker > 0))
     return _as_text(lines)
+
+
+def _on_cluster(recipe: Recipe, config: RunConfig, on: str, rate: str, prices: Sequence[str]) -> dict[str, str]:
+    subject, shape = subject_of(recipe), read_shape(on)
+    if isinstance(subject, str):
+        raise ConfigError(f"--on: parameters, and all that follows from them, are known with {subject}.")
+    cost = estimate(at_most(config), subject, shape, find_rate(rate, config, shape), read_prices(prices))
+    if isinstance(cost, str):
+        raise ConfigError(f"{recipe.name} cannot run on {shape}: {cost}.")
+    rows = -(-cost.batch.global_rows // (cost.batch.workers * cost.batch.accumulation))
+    room = f" of {shape.device.memory_gib:.1f}" if shape.device else ""
+    return {
+        "on": f"{shape}, {cost.rate.tflops:.3g} TFLOP/s a worker, {cost.rate.words}",
+        "memory": f"{number(cost.memory / GIB)}{room} GiB a worker",
+        "rows of a worker": f"{cost.batch.accumulation} x {rows}",
+        "a step": duration(cost.step_s / 3600),
+        "all steps": "counted later" if cost.hours is None else duration(cost.hours),
+        "device hours": "counted later" if cost.device_hours is None else number(cost.device_hours),
+        "CPU cores, feed": str(cost.data_cores),
+        **({} if cost.price is None else {"price": number(cost.price)}),
+    }
 
 
 def _facts(recipe: Recipe, counted: RunConfig | None = None) -> dict[str, str]:
@@ -86,12 +112,6 @@ def _languages(languages: Sequence[str]) -> str:
     return f"{len(languages):,}, among them {', '.join(languages[:FIRST_OF_MANY])}"
 
 
-def _workers(config: RunConfig) -> str:
-    """How a step is cut."""
-    batch = derive_batch(config)
-    return f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {config.parallel.zero_stage}"
-
-
 def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
     """Parameters, operations, and disk space."""
     subject = subject_of(recipe)
@@ -105,32 +125,6 @@ def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
         "parameters": f"{sizes.total:,} (vocabulary {trimmed}{vocab_size:,}: {sizes.word_embeddings:,}{losses})",
         "operations": _operations(config, subject),
         "disk": f"{in_bytes(run_bytes(config, subject))} for checkpoints and the export; shards: {shards}",
-        **_teacher(config),
-    }
-
-
-def _teacher(config: RunConfig) -> dict[str, str]:
-    """What prepare does with a teacher, once for each pair."""
-    if config.data.teacher is None:
-        return {}
-    if config.data.teacher.gives == "hard_negatives":
-        return {
-            "hard negatives": "prepare makes a vector of each distinct sentence and compares those of some 4 million "
-            "characters; shards hold them beside the pairs, 4 bytes a piece, and a step encodes twice as many sentences"
-        }
-    path, language = config.data.teacher.path, config.data.teacher.language
-    try:
-        values = encoder_values(path)
-    except ConfigError:  # another family than those that are continued may teach
-        values = None
-    if values is None:
-        return {"teacher": f"prepare makes a vector of each distinct {language} sentence, which no step does"}
-    width = vector_width(Path(path)) if Path(path).is_dir() else values["hidden_size"]
-    operations = Operations(family_of(path, values), values, conditioned_head=False)
-    most = operations.forward(np.array([config.data.max_seq_length // 2]))
-    return {
-        "teacher": f"{FP16 * width:,} bytes of shards a pair; in prepare, once, at most {most:.2e} operations a "
-        f"distinct {language} sentence"
     }
 
 
@@ -164,47 +158,6 @@ def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
 def in_bytes(size: float) -> str:
     """Bytes in a readable unit."""
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
-
-
-NOT_COUNTED = (
-    "Time is that of the operations, or what the host takes to start them where that is longer; communication, "
-    "checkpoints and held-out losses come on top."
-)
-
-
-def describe_on(
-    recipe: Recipe, on: str, rate: str = "", prices: Sequence[str] = (), counted: RunConfig | None = None
-) -> str:
-    """The plan on a named cluster, with its time and price.
-
-    Args:
-        on: a shape, such as 8xH100.
-        rate: TFLOP/s of a worker or a run that has them; assumed if empty.
-        prices: of an hour of a device: `H100=2.5`.
-        counted: the recipe with the steps and rows that were counted from its data, where these are prepared.
-
-    Raises:
-        ConfigError: it does not fit the shape, or an option cannot mean anything.
-    """
-    config, subject, shape = counted or recipe.config, subject_of(recipe), read_shape(on)
-    if isinstance(subject, str):
-        raise ConfigError(f"--on: parameters, and all that follows from them, are known with {subject}.")
-    estimated = estimate(at_most(config), subject, shape, find_rate(rate, config, shape), read_prices(prices))
-    if isinstance(estimated, str):
-        raise ConfigError(f"{recipe.name} cannot run on {shape}: {estimated}.")
-    rows = -(-estimated.batch.global_rows // (estimated.batch.workers * estimated.batch.accumulation))
-    room = f" of {shape.device.memory_gib:.1f}" if shape.device else ""
-    lines = _facts(recipe, counted) | {
-        "on": f"{shape}, {estimated.rate.tflops:.3g} TFLOP/s a worker, {estimated.rate.words}",
-        "memory": f"{number(estimated.memory / GIB)}{room} GiB a worker",
-        "rows of a worker": f"{estimated.batch.accumulation} x {rows}",
-        "a step": duration(estimated.step_s / 3600),
-        "all steps": "counted later" if estimated.hours is None else duration(estimated.hours),
-        "device hours": "counted later" if estimated.device_hours is None else number(estimated.device_hours),
-        "CPU cores, feed": str(estimated.data_cores),
-        **({} if estimated.price is None else {"price": number(estimated.price)}),
-    }
-    return f"{_as_text(lines)}\n{NOT_COUNTED}"
 
 
 def number(value: float) -> str:

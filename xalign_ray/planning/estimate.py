@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-from pydantic import ValidationError
 
 from xalign_ray.config.choices import HARD, CodeSwitchedCopy, ContrastedPairs, Stream
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch
@@ -217,52 +215,15 @@ def why_not(config: RunConfig, subject: Subject, shape: Shape) -> str:
         derive_batch(config)
     except ConfigError as error:
         return str(error).rstrip(".")
-    needed = _needed(config, subject, shape)
-    if needed <= _usable(shape):
+    needed = sum(memory_of(config, subject, shape.device is not None).values()) / GIB
+    usable = USABLE * shape.device.memory_gib if shape.device else math.inf  # of a CPU it is not known
+    if needed <= usable:
         return ""
-    sentence = (
-        f"a worker needs {needed / GIB:.1f} GiB, more than {_usable(shape) / GIB:.1f} ({USABLE:.0%} of its memory)"
-    )
-    return f"{sentence}; {_remedies(config, subject, shape)}"
-
-
-def _remedies(config: RunConfig, subject: Subject, shape: Shape) -> str:
-    """Settings that each alone make it fit; else more memory."""
-    rows, stage = config.train.per_device_batch_size, config.parallel.zero_stage
-    kinds: Sequence[tuple[str, str, Sequence[int]]] = (
-        ("train", "per_device_batch_size", [rows >> halved for halved in range(1, rows.bit_length())]),
-        ("train", "gradient_checkpointing", [True]),
-        ("parallel", "zero_stage", range(stage + 1, 4)),
-    )
-    fitting = (
-        next((f"{block}.{key}={value}" for value in values if _fits(config, block, {key: value}, subject, shape)), "")
-        for block, key, values in kinds
-    )
-    if settings := " or ".join(filter(None, fitting)).replace("True", "true"):
-        return f"it fits with {settings}"
     return (
-        "no micro-batch, gradient checkpointing or ZeRO stage alone makes it fit: combine them, or take devices with "
-        "more memory"
+        f"a worker needs {needed:.1f} GiB, more than {usable:.1f} ({USABLE:.0%} of its memory); lower "
+        "train.per_device_batch_size, set train.gradient_checkpointing=true, raise parallel.zero_stage, or take "
+        "devices with more memory"
     )
-
-
-def _fits(config: RunConfig, block: str, update: Mapping[str, int], subject: Subject, shape: Shape) -> bool:
-    """Whether memory suffices, the schema allows it (not every loss works at every stage), each worker has rows."""
-    config = config.model_copy(update={block: getattr(config, block).model_copy(update=update)})
-    with suppress(ValidationError, ConfigError):
-        RunConfig.model_validate(config.model_dump())
-        derive_batch(config)
-        return _needed(config, subject, shape) <= _usable(shape)
-    return False
-
-
-def _needed(config: RunConfig, subject: Subject, shape: Shape) -> float:
-    return sum(memory_of(config, subject, shape.device is not None).values())
-
-
-def _usable(shape: Shape) -> float:
-    """Bytes; of a CPU it is not known."""
-    return USABLE * shape.device.memory_gib * GIB if shape.device else float("inf")
 
 
 @dataclass(frozen=True)

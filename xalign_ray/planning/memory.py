@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xalign_ray.config.choices import PAIRS, DenoisingAlignment, ObjectiveChoice, WordExchange
 from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch, has_flat_gradients
@@ -23,63 +22,49 @@ POINTING = 4  # matrices [B, L, L] at a time: pairs of words, and their probabil
 COMPARISON = 5 * FP32 + 3  # bytes of a term of contrast and a pair that it is compared with, see `_contrast`
 
 
-@dataclass(frozen=True)
-class State:
-    """Memory that a worker holds all the time; splitting as in ZeRO (Rajbhandari et al. 2020, section 3.1)."""
+def state_of(config: RunConfig, parameters: int) -> dict[str, float]:
+    """Bytes that a worker holds all the time: the weights, their fp32 copy and Adam's two averages.
 
-    weights: float
-    master: float
-    optimizer: float
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return self.weights + self.master + self.optimizer
-
-
-def state_of(config: RunConfig, parameters: int) -> State:
-    """The weights, their fp32 copy and Adam's two averages. DeepSpeed keeps the copy from stage 1 on, in fp32 too."""
+    Split as in ZeRO (Rajbhandari et al. 2020, section 3.1). DeepSpeed keeps the copy from stage 1 on, in fp32 too.
+    """
     workers, stage = config.parallel.workers, config.parallel.zero_stage
-    if stage == 0:
-        return State(FP32 * parameters, 0, 2 * FP32 * parameters)
+    split = FP32 * parameters / (workers if stage else 1)
     weights = _unit(config) * parameters / (workers if stage == 3 else 1)
-    return State(weights, FP32 * parameters / workers, 2 * FP32 * parameters / workers)
+    return {"weights": weights, "fp32 master weights": split if stage else 0, "optimizer state": 2 * split}
 
 
 def checkpoint_bytes(config: RunConfig, subject: Subject) -> float:
     """Of one checkpoint, all workers' files together; `checkpoint.async_save` holds as much in the hosts' memory."""
     on_one_worker = config.model_copy(update={"parallel": config.parallel.model_copy(update={"workers": 1})})
-    return state_of(on_one_worker, subject.trained).total + FP32 * subject.remembered
+    return sum(state_of(on_one_worker, subject.trained).values()) + FP32 * subject.remembered
 
 
 def memory_of(config: RunConfig, subject: Subject, on_gpu: bool) -> dict[str, float]:
     """Bytes of each part, at the moment at which their sum is largest.
 
+    Moments are: before the first backward pass, as the last one begins, as it ends, while the weights move, and while
+    scores are made.
+
     Args:
         config: a recipe whose rows a step are known.
         on_gpu: whether attention is done by kernels that keep no scores.
     """
-    state = state_of(config, subject.trained)
-    fixed = {
-        "weights": state.weights,
-        "fp32 master weights": state.master,
-        "optimizer state": state.optimizer,
-        "memory of losses": float(FP32 * subject.remembered),
-    }
-    moments = _gradients(config, subject)
+    fixed = state_of(config, subject.trained) | {"memory of losses": float(FP32 * subject.remembered)}
+    before, forward, backward, step = _gradients(config, subject)
     head, (saved, transient, again) = _head(config, subject), _activations(config, subject, on_gpu)
     compares, holds = _contrast(config, subject)
     one_pass = derive_batch(config).accumulation == 1
-    moments["before"] |= {"activations": saved if one_pass else 0, "contrast": compares}
-    moments["forward"] |= {
-        "activations": saved + transient + max(0, again - head),
-        "head and loss": head,
-        "contrast": holds,
-    }
-    if _unit(config) != FP32 or config.parallel.zero_stage == 3:
-        moments["scored"] = {"fp32 weights of scores": FP32 * subject.trained}
-    most = max(moments, key=lambda name: sum(moments[name].values()))
-    return {name: size for name, size in (fixed | moments[most]).items() if size}
+    in_forward = {"activations": saved + transient + max(0, again - head), "head and loss": head, "contrast": holds}
+    has_scores = _unit(config) != FP32 or config.parallel.zero_stage == 3
+    moments: list[dict[str, float]] = [
+        {"gradients and buffers": before, "activations": saved if one_pass else 0, "contrast": compares},
+        {"gradients and buffers": forward, **in_forward},
+        {"gradients and buffers": backward},
+        {"gradients and buffers": step},
+        {"fp32 weights of scores": FP32 * subject.trained if has_scores else 0},
+    ]
+    most = max(moments, key=lambda moment: sum(moment.values()))
+    return {name: size for name, size in (fixed | most).items() if size}
 
 
 def host_memory_of(config: RunConfig, subject: Subject) -> dict[str, float]:
@@ -131,61 +116,33 @@ def pairs_of_step(config: RunConfig, stream: str | None) -> float:
     return share * derive_batch(config).global_rows
 
 
-def _gradients(config: RunConfig, subject: Subject) -> dict[str, dict[str, float]]:
-    """Gradients and DeepSpeed's buffers at moments of a step.
-
-    Before its first backward pass, as the last one begins, as that ends, and while the weights move.
+def _gradients(config: RunConfig, subject: Subject) -> tuple[float, float, float, float]:
+    """Gradients with DeepSpeed's buffers at the first four moments of `memory_of`.
 
     The table of words is tied: as the backward pass ends there are its gradient as decoder, as input, and their sum.
     """
     parallel, unit, count = config.parallel, _unit(config), subject.trained
-    stage, part = parallel.zero_stage, FP32 * count / parallel.workers
+    stage, words, again = parallel.zero_stage, subject.sizes.word_embeddings, derive_batch(config).accumulation > 1
+    whole, part, table = FP32 * count, FP32 * count / parallel.workers, unit * words
     zero: Mapping[str, int] = parallel.deepspeed_overrides.get("zero_optimization", {})
     bucket = min(int(zero.get("reduce_bucket_size", BUCKET)), count)
-    table = unit * subject.sizes.word_embeddings
-    again = derive_batch(config).accumulation > 1
     if stage == 0:
-        all_gradients = FP32 * count
-        table = FP32 * subject.sizes.word_embeddings
-        copied = subject.sizes.word_embeddings if config.train.gradient_checkpointing else subject.sizes.total
-        cast = BF16 * copied if config.in_bf16 else 0  # autocast's, of the weights in a graph
-        joined = (BF16 if config.in_bf16 else FP32) * count if parallel.workers > 1 else 0
-        return {
-            "before": {},
-            "forward": {"gradients": all_gradients * again, "DeepSpeed's buffers": cast},
-            "backward": {"gradients": all_gradients + (1 if config.in_bf16 else 2 + again) * table},
-            "step": {"gradients": all_gradients + joined},
-        }
+        number = BF16 if config.in_bf16 else FP32
+        cast = BF16 * config.in_bf16 * (words if config.train.gradient_checkpointing else subject.sizes.total)
+        tables = (1 if config.in_bf16 else 2 + again) * FP32 * words
+        return 0, whole * again + cast, whole + tables, whole + number * count * (parallel.workers > 1)
     if has_flat_gradients(config, count):
-        all_gradients, held = unit * count, FP32 * count * again
-        return {
-            "before": {},
-            "forward": {"gradients": held},
-            "backward": {"gradients": held + all_gradients + 2 * table},
-            "step": {
-                "gradients": held + all_gradients + max(all_gradients, part if unit != FP32 else 0)
-            },  # concatenated
-        }
+        held = whole * again
+        step = held + unit * count + max(unit * count, part if unit != FP32 else 0)  # concatenated
+        return 0, held, held + unit * count + 2 * table, step
     if stage == 1:
-        held = FP32 * count * again
-        buffers = FP32 * bucket if unit == FP32 else 0  # bf16 gradients are added up in fp32 first
-        return {
-            "before": {"DeepSpeed's buffers": buffers},
-            "forward": {"gradients": held, "DeepSpeed's buffers": buffers},
-            "backward": {"gradients": max(unit * count, held) + 2 * table, "DeepSpeed's buffers": buffers},
-            "step": {"gradients": FP32 * count, "DeepSpeed's buffers": FP32 * bucket},
-        }
-    buffers, held = unit * bucket, part * again
-    gathered = 0.0
+        held, buffers = whole * again, FP32 * bucket * (unit == FP32)  # bf16 gradients are added up in fp32 first
+        return buffers, held + buffers, max(unit * count, held) + 2 * table + buffers, whole + FP32 * bucket
+    buffers, held, gathered = unit * bucket, part * again, 0.0
     if stage == 3:
-        held = unit * count / parallel.workers
-        gathered = table * (1 - 1 / parallel.workers)
-    return {
-        "before": {"gradients": held if stage == 3 else 0, "DeepSpeed's buffers": buffers},
-        "forward": {"gradients": held, "DeepSpeed's buffers": buffers + gathered},
-        "backward": {"gradients": held + 3 * table, "DeepSpeed's buffers": buffers},
-        "step": {"gradients": max(2 * part, held + part), "DeepSpeed's buffers": 0 if stage == 2 else buffers},
-    }
+        held, gathered = unit * count / parallel.workers, table * (1 - 1 / parallel.workers)
+    step = max(2 * part, held + part) + buffers * (stage == 3)
+    return held * (stage == 3) + buffers, held + buffers + gathered, held + 3 * table + buffers, step
 
 
 def _activations(config: RunConfig, subject: Subject, on_gpu: bool) -> tuple[float, float, float]:

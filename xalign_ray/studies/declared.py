@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model, model_validator
-from pydantic.fields import FieldInfo
+from pydantic import BeforeValidator, Field, ValidationError, create_model, model_validator
 
 from xalign_ray.config.explain import explain_validation, suggest
 from xalign_ray.config.fields import Float, Frozen, Int, Positive, Uri
@@ -23,44 +21,20 @@ from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
 from xalign_ray.work.run_folder import EXPORT
 
 
-class LogUniform(Frozen):
-    """Numbers between two ends, drawn evenly on a logarithmic scale."""
-
-    log_uniform: tuple[Annotated[Float, Field(gt=0)], Annotated[Float, Field(gt=0)]]
-
-    @model_validator(mode="after")
-    def _rises(self) -> LogUniform:
-        if self.log_uniform[0] >= self.log_uniform[1]:
-            raise ValueError("log_uniform is [lowest, highest]")
-        return self
-
-    def draw(self, rng: random.Random) -> float:
-        """A number of three digits."""
-        low, high = map(math.log, self.log_uniform)
-        return float(f"{math.exp(rng.uniform(low, high)):.3g}")
+def _as_list(given: Any) -> Any:
+    return given if given is None or isinstance(given, list | tuple) else [given]
 
 
-def _searched(field: FieldInfo) -> Any:
-    """A setting's value, list of values or range. It is checked by hand: pydantic would name all kinds of a union."""
-    kind = field.rebuild_annotation()
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
-
-    def check(given: Any) -> tuple[Any, ...] | LogUniform | None:
-        if given is None or isinstance(given, LogUniform):
-            return given
-        if isinstance(given, dict):
-            if given.keys() != {"log_uniform"}:
-                raise ValueError("write a value, a list of values, or {log_uniform: [lowest, highest]}")
-            return LogUniform.model_validate(given)
-        values = tuple(map(adapter.validate_python, given if isinstance(given, list | tuple) else [given]))
-        if not values:
-            raise ValueError("the list is empty; write the values to search, or one value")
-        return values
-
-    return Annotated[Any, PlainValidator(check, json_schema_input_type=kind | list[kind])]
+def _searched(kind: Any) -> Any:
+    values: Any = Annotated[tuple[kind, ...], Field(min_length=1)]
+    return Annotated[values | None, BeforeValidator(_as_list)]
 
 
-_FIELDS: Any = {name: (_searched(field), None) for name, field in FineTuning.model_fields.items() if name != "seed"}
+_FIELDS: Any = {
+    name: (_searched(field.rebuild_annotation()), None)
+    for name, field in FineTuning.model_fields.items()
+    if name != "seed"
+}
 Settings: type[Frozen] = create_model("Settings", __base__=Frozen, **_FIELDS)
 """Settings of fine-tuning, each a value or a list to search; the defaults are `FineTuning`'s."""
 Options: type[Frozen] = create_model("Options", __base__=Settings, seed=(Int, 0))
@@ -120,7 +94,7 @@ class FineTuningConfig(Frozen):
     task: str
     data: Annotated[
         tuple[str, ...],
-        BeforeValidator(lambda given: (given,) if isinstance(given, str) else given),
+        BeforeValidator(_as_list),
         Field(min_length=1, description="folder of its files, or several, below `root`"),
     ]
     languages: Annotated[tuple[str, ...], Field(description="those to test; all that are found if none")] = ()
@@ -189,14 +163,11 @@ class RandomSearch(Frozen):
         """As that of a grid; one value alone is never searched."""
         among = {name: values for name, values in settings if values is not None}
         rng = random.Random(f"study/{self.seed}")
-        drawn = [{name: _draw(rng, values) for name, values in among.items()} for _ in range(self.num_samples)]
+        drawn = [
+            {name: values[0] if len(values) == 1 else rng.choice(values) for name, values in among.items()}
+            for _ in range(self.num_samples)
+        ]
         return [setting for number, setting in enumerate(drawn) if setting not in drawn[:number]]
-
-
-def _draw(rng: random.Random, among: Sequence[Any] | LogUniform) -> Any:
-    if isinstance(among, LogUniform):
-        return among.draw(rng)
-    return among[0] if len(among) == 1 else rng.choice(among)
 
 
 class AshaSearch(RandomSearch):
@@ -284,11 +255,6 @@ class StudyConfig(Frozen):
                 raise ValueError(
                     f"rates are chosen in {', '.join(sorted(dev))}, so {entry.task} needs `languages` without them"
                 )
-        ranges = [
-            values for entry in self.finetunings for _, values in entry.settings if isinstance(values, LogUniform)
-        ]
-        if ranges and self.search.kind == "grid":
-            raise ValueError("log_uniform is for search.kind random and asha; a grid takes lists")
         for entry in self.finetunings:
             for setting in self.search.settings_to_try(entry.settings):
                 FineTuning(**setting)
@@ -404,8 +370,6 @@ def check_options(task: str, options: Mapping[str, Any]) -> None:
     try:
         options_given = Options.model_validate(resolve_settings(options, task))
         _check_choice(task, options_given)
-        if ranges := [name for name, values in options_given if isinstance(values, LogUniform)]:
-            raise ValueError(f"{ranges[0]} is a range, which only a study can search; write a value or a list of them")
     except ValidationError as error:
         raise ConfigError(explain_validation(error, Options, {}, default_origin="--set")) from None
     except ValueError as error:

@@ -15,11 +15,11 @@ from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.finetune.training_set import TuningFiles
+from xalign_ray.finetune.training_set import Training, TuningFiles
 from xalign_ray.models.hub import at_commit, revision_of
 from xalign_ray.models.tokenized import check_languages
 from xalign_ray.sources.inputs import open_root
-from xalign_ray.studies.cells import Cell, Encoder, Evaluation, Job, Pretraining, Trial, without_english
+from xalign_ray.studies.cells import EVALUATION, FINETUNING, PRETRAINING, Cell, Encoder
 from xalign_ray.studies.declared import (
     AshaSearch,
     EncoderConfig,
@@ -29,6 +29,7 @@ from xalign_ray.studies.declared import (
     StudyConfig,
 )
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS
+from xalign_ray.tasks.task import ENGLISH
 from xalign_ray.tasks.task_files import name_others
 from xalign_ray.work.artifacts import hash_file, hash_files, hash_value
 from xalign_ray.work.storage import is_url
@@ -41,55 +42,80 @@ class Plan:
     Attributes:
         study: as declared, with the languages that have a model each.
         encoders: seed by seed, so that all recipes can be compared after the first seed.
-        jobs: every cell once, in the order in which they start.
+        cells: each once, in the order in which they start.
     """
 
     study: StudyConfig
     encoders: tuple[Encoder, ...]
-    jobs: tuple[Job, ...]
+    cells: tuple[Cell, ...]
 
     @property
-    def pretrainings(self) -> list[Pretraining]:
-        """Each once, after the one that it continues."""
-        return [job for job in self.jobs if isinstance(job, Pretraining)]
+    def pretrainings(self) -> list[Cell]:
+        """Each after the one that it continues."""
+        return [cell for cell in self.cells if cell.kind == PRETRAINING]
+
+    @property
+    def finetunings(self) -> list[Cell]:
+        """In the order of the plan."""
+        return [cell for cell in self.cells if cell.kind == FINETUNING]
 
 
-def _make_jobs(study: StudyConfig, encoders: Sequence[Encoder]) -> tuple[Job, ...]:
+def _make_cells(study: StudyConfig, encoders: Sequence[Encoder]) -> tuple[Cell, ...]:
     """Every cell once. Encoders that share pretraining and languages share cells."""
-    jobs: dict[Any, Job] = {}
+    cells: dict[Any, Cell] = {}
     hashes: dict[str, str] = {}
     for encoder in encoders:
-        for job in reversed([*_chain(encoder.pretraining)]):
-            jobs.setdefault(job, job)
-        for cell in _cells(study, encoders, encoder, hashes):
+        chain: list[Cell] = []
+        needed = encoder.pretraining
+        while needed:
+            chain.insert(0, needed)
+            needed = needed.needs
+        cells |= dict(zip(chain, chain, strict=True))
+        for cell in _scored_cells(study, encoders, encoder, hashes):
             made_by = encoder.pretraining, encoder.step, encoder.model
-            jobs.setdefault((made_by, cell.label, encoder.apart, cell.name), cell)
-    return tuple(jobs.values())
+            cells.setdefault((made_by, cell.label, encoder.apart, cell.name), cell)
+    return tuple(cells.values())
 
 
-def _cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, hashes: dict[str, str]) -> Iterator[Cell]:
+def _scored_cells(
+    study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, hashes: dict[str, str]
+) -> Iterator[Cell]:
     """The evaluations and fine-tunings of one encoder; `hashes` keeps the hash of each file that was read."""
 
-    def common(
-        entry: EvaluationConfig | FineTuningConfig, label: str, paths: Sequence[str], dictionaries: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def cell(
+        entry: EvaluationConfig | FineTuningConfig,
+        label: str,
+        paths: Sequence[str],
+        what: str,
+        dictionaries: Sequence[str] = (),
+        **facts: Any,
+    ) -> Cell:
         data = _whole(encoder.root, paths)
-        given_paths = (*data, *(() if encoder.pretraining else (encoder.model,)), *dictionaries)
+        inputs = (*data, *(() if encoder.pretraining else (encoder.model,)), *dictionaries)
         code = source_hashes(entry.task) if "." in entry.task else {}
-        content = (*filter(None, (_hash(path, hashes) for path in given_paths)), *code)
-        shared = {"source": encoder, "label": label, "resources": entry.resources or study.resources}
-        return shared | {"task": entry.task, "data": data, "content": content}
+        return Cell(
+            label=label,
+            title=f"{_title(label, encoder)}: {entry.task}{what}",
+            resources=entry.resources or study.resources,
+            source=encoder,
+            needs=encoder.pretraining,
+            task=entry.task,
+            data=data,
+            content=(*filter(None, (_hash(path, hashes) for path in inputs)), *code),
+            **facts,
+        )
 
     for entry in study.evaluations:
         languages = _narrow(entry.languages, encoder.apart)  # what needs no training is about the others
         if languages is not None:
-            shared = common(entry, encoder.label, (entry.data,) if entry.data else ())
-            yield Evaluation(**shared, languages=languages or None)
+            on = f" on {folder}" if (folder := Path(entry.data).name) not in ("", entry.task) else ""
+            paths = (entry.data,) if entry.data else ()
+            yield cell(entry, encoder.label, paths, on, kind=EVALUATION, languages=languages or None)
     asha = isinstance(study.search, AshaSearch)
     is_later = encoder is not next(entry for entry in encoders if entry.label == encoder.label)
     for entry in study.finetunings:
         settings = study.search.settings_to_try(entry.settings)
-        searched = tuple(name for name in settings[0] if any(entry[name] != settings[0][name] for entry in settings))
+        searched = {name for name in settings[0] if any(entry[name] != settings[0][name] for entry in settings)}
         trainings = [alone for training in entry.training for alone in training.models]
         seeds = entry.seeds or ((0,) if encoder.pretraining else study.seeds)
         for seed, training, setting in itertools.product(seeds, trainings, settings):
@@ -97,15 +123,38 @@ def _cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, ha
             if (languages := _narrow(asked, encoder.languages)) is None:
                 continue
             dictionaries = _whole(encoder.root, training.dictionaries)
-            yield Trial(
-                **common(entry, study.label_of(encoder.label, training.name), entry.data, dictionaries),
+            tuned = FineTuning(**setting, seed=seed)
+            yield cell(
+                entry,
+                study.label_of(encoder.label, training.name),
+                entry.data,
+                _how(tuned, training, entry.train_language, searched),
+                dictionaries,
+                kind=FINETUNING,
                 languages=languages or None,
-                settings=FineTuning(**setting, seed=seed),
-                searched=searched,
+                settings=tuned,
                 training=training.model_copy(update={"dictionaries": dictionaries}),
                 train_language=entry.train_language,
                 after_choice=asha and (is_later or seed != seeds[0]),
             )
+
+
+def _title(label: str, encoder: Encoder) -> str:
+    """An encoder for the user, with what distinguishes it from others of the label."""
+    apart = f" [{', '.join(encoder.apart)}]" if encoder.apart else ""
+    return f"{label}{apart}" + ("" if encoder.seed is None else f" (seed {encoder.seed})")
+
+
+def _how(settings: FineTuning, training: Training, train_language: str, searched: set[str]) -> str:
+    """A fine-tuning for the user, with the settings that are searched."""
+    language = "" if train_language == ENGLISH else f" ({train_language})"
+    language += f" in {training.languages[0]}" if training.per_language else ""
+    always = {"learning_rate", "num_train_epochs", "train_batch_size"}
+    others = "".join(f"{name} {value}, " for name, value in settings if name in searched - always)
+    return (
+        f"{language}, lr {settings.learning_rate:g}, {settings.num_train_epochs} epochs, "
+        f"batch {settings.train_batch_size}, {others}seed {settings.seed}"
+    )
 
 
 def _hash(path: str, hashes: dict[str, str]) -> str:
@@ -128,13 +177,6 @@ def _narrow(asked: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...] | N
     return tuple(language for language in asked if language in own) or None
 
 
-def _chain(cell: Pretraining | None) -> Iterator[Pretraining]:
-    """A pretraining and those that it continues."""
-    while cell is not None:
-        yield cell
-        cell = cell.needs
-
-
 def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str]) -> Plan:
     """The plan of a study, whose files `check_task_files` looks for; starts nothing, and writes nothing but the
     embedded world where the study needs it.
@@ -148,15 +190,15 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
         ConfigError: a recipe cannot be run, or a model is not there.
         DataError: the files are missing that list the languages with a model each.
     """
-    cells: dict[str, Pretraining] = {}
+    pretrainings: dict[str, Cell] = {}
     encoders: list[Encoder] = []
     for number in range(max(len(entry.seeds or study.seeds) for entry in study.encoders)):
         for entry in study.encoders:
             seeds = entry.seeds or study.seeds
             if entry.recipe and number < len(seeds):
                 recipe = _recipe_of(entry, study, seeds[number], output)
-                made = _pretraining(entry, recipe, cells)
-                _check_step(entry, made.recipe.config)
+                made = _pretraining(entry, recipe, pretrainings)
+                _check_step(entry, recipe.config)
                 root = _open(study.root or recipe.config.data.root, output)
                 encoders.append(
                     Encoder(entry.shown, root, seeds[number], made, step=entry.step, languages=entry.languages)
@@ -171,7 +213,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     study = study.model_copy(
         update={"finetunings": tuple(_with_targets(entry, [*roots]) for entry in study.finetunings)}
     )
-    return Plan(study, tuple(encoders), _make_jobs(study, encoders))
+    return Plan(study, tuple(encoders), _make_cells(study, encoders))
 
 
 def check_contents(plan: Plan) -> list[str]:
@@ -180,17 +222,14 @@ def check_contents(plan: Plan) -> list[str]:
     Raises:
         DataError: a file is malformed or cannot be scored, which training would find out at its end.
     """
-    contents = {
-        (job.task, job.data, job.languages, job.train_language, job.settings.max_train_samples, job.training): job
-        for job in plan.jobs
-        if isinstance(job, Trial)
-    }
-    left_out: dict[str, None] = {}
-    for job in contents.values():
-        files = _find_files(
-            job.task, [*map(Path, job.data)], job.languages, job.train_language, job.settings.dev_language
-        )
-        left_out[files.check_contents(job.training, job.settings.max_train_samples)] = None
+    contents: dict[Any, str] = {}
+    for cell in plan.finetunings:
+        where = cell.task, cell.data, cell.languages, cell.train_language, cell.settings.dev_language
+        how = cell.training, cell.settings.max_train_samples
+        if (where, how) not in contents:
+            files = _find_files(where[0], [*map(Path, where[1])], *where[2:])
+            contents[where, how] = files.check_contents(*how)
+    left_out = dict.fromkeys(contents.values())
     return [*filter(None, left_out)]
 
 
@@ -255,7 +294,7 @@ def _check_step(encoder: EncoderConfig, config: RunConfig) -> None:
 
 
 def _check_distinct(encoders: Sequence[Encoder]) -> None:
-    labels: dict[tuple[Pretraining | str, int | None], str] = {}
+    labels: dict[tuple[Cell | str, int | None], str] = {}
     for encoder in encoders:
         other = labels.setdefault((encoder.pretraining or encoder.model, encoder.step), encoder.label)
         if other != encoder.label:
@@ -298,18 +337,28 @@ def _recipe_of(encoder: EncoderConfig, study: StudyConfig, seed: int, output: Pa
     return load_recipe(encoder.recipe, common)
 
 
-def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Pretraining]) -> Pretraining:
+def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Cell]) -> Cell:
     """The cell of a recipe, after those that it continues; `cells` holds each once, by its content."""
-    below: Pretraining | None = None
+    below: Cell | None = None
     for needed in reversed(needed_recipes(recipe)):
         is_last = needed is recipe
         key = f"{needed.name} {needed.config.model_dump_json()}"
         if key not in cells:
+            label, languages = (encoder.shown, encoder.languages) if is_last else (needed.name, ())
+            source = Encoder(label, Path(), needed.config.seed, languages=languages)
             parallel = needed.config.parallel
-            cpus = parallel.workers * parallel.cpus_per_worker + FEED_CPUS
-            resources = Resources(cpus=cpus, gpus=parallel.workers * parallel.gpus_per_worker)
-            apart = without_english(encoder.languages) if is_last else ()
-            cells[key] = Pretraining(encoder.shown if is_last else needed.name, needed, resources, below, apart)
+            cells[key] = Cell(
+                kind=PRETRAINING,
+                label=label,
+                title=_title(label, source),
+                resources=Resources(
+                    cpus=parallel.workers * parallel.cpus_per_worker + FEED_CPUS,
+                    gpus=parallel.workers * parallel.gpus_per_worker,
+                ),
+                source=source,
+                recipe=needed,
+                needs=below,
+            )
         below = cells[key]
     assert below is not None
     return below

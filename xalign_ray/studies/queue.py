@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -27,9 +26,6 @@ from xalign_ray.studies.cells import (
     WAITING,
     Cell,
     Choice,
-    Job,
-    Pretraining,
-    Trial,
     choose,
 )
 from xalign_ray.studies.plan import Plan
@@ -49,41 +45,38 @@ class Queue:
     """The cells of a study and their states. A cell that does not fit holds back those behind it.
 
     A cell needs its encoder's pretraining, which needs the one that it continues; the repetitions of a search need all
-    of its trials. The end of a cell reads the files of that cell alone, and touches only the cells that need it.
+    of its trials. The files of a cell are read when its needs have ended, and when it ends.
 
     Attributes:
         plan: of the study.
         folder: of the study.
-        jobs: every cell, in the order of the plan.
+        cells: every cell, in the order of the plan.
         ends: how each cell has ended; WAITING also while it runs.
         failures: why cells failed.
         runs: folder of each pretraining that has finished.
-        left: number of cells that have not ended.
     """
 
-    _ended: Callable[[Job], None]
-
     def __init__(self, plan: Plan, folder: Path) -> None:
-        self.plan, self.folder, self.jobs, self.left = plan, folder, plan.jobs, len(plan.jobs)
-        self.ends: dict[Job, End] = dict.fromkeys(plan.jobs, End(WAITING))
-        self.failures: dict[Job, str] = {}
-        self.runs: dict[Pretraining, Path] = {}
-        self._ready: list[int] = []  # heap of the places of cells that can start
-        self._place = {job: number for number, job in enumerate(plan.jobs)}
-        self._running: dict[Job, Future[Any]] = {}
-        self._tries: Counter[Job] = Counter()
+        self.plan, self.folder, self.cells = plan, folder, plan.cells
+        self.ends: dict[Cell, End] = dict.fromkeys(plan.cells, End(WAITING))
+        self.failures: dict[Cell, str] = {}
+        self.runs: dict[Cell, Path] = {}
+        self._running: dict[Cell, Future[Any]] = {}
+        self._tries: Counter[Cell] = Counter()
+        self._ended: Callable[[Cell], None] = lambda _: None
         self._stopped: list[str] = []  # messages of pretrainings that have saved their step
-        self._searches: defaultdict[tuple[str, ...], list[Trial]] = defaultdict(list)
-        for job in self.jobs:
-            if isinstance(job, Trial):
-                self._searches[job.search].append(job)
-        self._needs = {job: {*self._needed(job)} for job in self.jobs}
-        self._needed_by: defaultdict[Job, list[Job]] = defaultdict(list)
-        for job, needs in self._needs.items():
-            for needed in needs:
-                self._needed_by[needed].append(job)
-        for job in [job for job in self.jobs if not self._needs[job]]:
-            self._open(job)
+        self._searches: defaultdict[tuple[str, ...], list[Cell]] = defaultdict(list)
+        for cell in plan.finetunings:
+            if not cell.after_choice:
+                self._searches[tuple(cell.search.values())].append(cell)
+        self._ready: list[Cell] = []  # in the order of the plan
+        self._later = {cell: [*self._needed(cell)] for cell in plan.cells}  # with the cells that must have ended before
+        self._open()
+
+    @property
+    def left(self) -> int:
+        """Number of cells that have not ended."""
+        return sum(end.state == WAITING for end in self.ends.values())
 
     @property
     def is_over(self) -> bool:
@@ -91,18 +84,18 @@ class Queue:
         return not self._running and not self._ready
 
     @property
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[Cell]:
         """The fine-tunings whose encoder is there."""
-        return [job for job in self.jobs if isinstance(job, Trial) and job.model]
+        return [cell for cell in self.plan.finetunings if cell.model]
 
     @property
     def counts(self) -> dict[str, int]:
         """Number of cells in each state."""
         states = Counter(end.state for end in self.ends.values())
-        now = {WAITING: self.left - len(self._running), RUNNING: len(self._running)}
+        now = {WAITING: states[WAITING] - len(self._running), RUNNING: len(self._running)}
         return now | {state: states[state] for state in (FINISHED, STOPPED, FAILED, NOT_CHOSEN)}
 
-    def run(self, ended: Callable[[Job], None], look: Callable[[], None] = lambda: None) -> None:
+    def run(self, ended: Callable[[Cell], None], look: Callable[[], None] = lambda: None) -> None:
         """Runs everything that has not ended. Ray must be connected.
 
         A stop signal lets pretrainings save their steps, and then interrupts; nothing more is started.
@@ -123,9 +116,8 @@ class Queue:
             CellRunner(self.plan, self.folder) as workers,
         ):
             while not self.is_over:
-                while self._ready and not process.asked() and self._has_room(job := self.jobs[self._ready[0]]):
-                    heapq.heappop(self._ready)
-                    self._start(job, workers)
+                while self._ready and not process.asked() and self._has_room(self._ready[0]):
+                    self._start(self._ready.pop(0), workers)
                 if self._ready and not self._running and not is_held_up:
                     is_held_up = True
                     say("The cluster has no room now: others hold its CPUs or GPUs. The study waits.")
@@ -139,113 +131,112 @@ class Queue:
             gauges.show(self.counts)
             look()
 
-    def choices(self, among: Sequence[Trial] | None = None) -> list[Choice]:
+    def choices(self, among: Sequence[Cell] | None = None) -> list[Choice]:
         """The choice of each search by the fine-tunings that have finished so far."""
         trials = [trial for trial in (self.trials if among is None else among) if trial.model]
         scores = {trial.name: self.ends[trial].development for trial in trials}
         return choose(trials, {name: score for name, score in scores.items() if score is not None})
 
-    def _needed(self, job: Job) -> Iterator[Job]:
+    def _needed(self, cell: Cell) -> Iterator[Cell]:
         """The cells that must have ended before this one."""
-        before = job.needs if isinstance(job, Pretraining) else job.source.pretraining
-        if before and not (isinstance(job, Pretraining) and _find_export(job.recipe)):
-            yield before
-        if isinstance(job, Trial) and job.after_choice:
-            yield from (cell for cell in self._searches[job.search] if not cell.after_choice)
+        if cell.needs and not (cell.recipe and _find_export(cell.recipe)):
+            yield cell.needs
+        if cell.after_choice:
+            yield from self._searches[tuple(cell.search.values())]
 
-    def _open(self, job: Job) -> None:
-        """Queues a cell whose needs have ended, unless it has ended before or its search did not choose it."""
-        if isinstance(job, Pretraining):
-            if model := _find_export(job.recipe):
-                self._add_model(job, model)
-                return
-        elif (end := read_end(job.folder(self.folder))).state != WAITING:
-            self._set(job, end)
-            return
-        elif isinstance(job, Trial) and job.after_choice:
-            (choice,) = self.choices(self._searches[job.search])
-            if not choice.kept or choice.kept.setting != job.setting:
-                self._set(job, End(NOT_CHOSEN))
-                return
-        heapq.heappush(self._ready, self._place[job])
+    def _open(self) -> None:
+        """Queues the cells whose needs have ended, but for those that have ended before or were not chosen.
 
-    def _set(self, job: Job, end: End) -> None:
-        """Records an end, and opens the cells that waited for it alone; cells of a failed pretraining stay."""
-        self.ends[job] = end
-        self.left -= 1
-        for waiting in self._needed_by[job] if isinstance(job, Cell) or end.state == FINISHED else ():
-            self._needs[waiting].discard(job)
-            if not self._needs[waiting]:
-                self._open(waiting)
+        Cells of a failed pretraining stay.
+        """
+        done = {FINISHED}, {FINISHED, STOPPED, FAILED, NOT_CHOSEN}  # a pretraining must have made its encoder
+        while opened := [
+            cell
+            for cell, needs in self._later.items()
+            if all(self.ends[needed].state in done[needed.recipe is None] for needed in needs)
+        ]:
+            for cell in opened:
+                del self._later[cell]
+                self.ends[cell] = self._end_before(cell)
+            self._ready += [cell for cell in opened if self.ends[cell].state == WAITING]
+        place = {cell: number for number, cell in enumerate(self.cells)}
+        self._ready.sort(key=place.__getitem__)
 
-    def _add_model(self, job: Pretraining, model: Path) -> None:
-        self.runs[job] = model.parent
+    def _end_before(self, cell: Cell) -> End:
+        """How a cell has ended in an earlier process, or without being run."""
+        if cell.recipe:
+            model = _find_export(cell.recipe)
+            return self._add_model(cell, model) if model else End(WAITING)
+        end = read_end(cell.folder(self.folder))
+        if end.state == WAITING and cell.after_choice:
+            (choice,) = self.choices(self._searches[tuple(cell.search.values())])
+            if not choice.kept or choice.kept["setting"] != cell.setting:
+                return End(NOT_CHOSEN)
+        return end
+
+    def _add_model(self, cell: Cell, model: Path) -> End:
+        self.runs[cell] = model.parent
         for encoder in self.plan.encoders:
-            if encoder.pretraining is job:
+            if encoder.pretraining is cell:
                 folder = model if encoder.step is None else RunFolder(model.parent).export_at(encoder.step)
                 encoder.model = str(folder.resolve())
-        self._set(job, End(FINISHED, seconds=seconds_of(model.parent)))
+        return End(FINISHED, seconds=seconds_of(model.parent))
 
-    def _start(self, job: Job, workers: CellRunner) -> None:
-        self._tries[job] += 1
+    def _start(self, cell: Cell, workers: CellRunner) -> None:
+        self._tries[cell] += 1
         try:
-            if isinstance(job, Cell):
-                export_step(job.model)
-            self._running[job] = workers.start(job)
+            export_step(cell.model)
+            self._running[cell] = workers.start(cell)
         except XalignError as error:
-            self._fail(job, str(error))
+            self._note(cell, End(FAILED), str(error))
 
     def _notice_ends(self, workers: CellRunner) -> None:
-        for job in [job for job, running in self._running.items() if running.done()]:
-            running = self._running.pop(job)
+        for cell in [cell for cell, running in self._running.items() if running.done()]:
+            running = self._running.pop(cell)
             error = running.exception()
-            if error is None:
-                self._finish(job, running)
+            if error is None and cell.recipe:
+                self._note(cell, self._add_model(cell, RunFolder(running.result()).export))
+            elif error is None and (end := read_end(cell.folder(self.folder))).state != WAITING:
+                self._note(cell, end)
+            elif error is None:  # it would be run again without end
+                self._note(cell, End(FAILED), f"it ended and left no scores in {self.folder}. {NOT_SHARED}")
             elif process.asked():
-                self._stopped += [f"{job}: {error}"] if isinstance(error, StoppedError) else []
+                self._stopped += [f"{cell}: {error}"] if isinstance(error, StoppedError) else []
             elif not isinstance(error, XalignError | RayError):
                 raise error
-            elif isinstance(job, Cell) and self._tries[job] <= RETRIES:
-                self._start(job, workers)
+            elif not cell.recipe and self._tries[cell] <= RETRIES:
+                self._start(cell, workers)
             else:
-                self._fail(job, failure_reason(error))
-        if process.asked() and not any(isinstance(job, Pretraining) for job in self._running):
+                self._note(cell, End(FAILED), failure_reason(error))
+        if process.asked() and not any(cell.recipe for cell in self._running):
             if self._stopped:
                 raise StoppedError("\n".join(self._stopped), process.exit_code(process.asked()))
             process.interrupt()
 
-    def _finish(self, job: Job, running: Future[Any]) -> None:
-        if isinstance(job, Pretraining):
-            self._add_model(job, RunFolder(running.result()).export)
-        elif (end := read_end(job.folder(self.folder))).state == WAITING:  # it would be run again without end
-            self._fail(job, f"it ended and left no scores in {self.folder}. {NOT_SHARED}")
-            return
-        else:
-            self._set(job, end)
-        self._ended(job)
+    def _note(self, cell: Cell, end: End, reason: str = "") -> None:
+        self.ends[cell] = end
+        if reason:
+            self.failures[cell] = reason
+        self._open()
+        self._ended(cell)
 
-    def _fail(self, job: Job, reason: str) -> None:
-        self.failures[job] = reason
-        self._set(job, End(FAILED))
-        self._ended(job)
-
-    def _has_room(self, job: Job) -> bool:
+    def _has_room(self, cell: Cell) -> bool:
         """Whether a cell fits beside those that run, and into what nobody else has taken."""
         total, free = ray.cluster_resources(), ray.available_resources()
-        return all(
-            asked <= free.get(name, 0) + 1e-9
-            and asked + sum(running.resources.named[name] for running in self._running) <= total.get(name, 0) + 1e-9
-            for name, asked in job.resources.named.items()
-        )
+        for name, asked in cell.resources.named.items():
+            taken = sum(running.resources.named.get(name, 0) for running in self._running)
+            if asked > min(free.get(name, 0), total.get(name, 0) - taken) + 1e-9:
+                return False
+        return True
 
     def _check_resources(self) -> None:
         there = ray.cluster_resources()
-        for job in self.jobs:
-            for name, asked in job.resources.named.items():
+        for cell in self.cells:
+            for name, asked in cell.resources.named.items():
                 if asked > there.get(name, 0):
                     raise ConfigError(
-                        f"{job} needs {asked:g} {name}s; the cluster has {there.get(name, 0):g}. Lower its "
-                        f"{'parallel' if isinstance(job, Pretraining) else 'resources'}, or start larger nodes."
+                        f"{cell} needs {asked:g} {name}s; the cluster has {there.get(name, 0):g}. Lower its "
+                        f"{'parallel' if cell.recipe else 'resources'}, or start larger nodes."
                     )
 
 

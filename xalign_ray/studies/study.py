@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,16 @@ from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.sources.inputs import check_inputs
-from xalign_ray.studies.cells import FINISHED, TOKENIZED, WAITING, Cell, Evaluation, Trial, write_choices
-from xalign_ray.studies.declared import EncoderConfig, StudyConfig, load_study
+from xalign_ray.studies.cells import EVALUATION, FINISHED, TOKENIZED, WAITING, Cell, write_choices
+from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
 from xalign_ray.studies.progress import Progress, describe_plan, publishing
+from xalign_ray.studies.rates import choose_rates, rates_at_an_end, read_rates, trial_study, with_rates
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.destinations import check_uri, open_command, resolve_uri
 from xalign_ray.track.events import EVENT_LOG
 from xalign_ray.train.cluster_address import check_named_cluster
-from xalign_ray.work.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value, read_json, write_atomic, write_json
+from xalign_ray.work.artifacts import MANIFEST, STUDY_KIND, hash_file, hash_value, write_atomic
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import check_lasting, local_folder, url_of
 from xalign_ray.work.run_folder import CHOICES, RATES, RUNS, STUDY, RunFolder
@@ -61,9 +62,14 @@ def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = (), 
 def _show_plan(study: StudyConfig, output: Path) -> str:
     plan = make_plan(study, output)
     shown = describe_plan(open_queue(plan, output / STUDIES / study.name))
-    unprepared = (cell.recipe.config for cell in plan.pretrainings if not _is_prepared(cell.recipe))
-    checks = [partial(check_task_files, plan), *(partial(check_inputs, config) for config in unprepared)]
-    return "\n".join([shown, *dict.fromkeys(f"Before it can run: {lack}" for lack in _lacks(checks))])
+    unprepared = [cell.recipe for cell in plan.pretrainings if not _is_prepared(cell.recipe)]
+    lacks: dict[str, None] = {}
+    for check in (partial(check_task_files, plan), *(partial(check_inputs, recipe.config) for recipe in unprepared)):
+        try:
+            check()
+        except DataError as error:
+            lacks[f"Before it can run: {error}"] = None
+    return "\n".join([shown, *lacks])
 
 
 def run_study(
@@ -153,7 +159,7 @@ def open_queue(plan: Plan, folder: Path) -> Queue:
     return Queue(plan, folder)
 
 
-def run_cells(queue: Queue, progress: Progress) -> list[Trial]:
+def run_cells(queue: Queue, progress: Progress) -> list[Cell]:
     """Runs what has not ended, then chooses, before a test score is read.
 
     Args:
@@ -164,8 +170,8 @@ def run_cells(queue: Queue, progress: Progress) -> list[Trial]:
         The fine-tunings of chosen settings.
     """
     if not queue.is_over:
-        if done := len(queue.jobs) - queue.left:
-            say(f"{done} of {len(queue.jobs)} cells had ended before.")
+        if done := len(queue.cells) - queue.left:
+            say(f"{done} of {len(queue.cells)} cells had ended before.")
         unprepared = [cell.recipe for cell in queue.plan.pretrainings if not _is_prepared(cell.recipe)]
         for recipe in unprepared:
             check_inputs(recipe.config)
@@ -184,7 +190,7 @@ def run_cells(queue: Queue, progress: Progress) -> list[Trial]:
 
     choices = queue.choices()
     write_choices(queue.folder, choices)
-    names = {name for choice in choices if choice.kept for name in choice.kept.development}
+    names = {name for choice in choices if choice.kept for name in choice.kept["development"]}
     for cell in queue.trials:
         if cell.name not in names:
             shutil.rmtree(cell.folder(queue.folder) / MODEL, ignore_errors=True)
@@ -196,15 +202,6 @@ def run_cells(queue: Queue, progress: Progress) -> list[Trial]:
 def scores_of(queue: Queue, cells: Sequence[Cell]) -> list[Score]:
     """All scores of cells that have finished."""
     return [score for cell in cells for score in read_scores(cell.folder(queue.folder) / SCORES)]
-
-
-def _lacks(checks: Iterable[Callable[[], object]]) -> Iterator[str]:
-    """The messages of all checks on missing files."""
-    for check in checks:
-        try:
-            check()
-        except DataError as error:
-            yield str(error)
 
 
 def _output_of(out: Path | None) -> Path:
@@ -239,7 +236,7 @@ def _is_prepared(recipe: Recipe) -> bool:
 
 def _check_hub_models(queue: Queue) -> None:
     """A model that cannot be downloaded is refused now, not after hours of pretraining."""
-    waiting = {job.model for job, end in queue.ends.items() if isinstance(job, Cell) and end.state == WAITING}
+    waiting = {cell.model for cell, end in queue.ends.items() if end.state == WAITING}
     exported = {name for name in waiting if name and RunFolder.step_of(Path(name)) is not None}  # once its cell is due
     for model in sorted(name for name in waiting - exported if name and not Path(name).is_dir()):
         from xalign_ray.models.hub import encoder_folder  # the hub's client, which folders do without
@@ -251,15 +248,15 @@ def _connect(queue: Queue) -> None:
     """Joins the cluster, or starts one of this machine's cores, or of more where a cell needs them."""
     from xalign_ray.train.cluster import connect
 
-    pretrainings, most = queue.plan.pretrainings, max(job.resources.cpus for job in queue.jobs)
+    pretrainings, most = queue.plan.pretrainings, max(cell.resources.cpus for cell in queue.cells)
     parallel = pretrainings[0].recipe.config.parallel if pretrainings else ParallelConfig()
     connect(parallel, max(os.cpu_count() or 1, math.ceil(most) + SPARE_CPUS))
 
 
-def _give_scores_to_runs(queue: Queue, chosen: Sequence[Trial]) -> None:
+def _give_scores_to_runs(queue: Queue, chosen: Sequence[Cell]) -> None:
     """Writes the scores of evaluations and chosen fine-tunings on English into each run: its card shows them."""
-    shown: list[Cell] = [cell for cell in chosen if cell.training.name == "english"]
-    shown += [job for job in queue.jobs if isinstance(job, Evaluation) and queue.ends[job].state == FINISHED]
+    shown = [cell for cell in chosen if cell.training.name == "english"]
+    shown += [cell for cell in queue.cells if cell.kind == EVALUATION and queue.ends[cell].state == FINISHED]
     for encoder in queue.plan.encoders:
         cells_of_encoder = [cell for cell in shown if cell.model == encoder.model]
         if encoder.pretraining and encoder.step is None and encoder.model and cells_of_encoder:
@@ -279,111 +276,3 @@ def _identity(plan: Plan) -> dict[str, Any]:
         "params": {"search": study.search.kind, "encoders": len(plan.encoders)},
         "labels": {"scale": study.scale},
     }
-
-
-def trial_study(study: StudyConfig) -> StudyConfig:
-    """The study that tries every rate of every recipe with one seed, and scores development languages alone.
-
-    A pretraining is a run of its recipe: that of the chosen rate is not repeated under the study itself.
-    """
-    assert study.rates, f"{study.name} chooses no rates"
-    encoders = [
-        at_rate(encoder, rate, f"{encoder.shown} {rate:g}")
-        for encoder in study.encoders
-        if encoder.recipe
-        for rate in study.rates.learning_rate
-    ]
-    changes = {
-        "name": f"{study.name}-rates",
-        "notes": f"Rates of {study.name}, in {', '.join(study.rates.evaluation.languages)}.",
-        "encoders": tuple(encoders),
-        "seeds": (study.rates.seed,),
-        "evaluations": (study.rates.evaluation,),
-        "finetunings": (),
-        "rates": None,
-        "baseline": None,
-    }
-    return study.model_copy(update=changes)
-
-
-def at_rate(encoder: EncoderConfig, rate: float, label: str) -> EncoderConfig:
-    """The encoder of a recipe, trained at a rate."""
-    settings = (*encoder.settings, f"train.optimizer.learning_rate={rate!r}")
-    return encoder.model_copy(update={"settings": settings, "label": label, "seeds": ()})
-
-
-def with_rates(study: StudyConfig, rates: Mapping[str, float]) -> StudyConfig:
-    """The study whose recipes train at these rates, by label."""
-    encoders = (
-        encoder.model_copy(
-            update={"settings": at_rate(encoder, rates[encoder.shown], encoder.shown).settings, "label": encoder.shown}
-        )
-        if encoder.recipe
-        else encoder
-        for encoder in study.encoders
-    )
-    return study.model_copy(update={"encoders": tuple(encoders), "rates": None})
-
-
-def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
-    """The rate with the highest score of each recipe, the lower of equal ones; written with all scores to rates.json.
-
-    Args:
-        study: with `rates`.
-        folder: of the finished `trial_study`.
-
-    Raises:
-        TrainingError: a recipe has no score at any rate.
-    """
-    from xalign_ray.results import aggregate  # pandas, which takes a second to import
-    from xalign_ray.results.sources import read_runs
-
-    assert study.rates, f"{study.name} chooses no rates"
-    labels = {
-        f"{encoder.shown} {rate:g}": (encoder.shown, rate)
-        for encoder in study.encoders
-        if encoder.recipe
-        for rate in study.rates.learning_rate
-    }
-    scores = read_runs([str(folder)])
-    seed_scores = aggregate.seed_values(aggregate.without_layers(scores.loc[scores.metric == study.rates.metric]))
-    mean_scores = aggregate.means(aggregate.preferred(seed_scores), ["label"])
-    means = dict(zip(mean_scores.label, mean_scores["mean"], strict=True))
-    tried = [
-        {"encoder": encoder, "learning_rate": rate, "score": means[label]}
-        for label, (encoder, rate) in labels.items()
-        if label in means
-    ]
-    chosen: dict[str, float] = {}
-    for encoder in dict.fromkeys(encoder for encoder, _ in labels.values()):
-        seed_scores = [try_of_rate for try_of_rate in tried if try_of_rate["encoder"] == encoder]
-        if not seed_scores:
-            metrics = f"{study.rates.evaluation.task} has no {study.rates.metric}"
-            raise TrainingError(f"{study.name}: no rate of {encoder} can be chosen: {metrics}.")
-        chosen[encoder] = max(
-            seed_scores, key=lambda try_of_rate: (try_of_rate["score"], -try_of_rate["learning_rate"])
-        )["learning_rate"]
-    languages = list(study.rates.evaluation.languages)
-    write_json(folder / RATES, {"metric": study.rates.metric, "languages": languages, "tried": tried, "chosen": chosen})
-    return chosen
-
-
-def rates_at_an_end(chosen: Mapping[str, float], tried: Sequence[float]) -> Iterator[str]:
-    """A warning for each recipe whose best rate is the lowest or the highest tried."""
-    ends = {} if len(tried) < 2 else {min(tried): ("lowest", "lower"), max(tried): ("highest", "higher")}
-    for rate, (end, beyond) in ends.items():
-        if at_it := [label for label, label_rate in chosen.items() if label_rate == rate]:
-            yield f"{rate:g} is the {end} rate tried: a {beyond} one may be better for {', '.join(at_it)}."
-
-
-def read_rates(study: StudyConfig, path: Path) -> dict[str, float]:
-    """The rate of each recipe that a study chose on another machine.
-
-    Raises:
-        ConfigError: it chose none for a recipe.
-        DataError: there is no such file, or it holds no rates.
-    """
-    chosen = read_json(path, "A study that chooses rates writes it into its folder.", "chosen", "tried")["chosen"]
-    if lacking := [encoder.shown for encoder in study.encoders if encoder.recipe and encoder.shown not in chosen]:
-        raise ConfigError(f"rates.chosen: {path} has no rate of {', '.join(lacking)}.")
-    return chosen

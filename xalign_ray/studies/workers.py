@@ -15,7 +15,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from xalign_ray import pretraining
 from xalign_ray.finetune.tune import tune_task
-from xalign_ray.studies.cells import FINISHED, STOPPED, TOKENIZED, WAITING, Cell, Job, Pretraining, Trial
+from xalign_ray.studies.cells import FINETUNING, FINISHED, PRETRAINING, STOPPED, TOKENIZED, WAITING, Cell
 from xalign_ray.studies.declared import AshaSearch
 from xalign_ray.studies.plan import Plan
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
@@ -60,20 +60,20 @@ def run_cell(cell: Cell, study: Path, keep_model: bool, halving: Any = None) -> 
         halving: actor of `Halving` that may stop a fine-tuning after an epoch, which is then marked as stopped.
     """
     load_task(cell.task)
-    folder, epochs = cell.folder(study), cell.settings.num_train_epochs if isinstance(cell, Trial) else 0
+    folder = cell.folder(study)
     identity = scoring_identity(
         fingerprint=cell.name,
-        title=str(cell),
+        title=cell.title,
         model=cell.model,
         label=cell.encoder,
         languages=cell.languages,
         params=cell.params,
         parent=run_identity(study),
-        steps=epochs,
+        steps=cell.settings.num_train_epochs if cell.settings else 0,
     )
     try:
         with open_job(folder, cell.kind, identity, upload=None) as job:  # the study uploads it
-            if isinstance(cell, Trial):
+            if cell.kind == FINETUNING:
                 _fine_tune(cell, study, keep_model, halving, job)
             else:
                 _evaluate(cell, folder, job)
@@ -94,16 +94,14 @@ def _evaluate(cell: Cell, folder: Path, job: OpenJob) -> None:
     job.finish({"kind": EVALUATION_KIND, "task": cell.task, "encoder": cell.model, "files": files})
 
 
-def _fine_tune(cell: Trial, study: Path, keep_model: bool, halving: Any, job: OpenJob) -> None:
+def _fine_tune(cell: Cell, study: Path, keep_model: bool, halving: Any, job: OpenJob) -> None:
     def on_epoch(epoch: int, score: float) -> None:
         assert job.log
         job.log.write("held_out", epoch, {"fine_tune/dev_score": score})
-        if (
-            halving
-            and not cell.after_choice
-            and not ray.get(halving.goes_on.remote(cell.name, cell.search, epoch, score))
-        ):
-            raise _StoppedEarlyError(epoch, score)
+        if halving and not cell.after_choice:
+            search = tuple(cell.search.values())
+            if not ray.get(halving.goes_on.remote(cell.name, search, epoch, score)):
+                raise _StoppedEarlyError(epoch, score)
 
     tune_task(
         TUNED_TASKS[cell.task],
@@ -151,17 +149,16 @@ class CellRunner:
         self._started: list[Any] = []
         self._halving = None
         if isinstance(plan.study.search, AshaSearch):
-            epochs = max((job.settings.num_train_epochs for job in plan.jobs if isinstance(job, Trial)), default=1)
+            epochs = max((cell.settings.num_train_epochs for cell in plan.cells if cell.settings), default=1)
             self._halving = ray.remote(Halving).options(num_cpus=0).remote(plan.study.search, epochs)
 
-    def start(self, job: Job) -> Future[Any]:
-        """Starts a job. The future of a pretraining has its run folder; that of a failed job has the error."""
-        if isinstance(job, Pretraining):
-            return _in_thread(job)
-        task: Any = ray.remote(run_cell).options(
-            num_cpus=job.resources.cpus, num_gpus=job.resources.gpus, max_retries=0
-        )
-        sent = replace(job, source=replace(job.source, pretraining=None))
+    def start(self, cell: Cell) -> Future[Any]:
+        """Starts a cell. The future of a pretraining has its run folder; that of a failed cell has the error."""
+        if cell.kind == PRETRAINING:
+            return _in_thread(cell)
+        needs = cell.resources
+        task: Any = ray.remote(run_cell).options(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=0)
+        sent = replace(cell, needs=None, source=replace(cell.source, pretraining=None))
         self._started.append(task.remote(sent, self._study, self._keep_models, self._halving))
         return self._started[-1].future()
 
@@ -211,13 +208,13 @@ def failure_reason(error: BaseException) -> str:
     return lines[-1] if isinstance(error, RayError) and lines else str(error) or "it died"
 
 
-def _in_thread(cell: Pretraining) -> Future[Path]:
+def _in_thread(cell: Cell) -> Future[Path]:
     """The driver of Ray Train, in a daemon: a second stop signal ends the process without waiting for it."""
     future: Future[Path] = Future()
 
     def run() -> None:
         try:
-            future.set_result(pretraining.pretrain(cell.recipe, title=str(cell)))
+            future.set_result(pretraining.pretrain(cell.recipe, title=cell.title))
         except BaseException as error:
             future.set_exception(error)
 

@@ -49,7 +49,7 @@ def plan(
     if not on and (rate or prices):
         raise ConfigError("--rate and --price are of a cluster: name it, as in --on 8xH100.")
     from xalign_ray.checks import check_recipe
-    from xalign_ray.planning.describe import describe, describe_on
+    from xalign_ray.planning.describe import describe
     from xalign_ray.work.mirror import local_folder
 
     check_recipe(loaded)
@@ -63,7 +63,7 @@ def plan(
         return describe(loaded, counted)
     measured = as_model(rate) if isinstance(rate, str | os.PathLike) and rate else str(rate)
     of_an_hour = [f"{name}={price}" for name, price in prices.items()] if isinstance(prices, Mapping) else prices or ()
-    return describe_on(loaded, on, measured, of_an_hour, counted)
+    return describe(loaded, counted, on, measured, of_an_hour)
 
 
 def prepare(recipe: Recipe | PathLike, *settings: str, rehash: bool = False) -> Path:

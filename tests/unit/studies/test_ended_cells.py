@@ -14,7 +14,7 @@ from ray.exceptions import ActorDiedError
 
 from xalign_ray.errors import TrainingError
 from xalign_ray.studies import progress, queue
-from xalign_ray.studies.cells import FAILED, FINISHED, NOT_CHOSEN, STOPPED, WAITING, Job, Trial
+from xalign_ray.studies.cells import FAILED, FINISHED, NOT_CHOSEN, STOPPED, WAITING, Cell
 from xalign_ray.studies.declared import AshaSearch, load_study
 from xalign_ray.studies.plan import Plan, plan_study
 from xalign_ray.studies.progress import Progress
@@ -35,7 +35,7 @@ def open_study(folder: Path, encoders: int = 4, search: str = "") -> Queue:
     return Queue(plan_study(load_study(str(folder / "study.yaml")), folder, str), folder / "study")
 
 
-def finish(cell: Trial, study: Path, development: float) -> None:
+def finish(cell: Cell, study: Path, development: float) -> None:
     """Writes the files of a fine-tuning that has finished."""
     score = {"run": None, "encoder": "m", "objective": None, "task": "pos", "split": "test", "language": "en"}
     score |= {"metric": "pos_accuracy", "value": 0.5, "chance": None, "n": 1, "seed": 0, "step": None}
@@ -46,13 +46,13 @@ def finish(cell: Trial, study: Path, development: float) -> None:
 class Fake:
     """A cluster of one CPU on which a cell ends as soon as it is started: with a score, or with an error."""
 
-    scores: dict[Trial, float | BaseException | None]
-    ran: list[Job]
+    scores: dict[Cell, float | BaseException | None]
+    ran: list[Cell]
 
     def __init__(self, _: Plan, folder: Path) -> None:
         self._study = folder
 
-    def start(self, job: Trial) -> Future[None]:
+    def start(self, job: Cell) -> Future[None]:
         Fake.ran.append(job)
         future: Future[None] = Future()
         outcome = Fake.scores.get(job, 0.5)
@@ -117,9 +117,9 @@ def test_files_opened_per_ended_cell_do_not_grow_with_the_number_of_cells(
         folder.mkdir()
         study = open_study(folder, encoders)
         opened = files_opened(study)
-        assert len(study.jobs) == 6 * encoders
-        assert study.counts[FINISHED] == len(study.jobs)
-        per_cell.append({name: opened[name] / len(study.jobs) for name in ("manifest.json", "scores.json")})
+        assert len(study.cells) == 6 * encoders
+        assert study.counts[FINISHED] == len(study.cells)
+        per_cell.append({name: opened[name] / len(study.cells) for name in ("manifest.json", "scores.json")})
         assert opened["study.json"] == 0, "it is written under another name"
         assert len([name for name in opened if name.startswith(".study.json.")]) <= 1, "a name for each time"
     assert per_cell == [{"manifest.json": 2.0, "scores.json": 1.0}] * 2  # once to compare it with its scores
@@ -152,8 +152,8 @@ def test_cells_start_in_the_order_of_the_plan_and_a_failed_one_twice(tmp_path: P
     poor = study.trials[2]
     Fake.scores = {poor: ActorDiedError()}
     study.run(lambda _: None)
-    assert Fake.ran == [*study.jobs[:2], poor, poor, *study.jobs[3:]]
-    assert [job for job in study.jobs if study.ends[job].state == FAILED] == [poor]
+    assert Fake.ran == [*study.cells[:2], poor, poor, *study.cells[3:]]
+    assert [job for job in study.cells if study.ends[job].state == FAILED] == [poor]
     assert study.failures[poor] == failure_reason(ActorDiedError())
 
 
@@ -162,7 +162,7 @@ def test_cells_start_in_the_order_of_the_plan_and_a_failed_one_twice(tmp_path: P
 def test_repetitions_run_of_the_setting_that_their_search_chose(
     tmp_path: Path, best: int, interrupted_after: int
 ) -> None:
-    def interrupt(_: Job) -> None:
+    def interrupt(_: Cell) -> None:
         if len(Fake.ran) == interrupted_after:
             raise KeyboardInterrupt
 
@@ -180,7 +180,7 @@ def test_repetitions_run_of_the_setting_that_their_search_chose(
     names = [str(cell) for cell in Fake.ran]
     assert len(names) == len(set(names)) == len(searched) + 4, "none is run twice"
     for cell in Fake.ran:
-        if isinstance(cell, Trial) and cell.after_choice:
+        if cell.after_choice:
             rivals = [str(one) for one in searched if one.search == cell.search]
             assert names.index(str(cell)) > max(map(names.index, rivals))
 

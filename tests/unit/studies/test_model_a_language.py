@@ -18,7 +18,7 @@ from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.compare import compare_scores, known_groupings, score_frame
 from xalign_ray.results.sources import find_runs
-from xalign_ray.studies.cells import Trial
+from xalign_ray.studies.cells import Cell
 from xalign_ray.studies.declared import load_study
 from xalign_ray.studies.plan import check_task_files, plan_study
 from xalign_ray.studies.study import run_study
@@ -51,10 +51,10 @@ def write_study(folder: Path, encoders: list[dict[str, Any]], **changes: Any) ->
     return str(folder / "mine.yaml")
 
 
-def trials(file: str) -> list[Trial]:
+def trials(file: str) -> list[Cell]:
     plan = plan_study(load_study(file), Path(file).parent / "runs", str)
     check_task_files(plan)
-    return [job for job in plan.jobs if isinstance(job, Trial)]
+    return plan.finetunings
 
 
 @pytest.fixture
@@ -85,12 +85,14 @@ def table_of(folder: Path) -> dict[str, dict[str, float]]:
 def test_a_model_a_language_is_trained_on_it_and_tested_on_it_alone(tmp_path: Path):
     file = write_study(tmp_path, [{"model": "a"}], training=[{"kind": "english"}, SWITCHED])
     zero_shot, *others = trials(file)
-    assert (zero_shot.training.name, zero_shot.languages, zero_shot.target) == ("english", None, "")
-    assert [(one.training.languages, one.languages, one.target) for one in others] == [
+    assert (zero_shot.training.name, zero_shot.languages, zero_shot.search["target"]) == ("english", None, "")
+    assert [(one.training.languages, one.languages, one.search["target"]) for one in others] == [
         (("de",), ("de",), "de"), (("sw",), ("sw",), "sw")
     ]  # fmt: skip
     assert {one.label for one in others} == {"a sentence_switch_per_language"}
-    assert len({one.search for one in others}) == len({one.name for one in others}) == 2  # each chooses its own setting
+    assert (
+        len({str(one.search) for one in others}) == len({one.name for one in others}) == 2
+    )  # each chooses its own setting
     assert "xnli in de, lr" in str(others[0])
 
 

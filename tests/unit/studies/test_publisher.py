@@ -32,8 +32,7 @@ def test_mlflow_has_the_study_and_its_cells(tmp_path: Path, fails: bool, monkeyp
     if fails:
         monkeypatch.setattr(progress, "replay_one", refuse)
     publisher.publish(cells[0])
-    publisher._folders.put(None)
-    publisher._thread.join()
+    publisher._thread.shutdown()
     monkeypatch.undo()
     assert publisher.finish() == ""
     client = MlflowClient(uri)

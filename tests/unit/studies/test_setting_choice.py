@@ -7,40 +7,43 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from xalign_ray.finetune.settings import FineTuning
-from xalign_ray.studies.cells import Choice, Encoder, Trial, write_choices
+from xalign_ray.finetune.training_set import Training
+from xalign_ray.studies.cells import FINETUNING, Cell, Choice, Encoder, write_choices
 from xalign_ray.studies.cells import choose as choose_setting
 from xalign_ray.studies.declared import Resources
-from xalign_ray.studies.study import rates_at_an_end
+from xalign_ray.studies.rates import rates_at_an_end
 
 LOW, HIGH = 1e-5, 1e-3
 
 
-def plan(*seeds: int, encoder: str = "a", pretrained: int | None = None) -> list[Trial]:
+def plan(*seeds: int, encoder: str = "a", pretrained: int | None = None) -> list[Cell]:
     return [
-        Trial(
+        Cell(
+            kind=FINETUNING,
             source=Encoder(encoder, Path(), pretrained, model=f"/{encoder}-{pretrained}"),
             label=encoder,
             resources=Resources(),
             task="pos",
             data=("/pos",),
             settings=FineTuning(learning_rate=rate, seed=seed),
+            training=Training(),
         )
         for seed in seeds
         for rate in (LOW, HIGH)
     ]
 
 
-def key_of(cell: Trial) -> tuple[str, float, int]:
+def key_of(cell: Cell) -> tuple[str, float, int]:
     return cell.encoder, cell.settings.learning_rate, cell.seed
 
 
-def choose(cells: list[Trial], scores: Mapping[tuple[str, float, int], float]) -> list[Choice]:
+def choose(cells: list[Cell], scores: Mapping[tuple[str, float, int], float]) -> list[Choice]:
     """Chooses where fine-tunings, by encoder, learning rate and seed, have these development scores; others none."""
     return choose_setting(cells, {one.name: scores[key_of(one)] for one in cells if key_of(one) in scores})
 
 
 def rates(choices: list[Choice]) -> dict[str, float | None]:
-    return {one.encoder: one.kept.setting["learning_rate"] if one.kept else None for one in choices}
+    return {one.encoder: one.kept["setting"]["learning_rate"] if one.kept else None for one in choices}
 
 
 def test_the_best_mean_over_seeds_is_kept():
@@ -48,7 +51,7 @@ def test_the_best_mean_over_seeds_is_kept():
     (made,) = choose(plan(0, 1), scores)
     assert rates([made]) == {"a": HIGH}
     assert made.kept
-    assert sorted(made.kept.development.values()) == [0.5, 0.6]
+    assert sorted(made.kept["development"].values()) == [0.5, 0.6]
 
 
 def test_seeds_of_pretraining_count_as_those_of_fine_tuning_do():

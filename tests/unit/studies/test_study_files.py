@@ -13,17 +13,14 @@ import yaml
 from xalign_ray.config.load import list_studies
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
-from xalign_ray.studies.cells import FINISHED, Cell, Evaluation, Trial
+from xalign_ray.studies.cells import EVALUATION, Cell
 from xalign_ray.studies.declared import RandomSearch, Resources, Settings, StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_task_files, plan_study
-from xalign_ray.studies.progress import describe_plan
-from xalign_ray.studies.study import open_queue, show_plan
-from xalign_ray.studies.workers import End
+from xalign_ray.studies.study import show_plan
 from xalign_ray.tasks.registry import TASKS
 
 ENCODERS = {"a": "hub/a", "b": "hub/b"}
 POS = {"task": "pos", "data": "pos"}
-RANGE = "write a value, a list of values, or {log_uniform: [lowest, highest]}."
 
 
 SENTENCE = "1\tcats\t_\tNOUN" + "\t_" * 6 + "\n"
@@ -48,11 +45,11 @@ def planned(folder: Path, **changes: Any) -> Plan:
 
 
 def cells(plan: Plan) -> list[Cell]:
-    return [job for job in plan.jobs if isinstance(job, Cell)]
+    return [cell for cell in plan.cells if not cell.recipe]
 
 
-def tuned(folder: Path, **changes: Any) -> list[Trial]:
-    return [cell for cell in cells(planned(folder, **changes)) if isinstance(cell, Trial)]
+def tuned(folder: Path, **changes: Any) -> list[Cell]:
+    return planned(folder, **changes).finetunings
 
 
 @pytest.mark.parametrize(
@@ -63,23 +60,7 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ({"search": {"kind": "random"}}, "'search.num_samples' is required and not given."),
         (
             {"finetunings": [POS | {"settings": {"learning_rate": [0]}}]},
-            "'finetunings.0.settings.learning_rate' is 0; it must be more than 0.",
-        ),
-        (
-            {"finetunings": [POS | {"settings": {"learning_rate": {"log": [0.1, 1]}}}]},
-            f"'finetunings.0.settings.learning_rate': {RANGE}",
-        ),
-        (
-            {"finetunings": [POS | {"settings": {"learning_rate": {"log_uniform": [1, 0.1]}}}]},
-            "'finetunings.0.settings.learning_rate': log_uniform is [lowest, highest].",
-        ),
-        (
-            {"finetunings": [POS | {"settings": {"learning_rate": {"log_uniform": [0.1, 1]}}}]},
-            "log_uniform is for search.kind random and asha; a grid takes lists.",
-        ),
-        (
-            {"finetunings": [POS | {"settings": {"num_train_epochs": [0]}}]},
-            "'finetunings.0.settings.num_train_epochs' is 0; it must be at least 1.",
+            "'finetunings.0.settings.learning_rate.0' is 0; it must be more than 0.",
         ),
         (
             {"finetunings": [POS | {"settings": {"train_batch_size": [16, 32], "per_device_train_batch_size": 12}}]},
@@ -87,12 +68,12 @@ def tuned(folder: Path, **changes: Any) -> list[Trial]:
         ),
         (
             {"finetunings": [POS | {"settings": {"lr_scheduler_type": "lineal"}}]},
-            "'finetunings.0.settings.lr_scheduler_type' is 'lineal'; it must be one of linear, cosine, polynomial, "
+            "'finetunings.0.settings.lr_scheduler_type.0' is 'lineal'; it must be one of linear, cosine, polynomial, "
             "constant, constant_with_warmup.",
         ),
         (
             {"finetunings": [POS | {"settings": {"num_train_epochs": "two"}}]},
-            "'finetunings.0.settings.num_train_epochs' is 'two'; it must be a whole number",
+            "'finetunings.0.settings.num_train_epochs.0' is 'two'; it must be a whole number",
         ),
         (
             {"finetunings": [POS | {"task": "poss"}]},
@@ -177,7 +158,7 @@ def test_recipes_are_pretrained_seed_by_seed_with_the_settings_of_encoder_and_st
         (7, "off", str(tmp_path / "runs"))
     }
     assert [one.label for one in plan.encoders] == ["mlm", "wide", "hub/a", "mlm"]
-    seeds = {(one.encoder, one.seed) for one in plan.jobs if isinstance(one, Trial)}  # of fine-tuning
+    seeds = {(one.encoder, one.seed) for one in plan.finetunings}  # of fine-tuning
     assert seeds == {("mlm", 0), ("wide", 0), ("hub/a", 1), ("hub/a", 2)}  # a draw a seed of each
     assert [one.resources for one in plan.pretrainings] == [Resources(cpus=2.0)] * 3  # a worker's, and the feed's
 
@@ -230,16 +211,15 @@ def test_a_grid_has_every_combination_of_what_is_a_list(tmp_path: Path):
 
 def test_a_random_search_draws_the_same_for_every_encoder_and_another_seed_draws_otherwise(tmp_path: Path):
     search = {"kind": "random", "num_samples": 5}
-    settings = {"learning_rate": {"log_uniform": [1e-5, 1e-3]}, "num_train_epochs": [1, 2, 3], "train_batch_size": 8}
+    settings = {"learning_rate": [1e-5, 2e-5, 5e-5, 1e-4, 1e-3], "num_train_epochs": [1, 2, 3], "train_batch_size": 8}
     found = tuned(tmp_path, search=search, finetunings=[POS | {"settings": settings}])
     drawn = {label: [cell.settings for cell in found if cell.encoder == label] for label in ENCODERS}
     assert drawn["a"] == drawn["b"]
-    rates = [setting.learning_rate for setting in drawn["a"]]
-    assert len(set(rates)) == 5
-    assert all(1e-5 <= rate <= 1e-3 for rate in rates)
+    values = [(setting.learning_rate, setting.num_train_epochs) for setting in drawn["a"]]
+    assert len(set(values)) == len(values) > 2
     assert {setting.train_batch_size for setting in drawn["a"]} == {8}
     other = RandomSearch(num_samples=5, seed=1).settings_to_try(Settings.model_validate(settings))
-    assert {setting["learning_rate"] for setting in other}.isdisjoint(rates)
+    assert [(setting["learning_rate"], setting["num_train_epochs"]) for setting in other] != values
 
 
 def test_halving_searches_under_the_first_seeds_and_the_others_wait_for_its_choice(tmp_path: Path):
@@ -248,7 +228,7 @@ def test_halving_searches_under_the_first_seeds_and_the_others_wait_for_its_choi
         tmp_path,
         encoders=encoders,
         search={"kind": "asha", "num_samples": 2},
-        finetunings=[POS | {"settings": {"learning_rate": {"log_uniform": [1e-5, 1e-3]}}, "seeds": [7, 8]}],
+        finetunings=[POS | {"settings": {"learning_rate": [1e-5, 1e-4, 1e-3]}, "seeds": [7, 8]}],
     )
     searched = {(cell.encoder, cell.source.seed, cell.seed) for cell in found if not cell.after_choice}
     assert searched == {("tiny/mlm", 3, 7), ("hub/a", None, 7)}
@@ -260,7 +240,7 @@ def test_kinds_of_training_are_columns_of_their_own_and_english_has_the_plain_na
     plan = planned(tmp_path, finetunings=[one], baseline="b")
     assert plan.study.labels == ["a", "a translate_train", "b", "b translate_train"]
     assert [cell.label for cell in cells(plan)] == plan.study.labels
-    assert len({cell.search for cell in cells(plan) if isinstance(cell, Trial)}) == 4
+    assert len({tuple(cell.search.values()) for cell in plan.finetunings}) == 4
 
 
 def test_dictionaries_and_resources_of_a_fine_tuning_are_its_own(tmp_path: Path):
@@ -287,9 +267,9 @@ def test_an_evaluation_needs_data_that_are_there(tmp_path: Path):
     with pytest.raises(DataError, match=r"evaluations: .*/none, data of tatoeba, is missing\."):
         check_task_files(planned(tmp_path, evaluations=[{"task": "tatoeba", "data": "none"}]))
     found = cells(planned(tmp_path, evaluations=[{"task": "alignment"}], finetunings=[]))
-    assert [(type(cell), cell.task, cell.model, cell.data) for cell in found] == [
-        (Evaluation, "alignment", "hub/a", ()),
-        (Evaluation, "alignment", "hub/b", ()),
+    assert [(cell.kind, cell.task, cell.model, cell.data) for cell in found] == [
+        (EVALUATION, "alignment", "hub/a", ()),
+        (EVALUATION, "alignment", "hub/b", ()),
     ]
 
 
@@ -343,22 +323,6 @@ def test_the_scales_of_align_have_one_list_of_arms():
         assert study.encoder == study.encoders[0].model
 
 
-def test_a_plan_says_how_long_waiting_cells_take(tmp_path: Path):
-    """By the mean of the cells of their kind that have ended, which two fine-tunings are and no evaluation is."""
-    (tmp_path / "pages").mkdir()
-    asked = [{"task": "tatoeba", "data": "pages"}]
-    settings = {"learning_rate": [1e-5, 2e-5, 3e-5]}
-    plan = planned(tmp_path, evaluations=asked, finetunings=[POS | {"settings": settings}])
-    queue = open_queue(plan, tmp_path / "study")
-    assert describe_plan(queue).endswith("8 cells: 8 waiting")
-    trials = [job for job in queue.jobs if isinstance(job, Trial)]
-    queue.ends |= {trials[0]: End(FINISHED, seconds=60.0), trials[1]: End(FINISHED, seconds=120.0)}
-    assert describe_plan(queue).endswith(
-        "6 waiting, 2 finished; 4 waiting cells take about 6m 00s, one after the other, by the mean of their kind; "
-        "of 2 more none of the kind has ended"
-    )
-
-
 def test_the_root_is_that_of_each_recipe_unless_it_is_given(tmp_path: Path):
     settings = [f"data.root={tmp_path}"]
     both = [{"recipe": "tiny/mlm", "settings": settings}, {"recipe": "tiny/xlm", "settings": ["data.root=/other"]}]
@@ -385,7 +349,7 @@ def test_evaluations_of_one_task_are_told_apart_by_their_folders(tmp_path: Path)
     for folder in ("tatoeba", "pages"):
         (tmp_path / folder).mkdir()
     found = cells(planned(tmp_path, encoders=[{"recipe": "tiny/mlm"}], evaluations=asked, finetunings=[]))
-    shown = [str(cell) for cell in found if isinstance(cell, Evaluation)]
+    shown = [str(cell) for cell in found]
     assert shown == [
         "tiny/mlm (seed 0): tatoeba",
         "tiny/mlm (seed 0): tatoeba on pages",

@@ -13,7 +13,6 @@ import pytest
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.evaluation import known_task
-from xalign_ray.studies.cells import Cell
 from xalign_ray.studies.declared import EvaluationConfig, FineTuningConfig, load_study
 from xalign_ray.studies.plan import plan_study
 from xalign_ray.tasks import registry
@@ -109,7 +108,7 @@ def test_a_change_of_its_code_makes_another_cell_of_a_study(here: Path) -> None:
 
     def cells() -> list[str]:
         plan = plan_study(load_study(str(here / "study.yaml")), here / "runs", str)
-        return [job.name for job in plan.jobs if isinstance(job, Cell)]
+        return [job.name for job in plan.cells if not job.recipe]
 
     before = cells()
     assert cells() == before
@@ -131,7 +130,7 @@ def test_a_change_of_a_file_or_of_a_given_model_makes_another_cell_of_a_study(he
 
     def cells() -> list[str]:
         plan = plan_study(load_study(str(here / "study.yaml")), here / "runs", lambda name: str(here / name))
-        return [job.name for job in plan.jobs if isinstance(job, Cell)]
+        return [job.name for job in plan.cells if not job.recipe]
 
     tatoeba, alignment = cells()
     (here / "m" / "README.md").write_text("a card that is written again with each score")

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.studies.cells import Encoder, Evaluation
+from xalign_ray.studies.cells import EVALUATION, Cell, Encoder
 from xalign_ray.studies.declared import Resources
 from xalign_ray.studies.workers import run_cell
 from xalign_ray.tasks.retrieval import TATOEBA, find_pairs, layer_accuracies, layer_cosines, mean_of_last, read_pair
@@ -248,7 +248,8 @@ def test_a_cell_of_a_study_keeps_what_its_sentences_found(tmp_path: Path, make_b
     data.mkdir()
     write(data, "tatoeba.de-en", ("de", "en"), ("\n".join(WORDS[3:]), "\n".join(WORDS[:3])))
     encoder = Encoder("mine", tmp_path, model=str(folder))
-    cell = Evaluation(source=encoder, label="mine", resources=Resources(), task="tatoeba", data=(str(data),))
+    what = {"kind": EVALUATION, "label": "mine", "task": "tatoeba", "data": (str(data),)}
+    cell = Cell(source=encoder, resources=Resources(), **what)
     run_cell(cell, tmp_path / "study", False)
     kept = cell.folder(tmp_path / "study")
     assert sorted(read_json(kept / "manifest.json", "")["files"]) == ["predictions/de.jsonl", "scores.json"]
