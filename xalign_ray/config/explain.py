@@ -68,7 +68,6 @@ ALIASES: Mapping[str, str] = {  # our keys, the likeliest first, and what other 
     "ray": "placement_strategy node_labels label_selector",
     "save_steps": "save_every",
     "eval_steps": "eval_every",
-    "early_stopping_patience": "patience",
     "output": "output_dir out",
     "root": "data_dir data_root",
     "init_from": "model_name model_name_or_path pretrained",

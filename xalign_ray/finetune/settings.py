@@ -35,10 +35,6 @@ class FineTuning(Frozen):
         Annotated[Int, Field(ge=8, le=512)] | None,
         Field(description="longest input in pieces, at most 512; null: the task's own"),
     ] = None
-    early_stopping_patience: Annotated[
-        Positive | None,
-        Field(description="epochs without a better development score after which training stops; null: never"),
-    ] = None
     load_best_model_at_end: Annotated[
         bool, Field(description="keep the best epoch by development score; if false, the last")
     ] = True

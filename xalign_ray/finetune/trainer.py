@@ -151,7 +151,7 @@ class _Trainer(Trainer):
 
 @dataclass
 class _Epochs(TrainerCallback):
-    """Scores each epoch, keeps the weights of the best ones, and stops when none has been better for long."""
+    """Scores each epoch and keeps the weights of the best ones."""
 
     development: Callable[[], Sequence[float]]
     settings: FineTuning
@@ -178,10 +178,6 @@ class _Epochs(TrainerCallback):
         if settings.load_best_model_at_end and epoch in self.best:
             self.weights[epoch] = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
             self.weights = {number: weights for number, weights in self.weights.items() if number in self.best}
-        patience = settings.early_stopping_patience
-        if patience is not None and epoch - (means.index(max(means)) + 1) >= patience:
-            log.info("no better score for %d epochs: stopped", patience)
-            control.should_training_stop = True
 
 
 def _count_labels(batch: Any) -> int:

@@ -9,7 +9,6 @@ PROBES = {
     "retrieval": "retrieval:RETRIEVAL",
     "flores": "sentence_benchmarks:FLORES",
     "bucc": "sentence_benchmarks:BUCC",
-    "sts": "sentence_benchmarks:STS",
     "alignment": "probes:ALIGNMENT",
     "cloze": "cloze:CLOZE",
 }

@@ -1,8 +1,7 @@
-"""Benchmarks of sentence vectors that train nothing: FLORES and BUCC by margin, and semantic similarity (STS)."""
+"""Benchmarks of translations by margin: FLORES retrieval and BUCC mining."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from xalign_ray.models.nearest import (
     unit_rows,
 )
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.task import COSINE, Measure, Metric, SentenceTask
+from xalign_ray.tasks.task import Measure, Metric, SentenceTask
 from xalign_ray.tasks.task_files import (
     choose_languages,
     is_table,
@@ -51,15 +50,6 @@ _FLORES = [
     for name in (f"{code}.{split}", f"*/{code}.{split}", f"{split}/{code}.(jsonl|parquet)")
 ]
 _BUCC = [f"{up}{{first}}-{{second}}.{part}.[A-Za-z0-9-]+" for up in ("", "*/") for part in (*_DEV, *_TEST)]
-_STS = [
-    "STS.{first}-{second}.txt",
-    *(
-        f"(sts|stsb)[-.]{codes}{end}.(tsv|csv|jsonl|parquet)"
-        for end in ("[-.]test", "")
-        for codes in ("{first}-{second}", "{first}")
-    ),
-]
-_STS_COLUMNS = ("sentence1", "sentence2", "score|similarity_score")
 
 
 class FloresTask(SentenceTask):
@@ -313,89 +303,4 @@ def bucc_sets(data: Path, languages: Sequence[str] | None = None) -> dict[str, t
     return {name: sets[name] for name in choose_languages(sets, languages, data, _pair_or_code)}
 
 
-class StsTask(SentenceTask):
-    """Semantic similarity: rank correlation of the cosine of two sentences with people's ratings.
-
-    Files are STS 2017's as Sentence Transformers has them (`STS.en-de.txt`), or tables of the multilingual STS
-    benchmark (`stsb-de-test.csv`, `sts.en-de.tsv`): two sentences and a score in the first three columns, or in columns
-    sentence1, sentence2 and score or similarity_score.
-    """
-
-    name = "sts"
-    metrics = (
-        Metric(
-            "sts_spearman", "Similarity of sentences (STS), Spearman", "rank correlation of cosines with scores", COSINE
-        ),
-        Metric("sts_pearson", "Similarity of sentences (STS), Pearson", "correlation of cosines with scores", COSINE),
-    )  # fmt: skip
-
-    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
-        files = sts_files(data, languages)
-        for path, _ in files.values():
-            sts_rows(path)
-        return {code for _, codes in files.values() for code in codes}
-
-    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
-        for name, (path, codes) in sts_files(data, languages).items():
-            first, second, gold = zip(*sts_rows(path), strict=True)
-            left, right = map(unit_rows, map(vectors.encode, (first, second), codes))
-            cosines = (left.astype(np.float64) * right).sum(axis=1)
-            values = {
-                "sts_spearman": correlation(_ranks(cosines), _ranks(gold)),
-                "sts_pearson": correlation(cosines, gold),
-            }
-            measures = {metric: Measure(value, 0.0, len(gold)) for metric, value in values.items()}
-            yield from self.scores_of(vectors, "test", name, hash_file(path), measures)
-
-
-def sts_files(data: Path, languages: Sequence[str] | None = None) -> dict[str, tuple[Path, tuple[str, str]]]:
-    """File and languages by name, such as "de" or "de-en"; DataError if there are none."""
-    files: dict[str, tuple[Path, tuple[str, str]]] = {}
-    for _, parts, path in matching_files(data, _STS):
-        if not {"train", "dev", "test"} & {*"-".join(parts.values()).split("-")}:  # dev is a language, too
-            first = name_language(parts["first"], path)
-            codes = first, name_language(parts.get("second", first), path)
-            name = first if codes[0] == codes[1] else name_of_pair(*codes)
-            if name in files:
-                raise DataError(f"{path} and {files[name][0]} are both of {name}; keep one.")
-            files[name] = path, codes
-    if not files:
-        raise DataError(f"{data} holds no STS files; they are called STS.en-de.txt, stsb-de-test.csv or sts.de.tsv.")
-    return {name: files[name] for name in choose_languages(files, languages, data, _pair_or_code)}
-
-
-def sts_rows(path: Path) -> list[tuple[str, str, float]]:
-    """Two sentences and their score a row.
-
-    Raises:
-        DataError: a row has not these, a score is not finite, all are equal, or there are fewer than 2.
-    """
-    rows = []
-    for where, row in read_table(path, _STS_COLUMNS):
-        first, second, written = (row[column] for column in _STS_COLUMNS)
-        try:
-            score = float(written)
-        except ValueError:
-            score = math.nan
-        if not math.isfinite(score):
-            raise DataError(f"{where}: {written!r} is not the number of a score.")
-        rows.append((str(first), str(second), score))
-    if len({score for *_, score in rows}) < 2:
-        raise DataError(f"{path}: {len(rows)} rows with fewer than two different scores have no correlation.")
-    return rows
-
-
-def correlation(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
-    """Pearson's; 0 where the first are all equal."""
-    left, right = (np.asarray(values, np.float64) - np.mean(values) for values in (first, second))
-    spread = float(np.sqrt((left**2).sum() * (right**2).sum()))
-    return float((left * right).sum()) / spread if spread else 0.0
-
-
-def _ranks(values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Ranks, equal values sharing the mean of theirs."""
-    _, places, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[places]
-
-
-FLORES, BUCC, STS = FloresTask(), BuccTask(), StsTask()
+FLORES, BUCC = FloresTask(), BuccTask()

@@ -118,13 +118,6 @@ def test_each_epoch_is_told_with_its_development_score_and_may_end_by_raising():
         run(SETTINGS, on_epoch=lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
 
 
-def test_training_stops_when_no_better_epoch_came_for_as_long_as_patience():
-    scores = iter([0.2, 0.7, 0.6, 0.7, 0.9])
-    patient = SETTINGS.model_copy(update={"num_train_epochs": 5, "early_stopping_patience": 2})
-    assert run(patient, lambda _: next(scores))[0] == Choice(2, (0.2, 0.7, 0.6, 0.7))
-    assert next(scores) == 0.9
-
-
 @pytest.mark.parametrize("forward", [1, 2])
 def test_accumulated_passes_make_the_step_of_the_whole_batch(forward: int):
     still = lambda: Line(dropout=0.0)  # noqa: E731

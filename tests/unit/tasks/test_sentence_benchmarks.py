@@ -1,4 +1,4 @@
-"""FLORES, BUCC and STS against slow references: margins a pair at a time, thresholds over all cuts, scipy."""
+"""FLORES and BUCC against slow references: margins a pair at a time, thresholds over all cuts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 from transformers import AutoModel, AutoTokenizer
 
@@ -19,13 +18,11 @@ from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.tasks.sentence_benchmarks import (
     BUCC,
     FLORES,
-    STS,
     MiningSet,
     measure_mined,
     right_by_margin,
-    sts_files,
-    sts_rows,
 )
+from xalign_ray.tasks.task_files import read_table
 from xalign_ray.verbs.scores import evaluate
 
 WORDS = [f"{letter}{vowel}" for letter in "bcdfghjklm" for vowel in "aeiou"]
@@ -224,47 +221,6 @@ def test_gold_pairs_that_cannot_be_read(tmp_path: Path, gold: str, message: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "separator"), [("STS.de-en.txt", "\t"), ("sts.de-en.tsv", "\t"), ("stsb-de-test.csv", ",")]
-)
-def test_sts_is_scipys_correlation(tmp_path: Path, make_bert: Callable[..., Path], name: str, separator: str) -> None:
-    folder, rng = make_bert(WORDS), random.Random(9)
-    first, second = sentences(50, 1), sentences(50, 2)
-    gold = [float(rng.randrange(6)) for _ in first]
-    rows = zip(first, second, map(str, gold), strict=True)
-    (tmp_path / name).write_text("".join(f"{separator.join(row)}\n" for row in rows))
-    found = by_metric(STS.evaluate(str(folder), tmp_path), "de")
-    cosines = (slow_vectors(folder, first) * slow_vectors(folder, second)).sum(axis=1)
-    assert found["sts_spearman"] == pytest.approx(scipy.stats.spearmanr(cosines, gold).statistic, abs=1e-9)
-    assert found["sts_pearson"] == pytest.approx(scipy.stats.pearsonr(cosines, gold).statistic, abs=1e-6)
-
-
-def test_of_sts_the_test_files_alone_are_scored(tmp_path: Path) -> None:
-    """`dev` is a language, too, and `sts-dev.csv` a file of the STS benchmark."""
-    names = ("stsb-de-train.csv", "stsb-de-dev.csv", "stsb-de-test.csv", "sts.es.tsv", "stsb-zh-Hant.dev.tsv")
-    for name in (*names, "sts-dev.csv", "sts-train.csv"):
-        (tmp_path / name).touch()
-    assert {name: path.name for name, (path, _) in sts_files(tmp_path).items()} == {
-        "de": "stsb-de-test.csv", "es": "sts.es.tsv",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a\tb\tc\n", r"STS.en-de.txt, line 1: 'c' is not the number of a score"),
-        ("a\tb\n", r"STS.en-de.txt, line 1: no header, and no row of sentence1, sentence2, score or"),
-        ("a\tb\t1\nc\td\tnan\n", r"STS.en-de.txt, line 2: 'nan' is not the number of a score"),
-        ("score\tsentence1\tsentence2\n1\ta\tb\n2\tc\n", r"line 3: 2 columns; 3 were expected"),
-        ("a\tb\t1\nc\td\t1\n", r"2 rows with fewer than two different scores have no correlation"),
-    ],
-)
-def test_similarities_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "STS.en-de.txt").write_text(text)
-    with pytest.raises(DataError, match=message):
-        STS.check_data(tmp_path)
-
-
-@pytest.mark.parametrize(
     "text",
     [
         'sentence1,sentence2,similarity_score\n"a\nx",b,3.0\nc,"d, ""e""",4\n',
@@ -272,22 +228,16 @@ def test_similarities_that_cannot_be_read(tmp_path: Path, text: str, message: st
         '"a\nx",b,3.0\nc,"d, ""e""",4\n\n',
     ],
 )
-def test_columns_of_similarities_by_name_or_place(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "stsb-de-test.csv"
+def test_columns_of_a_csv_by_name_or_place(tmp_path: Path, text: str) -> None:
+    path, columns = tmp_path / "pairs.csv", ("sentence1", "sentence2", "score|similarity_score")
     path.write_text(text)
-    assert sts_rows(path) == [("a\nx", "b", 3.0), ("c", 'd, "e"', 4.0)]
+    assert [[*row.values()] for _, row in read_table(path, columns)] in (
+        [["a\nx", "b", "3.0"], ["c", 'd, "e"', "4"]],
+        [["a\nx", "b", "3.0"], ["c", 'd, "e"', "4.0"]],
+    )
     path.write_text('a,b,1\n"c,d,2\n"e",f,3\n')
-    with pytest.raises(DataError, match=r"stsb-de-test.csv, line 2: a quoted field is malformed"):
-        sts_rows(path)
-
-
-def test_languages_that_are_asked_for(tmp_path: Path) -> None:
-    for name in ("STS.en-de.txt", "STS.fr-de.txt", "STS.en-en.txt"):
-        (tmp_path / name).write_text("a\tb\t1\nc\td\t2\n")
-    assert STS.check_data(tmp_path, ["de"]) == {"de", "en"}
-    assert STS.check_data(tmp_path, ["fr-de", "en"]) == {"fr", "de", "en"}
-    with pytest.raises(DataError, match=r"has no es; it has de, en, fr-de"):
-        STS.check_data(tmp_path, ["es"])
+    with pytest.raises(DataError, match=r"pairs.csv, line 2: a quoted field is malformed"):
+        list(read_table(path, columns))
 
 
 @pytest.mark.parametrize(
