@@ -110,19 +110,6 @@ def test_a_pair_speaks_two_languages_and_a_model_must_know_both(
         tune_task(MLQA, str(make_bert(PIECES, languages=["en", "fr"])), [data], tmp_path / "out", settings=SETTINGS)
 
 
-def test_what_is_scored_needs_answers(tmp_path: Path, data: Path, encoder: str):
-    settings = FineTuning(num_train_epochs=1, train_batch_size=8)
-    tune_task(MLQA, encoder, [data], tmp_path / "out", settings=settings, keep_model=True)
-    write(data, "test-context-de-question-de.json", 3, GERMAN, GERMAN)
-    path = data / "test-context-de-question-de.json"
-    content = json.loads(path.read_text())
-    content["data"][0]["paragraphs"][1]["qas"][0]["answers"] = []
-    path.write_text(json.dumps(content))
-    said = rf"{path.name}: 1 of 3 questions have no answer, such as 1; each that is scored needs one. SQuAD 2.0 has"
-    with pytest.raises(DataError, match=said):
-        MLQA.evaluate(str(tmp_path / "out" / "model"), data)
-
-
 def test_unanswerable_question_of_a_dev_file_is_refused_before_training(tmp_path: Path, data: Path, encoder: str):
     path = data / "dev-context-en-question-en.json"
     content = json.loads(path.read_text())

@@ -67,25 +67,24 @@ def test_names_are_learnt_and_scored_leniently_and_strictly(tmp_path: Path, data
     assert NER.evaluate(str(tmp_path / "out" / "model"), data) == scores
 
 
-def test_a_kind_of_name_that_the_head_lacks_is_refused_with_the_fix(
+def test_files_that_the_head_cannot_score_are_refused_with_the_fix(
     tmp_path: Path, data: Path, make_bert: Callable[..., Path]
 ):
     tune_task(NER, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
     (data / "sw").mkdir()
-    (data / "sw/test.txt").write_text("monday B-DATE\nsees O\n")
-    with pytest.raises(
-        DataError,
-        match=r"sw/test.txt has the tag B-DATE, which the head does not know; its classes are O, B-LOC, I-LOC, B-PER, "
-        "I-PER. Leave that language out, or give a copy of the file with O for that tag.",
+    for name, content, said in (
+        (
+            "sw/test.txt",
+            "monday B-DATE\nsees O\n",
+            r"sw/test.txt has the tag B-DATE, which the head does not know; its classes are O, B-LOC, I-LOC, B-PER, "
+            "I-PER. Leave that language out, or give a copy of the file with O for that tag.",
+        ),
+        ("test-de.tsv", "the\tO\nsees\tO\n", r"test-de\.tsv has no name at all: there is nothing to score"),
     ):
-        NER.evaluate(str(tmp_path / "out" / "model"), data)
-
-
-def test_a_file_without_names_is_not_scored(tmp_path: Path, data: Path, make_bert: Callable[..., Path]):
-    tune_task(NER, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS, keep_model=True)
-    (data / "test-de.tsv").write_text("the\tO\nsees\tO\n")
-    with pytest.raises(DataError, match=r"test-de\.tsv has no name at all: there is nothing to score"):
-        NER.evaluate(str(tmp_path / "out" / "model"), data)
+        (data / name).write_text(content)
+        with pytest.raises(DataError, match=said):
+            NER.evaluate(str(tmp_path / "out" / "model"), data)
+        (data / name).unlink()
 
 
 def test_words_are_replaced_under_their_tags():

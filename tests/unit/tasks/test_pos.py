@@ -105,14 +105,6 @@ def test_the_tuned_folder_is_plain_hugging_face(tmp_path: Path, data: Path, make
     assert labels[1:7] == ["DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT"]
 
 
-def test_dev_files_are_scored_where_there_are_no_test_files_and_say_so(
-    tmp_path: Path, data: Path, make_bert: Callable[..., Path]
-):
-    (data / "de.dev.conllu").write_text(conllu(GERMAN, 3), encoding="utf-8")
-    scores = tune_task(POS, str(make_bert(PIECES)), [data], tmp_path / "out", settings=SETTINGS)
-    assert {(score.language, score.split) for score in scores} == {("de", "dev"), ("en", "dev"), ("all", "dev")}
-
-
 def test_a_language_without_a_test_file_is_scored_on_its_dev_file_beside_others(
     tmp_path: Path, data: Path, make_bert: Callable[..., Path]
 ):

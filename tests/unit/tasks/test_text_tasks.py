@@ -71,11 +71,6 @@ def test_xnli_in_columns_of_other_tables_and_pairs_without_a_gold_label(
     assert caplog.messages == [f"{path}: 1 rows with the label - are left out"]
 
 
-def test_xnli_dev_files_have_crlf_and_no_header(tmp_path: Path):
-    path = write(tmp_path / "dev-de.tsv", "Er geht.\tEr bleibt.\tcontradiction\r\nEr geht.\tJa.\tneutral\r\n")
-    assert [one.label for one in XNLI.read(path, "de")] == ["contradiction", "neutral"]
-
-
 def test_pawsx_is_read_with_ids_and_without(tmp_path: Path):
     own = write(tmp_path / "dev_2k.tsv", "id\tsentence1\tsentence2\tlabel\n7\tA B\tB A\t1\n9\tC\tD\t0\n")
     assert [(one.key, one.texts, one.label) for one in PAWSX.read(own, "en")] == [
