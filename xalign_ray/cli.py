@@ -253,10 +253,9 @@ def report(
         str,
         typer.Option(
             metavar="NAMES",
-            help="task,language,family,size,dictionary,training,vocabulary: the first in the terminal",
+            help="task,language,family,dictionary,training,vocabulary: the first in the terminal",
         ),
     ] = "",
-    sizes: Annotated[Path | None, path_option("FILE", "CSV of each Wikipedia's size: language,megabytes")] = None,
     baseline: Annotated[str | None, typer.Option(metavar="LABEL", help="compared with, instead of the first")] = None,
     average: Annotated[
         str,
@@ -267,7 +266,7 @@ def report(
     bundle: Annotated[Path | None, path_option("FILE", "a zip file that `xalign verify` computes again")] = None,
 ) -> Path:
     """One page on a run, or on several compared."""
-    return scores.report(*runs, out=out, by=by, sizes=sizes, baseline=baseline, average=average, bundle=bundle)
+    return scores.report(*runs, out=out, by=by, baseline=baseline, average=average, bundle=bundle)
 
 
 @app.command("verify")

@@ -1,14 +1,13 @@
 """Bundle of a report: what its numbers rest on in one file, and its verification, which computes them again.
 
 A bundle is a zip archive whose comment is the SHA-256 of all bytes before it. It holds `bundle.json` (versions, the
-report's options, a hash of each file), `runs.json` (runs, their data's manifests and scores), `studies.json`, the
+report's options), `runs.json` (runs, their data's manifests and scores), `studies.json`, the
 resolved recipes, the files of scores with their predictions, and the report's tables as CSV. It holds no text of a
 corpus, and not who ran what and where (`hide_places`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import zipfile
@@ -37,7 +36,7 @@ from xalign_ray.work.file_checks import check_plain
 from xalign_ray.work.run_folder import PREDICTIONS, SCORES
 from xalign_ray.work.storage import hide_places, shown_path
 
-FORMAT = 3
+FORMAT = 4
 INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
 REPORT, SCORED, RECIPES = "report", "scores", "recipes"  # folders in it
 _SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study or run: of cells and evaluations
@@ -50,7 +49,6 @@ _ON_TRUST = (
     "Taken on trust, for nothing in the file says them twice: recipes, choices of settings and rates, minutes, worker "
     "hours, device hours, tokens, memory, waiting time, states of cells, counts of the data, versions."
 )
-_UNKNOWN_BYTES = "its bytes are not those that were written"
 
 Members = Mapping[str, bytes]
 Scores = Sequence[Score]
@@ -62,7 +60,6 @@ class Options:
     """Arguments of a report: see `report`."""
 
     by: Sequence[str] = ()
-    sizes: Mapping[str, float] = field(default_factory=dict)
     baseline: str | None = None
 
 
@@ -107,8 +104,6 @@ class Bundle:
         config = {}
         with self.reading(one["recipe"]):
             config = parse_yaml(self.members[one["recipe"]].decode()) if one["recipe"] else {}
-        if config and one["on_demo"]:
-            config["data"]["root"] = "demo"  # where it lay there, it does not lie here
         log = Log(**one["log"] | {"starts": tuple(one["log"]["starts"])})
         scores = tuple(Score(**score) for score in one["scores"])
         study = studies[one["study"]] if one["study"] else None
@@ -140,7 +135,7 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
             if scores and all(_key(score) in report_keys for score in scores)
             for name, content in {**files, name: _scores_file(scores)}.items()
         },
-        **{f"{REPORT}/{name}": _as_csv(frame).encode() for name, frame in tables_of(runs, options).items()},
+        **{f"{REPORT}/{name}": as_csv(frame).encode() for name, frame in tables_of(runs, options).items()},
     }
     scored = (name for name in members if name.endswith(f"/{SCORES}"))
     in_files = {_key(Score(**entry)) for name in scored for entry in json.loads(members[name])["scores"]}
@@ -152,7 +147,6 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
         "versions": versions(),
         "report": asdict(options),
         "metrics": {name: asdict(METRICS[name]) for name in used},
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
     write_atomic(path, seal_archive({INDEX: _json(index), **members}))
 
@@ -163,7 +157,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Reads a bundle and holds every byte of it to the hashes that it carries.
+    """Reads a bundle and holds all its bytes to the hash that it ends with.
 
     Raises:
         DataError: it is missing, no bundle, of another format, or so damaged that it cannot be read.
@@ -181,10 +175,10 @@ def read_bundle(path: Path) -> Bundle:
         members, damaged = read_archive(content)
     except (zipfile.BadZipFile, ValueError, NotImplementedError):  # the last of a version that zipfile cannot read
         raise DataError(f"{shown_path(path)} is no bundle, or it is damaged: it is not a zip archive.") from None
-    problems += [f"{name}: {_UNKNOWN_BYTES}" for name in damaged]
+    problems += [f"{name}: it cannot be read" for name in damaged]
     try:
         index = json.loads(members[INDEX])
-        hashes, number = dict(index["files"]), index["format"]
+        number = index["format"]
     except (KeyError, TypeError, ValueError, RecursionError):
         raise DataError(
             f"{shown_path(path)} is no whole bundle: {INDEX} is missing or damaged. Bundles are what "
@@ -192,12 +186,6 @@ def read_bundle(path: Path) -> Bundle:
         ) from None
     if number != FORMAT:
         raise DataError(f"{shown_path(path)} is a bundle of format {number}; this xalign reads format {FORMAT}.")
-    for name, expected in hashes.items():
-        if name not in members:
-            problems += [] if name in damaged else [f"{name}: it is missing"]
-        elif hashlib.sha256(members[name]).hexdigest() != expected:
-            problems.append(f"{name}: {_UNKNOWN_BYTES}")
-    problems += [f"{name}: {INDEX} does not list it" for name in members if name not in hashes and name != INDEX]
     return Bundle(index, members, problems)
 
 
@@ -226,7 +214,7 @@ def verify_bundle(path: Path) -> Bundle:
 def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
     """The frames of a report that a bundle holds and that are computed again, by file."""
     scores = score_frame(runs)
-    comparison = compare_runs(runs, scores, options.by, options.sizes, options.baseline)
+    comparison = compare_runs(runs, scores, options.by, options.baseline)
     frames = {"scores.csv": scores.reindex(columns=SCORE_COLUMNS), "comparison.csv": comparison.shown}
     return frames | against_papers(measured(runs, scores)).files
 
@@ -239,7 +227,6 @@ def _describe(number: int, run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "recipe": _recipe_name(number, run) if run.config else None,
         "data": run.data,
-        "on_demo": run.on_demo,
         "log": {name: getattr(run.log, name) for name in _OF_LOG},
         "study": run.study["name"] if run.study else None,
         "scores": [asdict(score) for score in run.scores],
@@ -311,7 +298,7 @@ def _check_scores(bundle: Bundle) -> None:
         f"{len(again):,} of {len(of_files):,} scores computed again from {predicted:,} files of predictions."
     )
     if rest := len(of_files) - len(again):
-        bundle.facts.append(f"{rest:,} scores have no predictions: they are held to their hashes alone.")
+        bundle.facts.append(f"{rest:,} scores have no predictions: they are held to the hash of the whole alone.")
 
 
 def _in_other_columns(bundle: Bundle, name: str, scores: Scores) -> Iterator[str]:
@@ -395,7 +382,7 @@ def _check_tables(bundle: Bundle) -> None:
             continue
         with bundle.reading(f"{REPORT}/{name}"):
             bundle.problems += [
-                f"{REPORT}/{name}{problem}" for problem in _differing_cells(stored.decode(), _as_csv(frame))
+                f"{REPORT}/{name}{problem}" for problem in _differing_cells(stored.decode(), as_csv(frame))
             ]
         bundle.facts.append(f"{name}: {len(frame):,} rows computed again.")
 
@@ -413,7 +400,8 @@ def _differing_cells(stored: str, computed: str) -> Iterator[str]:
         yield f" line {row + 2}: {again.columns[column]} is {cells[0]}, computed again {cells[1]}"
 
 
-def _as_csv(frame: pd.DataFrame) -> str:
+def as_csv(frame: pd.DataFrame) -> str:
+    """A frame as a report writes it."""
     return frame.to_csv(index=False, lineterminator="\n")
 
 

@@ -45,7 +45,7 @@ def write_model_card(run: Path) -> None:
 def _write(run: Run, model: Mapping[str, Any]) -> str:
     base = run.config.get("model", {}).get("init_from") or ""
     (run,) = as_published([run])
-    groupings = known_groupings([run], {})
+    groupings = known_groupings([run])
     scores = compare_scores(score_frame([run]), [run.label], None, {by: groupings[by] for by in _GROUPINGS})
     tables = [
         *(score_table(scores, by) for by in _GROUPINGS),

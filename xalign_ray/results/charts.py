@@ -6,7 +6,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -56,7 +56,7 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "ytick.major.size": 2.5,
 }
-NAMES = ("headline", "losses", "held-out", "retrieval", "layers", "transfer")  # of the charts of a report
+NAMES = ("headline", "losses", "held-out", "retrieval", "layers")  # of the charts of a report
 _PER_ROW = 3  # panels of a file
 _LEGEND_LETTERS, _LEGEND_HANDLE = 11, 8  # letters of an inch of a legend, and those that a dot or line takes
 _LEGEND_LINE = 0.19  # inches
@@ -77,7 +77,7 @@ _MEAN = "mean over languages"
 _MARKERS = "oDs^"  # of dots, the next one each time that all colours are taken
 _TOLD_APART = len(COLOURS) * len(_MARKERS)  # labels of a chart; there are as many pairs of colour and dash
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
-_WIDTH, _WIDER = 1.6, 2.4  # of a line, and what each later one that lies on it adds: points
+_WIDTH = 1.6  # of a line, in points
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     }
     shown = next((by[name] for name in ("language", "family") if 0 < len(by[name]) <= _MAX_DOTS), [])
     cells = [*by["task"], *shown]
-    styles = dot_styles([label for label in comparison.labels if label in best])
+    styles = _dot_styles([label for label in comparison.labels if label in best])
     panels = {"percent": partial(_draw_scores, cells, styles)}
     notes = ["Small dots: seeds."] if any(cell["seeds"] > 1 for cell in cells) else []
     if len(best) < len(all_cells):
@@ -189,7 +189,7 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     return Chart("headline", cells[0]["title"], notes, _ALL_SCORES, styles, panels, size=size)
 
 
-def dot_styles(labels: Sequence[str]) -> Styles:
+def _dot_styles(labels: Sequence[str]) -> Styles:
     """A colour a label; another marker where all colours are taken."""
     return {
         label: {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number // len(COLOURS) % 4], "ls": ""}
@@ -310,13 +310,8 @@ def _curve_chart(
         notes.append(f"{len(drawn) - _MAX_PANELS} more are in {file}.")
         drawn = drawn[:_MAX_PANELS]
     if len(columns) > _TOLD_APART:
-        drawn_columns = {label: own for label, own in columns.items() if label in set(curves.label)}
-        columns = dict(islice(drawn_columns.items(), _TOLD_APART))
-        notes += (
-            [f"The first {len(columns)} of {len(drawn_columns)} encoders; {file} has all."]
-            if drawn_columns != columns
-            else []
-        )
+        notes.append(f"The first {_TOLD_APART} of {len(columns)} encoders; {file} has all.")
+        columns = dict(islice(columns.items(), _TOLD_APART))
     own = curves.loc[curves.panel.isin(drawn) & curves.label.isin(columns)]
     starts = {label: {start["step"] for run in own for start in run.log.starts} for label, own in columns.items()}
     rings = {label: sorted(steps - {0}) for label, steps in starts.items() if axis == "step" and steps - {0}}
@@ -324,8 +319,6 @@ def _curve_chart(
     margin = 0.05 * (max(ends) - min(ends)) or 0.05
     limits = (min(ends) - margin, max(ends) + margin) if shared else None
     styles = _line_styles(columns)
-    if name == "losses" and len({style["lw"] for style in styles.values()}) > 1:
-        notes.append("Where curves lie on each other, the first is the widest and the others are drawn inside it.")
     panels = {
         titles[panel]: partial(
             _draw_curves, own.loc[own.panel == panel], styles, rings, axis, limits, chances.get(panel)
@@ -349,19 +342,11 @@ def _curve_numbers(curves: pd.DataFrame, titles: Mapping[str, str], axis: str) -
     return Table(_NUMBERS, (axis, *(f"{x:,.6g}" for x in shown)), rows)
 
 
-def _line_styles(columns: Mapping[str, Sequence[Run]]) -> Styles:
-    """Colours and dashes; curves of one recipe and seed lie on each other: they are whole, and later ones narrower."""
-    made = [
-        (label_runs[0].settings, label_runs[0].seed) if label_runs[0].config else label
-        for label, label_runs in columns.items()
-    ]
+def _line_styles(labels: Iterable[str]) -> Styles:
+    """A colour and a dash for each label."""
     return {
-        label: {
-            "color": COLOURS[number % len(COLOURS)],
-            "linestyle": "-" if made.count(made[number]) > 1 else _DASHES[number % len(_DASHES)],
-            "lw": _WIDTH + _WIDER * made[number + 1 :].count(made[number]),
-        }
-        for number, label in enumerate(columns)
+        label: {"color": COLOURS[number % len(COLOURS)], "linestyle": _DASHES[number % len(_DASHES)], "lw": _WIDTH}
+        for number, label in enumerate(labels)
     }
 
 
@@ -384,8 +369,7 @@ def _draw_curves(
         if (rows.high > rows.low).any():
             axes.fill_between(rows.x, rows.low, rows.high, color=style["color"], alpha=0.18, lw=0)
         if steps := [step for step in rings.get(label, ()) if rows.x.min() <= step <= rows.x.max()]:
-            ring = RING | {"ms": RING["ms"] + style["lw"] - _WIDTH, "color": style["color"]}
-            axes.plot(steps, np.interp(steps, rows.x, rows["mean"]), zorder=3, **ring)
+            axes.plot(steps, np.interp(steps, rows.x, rows["mean"]), zorder=3, color=style["color"], **RING)
     if chance is not None:
         axes.axhline(chance, color=LINE, lw=1, ls=(0, (2, 2)))
     axes.set_xlabel(axis)

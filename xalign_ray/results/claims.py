@@ -32,10 +32,8 @@ from xalign_ray.results.difference import (
     TOO_FEW_SEEDS,
     Grouping,
     Interval,
-    correlation_interval,
     difference,
     reason,
-    spearman,
 )
 from xalign_ray.results.printed import (
     CELL_COLUMNS,
@@ -43,13 +41,12 @@ from xalign_ray.results.printed import (
     Claim,
     Quantity,
     printed_cells,
-    printed_points,
     printed_values,
     read_claims,
     read_paper,
 )
 from xalign_ray.results.run import Run, columns_of
-from xalign_ray.results.tables import NONE, PLUS_MINUS, Entry, Row, Table, show_average
+from xalign_ray.results.tables import PLUS_MINUS, Entry, Row, Table, show_average
 
 CELLS, CLAIMS = "papers.csv", "claims.csv"
 OURS_COLUMNS = ["label", "metric", "ours", "standard_deviation", "difference", "seeds", "languages", "scale"]
@@ -60,15 +57,14 @@ CLAIM_COLUMNS = [
 HOLDS, DOES_NOT, UNDECIDED = "holds", "does not hold", "undecided"
 COMPATIBLE, EXCLUDED = "compatible", "excluded at this size"
 ZERO_SHOT = "zero-shot"
-FEWEST_ARMS = 10  # of a correlation that is judged: arms are the sample, languages and seeds are repetitions
 STAND_INS = {"weam-tlm": "xlm", "ppa-2m": "ppa"}  # where a report lacks an arm: the same method in `study align`
 _ENGLISH = "en"
 _JUDGED = (
     "A claim holds where the 95 % interval of each of its differences is above zero, and does not where one is below; "
     "the intervals of a claim are all right in 95 % of the cases. One seed is undecided. A printed size is compatible "
-    "where the interval includes it, else excluded. A correlation of fewer than ten arms is described, not judged. All "
-    "arms of a claim are scored on the same test set. Percent and points; what is printed is compared with what it is "
-    "about here, at our scale and on our languages: a verdict is on the claim at that scale, not on the paper."
+    "where the interval includes it, else excluded. A correlation is described, not judged: its arms are few. All arms "
+    "of a claim are scored on the same test set. Percent and points; what is printed is compared with what it is about "
+    "here, at our scale and on our languages: a verdict is on the claim at that scale, not on the paper."
 )
 
 
@@ -159,7 +155,7 @@ class Measured:
 
 def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
     """The headline scores of labelled runs, `scores` as `compare.score_frame` makes them."""
-    coverage = known_groupings(runs, {}).get("dictionary")
+    coverage = known_groupings(runs).get("dictionary")
     columns = columns_of(runs)
 
     def has_dictionary(language: str) -> bool | None:
@@ -273,23 +269,17 @@ def _names(claim: Claim) -> list[str]:
 
 
 def _correlate(claim: Claim, known: Measured, tables: Sequence[Block]) -> Verdict:
+    """Spearman's correlation over arms and languages, described only: the sample is the arms, and they are few."""
     number = len(claim.arms)
     languages = [name for name in tables[0].index if all(name in block.index for block in tables)]
     seeds = [name for name in tables[0].columns if all(name in block.columns for block in tables)]
     if not languages or not seeds:
         why = known.why_apart(claim.quantities[:number]) or known.why_apart(claim.quantities[number:])
         return Verdict(UNDECIDED, why or f"no {claim.x.metric} with {claim.y.metric} of all arms")
-    tables = [common(block, languages, seeds) for block in tables]
-    over_arms = float(spearman(*np.split(np.array([average(block)[0] for block in tables]), 2)))
-    if number < FEWEST_ARMS or np.isnan(over_arms):
-        over_points = float(spearman(*np.split(np.concatenate([over_languages(block.T) for block in tables]), 2)))
-        few = f"described, not judged: {number} arms, fewer than {FEWEST_ARMS}"
-        why = few if number < FEWEST_ARMS else "all arms are equal"
-        return Verdict(UNDECIDED, why, [Step(_names(claim)[0], over_points)], len(languages), len(seeds))
-    low, high = map(float, correlation_interval(np.array(over_arms), number))
-    above, below = (low > 0, high < 0) if claim.sign == "positive" else (high < 0, low > 0)
-    step = Step(_names(claim)[0], over_arms, (low, high), "" if above or below else "too few arms", below)
-    return _conclude([step], len(languages), len(seeds))
+    points = np.concatenate([over_languages(common(block, languages, seeds).T) for block in tables])
+    first, second = map(pd.Series, np.split(points, 2))
+    step = Step(_names(claim)[0], float(first.corr(second, method="spearman")))
+    return Verdict(UNDECIDED, f"described, not judged: {number} arms", [step], len(languages), len(seeds))
 
 
 def _conclude(steps: Sequence[Step], languages: int, seeds: int) -> Verdict:
@@ -392,8 +382,7 @@ def _claim_rows(claim: Claim, known: Measured) -> Iterator[tuple[Any, ...]]:
     asked = replace(claim, arms=tuple(arms.get(arm, arm) for arm in claim.arms))
     judged = judge(asked, known)
     if claim.kind == "correlation":
-        points = printed_points(claim)
-        printed, factor = [float(spearman([x for *_, x, _ in points], [y for *_, y in points]))], 1
+        printed, factor = [claim.printed], 1
     else:
         printed, factor = printed_values(claim), 100
         printed = printed if claim.kind == "near" else [left - other for left, other in pairwise(printed)]
@@ -414,103 +403,55 @@ def citations(papers: Sequence[str]) -> list[str]:
     return [f"{name.upper()}: {read_paper(name)['title']}. {read_paper(name)['citation']}." for name in papers]
 
 
-def paper_tables(found: AgainstPapers) -> list[Table]:
-    """The claims with their steps, then the papers' tables in their own shape, as far as both have them."""
-    tables = [_cell_table(cells) for _, cells in found.cells.groupby(["paper", "table"], sort=False)]
+def claim_table(claims: pd.DataFrame) -> Table:
+    """The claims with their steps, of `AgainstPapers.claims`; of one without scores the verdict and its reason."""
     rows = list[Row]()
-    for _, steps in found.claims.groupby("claim", sort=False):
+    for _, steps in claims.groupby("claim", sort=False):
         first, claim = steps.iloc[0], read_claims()[steps.iloc[0].claim]
         notes = (first.why, f"{first.paper.upper()}, {first.table}", claim.note)
-        rows.append((Entry(f"{first.verdict}: {_sentence(first.says)}", "; ".join(filter(None, notes))),))
+        says = first.says[0].upper() + first.says[1:]
+        rows.append((Entry(f"{first.verdict}: {says}", "; ".join(filter(None, notes))),))
         for step in _rows(steps) if first.seeds else ():
             printed = Entry(_number(step, step.printed), step.size)
             ours = Entry(_estimate(step), step.ours)
             rows.append((step.step, printed, ours, str(step.languages), str(step.seeds), step.scale or "-"))
     header = ("verdict: claim", "printed", "ours", "languages", "seeds", "scale")
-    return [Table("Claims judged", header, rows, _JUDGED, link=CLAIMS), *tables] if rows else tables
+    return Table("Claims judged", header, rows, _JUDGED if rows else "", link=CLAIMS)
 
 
-def claim_table(found: AgainstPapers) -> Table | None:
-    """The verdicts for a terminal, a row a step, and the number of claims without scores; None without a verdict."""
-    judged, rows = found.claims.loc[found.claims.seeds > 0], list[list[str]]()
-    for _, steps in judged.groupby("claim", sort=False):
-        first = steps.iloc[0]
-        verdict = f"  {first.verdict}{f': {first.why}' if first.why else ''}"
-        rows.append([_sentence(first.says), *[""] * 3])
-        for step in _rows(steps):
-            printed = str(Entry(_number(step, step.printed), step.size))
-            rows.append([verdict, printed, _estimate(step), str(step.seeds)])
-            verdict = ""
-    left = found.claims.claim.nunique() - judged.claim.nunique()
-    title = f"Claims of the papers, with 95 % intervals; printed cells beside ours are in {CELLS}"
-    title += f"; arms of {left} more claims lack scores ({CLAIMS})" if left else ""
-    return Table(title, ("", "printed", "ours", "seeds"), rows) if rows else None
+def cell_table(cells: pd.DataFrame) -> Table:
+    """Printed numbers and the report's own, where both exist, below a heading for each table of a paper."""
+    rows, recomputed = list[Row](), cells.recomputed.notna() & cells.ours.notna()
+    for _, of_table in cells.dropna(subset="ours").groupby(["paper", "table"], sort=False):
+        paper, name = of_table.paper.iloc[0], of_table.table.iloc[0]
+        printed = read_paper(paper)["tables"][name]
+        rows.append((Entry(f"{paper.upper()}, {name}: {printed['caption']}", "; ".join(printed.get("notes", ()))),))
+        for cell in _rows(of_table):
+            follows = "" if pd.isna(cell.recomputed) else f" / {cell.recomputed:.1f}"
+            quoted = f"quoted from {cell.quoted}" if cell.quoted else ""
+            rows.append(
+                (
+                    Entry(", ".join(filter(None, (cell.section, cell.row, cell.column.replace("_", " ")))), quoted),
+                    _with_deviation(cell.printed, cell.printed_deviation) + follows,
+                    _with_deviation(cell.ours, cell.standard_deviation),
+                    f"{round(cell.difference, 1) + 0.0:+.1f}",
+                    Entry(str(len(cell.languages.split())), cell.languages),
+                    *(str(cell.seeds), cell.scale or "-"),
+                )
+            )
+    note = f"Percent; {PLUS_MINUS} is the deviation over seeds. Numbers of print without one of ours are in {CELLS}."
+    if recomputed.any():
+        note += " a / b: printed, and what follows from the other printed numbers; the difference is from b."
+    header = ("", "printed", "ours", "difference", "languages", "seeds", "scale")
+    return Table("Printed numbers beside ours", header, rows, note if rows else "", link=CELLS)
 
 
-def _cell_table(cells: pd.DataFrame) -> Table:
-    """A printed table: columns that both have, and rows that both have or that the paper quotes."""
-    paper, name = cells.paper.iloc[0], cells.table.iloc[0]
-    printed, both = read_paper(paper)["tables"][name], cells.dropna(subset="ours")
-    columns = [column for column in printed["columns"] if column in {*both.column}]
-    shown = cells.loc[cells.column.isin(columns)]
-    lines = shown.groupby("line")
-    is_kept = lines.ours.transform("count").gt(0) | (shown.quoted.ne("") & lines.printed.transform("count").gt(0))
-    kept_rows, rows, last = shown.loc[is_kept], list[Row](), ""
-    for _, line in kept_rows.groupby("line"):
-        first, ours = line.iloc[0], line.dropna(subset="ours")
-        rows += [(Entry(first.section),)] if first.section and first.section != last else []
-        last = first.section
-        note = f"quoted from {first.quoted}" if first.quoted else ""
-        scales = ", ".join(dict.fromkeys(filter(None, ours.scale)))
-        seeds = " to ".join(map(str, sorted({ours.seeds.min(), ours.seeds.max()}))) if len(ours) else ""
-        entries = [
-            NONE if pd.isna(cell.printed)
-            else Entry(_printed(cell), mark="quiet") if pd.isna(cell.ours)
-            else Entry(_printed(cell), _reached(cell))
-            for cell in _rows(line)
-        ]  # fmt: skip
-        name_of_row = Entry(first.row, note, "" if len(ours) else "quiet")
-        rows.append((name_of_row, *entries, seeds or "-", scales or "-"))
-    header = ("", *(column.replace("_", " ") for column in columns), "seeds", "scale")
-    note = " ".join(_explain(printed, kept_rows))
-    return Table(f"{paper.upper()}, {name}: {printed['caption']}", header, rows, note, link=CELLS)
-
-
-def _explain(printed: Mapping[str, Any], kept: pd.DataFrame) -> Iterator[str]:
-    """How to read a table, as far as it applies."""
-    yield f"In each cell what is printed and, below it, ours {PLUS_MINUS} deviation over seeds with the difference."
-    if kept.recomputed.notna().any():
-        yield "a / b: printed, and what follows from the other printed numbers; the difference is from b."
-    if kept.quoted.ne("").any():
-        yield "Quoted: the paper repeats these numbers of others."
-    ours = zip(kept.languages, kept.quantity, kept.ours.notna(), strict=True)
-    if means := {names for names, quantity, is_known in ours if is_known and quantity.language in ("", ZERO_SHOT)}:
-        counts = sorted(len(names.split()) for names in means)
-        number = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        named = ", ".join(means.pop().split()) if len(means) == 1 else f"{number} (named in {CELLS})"
-        yield f"Means of ours are over our languages: {named}."
-    if left := len(printed["rows"]) - kept.line.nunique():
-        yield f"{left} row{'s' * (left > 1)} of print whose arms have no score here: only in {CELLS}."
-    if printed.get("notes"):
-        yield f"Of the print: {'; '.join(printed['notes'])}."
+def _with_deviation(value: float, deviation: float) -> str:
+    return f"{value + 0.0:.1f}" + ("" if pd.isna(deviation) else f" {PLUS_MINUS} {deviation:.1f}")
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[Any]:
     return iter(frame.itertuples())
-
-
-def _sentence(says: str) -> str:
-    return says[0].upper() + says[1:]
-
-
-def _printed(cell: Any) -> str:
-    spread = "" if pd.isna(cell.printed_deviation) else f" {PLUS_MINUS} {cell.printed_deviation:.1f}"
-    return f"{cell.printed:.1f}{spread}" + ("" if pd.isna(cell.recomputed) else f" / {cell.recomputed:.1f}")
-
-
-def _reached(cell: Any) -> str:
-    spread = "" if pd.isna(cell.standard_deviation) else f" {PLUS_MINUS} {cell.standard_deviation:.1f}"
-    return f"{cell.ours + 0.0:.1f}{spread} ({round(cell.difference, 1) + 0.0:+.1f})"
 
 
 def _estimate(step: Any) -> str:

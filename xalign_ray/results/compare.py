@@ -9,32 +9,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from xalign_ray.config.explain import suggest
-from xalign_ray.config.language_codes import INVENTED, OTHER, check_language, family_of, languages_of
-from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.config.language_codes import INVENTED, OTHER, family_of, languages_of
+from xalign_ray.errors import ConfigError
 from xalign_ray.results.aggregate import KEY, means, seed_values, without_layers
 from xalign_ray.results.difference import Grouping, differences_from, guess_variance, is_at_chance
-from xalign_ray.results.foreign import read_columns
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import SHARE
 
 EVERY = "all languages"
-UNKNOWN_SIZE = "size not known"
 UNTRAINED = "in no training data"
 UNMEASURED = "not measured"
 PREMIUMS = (1.2, 1.5, 2.0)  # pieces for each of English, where groups end
 WITH, SOME, WITHOUT, PIVOT = "dictionary", "dictionary in some runs only", "no dictionary", "English itself"
 _PIVOT = "en"
 _NEEDS = {
-    "size": "give --sizes, a CSV file with language,megabytes.",
     "dictionary": "no compared run had a dictionary.",
     "training": "of no compared run the prepared data are known.",
     "vocabulary": "no compared run has scores of the task tatoeba.",
@@ -44,14 +40,13 @@ Place = tuple[float, str]  # where a group stands in a table, and its name
 Groupings = Mapping[str, Callable[[str], Place]]  # the group of a language or pair, by the grouping's name
 
 
-def known_groupings(runs: Sequence[Run], sizes: Mapping[str, float]) -> Groupings:
+def known_groupings(runs: Sequence[Run]) -> Groupings:
     """The groupings that the known facts allow.
 
     A pair with English belongs to its other language; any other pair to both.
 
     Args:
         runs: with labels.
-        sizes: of Wikipedias in megabytes, by language; may be empty.
     """
     covered = [
         frozenset(code for run in label_runs for source in run.sources("dictionaries") for code in source["languages"])
@@ -62,8 +57,6 @@ def known_groupings(runs: Sequence[Run], sizes: Mapping[str, float]) -> Grouping
         "language": lambda language: (0, language),
         "family": _family,
     }
-    if sizes:
-        groupings["size"] = partial(_size_group, sizes)
     if any(covered):
         groupings["dictionary"] = partial(
             _beside_english, partial(_coverage, [languages for languages in covered if languages])
@@ -85,37 +78,9 @@ def check_groupings(by: Sequence[str], known: Groupings) -> None:
             raise ConfigError(f"Scores cannot be grouped by {name}: {_NEEDS[name]}")
 
 
-def read_sizes(path: Path) -> dict[str, float]:
-    """Sizes of Wikipedias from a CSV file with the columns `language` and `megabytes`.
-
-    Raises:
-        DataError: the file is missing, or a row of it is not a language and a number above 0; names the line.
-    """
-    _, rows = read_columns(path, ("language", "megabytes"), "a CSV file with language,megabytes")
-    sizes = {}
-    for line, row in rows:
-        try:
-            code, size = check_language(row["language"]), float(row["megabytes"])
-        except (ValueError, ConfigError) as error:
-            raise DataError(f"{path} line {line}: {error}") from None
-        if not 0 < size < math.inf:
-            raise DataError(f"{path} line {line}: a size must be above 0 MB, it is {row['megabytes']}.")
-        sizes[code] = size
-    return sizes
-
-
 def _family(language: str) -> Place:
     families = sorted({family_of(code) for code in other_languages(language)})
     return float(bool({INVENTED, OTHER} & set(families))), " and ".join(families)
-
-
-def _size_group(sizes: Mapping[str, float], language: str) -> Place:
-    """Wu and Dredze 2020, Table 1: round(log2(size in MB)); of two languages the smaller one decides."""
-    known_sizes = [sizes.get(code) or sizes.get(code.split("-")[0], 0.0) for code in other_languages(language)]
-    if not all(known_sizes):
-        return math.inf, UNKNOWN_SIZE
-    power = round(math.log2(min(known_sizes)))
-    return power, f"{power} ({2 ** (power - 0.5):,.3g} to {2 ** (power + 0.5):,.3g} MB)"
 
 
 def _beside_english(place_of: Callable[[tuple[str, ...]], Place], language: str) -> Place:
@@ -322,14 +287,13 @@ def compare_runs(
     runs: Sequence[Run],
     scores: pd.DataFrame,
     by: Sequence[str] = (),
-    sizes: Mapping[str, float] | None = None,
     baseline: str | None = None,
 ) -> Comparison:
     """The scores of labelled runs compared as `report` shows them, by all possible groupings if none are given.
 
     A grouping that nobody asked for is left out where its one group equals the mean over all languages.
     """
-    groupings_by_name = known_groupings(runs, sizes or {})
+    groupings_by_name = known_groupings(runs)
     check_groupings(by, groupings_by_name)
     groupings = {name: groupings_by_name[name] for name in dict.fromkeys([*(by or groupings_by_name), *_OF_FINDING])}
     baseline = baseline or _column_of_study(runs, lambda study: study["baseline"])

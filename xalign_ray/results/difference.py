@@ -20,23 +20,6 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 
-def spearman(first: ArrayLike, second: ArrayLike) -> Array:
-    """Spearman's rank correlation over the last axis; NaN where a series has no two different values."""
-    from scipy.stats import rankdata
-
-    ranks = (rankdata(np.asarray(series, float), axis=-1) for series in (first, second))
-    left, other = (rank - rank.mean(axis=-1, keepdims=True) for rank in ranks)
-    with np.errstate(invalid="ignore"):
-        return (left * other).sum(axis=-1) / np.sqrt((left**2).sum(axis=-1) * (other**2).sum(axis=-1))
-
-
-def correlation_interval(correlation: Array, arms: int) -> tuple[Array, Array]:
-    """The 95 % interval of Spearman's correlation over arms (Fisher's z, variance of Bonett and Wright 2000)."""
-    reach = _NORMAL * np.sqrt((1 + correlation**2 / 2) / (arms - 3))
-    centre = np.arctanh(np.clip(correlation, -0.999, 0.999))
-    return np.tanh(centre - reach), np.tanh(centre + reach)
-
-
 @dataclass(frozen=True)
 class MeanEstimate:
     """A mean or a difference of means, whose error over `standard_error` has Student's distribution."""

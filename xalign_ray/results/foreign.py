@@ -144,7 +144,10 @@ def _read_mteb(folder: Path) -> list[Run]:
     rows = {results: [*_mteb_rows(results, parts)] for results in metas}
     names = {task: names_of_parts(languages) for task, languages in parts.items()}
     runs: dict[str, Run] = {}
-    for (results, label), rows_of_run in zip(_mteb_labels(metas).items(), rows.values(), strict=True):
+    models = {results: str(meta.get("name") or results.parent.name) for results, meta in metas.items()}
+    for results, rows_of_run in rows.items():
+        model = models[results]
+        label = model if [*models.values()].count(model) == 1 else f"{model} ({results.name})"
         if not rows_of_run:
             raise DataError(f"{results} has no result beside its {META}.")
         if label in runs:
@@ -152,22 +155,6 @@ def _read_mteb(folder: Path) -> list[Run]:
         named = (replace(score, encoder=label, language=names[score.task][score.language]) for score in rows_of_run)
         runs[label] = _run(label, None, tuple(named))
     return [*runs.values()]
-
-
-def _mteb_labels(found: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
-    """The name of each model, with its revision where one has several, and the experiment that was run with it."""
-    models = {
-        results: (str(meta.get("name") or results.parent.name), str(meta.get("revision") or results.name))
-        for results, meta in found.items()
-    }
-    several = Counter(name for name, _ in {*models.values()})
-    short = Counter((name, revision[:7]) for name, revision in {*models.values()})
-    labels = {}
-    for results, (name, revision) in models.items():
-        shown = revision[:7] if short[name, revision[:7]] == 1 else revision
-        parts = [shown] * (several[name] > 1) + [results.name] * (results.parent.name == EXPERIMENTS)
-        labels[results] = f"{name} ({', '.join(parts)})" if parts else name
-    return labels
 
 
 def _mteb_rows(results: Path, parts: dict[str, dict[str, Collection[str]]]) -> Iterator[Score]:

@@ -7,29 +7,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
 import yaml
 from rich.console import Console
 
 from xalign_ray.config.explain import flatten
 from xalign_ray.errors import ConfigError, LockError
-from xalign_ray.results import charts, claims, continued, sentences, tables, transfer
-from xalign_ray.results.benchmark_average import average_table, check_benchmark
-from xalign_ray.results.bundle import Options, is_bundle, write_bundle
+from xalign_ray.results import charts, claims, continued, sentences, tables
+from xalign_ray.results.benchmark_average import average_table, check_average
+from xalign_ray.results.bundle import Options, as_csv, is_bundle, write_bundle
 from xalign_ray.results.charts import Chart
 from xalign_ray.results.compare import (
     SCORE_COLUMNS,
     Comparison,
     compare_runs,
     compare_with_beginning,
-    known_groupings,
-    read_sizes,
     score_frame,
 )
 from xalign_ray.results.run import Run, as_published, columns_of, label_runs
 from xalign_ray.results.sentences import ENVIRONMENT
 from xalign_ray.results.sources import check_names, find_runs, is_foreign
 from xalign_ray.results.tables import Table
+from xalign_ray.results.transfer import transfer_table
 from xalign_ray.work.artifacts import hash_value, write_atomic
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
@@ -39,7 +37,7 @@ from xalign_ray.work.storage import hide_places, shown_path
 
 PAGE = "index.html"
 _FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
-_AT_TIMES = {claims.CELLS, claims.CLAIMS, transfer.POINTS, *(f"{name}.svg" for name in charts.NAMES)}
+_AT_TIMES = {claims.CELLS, claims.CLAIMS, *(f"{name}.svg" for name in charts.NAMES)}
 
 _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
@@ -61,7 +59,6 @@ def report(
     names: Sequence[str],
     out: Path | None = None,
     by: Sequence[str] = (),
-    sizes: Path | None = None,
     baseline: str | None = None,
     average: str = "",
     bundle: Path | None = None,
@@ -72,7 +69,6 @@ def report(
         names: folders of runs or studies, bundles, CSV files of scores.
         out: folder of the report.
         by: groupings, the first one for the terminal; all that are possible if none are given.
-        sizes: a CSV file with the size of each language's Wikipedia.
         baseline: label of the column that the others are compared with; the study's, or the first one's if None.
         average: a benchmark, whose one number is shown with its rule.
         bundle: a file for everything that the numbers rest on, which `verify_bundle` computes again.
@@ -89,18 +85,17 @@ def report(
     target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
     check_names(names)
     if average:
-        check_benchmark(average)
+        check_average(average)
     if bundle:
         _check_bundled(bundle)
-    _check_kept([*names, *([str(sizes)] if sizes else [])], target)
+    _check_kept(names, target)
     say(f"Reading {', '.join(names)}.")
     runs = label_runs(continued.with_bases(find_runs(names)))
     try:
         with open_job(target, "report", waits=False, with_run=True):
-            known_sizes = read_sizes(sizes) if sizes else {}
-            comparison, papers = write_report(runs, target, by, known_sizes, baseline, average)
+            comparison, papers = write_report(runs, target, by, baseline, average)
             if bundle:
-                options = Options(by, known_sizes, baseline)
+                options = Options(by, baseline)
                 write_bundle(bundle, runs, [local_folder(name) for name in names], options)
                 if outside := _outside(as_published(runs)):
                     say(f"{shown_path(bundle)} names places outside this folder and your home: {', '.join(outside)}.")
@@ -108,8 +103,9 @@ def report(
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
     if paired := continued.paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
         Console(stderr=True).print(tables.plain_grid(paired))
-    for table in (tables.terminal_table(comparison, comparison.by[0]), claims.claim_table(papers)):
-        if table and table.rows:
+    judged = claims.claim_table(papers.claims.loc[papers.claims.seeds > 0])
+    for table in (tables.terminal_table(comparison, comparison.by[0]), judged):
+        if table.rows:
             Console(stderr=True).print(tables.plain_grid(table))
     if average:
         shown = average_table(claims.measured(runs, score_frame(runs)), list(columns_of(runs)), average)
@@ -122,7 +118,6 @@ def write_report(
     runs: Sequence[Run],
     out: Path,
     by: Sequence[str] = (),
-    sizes: Mapping[str, float] | None = None,
     baseline: str | None = None,
     average: str = "",
 ) -> tuple[Comparison, claims.AgainstPapers]:
@@ -131,19 +126,24 @@ def write_report(
     Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
     one column: mean and spread. The page needs no network and no other file to be read.
     Removes files of an earlier report that this one does not write.
-    `sizes` are of Wikipedias in megabytes by language; the rest is as in `report`.
+    Arguments as in `report`.
     """
     runs, baseline = as_published(runs), hide_places(baseline)
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
-    comparison = compare_runs(runs, scores, by, sizes, baseline)
+    comparison = compare_runs(runs, scores, by, baseline)
     measurements, finding = claims.measured(runs, scores), sentences.find(comparison, sentences.declared_metric(runs))
-    papers, transferred = claims.against_papers(measurements), transfer.transfer_frame(measurements)
+    papers = claims.against_papers(measurements)
     headline = charts.score_chart(comparison, finding.key) if finding.key else None
-    groupings, beginning = known_groupings(runs, sizes or {}), compare_with_beginning(runs, scores)
-    configs = {label: dict(seeds[0].config) for label, seeds in columns.items() if seeds[0].config}
+    beginning = compare_with_beginning(runs, scores)
     bases = {run.label: base for run in runs if run.on_disk and (base := continued.read_continued(run.folder))}
     paired = continued.paired_table(runs, comparison.baseline) if len(bases) > 1 else None
-    all_sections = [
+    averages = [average_table(measurements, list(columns), average)] if average else []
+    recipes = {
+        label: yaml.safe_dump(dict(seeds[0].config), sort_keys=False, allow_unicode=True)
+        for label, seeds in columns.items()
+        if seeds[0].config
+    }
+    parts = [
         Section("pairs", "The same test", [paired], is_open=True),
         *(
             Section(
@@ -155,12 +155,7 @@ def write_report(
             )
             for number, (label, base) in enumerate(bases.items())
         ),
-        Section(
-            "average",
-            "Average of a benchmark",
-            [average_table(measurements, list(columns), average)] if average else [],
-            is_open=True,
-        ),
+        Section("average", "Average of a benchmark", averages, is_open=True),
         *(
             Section(
                 name,
@@ -175,55 +170,26 @@ def write_report(
             for name in comparison.by
         ),
         Section("forgetting", "Forgetting", [tables.forgetting_table(beginning)] if beginning else []),
-        Section(
-            "transfer",
-            "Transfer",
-            [
-                transfer.transfer_table(measurements, name, groupings[name])
-                for name in dict.fromkeys(["task", *comparison.by])
-            ],
-            [transfer.transfer_chart(transferred, comparison.labels)],
-        ),
+        Section("transfer", "Transfer", [transfer_table(measurements)]),
         Section(
             "papers",
             "Against the papers",
-            claims.paper_tables(papers),
+            [claims.claim_table(papers.claims), claims.cell_table(papers.cells)],
             notes=claims.citations(papers.papers),
             is_open=True,
         ),
         Section("retrieval", "Retrieval", charts=[charts.retrieval_chart(runs, losses)]),
-        Section(
-            "losses",
-            "Losses",
-            charts=[charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)],
-            notes=sentences.repetitions(runs),
-        ),
+        Section("losses", "Losses", charts=[charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]),
         Section("layers", "Layers", charts=[charts.layer_chart(runs, scores)]),
         Section("data", "Data", tables.data_tables(runs)),
-        Section(
-            "recipes",
-            "Recipes",
-            [tables.values_table(runs), tables.difference_table(runs)],
-            recipes={
-                label: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) for label, tree in configs.items()
-            },
-        ),
+        Section("recipes", "Recipes", [tables.values_table(runs)], recipes=recipes),
         Section("running", "Running", [*tables.study_tables(runs), tables.run_table(runs)]),
     ]
-    filled = (
-        Section(
-            *raw_section[:2],
-            _filled(raw_section.tables),
-            [*filter(None, raw_section.charts)],
-            *raw_section[4:],
-        )
-        for raw_section in all_sections
-    )
+    filled = (Section(*part[:2], _filled(part.tables), [*filter(None, part.charts)], *part[4:]) for part in parts)
     sections = [section for section in filled if any(section[2:6])]
     only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
-    recipes = len({hash_value([seeds[0].settings or label]) for label, seeds in columns.items()})
-    files = papers.files | ({transfer.POINTS: transferred} if len(transferred) else {})
+    different = len({hash_value([seeds[0].settings or label]) for label, seeds in columns.items()})
     page = ENVIRONMENT.get_template("page.html").render(
         title=_title(runs),
         notes=[
@@ -231,11 +197,10 @@ def write_report(
             *([continued.origin_sentence(only)] if only else []),
         ],
         links=_links(runs[-1], out) if (len(runs) == 1 or only) and runs[-1].on_disk else {},
-        lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {recipes} recipe{'s' * (recipes > 1)}.",
+        lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {different} recipe{'s' * (different > 1)}.",
         wide=len(columns) > _MAX_NARROW,
         finding=continued.sentence(only) if only else finding.brief,
         detail=continued.forgotten(only) if only else finding.detail,
-        elsewhere=finding.elsewhere,
         origins=sentences.origins(runs, {label: hide_places(base.command) for label, base in bases.items()}),
         headline=headline,
         caveats=[*guessed, *sentences.caveats(runs)],
@@ -244,12 +209,16 @@ def write_report(
         draw_svgs=charts.draw_svgs,
         variables=charts.VARIABLES,
         restarted=charts.RESTARTED,
-        files=[*_FILES, *files],
+        files=[*_FILES, *papers.files],
     )
     shown_scores = scores.reindex(columns=SCORE_COLUMNS)
-    files |= {"scores.csv": shown_scores, "layers.csv": shown_scores.loc[scores.single_layer], "losses.csv": losses}
+    files = papers.files | {
+        "scores.csv": shown_scores,
+        "layers.csv": shown_scores.loc[scores.single_layer],
+        "losses.csv": losses,
+    }
     for name, frame in files.items():
-        _write_csv(out / name, frame)
+        write_atomic(out / name, as_csv(frame))
     write_tables(comparison, out, papers)
     drawn = filter(None, [headline, *(chart for section in sections for chart in section.charts)])
     figures = {f"{chart.name}.svg": charts.draw_file(chart) for chart in drawn}
@@ -263,9 +232,9 @@ def write_report(
 
 def write_tables(comparison: Comparison, out: Path, papers: claims.AgainstPapers | None = None) -> None:
     """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
-    _write_csv(out / "comparison.csv", comparison.shown)
+    write_atomic(out / "comparison.csv", as_csv(comparison.shown))
     shown = _filled([tables.decided_table(comparison), *(tables.score_table(comparison, by) for by in comparison.by)])
-    shown += claims.paper_tables(papers) if papers else []
+    shown += _filled([claims.claim_table(papers.claims), claims.cell_table(papers.cells)]) if papers else []
     write_atomic(out / "comparison.md", "\n".join(map(tables.as_markdown, shown)))
 
 
@@ -284,10 +253,6 @@ def _title(runs: Sequence[Run]) -> str:
     labels = list(columns_of(runs))
     compared = " / ".join(labels) if len(labels) <= 4 else f"{len(labels)} recipes compared"
     return " / ".join(dict.fromkeys(run.study["name"] for run in runs if run.study)) or compared
-
-
-def _write_csv(path: Path, frame: pd.DataFrame) -> None:
-    write_atomic(path, frame.to_csv(index=False, lineterminator="\n"))
 
 
 def _outside(runs: Sequence[Run]) -> list[str]:

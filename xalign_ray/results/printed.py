@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -15,8 +14,6 @@ from xalign_ray.config.yaml_text import parse_yaml
 
 PAPERS = ("dict-mlm", "align-mlm", "weam", "ppa")
 CELL_COLUMNS = ["paper", "table", "section", "row", "quoted", "column", "printed", "printed_deviation", "recomputed"]
-_ROUNDING = {"mean": 0.1, "minus": 0.15, "same": 0.0}  # what rounding to one decimal can do to a number that follows
-_NOISE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -64,48 +61,24 @@ def printed_cells() -> pd.DataFrame:
     """A row a printed number of all papers, in their order.
 
     The columns are CELL_COLUMNS, `line` (of its table) and `quantity` (ours that it is compared with, None
-    where there is none). `recomputed` follows from other printed numbers where it differs from the printed one.
+    where there is none). `recomputed` is what follows from other printed numbers where the printed one does not.
     """
     rows = []
     for paper in PAPERS:
-        tables = read_paper(paper)["tables"]
-        for name, table in tables.items():
+        for name, table in read_paper(paper)["tables"].items():
             for line, row in enumerate(table["rows"]):
-                values = dict(zip(table["columns"], row["values"], strict=True))
-                deviations = row.get("deviations") or [None] * len(values)
-                for (column, value), deviation in zip(values.items(), deviations, strict=True):
-                    check = table.get("checks", {}).get(column, {})
-                    recomputed = _recompute(check, values, value, tables, line, column)
-                    asked = {**row.get("ours", {}), **table["columns"][column]}
+                of_row = (paper, name, row.get("section", ""), row["name"], row.get("quoted", ""))
+                deviations = row.get("deviations") or [None] * len(row["values"])
+                for (column, fields), value, deviation in zip(
+                    table["columns"].items(), row["values"], deviations, strict=True
+                ):
+                    asked = {**row.get("ours", {}), **fields}
                     # A label may have a place for the row's suffix: `align-mlm{suffix}`.
                     asked["label"] = str(asked.get("label", "")).format(suffix=asked.pop("suffix", ""))
                     quantity = _quantity(asked) if asked["label"] and asked.get("metric") else None
-                    of_row = (paper, name, row.get("section", ""), row["name"], row.get("quoted", ""))
-                    rows.append((*of_row, column, value, deviation, recomputed, line, quantity))
+                    corrected = row.get("corrected", {}).get(column)
+                    rows.append((*of_row, column, value, deviation, corrected, line, quantity))
     return pd.DataFrame(rows, columns=[*CELL_COLUMNS, "line", "quantity"])
-
-
-def _recompute(
-    check: Mapping[str, Any],
-    values: Mapping[str, float | None],
-    printed: float | None,
-    tables: Mapping[str, Any],
-    line: int,
-    column: str,
-) -> float | None:
-    """The value of a cell by the mean or difference of others; None where they agree but for rounding."""
-    numbers: list[Any]
-    for kind, names in check.items():
-        if kind == "same":
-            other = tables[names]
-            numbers = [other["rows"][line]["values"][list(other["columns"]).index(column)]]
-        else:
-            numbers = [values[name] for name in names]
-        if printed is None or None in numbers:
-            return None
-        follows = numbers[0] - numbers[1] if kind == "minus" else fmean(numbers)
-        return follows if abs(follows - printed) > _ROUNDING[kind] + _NOISE else None
-    return None
 
 
 def printed_numbers(paper: str, table: str = "") -> dict[Quantity, float]:
@@ -125,7 +98,7 @@ class Claim:
 
     order: each arm is above the next on the measure, by more than `by` points. near: the measure of each arm lies
     `within` points of zero. coverage: the first arm's gain over the second is larger in languages with a dictionary.
-    correlation: over arms and languages `x` and `y` rise together, or with a negative `sign` against each other.
+    correlation: over arms and languages `x` and `y` have the `printed` rank correlation (Spearman).
     """
 
     name: str
@@ -140,7 +113,7 @@ class Claim:
     y: Quantity = _NO_QUANTITY
     by: float = 0.0
     within: float = 0.0
-    sign: str = "positive"
+    printed: float = 0.0
 
     @property
     def quantities(self) -> list[Quantity]:
@@ -174,15 +147,3 @@ def printed_values(claim: Claim) -> list[float]:
         return numbers[first] - sum(value(part) for part in subtracted)
 
     return [value(quantity) for quantity in claim.quantities]
-
-
-def printed_points(claim: Claim) -> list[tuple[str, str, float, float]]:
-    """Arm, language, x and y of each point of a correlation with both numbers printed, in percent."""
-    numbers = printed_numbers(claim.paper)
-    languages = sorted({quantity.language for quantity in numbers})
-    places = [(arm, language) for arm in claim.arms for language in languages]
-    pairs = [
-        (arm, language, *(replace(measure, label=arm, language=language) for measure in (claim.x, claim.y)))
-        for arm, language in places
-    ]
-    return [(arm, language, numbers[x], numbers[y]) for arm, language, x, y in pairs if x in numbers and y in numbers]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pandas as pd
 
 from xalign_ray.config.explain import flatten
@@ -48,7 +47,6 @@ class Log:
         width: of the bins of steps that points are means over.
     """
 
-    path: Path | None = None
     starts: tuple[Event, ...] = ()
     end: Event | None = None
     last_step: int = 0
@@ -103,7 +101,6 @@ def read_log(path: Path) -> Log:
     points, width = thin_points(pd.concat([points, _frame(read)]), width)
     waited = points.value[points.series == _WAITING]
     return Log(
-        path=path,
         starts=tuple(starts),
         end=last if last.get("event") == "end" else None,
         last_step=last.get("step", 0),
@@ -114,17 +111,6 @@ def read_log(path: Path) -> Log:
         points=cast(pd.DataFrame, points[points.series != _WAITING]),
         width=width,
     )
-
-
-def read_steps(log: Log) -> pd.DataFrame:
-    """Every step whose rows are known: step, batch_hash, loss; 24 bytes each. None where the log is not kept."""
-    rows = (event for event, survives in stream_events(log.path) if survives) if log.path and log.path.is_file() else ()
-    steps = (
-        (event["step"], event["batch_hash"], event["metrics"][TOTAL])
-        for event in rows
-        if event["event"] == "step" and "batch_hash" in event and event["metrics"][TOTAL] is not None
-    )
-    return pd.DataFrame(np.fromiter(steps, [("step", "i8"), ("batch_hash", "u8"), ("loss", "f8")]))
 
 
 def is_loss(metric: str) -> bool:

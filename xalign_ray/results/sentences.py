@@ -1,11 +1,10 @@
-"""The sentences of a report and a model card: the finding, caveats, how to read the numbers, what repetitions show."""
+"""The sentences of a report and a model card: the finding, caveats, how to read the numbers."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +14,10 @@ from xalign_ray.config.load import list_studies
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.difference import NEAR_ZERO, ONE_RUN
-from xalign_ray.results.run import Run, columns_of, left_out, read_steps
+from xalign_ray.results.run import Run, columns_of, left_out
 from xalign_ray.results.tables import percent, points
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
-from xalign_ray.work.artifacts import hash_value
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -32,6 +30,7 @@ ENVIRONMENT = Environment(
 
 MAX_WORDS = 20  # of the sentence that a page opens with
 _NAMED = 3  # encoders of a list
+_ENDED = ("finished", "not chosen")  # states of cells
 _SEEN = "alignment_trained"  # a loss trained on this measure: no finding where there is another
 _DEMO = (
     "These runs were trained on the embedded world: a small made-up set of languages to learn the tool by and to test "
@@ -49,14 +48,12 @@ class Finding(NamedTuple):
         detail: languages, seeds and interval of it, and scores that are left out.
         key: the headline measurement, None where nothing has been scored.
         at_chance: titles of the other metrics on which no encoder is above chance.
-        elsewhere: of three or more encoders, what other measurements decide where this one does not.
     """
 
     brief: str
     detail: str = ""
     key: Key | None = None
     at_chance: Sequence[str] = ()
-    elsewhere: str = ""
 
 
 def find(comparison: Comparison, declared: str | None = None) -> Finding:
@@ -77,7 +74,7 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
         is_transfer = METRICS[key[0]].of_tuned_head and not key[0].endswith("_supervised")
         return key[0].startswith(_SEEN), -len(by_key[key]), key in guessed, key[0] != declared, not is_transfer
 
-    first, *rest = sorted(by_key, key=rank)
+    first = min(by_key, key=rank)
     others = dict.fromkeys(by_key[key][0]["title"] for key in by_key if key in guessed and key != first)
     first_cells, cells = by_key[first], _alike(comparison, by_key[first])
     brief, detail = _judge(comparison, cells, first_cells[0]["title"])
@@ -88,9 +85,7 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
     if holes := {cell["label"]: cell["left_out"] for cell in cells if cell["left_out"]}:
         count = sum(holes.values())
         detail += f" Not every seed has every language: {count:,} scores of {_few([*holes])} are in no mean."
-    is_open = not any(map(_is_decided, first_cells))
-    elsewhere = _elsewhere(comparison, [by_key[key] for key in rest]) if is_open else ""
-    return Finding(brief, detail, first, tuple(others), elsewhere)
+    return Finding(brief, detail, first, tuple(others))
 
 
 def declared_metric(runs: Sequence[Run]) -> str | None:
@@ -104,6 +99,9 @@ def caveats(runs: Sequence[Run]) -> list[str]:
     lines = [_DEMO] if any(run.on_demo for run in runs) else []
     for study in {run.study["name"]: run.study for run in runs if run.study}.values():
         cells, choices = study["cells"], study.get("choices", ())
+        if late := [cell for cell in cells if cell["state"] not in _ENDED]:
+            named = _few([f"{cell['name']} ({cell['reason'] or cell['state']})" for cell in late])
+            lines.append(f"{len(late)} of {len(cells)} cells of {study['name']} have not ended: {named}.")
         waiting = left_out(choices, cells) - left_out(choices)
         if number := sum(cell["state"] == "finished" and cell["name"] in waiting for cell in cells):
             of = f"{number} fine-tuning{'s' * (number > 1)} of {study['name']}"
@@ -169,43 +167,8 @@ def how_to_read(runs: Sequence[Run]) -> list[str]:
     return text.splitlines()
 
 
-def repetitions(runs: Sequence[Run]) -> list[str]:
-    """A sentence for each run whose recipe and seed an earlier one has, along the steps that both took."""
-    columns = columns_of(runs)
-    firsts: dict[tuple[str, int | None], Run] = {}
-    lines = []
-    for run in runs:
-        first = firsts.setdefault((hash_value(run.settings), run.seed), run)
-        names = [
-            run_of_two.label if len(columns[run_of_two.label]) == 1 else f"{run_of_two.label}, seed {run_of_two.seed}"
-            for run_of_two in (first, run)
-        ]
-        if first is not run and (difference := _compare(first, run, names[0])):
-            lines.append(f"{names[1]} {difference}{_resumptions(run)}")
-    return lines
-
-
-def _is_decided(cell: Record) -> bool:
-    return cell["difference"] is not None and not cell["undecided"]
-
-
-def _elsewhere(comparison: Comparison, others: Sequence[Sequence[Record]]) -> str:
-    """How many of the other measurements decide something, for the more there are the more do so by chance; the first.
-
-    Empty where two encoders are compared: no table of the page counts decisions.
-    """
-    decided = [[cell for cell in cells if _is_decided(cell)] for cells in others]
-    decided = [sorted(cells, key=lambda cell: -cell["difference"]) for cells in decided if cells]
-    if len(comparison.labels) < 3 or not decided:
-        return ""
-    shown = ", ".join(f"{cell['label']} {points(cell['difference'])}" for cell in decided[0])
-    tell = f"tell{'s' * (len(decided) == 1)} an encoder from {comparison.baseline}"
-    where = f"such as {decided[0][0]['title']}, in points: {shown}"
-    return f"{len(decided)} of {len(others)} other measurements {tell}, {where}."
-
-
 def _few(labels: Sequence[str]) -> str:
-    """The first labels, and how many others."""
+    """The first names, and how many others."""
     more = len(labels) - _NAMED
     return ", ".join(labels[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -291,29 +254,3 @@ def _over(languages: int, seeds: int, names: str) -> str:
     many = f"{languages} languages" if languages > 1 else "one language"
     many = "means over languages" if names == ALL_LANGUAGES else many
     return f"{many} and {'one seed' if seeds == 1 else f'{seeds} seeds' if seeds else 'no seed in common'}"
-
-
-def _compare(first: Run, other: Run, name: str) -> str:
-    both = read_steps(first.log).merge(read_steps(other.log), on="step", suffixes=("", "_other"))
-    if not len(both):
-        return ""
-    if len(strange := both[both.batch_hash != both.batch_hash_other]):
-        return f"took other rows than {name} from step {strange.step.iloc[0]:,} on."
-    gaps = (both.loss - both.loss_other).abs().set_axis(both.step)
-    same = f"took the same rows as {name} at each of {len(both):,} steps, and their total losses"
-    if not gaps.any():
-        return f"{same} are equal."
-    apart = gaps[gaps > 0].index[0]
-    equal = f" are equal before step {apart:,} and" if apart > gaps.index[0] else ""
-    return f"{same}{equal} differ by at most {gaps.max():.1g}, at step {gaps.idxmax():,}."
-
-
-def _resumptions(run: Run) -> str:
-    """Where it went on from a checkpoint, and where that was with another number of workers."""
-    places: list[str] = []
-    for before, now in pairwise(run.log.starts):
-        if now["step"]:
-            workers = (before.get("workers"), now.get("workers"))
-            changed = f" (workers: {workers[0]}, then {workers[1]})" if workers[0] != workers[1] else ""
-            places.append(f"after step {now['step']:,}{changed}")
-    return f" It went on {', '.join(places)}." if places else ""

@@ -31,7 +31,6 @@ SUBJECTS = {
     "task": "Scores",
     "language": "Languages",
     "family": "Families",
-    "size": "Wikipedia sizes",
     "dictionary": "Dictionaries",
     "training": "Training data",
     "vocabulary": "Vocabulary",
@@ -40,21 +39,17 @@ _TITLES = {
     "task": "Scores, mean over languages",
     "language": "Scores by language",
     "family": "Scores by language family",
-    "size": "Scores by size of the language's Wikipedia",
     "dictionary": "Scores of languages with and without a dictionary",
     "training": "Scores by how much of a language the training data hold",
     "vocabulary": "Scores by how much of the vocabulary a language has",
 }
 _NOTES = {
-    "size": "Groups are round(log2(size in MB)).",
     "dictionary": "A language has a dictionary where the recipe names one that it is a side of.",
     "vocabulary": "Pieces of sentences for each piece of their English translations: few of what the vocabulary holds.",
     "training": "Tokens in the data of the encoder that has most of a language; half of a pair's count for each.",
 }
 # `_` inside a word, and brackets that no link follows, are text: names of metrics and intervals stay readable.
 _MARKDOWN = re.compile(r"[\\`*|$~]|\](?=[(\[])|(?<![^\W_])_|_(?![^\W_])")
-_CELL = ("name", "label", "kind", "state", "reason")
-_ENDED = ("finished", "not chosen")
 
 
 class Entry(NamedTuple):
@@ -248,27 +243,6 @@ def data_tables(runs: Sequence[Run]) -> list[Table]:
     return tables
 
 
-def difference_table(runs: Sequence[Run]) -> Table | None:
-    """The settings in which recipes differ, None where there is nothing to compare."""
-    firsts = [of_label[0] for of_label in columns_of(runs).values()]
-    if len(firsts) < 2 or not any(run.config for run in firsts):
-        return None
-    rows, counted = list[Row](), list[str]()
-    for key in ("corpora", "parallel", "tests", "dictionaries"):
-        # Where recipes have more or fewer of them, their paths do not compare.
-        if len({len(run.sources(key)) for run in firsts}) > 1:
-            counted.append(f"data.{key}")
-            rows.append((f"data.{key}", *(_describe(run.sources(key)) for run in firsts)))
-    settings = [run.settings for run in firsts]
-    for key in sorted({key for of_label in settings for key in of_label}):
-        values = [of_label.get(key) for of_label in settings]
-        if any(value != values[0] for value in values) and not key.startswith(tuple(counted)):
-            rows.append((key, *(NONE if value is None else str(value) for value in values)))
-    note = "Seeds, workers, ZeRO stage, paths of output and tracking are left out."
-    header = ("setting", *(run.label for run in firsts))
-    return Table("What differs between the recipes", header, rows, note if rows else f"The recipes are equal. {note}")
-
-
 def values_table(runs: Sequence[Run]) -> Table:
     """One row a label: the deciding values of a run, from its start event."""
     label_values = [(run.label, run.log.starts[-1].get("values")) for run in reversed(runs) if run.log.starts]
@@ -341,7 +315,7 @@ def cost_table(runs: Sequence[Run]) -> Table | None:
 
 
 def study_tables(runs: Sequence[Run]) -> list[Table]:
-    """Of each study what its searches chose by development scores, and the cells that have not ended."""
+    """Learning rates and settings that a study tried, with development scores and its choices."""
     tables = []
     for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
         if "rates" in study:
@@ -359,10 +333,6 @@ def study_tables(runs: Sequence[Run]) -> list[Table]:
         header = ("fine-tuning", "task", "setting", "development score of each cell", "chosen")
         note = "The highest mean development score decides, before a test score is looked at."
         tables.append(Table(f"Settings tried by {name}", header, tried, note if tried else "", names=3))
-        late = [cell for cell in study["cells"] if cell["state"] not in _ENDED]
-        cells = [[str(cell.get(key) or "") for key in _CELL] for cell in late]
-        note = f"{len(study['cells']) - len(late)} of {len(study['cells'])} cells have ended." if late else ""
-        tables.append(Table(f"Cells of {name} that have not ended", _CELL, cells, note, names=len(_CELL)))
     return tables
 
 
@@ -456,12 +426,6 @@ def _rates_table(name: str, rates: Mapping[str, Any]) -> Table:
         "Beyond the lowest or the highest rate there may be a better one."
     )
     return Table(f"Learning rates tried by {name}", ("encoder", "learning rate", "score", "chosen"), rows, note)
-
-
-def _describe(sources: Sequence[Mapping[str, Any]]) -> Entry:
-    """Sources by language or pair."""
-    names = ["-".join(source["languages"]) if "languages" in source else source["language"] for source in sources]
-    return Entry(f"{len(names)}", ", ".join(dict.fromkeys(names))) if names else NONE
 
 
 def _count(value: float | None) -> Entry | str:

@@ -237,7 +237,6 @@ def report(
     *runs: PathLike,
     out: PathLike | None = None,
     by: Sequence[str] | str = "",
-    sizes: PathLike | None = None,
     baseline: str | None = None,
     average: str = "",
     bundle: PathLike | None = None,
@@ -247,10 +246,9 @@ def report(
     Args:
         runs: runs, studies, bundles, CSV of scores, results of mteb.
         out: where to write; `<run>/report` of one run, `report` of several if not given.
-        by: groupings of the scores: task, language, family, size, dictionary, training, vocabulary.
-        sizes: a CSV of each Wikipedia's size: language,megabytes.
+        by: groupings of the scores: task, language, family, dictionary, training, vocabulary.
         baseline: label of the run that others are compared with, instead of the first.
-        average: "xtreme", "xtreme-r" or "mmbert-8": one number of that benchmark, by its rule.
+        average: "xtreme" or "mmbert-8": one number of that benchmark, by its rule.
         bundle: a zip file to write, that `verify` computes again.
 
     Returns:
@@ -264,7 +262,7 @@ def report(
 
     names = [as_model(run) for run in runs]
     file = as_path(bundle)
-    path = page.report(names, as_path(out), codes(by), as_path(sizes), baseline, average, file)
+    path = page.report(names, as_path(out), codes(by), baseline, average, file)
     say_next("open the page in a browser", *([f"xalign verify {quoted(file)}"] if file else []))
     return path
 
@@ -273,7 +271,8 @@ def verify(bundle: PathLike) -> str:
     """Computes again every score, mean, interval and verdict of a bundle, and names what differs.
 
     Needs neither the runs nor a GPU. Scores are computed again from the predictions of fine-tuned models, and from
-    what sentences and words found in retrieval and word translation. Others, such as cosines, are held to their hashes.
+    what sentences and words found in retrieval and word translation. Others, such as cosines, are held to the hash of
+    the file.
 
     Args:
         bundle: a file of `report(bundle=...)`.

@@ -67,21 +67,6 @@ def test_the_card_has_scores_data_run_and_recipe(tmp_path: Path) -> None:
     assert (recipe["recipe"], recipe["seed"]) == ("tiny/align-mlm", 3)
 
 
-def test_a_continued_encoder_is_not_called_pretrained(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", settings=["model.init_from=/models/e5-small", "data.tokenizer={kind: start}"])
-    write_json(run / "export" / "config.json", {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 96})
-    write_model_card(run)
-    assert "continued from `e5-small` for 4 steps by" in (run / "export" / "README.md").read_text(encoding="utf-8")
-
-
-def test_a_model_with_language_embeddings_is_loaded_with_the_language(tmp_path: Path) -> None:
-    front, text = write_card(tmp_path, architectures=["BertModel"], xalign_languages=["en", "qgr"])
-    assert front["pipeline_tag"] == "feature-extraction"
-    assert "model = AutoModel.from_pretrained(folder)" in text
-    assert 'kind = 2 * languages.index("en")' in text
-    assert 'inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], kind)' in text
-
-
 @pytest.mark.parametrize(
     ("start", "base", "said"),
     [
@@ -104,22 +89,43 @@ def test_a_continued_encoder_says_what_it_was_continued_from(
     assert str(tmp_path) not in text
 
 
-def test_a_head_that_no_loss_trained_fills_no_masks(tmp_path: Path) -> None:
-    front, text = write_card(tmp_path, "objectives=[{kind: dictionary_alignment}]")
-    assert front["pipeline_tag"] == "feature-extraction"
-    assert "model = AutoModel.from_pretrained(folder)" in text
+TOLD = {"architectures": ["BertModel"], "xalign_languages": ["en", "qgr"]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "tag", "loads", "with_language"),
+    [
+        ([], {}, "fill-mask", "AutoModelForMaskedLM", False),
+        (
+            [],
+            {"architectures": ["BertModel"], "xalign_languages": ["en", "qgr"]},
+            "feature-extraction",
+            "AutoModel",
+            True,
+        ),
+        (
+            ["objectives=[{kind: dictionary_alignment}]"],
+            {},
+            "feature-extraction",
+            "AutoModel",
+            False,
+        ),  # no trained head
+    ],
+)
+def test_the_card_says_how_the_encoder_is_loaded(
+    settings: list[str], model: dict[str, Any], tag: str, loads: str, with_language: bool, tmp_path: Path
+) -> None:
+    front, text = write_card(tmp_path, *settings, **model)
+    assert front["pipeline_tag"] == tag
+    assert f"model = {loads}.from_pretrained(folder)" in text
+    assert ('kind = 2 * languages.index("en")' in text) is with_language
+    assert ('inputs["token_type_ids"] = torch.full_like(inputs["input_ids"], kind)' in text) is with_language
 
 
 def test_text_of_users_is_no_markup_of_the_card(tmp_path: Path) -> None:
     _, text = write_card(tmp_path, "notes=a ``` b", "model.init_from=/gone/my`one`")
     assert "continued from `` my`one` `` for 4 steps" in text
     assert yaml.safe_load(text.split("````yaml\n")[1].split("````")[0])["notes"] == "a ``` b"
-
-
-def test_a_model_without_them_is_loaded_without(tmp_path: Path) -> None:
-    _, text = write_card(tmp_path)
-    assert "model = AutoModelForMaskedLM.from_pretrained(folder)" in text
-    assert "token_type_ids" not in text
 
 
 def test_a_run_that_was_not_exported_is_named(tmp_path: Path) -> None:

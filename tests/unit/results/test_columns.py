@@ -1,4 +1,4 @@
-"""Columns of a comparison: which runs belong together, what they are called, what differs."""
+"""Columns of a comparison: which runs belong together, what they are called."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.results.run_folders import entries, open_folders, score, write_run
+from tests.unit.results.run_folders import open_folders, score, write_run
 from xalign_ray.results.run import Run, columns_of, label_runs, read_run
-from xalign_ray.results.tables import Entry, data_tables, difference_table
+from xalign_ray.results.tables import data_tables
 from xalign_ray.tasks.scores import write_scores
 
 
@@ -53,30 +53,6 @@ def test_a_strangers_encoder_is_a_column_named_after_it(tmp_path: Path) -> None:
     write_scores(tmp_path / "scores.json", [score(run=None, encoder="org/other-encoder", seed=None)])
     (run,) = open_folders([tmp_path])
     assert (run.label, run.finished) == ("other-encoder", True)
-
-
-def test_what_differs_is_shown_with_every_recipes_value(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / name, f"tiny/{name}") for name in ("mlm", "align-mlm")]
-    table = difference_table(open_folders(runs))
-    assert table is not None
-    absent = Entry("-", mark="quiet")
-    assert table.header == ("setting", "tiny/mlm", "tiny/align-mlm")
-    assert entries("objectives.1.kind", absent, "dictionary_alignment") in table.rows
-    assert entries("objectives.1.weight", absent, "10.0") in table.rows
-    assert all(row[0].text.startswith("objectives.1.") for row in table.rows)
-
-
-def test_more_sources_are_one_row_that_names_their_languages(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / name, f"tiny/{name}") for name in ("mlm", "xlm")]
-    table = difference_table(open_folders(runs))
-    assert table is not None
-    parallel = [row for row in table.rows if row[0].text.startswith("data.")]
-    languages = "en-qgr, en-qdv, en-qge, en-qhy"
-    assert parallel == [entries("data.parallel", Entry("-", mark="quiet"), Entry("4", languages))]
-
-
-def test_one_recipe_has_nothing_to_differ_from(tmp_path: Path) -> None:
-    assert difference_table(open_folders([write_run(tmp_path / "run")])) is None
 
 
 def continued(folder: Path, base: str, seed: int, recipe: str = "tiny/ppa") -> Path:

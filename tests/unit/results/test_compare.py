@@ -64,7 +64,7 @@ def compare(
         for label, own in by_label.items()
         for name in dict.fromkeys(str(one.run) for one in own)
     ]
-    known = known_groupings(runs, {})
+    known = known_groupings(runs)
     return compare_scores(score_frame(runs), list(by_label), baseline, {name: known[name] for name in by})
 
 
@@ -449,7 +449,6 @@ def test_a_report_has_the_groupings_that_say_more_than_the_mean(tmp_path: Path) 
     two = write_run(tmp_path / "two", "tiny/align-mlm", scores={"tatoeba": scores({"qgr": 0.1, "de": 0.2})})
     assert groupings([one]) == ["task", "language"]
     assert groupings([two]) == ["task", "language", "family", "dictionary", "training"]
-    assert groupings([two], sizes={"de": 9000.0}) == ["task", "language", "family", "size", "dictionary", "training"]
     assert groupings([one], by=["dictionary"]) == ["dictionary"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,20 +56,6 @@ def test_forgotten_languages_stand_apart_from_trained_ones(tmp_path: Path) -> No
     assert trained < text.index("ja ") < untrained < text.index("fr ")
 
 
-def test_sparkline_runs_from_the_least_to_the_greatest() -> None:
-    assert sparkline([0.1, 0.2, 0.45]) == "\u2581\u2583\u2588"
-    assert sparkline([0.5]) == "\u2581"
-    assert sparkline([]) == ""
-
-
-def test_cost_is_in_money_where_a_price_was_given(tmp_path: Path) -> None:
-    write_comparison_file(tmp_path)
-    found = read_continued(tmp_path)
-    assert found is not None
-    assert found.cost == "200 steps, 12m 30s of training, 0.21 device hours"
-    assert type(found)(**{**vars(found), "price": 2.4}).cost.endswith("0.21 device hours at 2.4: 0.50")
-
-
 def test_no_comparison_and_a_damaged_one(tmp_path: Path) -> None:
     assert read_continued(tmp_path) is None
     (tmp_path / "comparison.json").write_text('{"rows": [')
@@ -78,42 +63,26 @@ def test_no_comparison_and_a_damaged_one(tmp_path: Path) -> None:
         read_continued(tmp_path)
 
 
-def test_a_difference_that_rounds_to_zero_has_no_minus(tmp_path: Path) -> None:
+def test_sentences_of_a_comparison(tmp_path: Path) -> None:
+    """Cost with and without a price, what was forgotten, no test pairs, and a language of two test files."""
     write_comparison_file(tmp_path)
     found = read_continued(tmp_path)
     assert found is not None
-    rows = [{**row, "difference": -0.0004, "yours": row["base"] - 0.0004} for row in found.rows]
-    text = comparison_text(type(found)(**{**vars(found), "rows": rows}), 80)
-    assert "+0.0" in text
-    assert "-0.0 " not in text
-
-
-def test_sentence_without_test_pairs(tmp_path: Path) -> None:
-    write_comparison_file(tmp_path)
-    found = read_continued(tmp_path)
-    assert found is not None
-    assert "no test pairs were scored" in sentence(type(found)(**{**vars(found), "rows": []}))
-
-
-def test_a_language_of_two_test_files_weighs_as_one(tmp_path: Path) -> None:
-    write_comparison_file(tmp_path)
-    path = tmp_path / "comparison.json"
-    found = json.loads(path.read_text())
-    again = row("retrieval", "ja", True, 0.70, 0.725, "gained") | {"split": "second.csv"}
-    path.write_text(json.dumps(found | {"rows": [*found["rows"], again]}))
-    continued = read_continued(tmp_path)
-    assert continued is not None
-    assert sentence(continued).startswith("Translations found over 2 languages: 89.2 % before, 90.5 % after")
-
-
-def test_what_was_forgotten_is_a_sentence(tmp_path: Path) -> None:
-    write_comparison_file(tmp_path)
-    found = read_continued(tmp_path)
-    assert found is not None
+    assert found.cost == "200 steps, 12m 30s of training, 0.21 device hours"
+    assert replace(found, price=2.4).cost.endswith("0.21 device hours at 2.4: 0.50")
     assert forgotten(found) == (
         "Forgotten, of 1 languages that were not trained (fr): lost in fr. Translations found there: 95.0 % before, "
         "92.0 % after."
     )
+    assert "no test pairs were scored" in sentence(replace(found, rows=[]))
+    again = row("retrieval", "ja", True, 0.70, 0.725, "gained") | {"split": "second.csv"}
+    twice = sentence(replace(found, rows=[*found.rows, again]))
+    assert twice.startswith("Translations found over 2 languages: 89.2 % before, 90.5 % after")
+    nothing = [{**one, "difference": -0.0004, "yours": one["base"] - 0.0004} for one in found.rows]
+    text = comparison_text(replace(found, rows=nothing), 80)
+    assert "+0.0" in text
+    assert "-0.0 " not in text
+    assert [sparkline(values) for values in ([0.1, 0.2, 0.45], [0.5], [])] == ["\u2581\u2583\u2588", "\u2581", ""]
 
 
 def write_test(folder: Path, found: dict[str, str]) -> Run:
@@ -149,8 +118,4 @@ def test_two_runs_are_compared_pair_by_pair(tmp_path: Path) -> None:
     assert german[:3] == ["de", "100", "50.0"]
     assert german[3].startswith("80.0 (+30.0, ")
     assert french[3].startswith("50.0 (+0.0, -")
-
-
-def test_runs_on_other_tests_are_not_paired(tmp_path: Path) -> None:
-    runs = [write_test(tmp_path / "a", {"de": "20"}), write_test(tmp_path / "b", {"fr": "20"})]
-    assert paired_table(runs, "a") is None
+    assert paired_table([runs[0], write_test(tmp_path / "other", {"es": "20"})], "32") is None

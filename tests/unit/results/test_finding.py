@@ -14,7 +14,7 @@ from tests.unit.results.run_folders import score
 from xalign_ray.results.charts import draw_svgs, score_chart
 from xalign_ray.results.compare import Comparison, compare_scores, known_groupings, score_frame
 from xalign_ray.results.run import Log, Run
-from xalign_ray.results.sentences import MAX_WORDS, Finding, declared_metric, find
+from xalign_ray.results.sentences import MAX_WORDS, declared_metric, find
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import Score
 
@@ -23,7 +23,7 @@ Values = Mapping[str, float]
 
 
 def compare(runs: Sequence[Run], labels: Sequence[str], baseline: str | None = None) -> Comparison:
-    return compare_scores(score_frame(runs), labels, baseline, known_groupings([], {}))
+    return compare_scores(score_frame(runs), labels, baseline, known_groupings([]))
 
 
 def compared(by_label: Mapping[str, Sequence[Values]], baseline: str | None = None, **fields: Any) -> Comparison:
@@ -227,32 +227,6 @@ def test_what_a_study_declares_as_its_own_metric_comes_first() -> None:
     told = of(rates={"metric": "tatoeba_accuracy"})
     assert declared_metric([told, told]) == "tatoeba_accuracy"
     assert declared_metric([told, of()]) is declared_metric([Run(Path("a"), {}, Log(), ())]) is None
-
-
-def test_what_other_measurements_decide_is_counted_where_the_headline_decides_nothing() -> None:
-    def scored(seed: int, apart: float, gain: float) -> list[Score]:
-        """Translations that are `apart` in some languages only, and tags that gain in all."""
-        known: dict[str, Any] = {"chance": 0.01, "n": 1000, "run": str(seed)}
-        gained = shifted(FOUR, gain), shifted(FOUR, apart, -apart)
-        every = [("pos_accuracy", gained[0]), ("tatoeba_accuracy", gained[1]), ("alignment_trained", gained[0])]
-        return [score(name, value, language=one, **known) for name, by in every for one, value in by.items()]
-
-    def of(declared: str = "tatoeba_accuracy", /, **gains: tuple[float, float]) -> Finding:
-        runs = [
-            Run(Path(f"{label}{seed}"), {"seed": seed}, Log(), tuple(scored(seed, *gain)), label=label)
-            for label, gain in gains.items()
-            for seed in range(3)
-        ]
-        return find(compare(runs, list(gains)), declared)
-
-    found = of(mlm=(0.0, 0.0), new=(0.3, 0.1), old=(0.2, -0.05))
-    assert found.brief.startswith("Undecided on Sentence retrieval")
-    assert found.elsewhere == (
-        "2 of 2 other measurements tell an encoder from mlm, such as Parts of speech, in points: new +10.0, old -5.0."
-    )
-    assert of(mlm=(0.0, 0.0), new=(0.3, 0.1)).elsewhere == ""  # one difference a row, which the table shows
-    assert of(mlm=(0.0, 0.0), new=(0.3, 0.0), old=(0.2, 0.0)).elsewhere == ""  # nothing is decided
-    assert of("pos_accuracy", mlm=(0.0, 0.0), new=(0.3, 0.1), old=(0.2, -0.05)).elsewhere == ""  # it decides itself
 
 
 def test_the_chart_shows_languages_and_where_they_are_many_families() -> None:

@@ -1,4 +1,4 @@
-"""Forged bundles whose hashes were written anew: what can be computed again is named where it differs."""
+"""Forged bundles whose hash was written anew: what can be computed again is named where it differs."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_report_on_a_bundle_that_cannot_be_read_is_refused(bundle: Path) -> No
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_a_forgery_with_hashes_of_its_own_is_found(
+def test_a_forgery_with_a_hash_of_its_own_is_found(
     bundle: Path, change: Callable[[Members], None], problem: str
 ) -> None:
     found = forge(bundle, change)

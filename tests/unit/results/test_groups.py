@@ -1,4 +1,4 @@
-"""Groups of languages: families, sizes of Wikipedias, dictionaries, and what they are refused for."""
+"""Groups of languages: families, dictionaries, data, vocabulary, and what they are refused for."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from xalign_ray.config.language_codes import check_language, family_of, languages_of
-from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.compare import Groupings, check_groupings, known_groupings, read_sizes
+from xalign_ray.errors import ConfigError
+from xalign_ray.results.compare import Groupings, check_groupings, known_groupings
 from xalign_ray.results.run import Log, Run
 from xalign_ray.tasks.scores import Score
 
@@ -79,21 +79,11 @@ def test_a_pair_is_told_from_a_region(language: str, sides: tuple[str, ...]) -> 
 
 def test_a_pair_with_english_belongs_to_its_other_language_and_known_families_come_first() -> None:
     languages = ["qgr", "en-hi", "nl", "de", "de-fr", "en"]
-    assert grouped("family", languages, known_groupings([], {})) == {
+    assert grouped("family", languages, known_groupings([])) == {
         "Germanic": ["de", "en", "nl"],
         "Germanic and Romance": ["de-fr"],
         "Indo-Aryan": ["en-hi"],
         "invented or derived": ["qgr"],
-    }
-
-
-def test_sizes_are_grouped_by_the_rounded_power_of_two_and_the_smaller_side_decides() -> None:
-    # log2(90) = 6.49 rounds to 6, log2(91) = 6.51 to 7; 2 ** 5.5 = 45.25, 2 ** 6.5 = 90.5, 2 ** 7.5 = 181.02.
-    known = known_groupings([], {"sw": 90, "is": 91, "de": 9000, "pt": 91})
-    assert grouped("size", ["sw", "is", "pt-BR", "de-sw", "yo"], known) == {
-        "6 (45.3 to 90.5 MB)": ["de-sw", "sw"],
-        "7 (90.5 to 181 MB)": ["is", "pt-BR"],
-        "size not known": ["yo"],
     }
 
 
@@ -103,7 +93,7 @@ def test_dictionaries_count_where_a_run_has_any_and_english_stands_alone() -> No
         run_with_dictionaries("one", "de"),
         run_with_dictionaries("two", "de", "hi"),
     ]
-    known = known_groupings(runs, {})
+    known = known_groupings(runs)
     assert grouped("dictionary", ["de", "en-de", "hi", "yo", "en"], known) == {
         "dictionary": ["de", "en-de"],
         "dictionary in some runs only": ["hi"],
@@ -120,7 +110,7 @@ def test_languages_are_told_apart_by_the_tokens_that_training_saw() -> None:
         replace(run_with_dictionaries("more"), data={"pools": pools}),
         run_with_dictionaries("gone"),
     ]
-    known = known_groupings(runs, {})
+    known = known_groupings(runs)
     assert grouped("training", ["ru", "en-ru", "hi", "de", "en-de", "de-hi", "de-ru", "es", "en"], known) == {
         "in no training data": ["de-ru", "en-ru", "ru"],
         "1 to 10 tokens": ["es"],
@@ -137,7 +127,7 @@ def test_languages_are_told_apart_by_how_the_vocabulary_cuts_them() -> None:
         replace(run_with_dictionaries(f"{number}"), scores=[premium(*item) for item in one.items()])
         for number, one in enumerate(premiums)
     ]
-    known = known_groupings(runs, {})
+    known = known_groupings(runs)
     assert grouped("vocabulary", ["de", "en-es", "tr", "de-hi", "hi", "yo", "de-yo", "en"], known) == {
         "below 1.2 pieces for each of English": ["de"],
         "1.2 to 1.5 pieces for each of English": ["en-es"],
@@ -149,16 +139,15 @@ def test_languages_are_told_apart_by_how_the_vocabulary_cuts_them() -> None:
 
 
 def test_only_what_is_known_is_a_grouping() -> None:
-    assert list(known_groupings([], {})) == ["task", "language", "family"]
-    known = known_groupings([run_with_dictionaries("a", "de")], {"de": 1.0})
-    assert list(known) == ["task", "language", "family", "size", "dictionary"]
+    assert list(known_groupings([])) == ["task", "language", "family"]
+    known = known_groupings([run_with_dictionaries("a", "de")])
+    assert list(known) == ["task", "language", "family", "dictionary"]
 
 
 @pytest.mark.parametrize(
     ("by", "message"),
     [
-        ("famly", r"There is no grouping 'famly'\. Did you mean 'family'\? Known: task, language, family, size, dict"),
-        ("size", r"Scores cannot be grouped by size: give --sizes, a CSV file with language,megabytes"),
+        ("famly", r"There is no grouping 'famly'\. Did you mean 'family'\? Known: task, language, family, dictionary"),
         ("dictionary", r"Scores cannot be grouped by dictionary: no compared run had a dictionary"),
         ("vocabulary", r"Scores cannot be grouped by vocabulary: no compared run has scores of the task tatoeba"),
         ("training", r"Scores cannot be grouped by training: of no compared run the prepared data are known"),
@@ -166,33 +155,4 @@ def test_only_what_is_known_is_a_grouping() -> None:
 )
 def test_a_grouping_that_cannot_be_made_is_refused(by: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_groupings([by], known_groupings([], {}))
-
-
-def test_sizes_are_read_with_their_languages_in_the_one_spelling(tmp_path: Path) -> None:
-    path = tmp_path / "sizes.csv"
-    path.write_bytes(b"\xef\xbb\xbflanguage,megabytes,source\r\ndeu,9000,dump\r\nsw,30.5,dump\r\n")
-    assert read_sizes(path) == {"de": 9000.0, "sw": 30.5}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("code,size\nde,1\n", "has no column language, megabytes; give a CSV file with language,megabytes"),
-        ("language,megabytes\nde,much\n", "line 2: could not convert string to float: 'much'"),
-        ("language,megabytes\nde,1\nxx-yy-zz,1\n", "line 3: 'xx-yy-zz' is not a language code"),
-        ("language,megabytes\nde,0\n", "line 2: a size must be above 0 MB, it is 0"),
-        ("language,megabytes\nde\n", "line 2: 1 columns, and the header has 2"),
-        ("language,megabytes\nde,9,000\n", "line 2: 3 columns, and the header has 2. Put quotes around"),
-    ],
-)
-def test_a_file_of_sizes_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "sizes.csv"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=f"{path} {message}"):
-        read_sizes(path)
-
-
-def test_a_file_of_sizes_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none.csv cannot be read .*; give a CSV file with language,megabytes"):
-        read_sizes(tmp_path / "none.csv")
+        check_groupings([by], known_groupings([]))

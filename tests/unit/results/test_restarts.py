@@ -1,4 +1,4 @@
-"""Runs of one recipe laid over each other: a line each, rings where they went on, and how far their losses are off."""
+"""Runs of one recipe laid over each other: a line each, and rings where they went on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.results.run_folders import open_folders, report_on, start, step, write_run
+from tests.unit.results.run_folders import open_folders, start, step, write_run
 from xalign_ray.results.charts import Chart, curves_of, loss_frame, training_chart
-from xalign_ray.results.sentences import repetitions
 
 LOSSES = [6.0, 5.0, 4.5, 4.0]
 Events = list[dict[str, Any]]
@@ -46,11 +45,6 @@ def chart_of(folders: list[Path]) -> Chart:
     return chart
 
 
-def widths(chart: Chart) -> list[float]:
-    """How wide the lines in the legend are."""
-    return [style["lw"] for style in chart.styles.values()]
-
-
 def test_a_plain_a_killed_and_a_rescaled_run_lie_over_each_other(folders: list[Path]) -> None:
     chart, labels = chart_of(folders), [f"tiny/mlm ({name})" for name in ("plain", "killed", "rescaled")]
     assert (list(chart.panels), list(chart.styles)) == (["masked LM loss"], labels)
@@ -62,42 +56,7 @@ def test_a_plain_a_killed_and_a_rescaled_run_lie_over_each_other(folders: list[P
     assert chart.rings == {labels[1]: [2], labels[2]: [1, 3]}
 
 
-def test_curves_on_each_other_are_drawn_inside_each_other_and_others_as_ever(
-    folders: list[Path], tmp_path: Path
-) -> None:
-    plain, killed, rescaled = widths(chart_of(folders))
-    assert plain > killed > rescaled
-    other = write_run(tmp_path / "other", "tiny/align-mlm", events=[start(), *steps(1, 1)])
-    assert len(set(widths(chart_of([folders[0], other])))) == 1
-
-
 def test_without_a_restart_there_is_no_ring(tmp_path: Path) -> None:
     runs = {"plain": PLAIN, "died early": [start(), start(0, 2), *steps(1, 2)]}
     chart = chart_of([write_run(tmp_path / name, events=events) for name, events in runs.items()])
     assert not chart.rings
-
-
-def test_the_page_says_how_far_the_losses_of_the_same_rows_are_off(folders: list[Path], tmp_path: Path) -> None:
-    page = report_on(folders, tmp_path / "report").read_text(encoding="utf-8")
-    assert "3 runs of 1 recipe." in page
-    same = "took the same rows as tiny/mlm (plain) at each of 4 steps, and their total losses"
-    assert f"tiny/mlm (killed) {same} are equal. It went on after step 2.</p>" in page
-    assert (
-        f"tiny/mlm (rescaled) {same} are equal before step 3 and differ by at most 3e-06, at step 3. "
-        "It went on after step 1 (workers: 2, then 1), after step 3 (workers: 1, then 2).</p>"
-    ) in page
-
-
-def test_other_rows_are_told(tmp_path: Path) -> None:
-    strange = [start(), *steps(1, 1, last=2), step(3, 4.5) | {"batch_hash": 77}]
-    runs = [write_run(tmp_path / name, events=events) for name, events in (("a", PLAIN), ("b", strange))]
-    assert repetitions(open_folders(runs)) == ["tiny/mlm (b) took other rows than tiny/mlm (a) from step 3 on."]
-
-
-def test_of_other_recipes_and_seeds_nothing_is_said(tmp_path: Path) -> None:
-    runs = [
-        write_run(tmp_path / "plain"),
-        write_run(tmp_path / "seed", seed=1),
-        write_run(tmp_path / "recipe", "tiny/align-mlm"),
-    ]
-    assert repetitions(open_folders(runs)) == []

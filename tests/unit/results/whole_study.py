@@ -1,8 +1,7 @@
-"""A small study whose fine-tuned cells have predictions, its bundle, and forgeries of it with hashes of their own."""
+"""A small study whose fine-tuned cells have predictions, its bundle, and forgeries of it with a hash of their own."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import zipfile
@@ -13,7 +12,7 @@ from typing import Any
 
 from tests.unit.results.run_folders import choice, open_folders, score, write_run, write_study
 from xalign_ray.config.load import load_recipe
-from xalign_ray.results.bundle import INDEX, RUNS_FILE, Options, verify_bundle, write_bundle
+from xalign_ray.results.bundle import RUNS_FILE, Options, verify_bundle, write_bundle
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import Score, average_languages, write_scores
 from xalign_ray.work.artifacts import seal_archive, write_json
@@ -116,14 +115,12 @@ def write_bundle_of(*sources: Path) -> Path:
 
 
 def forge(bundle: Path, change: Callable[[Members], None]) -> list[str]:
-    """The problems of a bundle of which files were changed and all hashes written anew."""
+    """The problems of a bundle of which files were changed and the hash written anew."""
     with zipfile.ZipFile(bundle) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
-    index = json.loads(members.pop(INDEX))
-    index["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     forged = bundle.with_name("forged.zip")
-    forged.write_bytes(seal_archive({INDEX: json.dumps(index).encode(), **members}))
+    forged.write_bytes(seal_archive(members))
     return verify_bundle(forged).problems
 
 
