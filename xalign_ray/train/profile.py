@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -70,23 +70,23 @@ def summarize(averages: Sequence[Any], on_gpu: bool) -> tuple[int, str]:
     Args:
         averages: the profiler's events, summed by name; parts of a step are marked SPAN.
     """
-    spans = {row.key.removeprefix(SPAN): row for row in averages if row.key.startswith(SPAN) and row.count}
+    of_host = [row for row in averages if str(row.device_type).endswith("CPU")]  # each with the device's time for it
+    spans = {row.key.removeprefix(SPAN): row for row in of_host if row.key.startswith(SPAN)}
     whole = spans.pop("all")
     own_time = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-    operations = [row for row in averages if not row.key.startswith((SPAN, "ProfilerStep"))]
+    operations = [row for row in of_host if not row.key.startswith((SPAN, "ProfilerStep"))]
 
-    def line(name: str, micros: float, total: float) -> str:
-        return f"{name[:35]:<36}{micros / 1e3 / whole.count:>10.2f}{micros / max(total, 1):>9.1%}"
-
-    def lines(rows: Sequence[Any], time: str) -> list[str]:
-        longest = sorted(rows, key=lambda row: -getattr(row, time))[:LONGEST]
-        return [line(row.key.removeprefix(SPAN), getattr(row, time), whole.cpu_time_total) for row in longest]
+    def lines(rows: Sequence[Any], time: str, device: bool = False) -> Iterator[str]:
+        for row in sorted(rows, key=lambda row: -getattr(row, time))[:LONGEST]:
+            micros, name = getattr(row, time), row.key.removeprefix(SPAN)[:35]
+            on_device = f"{row.device_time_total / 1e3 / whole.count:>12.2f}" if device else ""
+            yield f"{name:<36}{micros / 1e3 / whole.count:>10.2f}{micros / whole.cpu_time_total:>9.1%}{on_device}"
 
     return whole.count, "\n".join(
         [
             f"{whole.count} steps of rank 0, {whole.cpu_time_total / 1e3 / whole.count:.1f} ms each",
-            f"{'parts, some within others':<36}{'ms a step':>10}{'share':>9}",
-            *lines([*spans.values()], "cpu_time_total"),
+            f"{'parts, some within others':<36}{'ms a step':>10}{'share':>9}{'GPU ms' * on_gpu:>12}".rstrip(),
+            *lines([*spans.values()], "cpu_time_total", device=on_gpu),
             f"The {LONGEST} operations that take longest by themselves" + (" on the GPU:" if on_gpu else ":"),
             *lines(operations, own_time),
         ]
