@@ -5,29 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import (
-    COLUMNS,
-    ROWS,
     Mined,
     Threshold,
     best_threshold,
     mine_pairs,
     nearest_both_ways,
-    thin,
     unit_rows,
 )
 from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.sources.open import read_lines
 from xalign_ray.work.artifacts import replacing, write_json
-from xalign_ray.work.status_line import PartsDone, duration, say
+from xalign_ray.work.status_line import PartsDone, say
 
-SAMPLED = 32  # sentences of a side that are encoded to say how long all take
-OBJECTS, PAIR = 200, 200  # bytes of Python's objects: of a text with its place in a table, of a mined pair
 CHUNK = 4096  # sentences that are encoded between two lines of progress
 FACTS = "mining.json"
 
@@ -68,14 +62,15 @@ def mine_files(
     """
     sides = tuple(read_side(path, [pair[number] for pair in dev]) for number, path in enumerate(files))
     opened = SentenceVectors(encoder)
-    say(_plan(opened, sides, languages, neighbours))
+    sizes = " and ".join(f"{len(side.texts):,}" for side in sides)
+    say(f"Mining {sizes} sentences on {opened.device}.")
     stores = [folder / f".vectors-{number}.f32" for number in range(2)]
     try:
         vectors = [
             _encode(opened, side.texts, *at)
             for side, at in zip(sides, zip(stores, languages, strict=True), strict=True)
         ]
-        say(f"Comparing {len(sides[0].texts):,} with {len(sides[1].texts):,} sentences.")
+        say(f"Comparing {sizes} sentences.")
         mined = mine_pairs(*nearest_both_ways(vectors[0], vectors[1], neighbours, opened.device))
     finally:
         for store in stores:
@@ -117,49 +112,6 @@ def read_side(path: Path, dev: Sequence[str]) -> Side:
     in_file = len(sentences)
     sentences |= dict.fromkeys(" ".join(text.split()) for text in dev)
     return Side([*sentences], in_file)
-
-
-@dataclass(frozen=True)
-class MiningCost:
-    """What mining needs, bytes: memory beside the encoder, and vectors on the disk."""
-
-    memory: int
-    disk: int
-
-
-def mining_cost(sentences: tuple[int, int], text_bytes: int, width: int, neighbours: int) -> MiningCost:
-    """The cost of two sides by their numbers of sentences; nothing grows with the product of both."""
-    both = sum(sentences)
-    block = 4 * min(ROWS, sentences[0]) * min(COLUMNS, sentences[1])
-    neighbour_bytes = both * neighbours * (4 + 8 + 2 * 8)  # cosines, places, and margins of both sides
-    objects = both * OBJECTS + min(sentences) * PAIR
-    return MiningCost(2 * text_bytes + objects + neighbour_bytes + 4 * block, both * width * 4)
-
-
-def _plan(encoder: SentenceVectors, sides: Sequence[Side], languages: Sequence[str], neighbours: int) -> str:
-    """Time by a sample of the sentences and one block of cosines on this machine; memory by the kept arrays."""
-    sizes = len(sides[0].texts), len(sides[1].texts)
-    thinned = [[side.texts[at] for at in thin(len(side.texts), SAMPLED)] for side in sides]
-    sample = [text for side in thinned for text in side]
-    spoken = [code for side, code in zip(thinned, languages, strict=True) for _ in side]
-    encoder.encode(sample[:1], spoken[:1])  # the first pass is slower
-    begin = perf_counter()
-    vectors = unit_rows(encoder.encode(sample, spoken))
-    encoding = (perf_counter() - begin) * sum(sizes) / len(sample)
-    block = [
-        np.resize(vectors, (min(most, size), vectors.shape[1]))
-        for most, size in zip((ROWS, COLUMNS), sizes, strict=True)
-    ]
-    begin = perf_counter()
-    nearest_both_ways(block[0], block[1], neighbours, encoder.device)
-    comparing = (perf_counter() - begin) * sizes[0] * sizes[1] / (len(block[0]) * len(block[1]))
-    text_bytes = sum(len(text.encode()) for side in sides for text in side.texts)
-    cost = mining_cost(sizes, text_bytes, vectors.shape[1], neighbours)
-    return (
-        f"Mining {sizes[0]:,} and {sizes[1]:,} sentences on {encoder.device}: about {duration(encoding)} to encode and "
-        f"{duration(comparing)} to compare, {cost.memory / 2**30:.1f} GiB of memory beside the encoder, "
-        f"{cost.disk / 2**30:.1f} GiB on the disk."
-    )
 
 
 def _encode(encoder: SentenceVectors, texts: Sequence[str], store: Path, language: str) -> np.ndarray:

@@ -90,7 +90,8 @@ def drop_quotes(line: str) -> str:
         threes = [number for number, mark in enumerate(marks) if mark == 3]
         if threes:
             left[min(threes, key=lambda number: (_place(line, runs[number].start()), number))] += 1
-    return "".join(_pieces(line, runs, left))
+    kept = iter(left)
+    return _RUN.sub(lambda _: "'" * next(kept), line)
 
 
 def _place(line: str, start: int) -> int:
@@ -99,14 +100,6 @@ def _place(line: str, start: int) -> int:
     if not last.strip():
         return 2
     return 0 if before == " " else 1
-
-
-def _pieces(line: str, runs: list[re.Match[str]], kept: list[int]) -> list[str]:
-    pieces, at = [], 0
-    for run, count in zip(runs, kept, strict=True):
-        pieces += [line[at : run.start()], "'" * count]
-        at = run.end()
-    return [*pieces, line[at:]]
 
 
 PARSERS = {"wikipedia": "mwparserfromhell"}  # formats whose text depends on a package

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.unit.tasks.conftest import WIDTH, make_bert_in
-from xalign_ray.align.mining import FACTS, mine_files, mining_cost
+from xalign_ray.align.mining import FACTS, mine_files
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.models.nearest import COLUMNS, ROWS
 from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
 from xalign_ray.verbs.data import data_mine
 
@@ -57,10 +55,7 @@ def test_pairs_above_the_threshold_are_translations_and_dev_pairs_are_not_among_
     assert facts["sentences"] == [100, 100], "the empty line and the copy do not count"
     assert facts["dev"]["f1"] > 0.95
     assert not [*tmp_path.glob(".vectors*")]
-    said = capsys.readouterr().err
-    assert re.search(
-        r"Mining 110 and 110 sentences on cpu: about 0m 0\ds to encode and 0m 00s to compare, 0.0 GiB", said
-    )
+    assert "Mining 110 and 110 sentences on " in capsys.readouterr().err
     scores = [float(line.split("\t")[2]) for line in out.read_text().splitlines()[1:]]
     assert scores == sorted(scores, reverse=True)
     assert min(scores) >= facts["threshold"] - 1e-6
@@ -72,15 +67,6 @@ def test_a_disk_that_is_full_under_the_vectors_is_an_error_and_not_the_end_of_th
     (tmp_path / ".vectors-0.f32").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left on device"):
         data_mine(world / "a.txt", world / "b.txt", "en,de", world / "encoder", tmp_path, threshold=1.0)
-
-
-def test_memory_of_a_million_sentences_a_side_is_under_four_gib() -> None:
-    cost = mining_cost((1_000_000, 1_000_000), 2 * 120 * 1_000_000, 384, 4)
-    assert cost.memory < 4 * 2**30
-    assert cost.disk == 2 * 1_000_000 * 384 * 4
-    tenth = mining_cost((100_000, 100_000), 2 * 120 * 100_000, 384, 4)
-    block = 4 * 4 * ROWS * COLUMNS
-    assert cost.memory - block == pytest.approx(10 * (tenth.memory - block), rel=1e-6)  # linear, and one block
 
 
 def test_a_threshold_keeps_what_is_above_it(world: Path, tmp_path: Path) -> None:
