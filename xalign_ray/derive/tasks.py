@@ -265,37 +265,17 @@ def _check_same(path: Path, text: str, sentences: Sequence[Sentence]) -> None:
         raise DataError(f"{path}: the next tree is of {parsed!r}, the next text {text!r}; both follow one order.")
 
 
-# Carries the tags of spans (IOB1, IOB2, IOBES, BILOU) over to words in another order, in the scheme they came in.
+# Carries the tags of spans (IOB1, IOB2, IOBES, BILOU) over to words in another order, in IOB2.
 
 Tags = Sequence[str]
+IOB2 = "IOB2"
+OUTSIDE = "O"
 _TAG = re.compile(r"([BIESLU])-(.+)")
 _BEGINS, _ENDS = frozenset("BSU"), frozenset("ESLU")
-OUTSIDE = "O"
 
 
-@dataclass(frozen=True)
-class Scheme:
-    """How a run of words of one span is tagged.
-
-    Attributes:
-        name: of the scheme.
-        inner: first and last letter of a run of two or more, and the letter of a run of one.
-        first_if_alone: the first letter where no span of the same kind stands right before, if that is another.
-    """
-
-    name: str
-    inner: tuple[str, str, str]
-    first_if_alone: str = ""
-
-
-IOB2 = Scheme("IOB2", ("B", "I", "B"))
-IOB1 = Scheme("IOB1", ("B", "I", "B"), first_if_alone="I")
-IOBES = Scheme("BIOES", ("B", "E", "S"))
-BILOU = Scheme("BILOU", ("B", "L", "U"))
-
-
-def find_scheme(sentences: Sequence[Tags]) -> Scheme | None:
-    """The scheme of a file's tags; None if they are not of spans."""
+def find_scheme(sentences: Sequence[Tags]) -> str | None:
+    """The name of the scheme of a file's tags; None if they are not of spans."""
     letters: set[str] = set()
     for tag in (tag for tags in sentences for tag in tags if tag != OUTSIDE):
         if not (match := _TAG.fullmatch(tag)):
@@ -304,48 +284,35 @@ def find_scheme(sentences: Sequence[Tags]) -> Scheme | None:
     if not letters:
         return None
     if letters & {"L", "U"}:
-        return BILOU
+        return "BILOU"
     if letters & {"E", "S"}:
-        return IOBES
+        return "BIOES"
     begins = [(tags, at) for tags in sentences for at in _first_words(tags)]
     needless = any(tags[at][0] == "B" and not (at and tags[at - 1][2:] == tags[at][2:]) for tags, at in begins)
-    return IOB1 if any(tags[at][0] == "I" for tags, at in begins) and not needless else IOB2
+    return "IOB1" if any(tags[at][0] == "I" for tags, at in begins) and not needless else IOB2
 
 
-def reorder_tags(tags: Tags, order: Sequence[int], scheme: Scheme) -> list[str]:
-    """The tags of the words in a new order: a span that is torn apart by it becomes several.
+def reorder_tags(tags: Tags, order: Sequence[int]) -> list[str]:
+    """The tags of the words in a new order, in IOB2: a span that is torn apart by it becomes several.
 
     Args:
-        tags: of the words as they stood.
+        tags: of the words as they stood, in any scheme.
         order: for each new place the old one.
     """
-    spans = _spans(tags)
-    moved = [(spans[position], tags[position][2:]) for position in order]
-    first, last, only = scheme.inner
+    spans, before = _spans(tags), 0
     reordered: list[str] = []
-    for at, (span, kind) in enumerate(moved):
-        if not span:
-            reordered.append(OUTSIDE)
-            continue
-        is_first = not at or moved[at - 1][0] != span
-        is_last = at + 1 == len(moved) or moved[at + 1][0] != span
-        follows_its_kind = at > 0 and moved[at - 1][0] > 0 and moved[at - 1][1] == kind
-        if is_first and scheme.first_if_alone and not follows_its_kind:
-            letter = scheme.first_if_alone
-        elif is_first:
-            letter = only if is_last else first
-        else:
-            letter = last if is_last else "I"
-        reordered.append(f"{letter}-{kind}")
+    for old in order:
+        span = spans[old]
+        reordered.append(f"{'I' if span == before else 'B'}-{tags[old][2:]}" if span else OUTSIDE)
+        before = span
     return reordered
 
 
 def tag_mover(sentences: Sequence[Tags]) -> Callable[[Tags, Sequence[int]], list[str]]:
     """What gives the tags of a sentence in another order, for a file of these sentences: tags of words move alone."""
-    scheme = find_scheme(sentences)
-    if scheme is None:
+    if find_scheme(sentences) is None:
         return lambda tags, order: [tags[position] for position in order]
-    return lambda tags, order: reorder_tags(tags, order, scheme)
+    return reorder_tags
 
 
 def _spans(tags: Tags) -> list[int]:

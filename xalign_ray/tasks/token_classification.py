@@ -85,9 +85,9 @@ class TaggingTask(TunedTask[Sentence]):
         """With tags in IOB2, and without the prefix `en:` that PAN-X puts before each word."""
         scheme = find_scheme([sentence.tags for sentence in sentences])
         if scheme is not None and scheme != IOB2:
-            say_form(self.name, path, f"tags in {scheme.name} are read as IOB2")
+            say_form(self.name, path, f"tags in {scheme} are read as IOB2")
             sentences = [
-                replace(sentence, tags=tuple(reorder_tags(sentence.tags, range(len(sentence.tags)), IOB2)))
+                replace(sentence, tags=tuple(reorder_tags(sentence.tags, range(len(sentence.tags)))))
                 for sentence in sentences
             ]
         prefix = _PREFIX.match(sentences[0].words[0])

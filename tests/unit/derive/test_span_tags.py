@@ -4,43 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.derive.tasks import IOB1, IOB2, find_scheme, tag_mover
+from xalign_ray.derive.tasks import IOB2, find_scheme, tag_mover
 
 SENTENCES = {
     # in the river New York Cape Town Bob: New York and Cape Town are two places side by side
-    "iob2": "O O O B-LOC I-LOC B-LOC I-LOC B-PER",
-    "iob1": "O O O I-LOC I-LOC B-LOC I-LOC I-PER",
-    "iobes": "O O O B-LOC E-LOC B-LOC E-LOC S-PER",
-    "bilou": "O O O B-LOC L-LOC B-LOC L-LOC U-PER",
-}
-TURNED = {
-    "iob2": "B-PER B-LOC I-LOC B-LOC I-LOC O O O",
-    "iob1": "I-PER I-LOC I-LOC B-LOC I-LOC O O O",
-    "iobes": "S-PER B-LOC E-LOC B-LOC E-LOC O O O",
-    "bilou": "U-PER B-LOC L-LOC B-LOC L-LOC O O O",
+    "IOB2": "O O O B-LOC I-LOC B-LOC I-LOC B-PER",
+    "IOB1": "O O O I-LOC I-LOC B-LOC I-LOC I-PER",
+    "BIOES": "O O O B-LOC E-LOC B-LOC E-LOC S-PER",
+    "BILOU": "O O O B-LOC L-LOC B-LOC L-LOC U-PER",
 }
 
 
 @pytest.mark.parametrize("scheme", SENTENCES)
-def test_a_sentence_turned_round_has_the_same_spans(scheme: str) -> None:
+def test_a_sentence_turned_round_has_the_same_spans_in_iob2(scheme: str) -> None:
     tags = SENTENCES[scheme].split()
+    assert find_scheme([tags]) == scheme
     move = tag_mover([tags])
-    assert move(tags, range(7, -1, -1)) == TURNED[scheme].split()
-    assert move(tags, range(8)) == tags, "in its own order nothing changes"
-
-
-@pytest.mark.parametrize("scheme", SENTENCES)
-def test_turned_round_twice_it_is_what_it_was(scheme: str) -> None:
-    tags = SENTENCES[scheme].split()
-    move = tag_mover([tags])
-    assert move(move(tags, range(7, -1, -1)), range(7, -1, -1)) == tags
+    turned = move(tags, range(7, -1, -1))
+    assert turned == ["B-PER", "B-LOC", "I-LOC", "B-LOC", "I-LOC", "O", "O", "O"]
+    assert move(tags, range(8)) == move(turned, range(7, -1, -1)) == SENTENCES["IOB2"].split()
 
 
 def test_a_span_that_the_order_tears_apart_becomes_two() -> None:
     tags = ["B-LOC", "I-LOC", "I-LOC", "O"]
     assert tag_mover([tags])(tags, [0, 3, 2, 1]) == ["B-LOC", "O", "B-LOC", "I-LOC"]
-    tags = ["B-LOC", "I-LOC", "E-LOC", "O"]
-    assert tag_mover([tags])(tags, [0, 3, 2, 1]) == ["S-LOC", "O", "B-LOC", "E-LOC"]
 
 
 def test_a_stray_i_of_iob2_opens_a_span_and_is_repaired() -> None:
@@ -72,7 +59,7 @@ def test_scheme_of_a_long_sentence_is_found_in_linear_time() -> None:
     looks = []
     for words in (4_000, 8_000):
         CountedTags.looks = 0
-        assert find_scheme([CountedTags(["I-LOC", "B-LOC", "I-PER", "O"] * (words // 4))]) == IOB1
+        assert find_scheme([CountedTags(["I-LOC", "B-LOC", "I-PER", "O"] * (words // 4))]) == "IOB1"
         looks.append(CountedTags.looks)
     assert looks[1] <= 2.01 * looks[0]
 
