@@ -203,33 +203,38 @@ def links(examples: Rows) -> list[list[tuple[int, int]]]:
     return [[next(pairs) for _ in range(count)] for count in examples.segment_links.tolist()]
 
 
-def test_links_between_words_by_white_space_become_links_between_our_words(encoder) -> None:
+Linked = tuple[Literal["blanks", "tokenizer"], list[tuple[str, str, str | None]], list[list[tuple[int, int]]]]
+LINKED: dict[str, Linked] = {
     # ours: it 's the-cat -> it ' s the - cat | die katze , die -> die katze , die
-    found = encode_pairs(encoder(64, segments=2), [pair("it's the-cat", "die katze, die", "0-0 1-1 0-2")])
-    assert found.rows.segment_words.tolist() == [6, 4]
-    assert links(found.rows) == [
-        [(0, 0), (0, 3), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2), (5, 1), (5, 2)],
-        [],
-    ]
-    assert found.counts["links"] == 12
+    "between words by white space": (
+        "blanks",
+        [("it's the-cat", "die katze, die", "0-0 1-1 0-2")],
+        [[(0, 0), (0, 3), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2), (5, 1), (5, 2)], []],
+    ),
+    "between the tokenizer's own words": (
+        "tokenizer",
+        [("it's the-cat", "die katze, die", "0-0 3-1 5-3"), ("the cat", "die", "1-0")],
+        [[(0, 0), (3, 1), (5, 3)], [], [(1, 0)], []],
+    ),
+    "with their pair, and each once": (
+        "blanks",
+        [
+            ("the cat", "die katze", "0-0 1-1 1-1"),
+            ("", "die", "0-0"),
+            ("the mat", "der hund", None),
+            ("on\u00a0the  mat", "der hund", "1-1 0-0"),  # a no-break space and two blanks: two words between blanks
+        ],
+        [[(0, 0), (1, 1)], [], [], [], [(0, 0), (1, 0), (2, 1)], []],
+    ),
+}
 
 
-def test_links_between_the_tokenizers_own_words_stay_as_they_are(encoder) -> None:
-    blanks = encoder(64, segments=2)
-    pairs = [pair("it's the-cat", "die katze, die", "0-0 3-1 5-3"), pair("the cat", "die", "1-0")]
-    found = encode_pairs(replace(blanks, aligned_words="tokenizer"), pairs)
-    assert links(found.rows) == [[(0, 0), (3, 1), (5, 3)], [], [(1, 0)], []]
-
-
-def test_links_stand_with_their_pair_and_each_once(encoder) -> None:
-    pairs = [
-        pair("the cat", "die katze", "0-0 1-1 1-1"),
-        pair("", "die", "0-0"),
-        pair("the mat", "der hund"),
-        pair("on\u00a0the  mat", "der hund", "1-1 0-0"),  # a no-break space and two blanks: two words between blanks
-    ]
-    rows = encode_pairs(encoder(64, segments=2), pairs).rows
-    assert links(rows) == [[(0, 0), (1, 1)], [], [], [], [(0, 0), (1, 0), (2, 1)], []]
+@pytest.mark.parametrize("case", LINKED)
+def test_links_are_between_our_words(encoder, case: str) -> None:
+    aligned_words, pairs, wanted = LINKED[case]
+    found = encode_pairs(replace(encoder(64, segments=2), aligned_words=aligned_words), [pair(*one) for one in pairs])
+    assert links(found.rows) == wanted
+    assert found.counts["links"] == sum(map(len, wanted))
 
 
 def test_links_to_trimmed_words_are_dropped(encoder) -> None:
