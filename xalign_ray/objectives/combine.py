@@ -14,6 +14,7 @@ from torch.profiler import record_function
 from xalign_ray.config.choices import OBJECTIVES, ObjectiveChoice
 from xalign_ray.config.fields import Scheduled
 from xalign_ray.models.attention import laid_out
+from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.objectives.objective import (
     Compare,
     LossContext,
@@ -22,7 +23,6 @@ from xalign_ray.objectives.objective import (
     ScoresLabels,
     SpecialIds,
     StepObjective,
-    TrainableEncoder,
     compare_alone,
 )
 from xalign_ray.objectives.sentences import sentence_vectors
@@ -56,7 +56,7 @@ class EncoderWithLosses(nn.Module):
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: AlignedEncoder,
         objectives: Sequence[ObjectiveChoice],
         pairs: DictionaryPairs | None,
         seed: int,
@@ -75,7 +75,7 @@ class EncoderWithLosses(nn.Module):
             ConfigError: when a requirement of an objective is missing.
         """
         super().__init__()
-        self.encoder = cast(TrainableEncoder, encoder)
+        self.encoder = encoder
         context = LossContext(pairs, seed, self.encoder, special)
         losses = nn.ModuleDict({asked.kind: loss_class(type(asked))(asked, context) for asked in objectives})
         self.losses = cast("dict[str, Objective]", losses)

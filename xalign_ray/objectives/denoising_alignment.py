@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -62,7 +61,7 @@ class DenoisingAlignmentLoss(Objective):
 
     def _unmasked(self, micro_step: MicroStep) -> Tensor:
         """Hidden states of the rows as they were before masking, fp32, without dropout and gradient."""
-        batch, encoder = micro_step.batch, cast(nn.Module, micro_step.encoder)
+        batch, encoder = micro_step.batch, micro_step.encoder
         labels = batch["labels"]
         unmasked = {**batch, "input_ids": torch.where(labels != IGNORED, labels, batch["input_ids"])}
         training = encoder.training

@@ -12,7 +12,8 @@ from torch import Tensor
 from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import layout
-from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, SpecialIds, TrainableEncoder, check_layer
+from xalign_ray.models.encoder import AlignedEncoder
+from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, SpecialIds, check_layer
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 EPSILON = 1e-8
@@ -76,7 +77,7 @@ class DictionaryAlignmentLoss(Objective):
         """The pairs in the rank's slices."""
         return float(sum(high - low for low, high in map(self._bounds, parts)))
 
-    def _shown(self, encoder: TrainableEncoder, drawn: Tensor) -> Tensor:
+    def _shown(self, encoder: AlignedEncoder, drawn: Tensor) -> Tensor:
         """Hidden states of the pieces of both words of the drawn pairs, one word a row: [n, 2, k, d]."""
         assert self.context.special is not None, "words are shown between [CLS] and [SEP]"
         pieces, languages = (values[drawn] for values in self._host)

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from xalign_ray.objectives.objective import MicroStep, Objective, TrainableEncoder, summed_cross_entropy
+from xalign_ray.models.encoder import AlignedEncoder
+from xalign_ray.objectives.objective import MicroStep, Objective, summed_cross_entropy
 from xalign_ray.streams.collate import IGNORED
 
 
@@ -66,9 +67,9 @@ def _labelled(micro_step: MicroStep) -> tuple[Tensor, Tensor, Tensor]:
     return hidden, language, labels.long()
 
 
-def _cross_entropy(encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
+def _cross_entropy(encoder: AlignedEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
     return summed_cross_entropy(encoder.predict(hidden, language), labels, encoder.compiled)
 
 
-def _cross_entropies(encoder: TrainableEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
+def _cross_entropies(encoder: AlignedEncoder, hidden: Tensor, language: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(encoder.predict(hidden, language).float(), labels, reduction="none")

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xalign_ray.config.choices import MomentumContrast
-from xalign_ray.objectives.objective import Gather, LossContext, MicroStep, Objective, TrainableEncoder
+from xalign_ray.models.encoder import AlignedEncoder
+from xalign_ray.objectives.objective import Gather, LossContext, MicroStep, Objective
 from xalign_ray.objectives.sentences import COLUMNS, count_pairs, sentence_rows, sentence_vectors, starts_at
 from xalign_ray.private.torch import copy_each, follow_each
 
@@ -123,7 +124,7 @@ class MomentumContrastLoss(Objective):
         self.project = nn.Sequential(
             nn.Linear(width, width, bias=False), nn.ReLU(), nn.Linear(width, settings.projection, bias=False)
         )
-        tower = nn.ModuleDict({"encoder": cast(nn.Module, context.encoder), "project": self.project})
+        tower = nn.ModuleDict({"encoder": context.encoder, "project": self.project})
         self.average = RunningAverage(tower, settings.momentum, settings.key_dropout)
         seed = context.seed if settings.queue_start == "random" else None
         self.queue = KeyQueue(settings.queue_size, settings.projection, seed)
@@ -137,7 +138,7 @@ class MomentumContrastLoss(Objective):
         device, half = query.device.type, self.project[0].weight.dtype is torch.bfloat16
         half = half or torch.is_autocast_enabled(device)
         with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=half):
-            encoder = cast(TrainableEncoder, self.average.tower["encoder"])
+            encoder = cast(AlignedEncoder, self.average.tower["encoder"])
             sentences = sentence_rows(micro_step.batch, "key")
             key = self._features(sentences, encoder.encode(sentences), self.average.tower["project"])
         hashes = sentences["pair_hash"].flatten()[starts_at(sentences)]
@@ -159,9 +160,9 @@ class MomentumContrastLoss(Objective):
         return count_pairs(batch)
 
     @torch.no_grad()
-    def after_step(self, encoder: TrainableEncoder, gather: Gather) -> None:
+    def after_step(self, encoder: AlignedEncoder, gather: Gather) -> None:
         """Moves the average, then lets the step's keys into the queue in place of the oldest."""
-        self.average.follow(nn.ModuleDict({"encoder": cast(nn.Module, encoder), "project": self.project}))
+        self.average.follow(nn.ModuleDict({"encoder": encoder, "project": self.project}))
         if not self._fresh:
             return  # a step at which the loss weighs nothing
         keys, hashes = (gather(torch.cat(parts)) for parts in zip(*self._fresh, strict=True))

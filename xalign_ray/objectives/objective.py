@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from xalign_ray.config.derive import TERMS_AT_ONCE
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import HALF, labelled_at, laid_out
+from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.objectives.sentences import concat_rows, sentence_rows
 from xalign_ray.private.torch import rows_vary
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
@@ -111,21 +112,6 @@ def summed_cross_entropy(logits: Tensor, labels: Tensor, compiled: bool = False)
 Gather = Callable[[Tensor], Tensor]  # concatenates every rank's rows, in order of rank; called by all ranks
 
 
-class TrainableEncoder(Protocol):
-    """The part of an encoder that losses use, the same for all families; see models/encoder.py for shapes."""
-
-    @property
-    def hidden_size(self) -> int: ...
-    @property
-    def num_hidden_layers(self) -> int: ...
-    @property
-    def compiled(self) -> bool: ...
-    def encode(self, batch: Mapping[str, Tensor], layer: int | None = None) -> Tensor: ...
-    def predict(self, hidden: Tensor, language: Tensor, transform: nn.Module | None = None) -> Tensor: ...
-    def copy_transform(self) -> nn.Module: ...
-    def embed(self, ids: Tensor) -> Tensor: ...
-
-
 class SpecialIds(Protocol):
     """The ids of the tokenizer's special pieces that a loss puts around a word."""
 
@@ -141,7 +127,7 @@ class LossContext:
 
     pairs: DictionaryPairs | None
     seed: int
-    encoder: TrainableEncoder
+    encoder: AlignedEncoder
     special: SpecialIds | None
 
 
@@ -160,7 +146,7 @@ class MicroStep:
         metrics: values that losses log besides themselves, by name: a sum and the count that it is over.
     """
 
-    encoder: TrainableEncoder
+    encoder: AlignedEncoder
     batch: Mapping[str, Tensor]
     part: tuple[int, int]
     step: int
@@ -231,7 +217,7 @@ class Objective(nn.Module, ABC):
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:
         """How many things a rank's sums over one global step run over: its rows and all its slices."""
 
-    def after_step(self, encoder: TrainableEncoder, gather: Gather) -> None:
+    def after_step(self, encoder: AlignedEncoder, gather: Gather) -> None:
         """Hook after the weights have moved; called by all ranks once a global step, by default nothing.
 
         Args:
@@ -330,7 +316,7 @@ class ScoresLabels(Protocol):
         ...
 
 
-def check_layer(kind: str, layer: int | None, encoder: TrainableEncoder) -> None:
+def check_layer(kind: str, layer: int | None, encoder: AlignedEncoder) -> None:
     """Refuses a layer that the encoder lacks.
 
     Raises:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch.profiler import record_function
 from xalign_ray.config.identity import INPUTS, code_hashes
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, StoppedError, TrainingError
-from xalign_ray.models.encoder import AlignedEncoder, build_encoder
+from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import rows_to_make
 from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.shards.prepared import Prepared
@@ -121,7 +121,7 @@ class Loop:
         self._config = config
         self._prepared = prepared
         self._workers = workers
-        encoder = cast(AlignedEncoder, model.encoder)
+        encoder = model.encoder
         self._execution = describe(config.train, workers.device, encoder.family.dense_only)
         self._checkpoints, self._found, self._notes = checkpoints, found, notes
         self._engine = Engine(model, config, workers, universal=needs_resharding(self._found, workers))

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
-from typing import cast
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ from xalign_ray.config.fields import Scheduled, value_at
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import LossError, TrainingError
 from xalign_ray.models.attention import labelled_at, layout
-from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.models.sizes import Operations, encoded_by
 from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.objectives.objective import Compare, Compared, StepObjective, compare_terms
@@ -73,7 +71,7 @@ class Flops:
     """Operations of an encoder and its losses; `models/sizes.py` lists the counted ones."""
 
     def __init__(self, model: EncoderWithLosses, micro_steps: int = 1) -> None:
-        encoder = cast(AlignedEncoder, model.encoder)
+        encoder = model.encoder
         self._operations = Operations(encoder.family, encoder.hf.config.to_dict(), encoder.conditioned)
         choices = [loss.settings for loss in model.used.values()]
         self._encoded = encoded_by(choices, micro_steps)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.feed.batches import open_local
-from xalign_ray.objectives.objective import TrainableEncoder
+from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.checkpoint import Checkpoints
 from xalign_ray.train.distributed import Workers
@@ -20,7 +20,7 @@ from xalign_ray.train.step import tensors
 from xalign_ray.work.job import Job
 
 
-def train_here(workers: Workers, config: RunConfig, prepared: Prepared, folder: Path, facts: Any) -> TrainableEncoder:
+def train_here(workers: Workers, config: RunConfig, prepared: Prepared, folder: Path, facts: Any) -> AlignedEncoder:
     """Trains to the last step; the encoder in evaluation mode."""
     objectives = build_model(config, prepared, workers.device)
     with closing(Checkpoints(folder, facts["fingerprint"], config, workers, trust=False)) as saved:
@@ -35,7 +35,7 @@ def batch_of_step(workers: Workers, config: RunConfig, prepared: Prepared, step:
 
 
 @torch.no_grad()
-def compute(encoder: TrainableEncoder, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def compute(encoder: AlignedEncoder, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Hidden states [B, L, D] and logits [B, L, V]."""
     hidden = encoder.encode(batch)
     logits = encoder.predict(hidden.flatten(0, 1), batch["language_ids"].flatten()).view(*hidden.shape[:2], -1)
