@@ -31,12 +31,13 @@ from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portab
 from xalign_ray.models.sentence_files import SentenceFiles, copy_modules, write_modules
 from xalign_ray.models.sizes import on_meta
 from xalign_ray.models.weight_files import CONFIG
+from xalign_ray.streams.collate import SpecialIds
 from xalign_ray.vocabulary.exchange import StartRows
 from xalign_ray.vocabulary.tokenizer import put_frame
 from xalign_ray.work.artifacts import MANIFEST, hash_files, share, unfinished, write_json, write_manifest
 
 if TYPE_CHECKING:
-    from xalign_ray.shards.prepared import Prepared, SpecialIds
+    from xalign_ray.shards.prepared import Prepared
 
 ENCODER = "encoder."  # how `EncoderWithLosses` names its encoder; what else is in the state belongs to losses
 STOCK = f"{ENCODER}hf."

@@ -21,11 +21,11 @@ from xalign_ray.objectives.objective import (
     MicroStep,
     Objective,
     ScoresLabels,
-    SpecialIds,
     StepObjective,
     compare_alone,
 )
 from xalign_ray.objectives.sentences import sentence_vectors
+from xalign_ray.streams.collate import SpecialIds
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from xalign_ray.config.choices import DenoisingAlignment
-from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, SpecialIds, check_layer
-from xalign_ray.streams.collate import IGNORED
+from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, check_layer
+from xalign_ray.streams.collate import IGNORED, SpecialIds
 
 TRANSPORT_ROUNDS = 2  # of Sinkhorn's algorithm
 KEPT = 0.9  # of the plan between a word that is linked already and one that is not

@@ -13,7 +13,8 @@ from xalign_ray.config.choices import DictionaryAlignment
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import layout
 from xalign_ray.models.encoder import AlignedEncoder
-from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, SpecialIds, check_layer
+from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, check_layer
+from xalign_ray.streams.collate import SpecialIds
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 EPSILON = 1e-8

@@ -23,6 +23,7 @@ from xalign_ray.models.attention import HALF, labelled_at, laid_out
 from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.objectives.sentences import concat_rows, sentence_rows
 from xalign_ray.private.torch import rows_vary
+from xalign_ray.streams.collate import SpecialIds
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 # Cross-entropy whose gradient takes the place of the logits: one [N, V] array instead of three.
@@ -110,15 +111,6 @@ def summed_cross_entropy(logits: Tensor, labels: Tensor, compiled: bool = False)
 
 
 Gather = Callable[[Tensor], Tensor]  # concatenates every rank's rows, in order of rank; called by all ranks
-
-
-class SpecialIds(Protocol):
-    """The ids of the tokenizer's special pieces that a loss puts around a word."""
-
-    @property
-    def cls(self) -> int: ...
-    @property
-    def sep(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from xalign_ray.sources.stage import (
     check_files,
     check_once,
 )
-from xalign_ray.streams.collate import Columns, Vocabulary
+from xalign_ray.streams.collate import Columns, SpecialIds, Vocabulary
 from xalign_ray.streams.prediction import Prompt, StreamContext, stream_columns
 from xalign_ray.vocabulary.dictionary import DictionaryPairs, Lexicon
 from xalign_ray.vocabulary.exchange import StartRows
@@ -46,17 +46,6 @@ KEYS = (
 HELD_OUT_ROWS = 64  # rows a language: enough for a curve, cheap enough to repeat
 FIRST_WORDS = 1 << 16  # of sentences, whose pieces behind a prompt a process remembers
 _SHARD_BITS = 40  # of a number that names a shard of a source
-
-
-@dataclass(frozen=True)
-class SpecialIds:
-    """Ids of the special tokens."""
-
-    pad: int
-    cls: int
-    sep: int
-    mask: int
-    unknown: int
 
 
 class RetrievalPairs(NamedTuple):

@@ -17,14 +17,20 @@ TOKEN_COLUMNS = ("input_ids", "labels", "position_ids", "segment_ids", "language
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    """The ids a stream needs: the special tokens, and the regular pieces that may be drawn at random."""
+class SpecialIds:
+    """Ids of the special tokens."""
 
     pad: int
     cls: int
     sep: int
     mask: int
     unknown: int
+
+
+@dataclass(frozen=True)
+class Vocabulary(SpecialIds):
+    """The ids a stream needs: the special tokens, and the regular pieces that may be drawn at random."""
+
     regular: NDArray[np.int32]
 
 

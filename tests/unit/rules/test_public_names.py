@@ -25,7 +25,6 @@ TWICE = {
     "Question",
     "Run",
     "Sentence",
-    "SpecialIds",
     "Task",
     "check_contents",
     "check_files",
