@@ -209,13 +209,13 @@ def ratio_margins(first: Neighbours, second: Neighbours) -> tuple[Scores, Scores
     return forth, back
 
 
-def nearest_by_margin(first: Neighbours, second: Neighbours) -> tuple[Indices, Indices]:
-    """The neighbour of the highest score of each vector, of the first side and of the second: [N] and [M]."""
-    scores = ratio_margins(first, second)
-    return tuple(  # type: ignore[return-value]
-        side.places[np.arange(len(side.places)), score.argmax(axis=1)]
-        for side, score in zip((first, second), scores, strict=True)
-    )
+def best_by_margin(first: Neighbours, second: Neighbours) -> list[tuple[Indices, Scores]]:
+    """The neighbour of the highest score of each vector and that score, of the first side and of the second."""
+    best = []
+    for side, scores in zip((first, second), ratio_margins(first, second), strict=True):
+        at = np.arange(len(scores)), scores.argmax(axis=1)
+        best.append((side.places[at], scores[at]))
+    return best
 
 
 def mine_pairs(first: Neighbours, second: Neighbours) -> list[Mined]:
@@ -226,12 +226,10 @@ def mine_pairs(first: Neighbours, second: Neighbours) -> list[Mined]:
     """
     if not len(first.cosines) or not len(second.cosines):
         return []
-    forth, back = ratio_margins(first, second)
-    at_forth, at_back = forth.argmax(axis=1), back.argmax(axis=1)
-    rows, columns = np.arange(len(forth)), np.arange(len(back))
-    left = np.concatenate([rows, second.places[columns, at_back]])
-    right = np.concatenate([first.places[rows, at_forth], columns])
-    scores = np.concatenate([forth[rows, at_forth], back[columns, at_back]])
+    (forth, of_first), (back, of_second) = best_by_margin(first, second)
+    left = np.concatenate([np.arange(len(forth)), back])
+    right = np.concatenate([forth, np.arange(len(back))])
+    scores = np.concatenate([of_first, of_second])
     free_left, free_right = np.ones(len(forth), bool), np.ones(len(back), bool)
     mined = []
     for rank in np.argsort(-scores, kind="stable").tolist():

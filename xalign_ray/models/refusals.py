@@ -15,6 +15,7 @@ from xalign_ray.models.family import Family
 from xalign_ray.models.hub import TOKENIZERS, encoder_folder
 from xalign_ray.models.open import Opened
 from xalign_ray.models.own_tokenizer import check_files
+from xalign_ray.models.weight_files import read_weights
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import RUN_OF
 
@@ -110,7 +111,8 @@ def check_encoder_files(opened: Opened) -> None:
         DataError: with the fault and its cure.
     """
     opened.sentences.check_trained()
-    assert opened.weights is not None  # which reads their headers
+    if not opened.commit:
+        read_weights(opened.folder)
 
 
 def check_fits(

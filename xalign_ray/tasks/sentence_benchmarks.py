@@ -19,10 +19,10 @@ from xalign_ray.models.nearest import (
     Mined,
     Vectors,
     are_pairs,
+    best_by_margin,
     best_threshold,
     mine_pairs,
     nearest_both_ways,
-    nearest_by_margin,
     unit_rows,
 )
 from xalign_ray.tasks.scores import Score
@@ -114,7 +114,7 @@ def right_by_margin(
         first, second: of length 1, `[N, D]`; i translates i.
         of_first, of_second: a number for each distinct text, `[N]`.
     """
-    forward, back = nearest_by_margin(*nearest_both_ways(first, second, MARGIN_NEIGHBOURS, device))
+    (forward, _), (back, _) = best_by_margin(*nearest_both_ways(first, second, MARGIN_NEIGHBOURS, device))
     return float(are_pairs(of_first, of_second, forward).mean()), float(are_pairs(of_second, of_first, back).mean())
 
 
