@@ -74,7 +74,7 @@ class Watched(Engine):
         """Those of stages 1 and 2, which are of all ranks once they are reduced, as the step is about to do."""
         found = {}
         for own, group in zip(self._flat._sums, self._flat.groups, strict=True):
-            part = own if self._flat._split else self._flat._reduced(own.clone())
+            part = self._flat._reduced(own.clone())
             whole = part.new_empty(group.flat.numel())
             self._workers.join_parts(whole, part) if self._workers.size > 1 else whole.copy_(part)
             lengths = [one.numel() for one in group.weights]
