@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -149,12 +150,13 @@ def test_a_folder_is_there_when_all_of_it_is(tmp_path: Path, site: Site, listed:
     assert (tmp_path / "task/b").read_bytes() == b"2"
 
 
-def test_members_that_would_leave_the_folder_are_refused(tmp_path: Path, site: Site, listed: dict) -> None:
-    site.files["/x.zip"] = zipped(**{"..__evil": b"1"})
-    listed["task"] = {**plain(site, urls=[f"{site.address}/x.zip"], unpack="folder", folder="task"), "files": []}
-    with pytest.raises(DataError, match=r"has a member \.\./evil, which would be written outside"):
+@pytest.mark.parametrize("pack", [zipped, tarred])
+def test_members_stay_in_the_folder(tmp_path: Path, site: Site, listed: dict, pack: object) -> None:
+    site.files["/x.zip"] = pack(**{"..__evil": b"1"})  # type: ignore[operator]
+    listed["task"] = {**plain(site, urls=[f"{site.address}/x.zip"], unpack="folder", folder="a/task"), "files": []}
+    with pytest.raises(DataError, match=r"outside the destination") if pack is tarred else nullcontext():
         fetch("task", tmp_path, [], quiet)
-    assert not (tmp_path / "evil").exists()
+    assert not [*tmp_path.glob("evil"), *tmp_path.glob("a/evil"), *tmp_path.glob(".fetched/evil")]
 
 
 @pytest.mark.parametrize(

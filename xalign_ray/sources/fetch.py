@@ -9,14 +9,15 @@ import shutil
 import tarfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from ssl import SSLError
+from typing import Annotated, Any, Literal
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -26,14 +27,9 @@ from pydantic import BeforeValidator, Field
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.fields import Frozen
 from xalign_ray.config.load import list_recipes, load_recipe
-from xalign_ray.config.schema import DataConfig
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.work.file_checks import HEAD_BYTES, check_first_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # The catalogue: its entries, their downloads, and the downloads that a recipe needs.
 
@@ -45,8 +41,7 @@ def _split(value: Any) -> Any:
 
 
 def _map(value: Any) -> Any:
-    value = _split(value)
-    return {code: code for code in value} if isinstance(value, list) else value
+    return {code: code for code in value.split()} if isinstance(value, str) else value
 
 
 class Entry(Frozen):
@@ -131,7 +126,9 @@ def needs_of(recipe: str) -> Needs:
     config = load_recipe(recipe).config
     by_entry: dict[str, dict[Download, None]] = {}
     others = []
-    for path in _paths(config.data):
+    data = config.data
+    sources = (*data.corpora, *data.parallel, *data.tests, *data.dev, *data.dictionaries)
+    for path in dict.fromkeys(path for source in sources for path in source.paths):
         matches = [
             (name, download)
             for name, download in _everything()
@@ -152,7 +149,9 @@ def describe() -> str:
     lines += ["or a recipe, for all that it reads:"]
     for recipe in (name for name in list_recipes() if name.startswith("papers/")):
         needs = needs_of(recipe)
-        listed = [f"{name} ({len(downloads)} of {_count(name)})" for name, downloads in needs.downloads.items()]
+        listed = [
+            f"{name} ({len(downloads)} of {len(downloads_of(name))})" for name, downloads in needs.downloads.items()
+        ]
         listed += [f"{path} (made here)" for path in needs.others]
         lines.append(f"  {recipe:34} {', '.join(listed)}")
     return "\n".join(lines)
@@ -165,10 +164,6 @@ def _extent(entry: Entry) -> str:
     what = "language" if entry.languages else "pair" if entry.pairs else "file" if entry.unpack == "no" else "archive"
     number = len(entry.languages) or len(entry.pairs) or len(entry.urls)
     return f"{number} {what}{'s' * (number > 1)}{size}"
-
-
-def _count(name: str) -> int:
-    return sum(1 for entry, _ in _everything() if entry == name)
 
 
 @lru_cache(maxsize=1)
@@ -207,16 +202,13 @@ def _fillings(entry: Entry) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
         yield frozenset(), {}
 
 
-def _paths(data: DataConfig) -> list[str]:
-    sources = (*data.corpora, *data.parallel, *data.tests, *data.dev, *data.dictionaries)
-    return list(dict.fromkeys(path for source in sources for path in source.paths))
-
-
 CHUNK_BYTES = 1 << 20
 TIMEOUT_S = 60
 TRIES = 5  # in a row without a byte gained
 PAUSE_S = 2.0  # before the second try; twice as long before each further one
 SAY_EVERY_S = 10.0
+_AGENT = {"User-Agent": "xalign-ray"}
+_BROKEN_OFF = (URLError, HTTPException, ConnectionError, TimeoutError, SSLError)
 
 Say = Callable[[str], None]
 
@@ -266,47 +258,53 @@ def _choose(name: str, languages: Sequence[str], say: Say) -> list[Download]:
 
 
 def _fetch_one(download: Download, out: Path, say: Say) -> None:
-    file = urlsplit(download.url).path.rpartition("/")[2]
     if download.unpack == "no":
-        target = out / download.files[0]
-        load(download, target, say)
+        load(download, out / download.files[0], say)
         return
+    file = urlsplit(download.url).path.rpartition("/")[2]
     stem = Path(download.files[0]).stem if download.files else download.folder
     archive = out / ".fetched" / f"{stem}.{file}"  # two corpora may call their archives the same
     load(download, archive, say)
     say(f"unpacking {file}")
-    with _readable(archive):
-        if download.unpack == "members":
-            unpack_members(archive, [out / name for name in download.files])
-        else:
-            unpack_folder(archive, out / download.folder)
-    archive.unlink()
+    unpack(archive, download, out)
 
 
 def load(download: Download, target: Path, say: Say) -> None:
     """Loads one address into a file that appears when it is whole and checked.
 
-    A `.part` next to it holds what has come so far, from session to session; it is gone on with if the server still has
-    the same file (If-Range), and begun again if not.
+    A `.part` next to it holds what has come so far, from session to session. It is resumed if the server still has the
+    same file (If-Range), and begun again if not.
+
+    Raises:
+        DataError: there is no network or no such file, the connection broke off too often, or a sum differs.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    part, tag = _with_suffix(target, ".part"), _with_suffix(target, ".tag")
-    say(f"fetching {download.url}")
+    url, part, tag = download.url, _with_suffix(target, ".part"), _with_suffix(target, ".tag")
+    say(f"fetching {url}")
     tries, pause = 0, PAUSE_S
     while True:
-        before = _size(part)
+        begun = _size(part)
         try:
-            _continue(download.url, part, tag, say)
+            _continue(url, part, tag, say)
             break
-        except _BrokenOffError as error:
-            tries = 1 if _size(part) > before else tries + 1
-            if tries >= TRIES:
-                raise DataError(
-                    f"{download.url} broke off after {_size(part):,} bytes ({error}). Run the same command again: it"
-                    " goes on from there."
-                ) from None
-            time.sleep(pause)
-            pause = min(2 * pause, 60.0) if tries > 1 else PAUSE_S
+        except HTTPError as error:
+            if error.code == 416 and begun:  # there is nothing after what we have
+                break
+            if error.code < 500 and error.code != 429:
+                raise DataError(f"{url} cannot be fetched: the server says {error.code} {error.reason}.") from None
+            reason = f"the server says {error.code}"
+        except _BROKEN_OFF as error:
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+            if not _size(part):
+                raise DataError(f"No network: {urlsplit(url).hostname} cannot be reached ({reason}).") from None
+        tries = 1 if _size(part) > begun else tries + 1
+        if tries >= TRIES:
+            raise DataError(
+                f"{url} broke off after {_size(part):,} bytes ({reason}). Run the same command again: it goes on from"
+                " there."
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, 60.0) if tries > 1 else PAUSE_S
     try:
         _check(download, part)
     except DataError:
@@ -317,156 +315,92 @@ def load(download: Download, target: Path, say: Say) -> None:
     os.replace(part, target)
 
 
-class _BrokenOffError(Exception):
-    """The connection ended before the file did."""
-
-
 def _continue(url: str, part: Path, tag: Path, say: Say) -> None:
-    """One request: the missing rest of the file, or all of it if the server's file has changed."""
+    """One request: the missing rest of the file, or all of it if the server's file has changed.
+
+    `tag` holds the version of the file for If-Range: a strong ETag or a date.
+    """
     begun = _size(part)
-    old_tag = tag.read_text() if begun and tag.is_file() else ""
-    headers = {"User-Agent": "xalign-ray"} | ({"Range": f"bytes={begun}-", "If-Range": old_tag} if old_tag else {})
-    try:
-        response: HTTPResponse = urlopen(Request(url, headers=headers), timeout=TIMEOUT_S)
-    except HTTPError as error:
-        if error.code == 416 and old_tag:  # there is nothing after what we have
-            return
-        if error.code >= 500 or error.code == 429:
-            raise _BrokenOffError(f"the server says {error.code}") from None
-        raise DataError(f"{url} cannot be fetched: the server says {error.code} {error.reason}.") from None
-    except (URLError, OSError, HTTPException) as error:
-        if begun:
-            raise _BrokenOffError(str(error)) from None
-        reason = getattr(error, "reason", error)
-        raise DataError(f"No network: {urlsplit(url).hostname} cannot be reached ({reason}).") from None
-    with response:
-        resumed = response.status == 206
-        length = response.headers.get("Content-Length")
-        total = (begun if resumed else 0) + int(length) if length else None
-        with part.open("ab" if resumed else "wb") as file:
-            tag.write_text(_validator(response))  # once what another file has left is gone
-            _copy(response, file, total, part.name, say)
-    if total is not None and _size(part) < total:
-        raise _BrokenOffError(f"{total:,} were to come")
-
-
-def _validator(response: HTTPResponse) -> str:
-    """The version of a file for If-Range: a strong ETag or a date."""
-    etag = response.headers.get("ETag") or ""
-    return etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified") or ""
-
-
-def _copy(response: HTTPResponse, file: IO[bytes], total: int | None, name: str, say: Say) -> None:
-    reported_at = time.monotonic()
-    while chunk := _read(response):
-        file.write(chunk)
-        if time.monotonic() - reported_at > SAY_EVERY_S:
+    version = tag.read_text() if begun and tag.is_file() else ""
+    headers = _AGENT | ({"Range": f"bytes={begun}-", "If-Range": version} if version else {})
+    with urlopen(Request(url, headers=headers), timeout=TIMEOUT_S) as response:
+        is_rest = response.status == 206
+        total = int(response.headers.get("Content-Length") or 0) + begun * is_rest
+        etag = response.headers.get("ETag") or ""
+        with part.open("ab" if is_rest else "wb") as file:
+            # Written once what another file has left is gone.
+            tag.write_text(etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified") or "")
             reported_at = time.monotonic()
-            of = f" of {total / 1e6:,.0f}" if total else ""
-            say(f"{name.removeprefix('.').removesuffix('.part')}: {file.tell() / 1e6:,.0f}{of} MB")
-
-
-def _read(response: HTTPResponse) -> bytes:
-    try:
-        return response.read1(CHUNK_BYTES)
-    except (OSError, HTTPException) as error:
-        raise _BrokenOffError(str(error) or type(error).__name__) from None
+            while chunk := response.read1(CHUNK_BYTES):
+                file.write(chunk)
+                if time.monotonic() - reported_at > SAY_EVERY_S:
+                    reported_at = time.monotonic()
+                    of = f" of {total / 1e6:,.0f}" if total else ""
+                    say(f"{part.name.removeprefix('.').removesuffix('.part')}: {file.tell() / 1e6:,.0f}{of} MB")
+    if _size(part) < total:
+        raise ConnectionError(f"{total:,} were to come")
 
 
 def _check(download: Download, part: Path) -> None:
     with part.open("rb") as file:
         check_first_bytes(download.url, file.read(HEAD_BYTES))  # a server may send a page in its place with status 200
-    size = _size(part)
-    if download.bytes is not None and size != download.bytes:
+    if download.bytes is not None and (size := _size(part)) != download.bytes:
         raise DataError(f"{download.url} gave {size:,} bytes, not the {download.bytes:,} of the catalogue.")
-    if download.sha256 and (digest := _hash(part, "sha256")) != download.sha256:
-        raise DataError(f"{download.url} gave a file with SHA-256 {digest}, not {download.sha256}; it was removed.")
-    if download.sha1_list:
-        published = _published(download)
-        if published and (digest := _hash(part, "sha1")) != published:
-            raise DataError(f"{download.url} gave a file with SHA-1 {digest}, not {published}; it was removed.")
+    for kind, published in (("sha256", download.sha256), ("sha1", _published_sha1(download))):
+        with part.open("rb") as file:
+            if published and (digest := hashlib.file_digest(file, kind).hexdigest()) != published:
+                name = kind.upper().replace("SHA", "SHA-")
+                raise DataError(f"{download.url} gave a file with {name} {digest}, not {published}; it was removed.")
 
 
-def _published(download: Download) -> str | None:
+def _published_sha1(download: Download) -> str | None:
     """The sum of a file in its publisher's list, which names it by its date where the address has `latest`."""
-    assert download.sha1_list
+    if download.sha1_list is None:
+        return None
     try:
-        with urlopen(Request(download.sha1_list, headers={"User-Agent": "xalign-ray"}), timeout=TIMEOUT_S) as response:
+        with urlopen(Request(download.sha1_list, headers=_AGENT), timeout=TIMEOUT_S) as response:
             text = response.read().decode("utf-8", "replace")
-    except (URLError, OSError, HTTPException) as error:
+    except (OSError, HTTPException) as error:
         raise DataError(f"{download.sha1_list}, the list of sums, cannot be fetched ({error}).") from None
     name = re.escape(urlsplit(download.url).path.rpartition("/")[2]).replace("latest", r"(?:latest|\d{8})")
     match = re.search(rf"^([0-9a-f]{{40}})\s+\*?{name}\s*$", text, re.M)
     return match[1] if match else None
 
 
-def unpack_members(archive: Path, targets: Sequence[Path]) -> None:
-    """Takes the members that are called as the targets are out of an archive, in whatever folder they lie there.
+def unpack(archive: Path, download: Download, out: Path) -> None:
+    """Unpacks an archive and removes it: keeps all of it as `folder`, or the members that are called as the `files`.
 
     Raises:
-        DataError: the archive has not one member for each.
+        DataError: it is no archive, or has not one member for each file. It was fetched whole, so resuming would not
+            repair it.
     """
-    with _open_archive(archive) as (names, open_member):
-        for target in targets:
-            members = [name for name in names if name.rpartition("/")[2] == target.name]
-            if len(members) != 1:
-                raise DataError(
-                    f"{archive} has {len(members)} members called {target.name}; it holds {', '.join(names)}."
-                )
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _extract(open_member(members[0]), target)
-
-
-def unpack_folder(archive: Path, folder: Path) -> None:
-    """Takes all files out of an archive into a folder, which appears when all are there."""
-    unpacked = _with_suffix(folder, ".unpacking")
+    unpacked = _with_suffix(archive, ".unpacking")
     shutil.rmtree(unpacked, ignore_errors=True)
-    with _open_archive(archive) as (names, open_member):
-        for name in names:
-            target = unpacked / name
-            if not target.resolve().is_relative_to(unpacked.resolve()):
-                raise DataError(f"{archive} has a member {name}, which would be written outside {folder}.")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _extract(open_member(name), target)
-    os.replace(unpacked, folder)
-
-
-@contextmanager
-def _open_archive(path: Path) -> Iterator[tuple[list[str], Callable[[str], IO[bytes]]]]:
-    """The names of an archive's files, and what opens one of them."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            yield [info.filename for info in archive.infolist() if not info.is_dir()], archive.open
-        return
-    with tarfile.open(path) as archive:
-        members = {member.name: member for member in archive if member.isfile()}
-
-        def open_member(name: str) -> IO[bytes]:
-            file = archive.extractfile(members[name])
-            assert file is not None, "a plain file"
-            return file
-
-        yield list(members), open_member
-
-
-def _extract(source: IO[bytes], target: Path) -> None:
-    unfinished = _with_suffix(target, ".part")
-    with source, unfinished.open("wb") as file:
-        shutil.copyfileobj(source, file, CHUNK_BYTES)
-    os.replace(unfinished, target)
-
-
-@contextmanager
-def _readable(archive: Path) -> Iterator[None]:
-    """An archive that cannot be unpacked is removed: it was fetched whole, so going on would not repair it."""
     try:
-        yield
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as packed:
+                packed.extractall(unpacked)
+        else:
+            with tarfile.open(archive) as packed:
+                packed.extractall(unpacked, filter="data")
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # the disk
             raise
         archive.unlink()
         message = str(error).partition("\n")[0].rstrip(":")
         raise DataError(f"{archive} cannot be unpacked ({message}) and was removed. Fetch it again.") from None
+    moves = {unpacked: out / download.folder} if download.unpack == "folder" else {}
+    for target in [] if moves else [out / file for file in download.files]:
+        members = [path for path in unpacked.rglob(target.name) if path.is_file()]
+        if len(members) != 1:
+            held = ", ".join(path.name for path in unpacked.rglob("*") if path.is_file())
+            raise DataError(f"{archive} has {len(members)} members called {target.name}; it holds {held}.")
+        moves[members[0]] = target
+    for source, target in moves.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source, target)
+    shutil.rmtree(unpacked, ignore_errors=True)
+    archive.unlink()
 
 
 def _with_suffix(path: Path, suffix: str) -> Path:
@@ -475,8 +409,3 @@ def _with_suffix(path: Path, suffix: str) -> Path:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
-
-
-def _hash(path: Path, kind: str) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest()
