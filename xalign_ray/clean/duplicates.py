@@ -1,9 +1,9 @@
 """Finds lines, pairs and documents that stood before in their pool, equal or nearly, and marks them beside the text.
 
-Each part's hashes are sorted, then compared by ranges. A range of hashes is a partition, and one task: it
-reads its stretch of each part's file, so that the work is linear in the lines and a task's memory is bounded by
-PARTITION_LINES, whatever the size of the pool. A near-duplicate is found as a duplicate is: one of the hashes of its
-bands stood before. At the end a column beside the text of each part marks the duplicates.
+Each part's hashes are sorted. A range of hashes is a partition, and one task: it reads its stretch of each part's file,
+so that the work is linear in the lines and a task's memory is bounded by PARTITION_LINES, whatever the size of the
+pool. A near-duplicate is found as a duplicate is: one of the hashes of its bands stood before. At the end a column
+beside the text of each part marks the duplicates.
 
 Only lines and pairs that pass all other filters are compared: if the first copy of a text is filtered out, the next
 copy stays. `OUTPUT/duplicates/<fingerprint>` holds the columns of one pool. They depend on its texts, on these
@@ -13,15 +13,14 @@ filters, and on the tokenizer, by which lengths are counted.
 from __future__ import annotations
 
 import hashlib
-import os
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,15 +37,11 @@ from xalign_ray.sources.records import Document, Pair, Part
 from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run, write_arrays
 from xalign_ray.sources.stored import write_column
 from xalign_ray.vocabulary.words import letters_a_word, read_characters
-from xalign_ray.work.artifacts import hash_value, replacing, write_atomic
+from xalign_ray.work.artifacts import hash_value
 
 DUPLICATES_FOLDER = "duplicates"  # below the output folder
-PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 48 MiB, and some 150 while they are sorted
-RANGES = 4096  # that hashes are filed by; a partition is some of them: beyond 1.6e10 lines it grows
-_HEADER = 8 * (RANGES + 1)
+PARTITION_LINES = 4_000_000  # whose hashes and numbers a task holds: 64 MB, and some 200 while they are sorted
 _COLUMN, _HASHES, _COUNTS, _FOUND = ".parquet", ".hashes", ".counts", ".found"
-
-Numbers = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -72,26 +67,17 @@ class PooledPart:
 
     def path(self, suffix: str) -> Path:
         """A file of the part."""
-        return _of_pool(self.folder, self.number, suffix)
-
-
-def _of_pool(folder: str, number: int, suffix: str) -> Path:
-    return Path(folder, f"part-{number:05d}{suffix}")
+        return Path(self.folder, f"part-{self.number:05d}{suffix}")
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Some of the ranges of a pool's hashes: `number` of `count`. Small, so that it travels to a worker."""
+    """A range of a pool's hashes: `number` of `count`. Small, so that it travels to a worker."""
 
     folder: str  # of the pool's columns
     parts: int  # of the pool
     number: int
     count: int
-
-    @property
-    def hash_files(self) -> list[Path]:
-        """Of the pool's parts, in order."""
-        return [_of_pool(self.folder, number, _HASHES) for number in range(self.parts)]
 
     def path(self, suffix: str) -> Path:
         """A file of the partition."""
@@ -173,8 +159,9 @@ def _make(
     if any(not MARK.is_whole(task) for tasks in new for task in tasks):
         title = "reading for near-duplicates" if new[0][0].near else "reading for duplicate lines"
         hashing = StageStep(title, partial(hash_part, left=sift.left), kind=_HASHES)
-        run(hashing, [*chain(*new)], parallel)
-        partitions = [_partitions(tasks) for tasks in new]
+        records = iter(run(hashing, [*chain(*new)], parallel))
+        lines = [sum(record["lines"] for record in islice(records, len(tasks))) for tasks in new]
+        partitions = [_partitions(*each) for each in zip(new, lines, strict=True)]
         run(FIND, [*chain(*partitions)], parallel)
         tasks_with_counts = [
             replace(task, partitions=len(some)) for tasks, some in zip(new, partitions, strict=True) for task in tasks
@@ -190,10 +177,9 @@ def _make(
     return manifests
 
 
-def _partitions(members: Sequence[PooledPart]) -> list[Partition]:
-    """As many as hold PARTITION_LINES lines each."""
-    lines = sum(_count_lines(task.path(_HASHES)) for task in members)
-    count = min(RANGES, max(1, -(-lines // PARTITION_LINES)))
+def _partitions(members: Sequence[PooledPart], lines: int) -> list[Partition]:
+    """As many as hold PARTITION_LINES of these lines each."""
+    count = max(1, -(-lines // PARTITION_LINES))
     return [Partition(members[0].folder, len(members), number, count) for number in range(count)]
 
 
@@ -211,9 +197,9 @@ def hash_part(task: PooledPart, left: Callable[[Any], Iterator[Document | Pair |
             yield record
 
     hashes = band_hashes(task.near, task.source.languages, records()) if task.near else hash_records(records())
-    write_hashes(task.path(_HASHES), hashes)
+    files = write_hashes(task.path(_HASHES), hashes)
     write_arrays(task.path(_COUNTS), lambda file: np.save(file, np.asarray(counts, np.uint32)))
-    return [task.path(_HASHES), task.path(_COUNTS)], {}
+    return [*files, task.path(_COUNTS)], {"lines": sum(counts)}
 
 
 def mark_part(task: PooledPart) -> Made:
@@ -247,23 +233,21 @@ def hash_records(records: Iterable[Document | Pair]) -> Iterator[bytes]:
             yield hashlib.blake2b(plain.encode(), digest_size=8, person=b"repeated").digest()
 
 
-def write_hashes(path: Path, digests: Iterator[bytes]) -> None:
+def write_hashes(path: Path, digests: Iterator[bytes]) -> list[Path]:
     """Files the hashes of a part, 8 bytes each and any number at a time, in runs of about PARTITION_LINES.
 
-    A run is sorted by hash: where each range of hashes begins, and the end (int64, RANGES + 1), then the hashes
-    (uint64), then the number that each line has in the part (uint32).
+    Returns:
+        A file a run: [2, N] uint64, the hashes ascending, and the number that each line has in the part.
     """
+    files: list[Path] = []
     first = 0
-    borders = np.arange(1, RANGES, dtype=np.uint64) * np.uint64(2**64 // RANGES)
-    with replacing(path) as temporary, temporary.open("xb") as out:
-        while len(hashes := _next_run(digests)):
-            order = np.argsort(hashes, kind="stable")  # equal ones stay in the order of lines
-            hashes = hashes[order]
-            begins = np.searchsorted(hashes, borders)
-            out.write(np.concatenate([[0], begins, [len(hashes)]]).astype("<i8").tobytes())
-            out.write(hashes.tobytes())
-            out.write((order + first).astype("<u4").tobytes())
-            first += len(hashes)
+    while len(hashes := _next_run(digests)):
+        order = np.argsort(hashes, kind="stable")  # equal ones stay in the order of lines
+        table = np.stack([hashes[order], (order + first).astype(np.uint64)])
+        files.append(path.with_name(f"{path.name}-{len(files):04d}"))
+        write_arrays(files[-1], partial(np.save, arr=table))
+        first += len(hashes)
+    return files
 
 
 def _next_run(digests: Iterator[bytes]) -> Hashes:
@@ -275,76 +259,42 @@ def _next_run(digests: Iterator[bytes]) -> Hashes:
     return np.frombuffer(run, "<u8")
 
 
-def partition_bytes(partitions: Sequence[Partition]) -> list[float]:
-    """How much each partition reads, about."""
-    pools = {partition.folder: partition for partition in partitions}
-    sizes = {folder: sum(file.stat().st_size for file in pool.hash_files) for folder, pool in pools.items()}
-    return [sizes[partition.folder] / partition.count for partition in partitions]
-
-
 def find_duplicates(partition: Partition) -> Made:
-    """Writes the numbers of the lines whose hash stood before in their part or in an earlier one, part by part.
-
-    The file: the byte where each part's numbers begin, and the end (int64, parts + 1); the numbers (uint32), ascending.
-    """
-    of_part = [_read_ranges(file, partition) for file in partition.hash_files]
-    lengths = [sum(map(len, hashes)) for hashes, _ in of_part]
-    hashes = np.concatenate([*chain.from_iterable(hashes for hashes, _ in of_part), np.empty(0, np.uint64)])
-    numbers = np.concatenate([*chain.from_iterable(numbers for _, numbers in of_part), np.empty(0, np.uint32)])
-    del of_part
+    """Writes the numbers of the lines whose hash stood before in their part or in an earlier one: an array a part."""
+    tables = [_read_range(partition, part) for part in range(partition.parts)]
+    ends = np.cumsum([table.shape[1] for table in tables])
+    hashes, numbers = np.concatenate(tables, axis=1)
+    del tables
     order = np.argsort(hashes, kind="stable")  # equal hashes stay in the order of parts and lines
     hashes = hashes[order]
-    duplicate = np.zeros(len(order), bool)
-    duplicate[order[1:]] = hashes[1:] == hashes[:-1]
-    ends = np.cumsum(lengths)
-    by_part = [
-        np.sort(numbers[end - length : end][duplicate[end - length : end]])
-        for length, end in zip(lengths, ends.tolist(), strict=True)
-    ]
-    begins = 8 * (len(by_part) + 1) + 4 * np.cumsum([0, *map(len, by_part)]).astype("<i8")
-    write_atomic(partition.path(_FOUND), b"".join([begins.tobytes(), *(numbers.tobytes() for numbers in by_part)]))
+    is_duplicate = np.zeros(len(order), bool)
+    is_duplicate[order[1:]] = hashes[1:] == hashes[:-1]
+    of_part = zip(np.split(numbers, ends[:-1]), np.split(is_duplicate, ends[:-1]), strict=True)
+    by_part = [np.sort(its[duplicate]).astype(np.uint32) for its, duplicate in of_part]
+    write_arrays(partition.path(_FOUND), lambda file: np.savez(file, *by_part))
     return [partition.path(_FOUND)], {}
 
 
-FIND = StageStep("looking for duplicates", find_duplicates, partition_bytes, _FOUND, "partition")
+def _read_range(partition: Partition, part: int) -> NDArray[np.uint64]:
+    """The hashes of a part that are of the partition, and their lines [2, N], run after run."""
+    low, high = (
+        np.uint64(min(2**64 * n // partition.count, 2**64 - 1)) for n in (partition.number, partition.number + 1)
+    )
+    tables = [np.zeros((2, 0), np.uint64)]
+    for path in sorted(Path(partition.folder).glob(f"part-{part:05d}{_HASHES}-*")):
+        run = np.load(path, mmap_mode="r")
+        end = run.shape[1] if partition.number + 1 == partition.count else np.searchsorted(run[0], high)
+        tables.append(run[:, np.searchsorted(run[0], low) : end])
+    return np.concatenate(tables, axis=1)
+
+
+def _of_part(path: Path, part: int) -> NDArray[np.uint32]:
+    with np.load(path) as by_part:
+        return by_part[f"arr_{part}"]
+
+
+FIND = StageStep("looking for duplicates", find_duplicates, lambda tasks: [1.0] * len(tasks), _FOUND, "partition")
 MARK = StageStep("marking duplicates", mark_part)
-
-
-def _count_lines(path: Path) -> int:
-    with path.open("rb") as file:
-        return sum(lines for _, lines in _runs(file))
-
-
-def _runs(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """The byte where each run of a file of hashes begins, and its lines."""
-    at, size = 0, os.fstat(file.fileno()).st_size
-    while at < size:
-        lines = int(_array(file, at + 8 * RANGES, "<i8", 1)[0])
-        yield at, lines
-        at += _HEADER + 12 * lines
-
-
-def _read_ranges(path: Path, partition: Partition) -> tuple[list[Hashes], list[Numbers]]:
-    """The hashes of a part that are of the partition, and their lines, run after run."""
-    low, high = (RANGES * number // partition.count for number in (partition.number, partition.number + 1))
-    hashes, numbers = [], []
-    with path.open("rb") as file:
-        for at, lines in _runs(file):
-            begin, end = (int(_array(file, at + 8 * bound, "<i8", 1)[0]) for bound in (low, high))
-            hashes.append(_array(file, at + _HEADER + 8 * begin, "<u8", end - begin))
-            numbers.append(_array(file, at + _HEADER + 8 * lines + 4 * begin, "<u4", end - begin))
-    return hashes, numbers
-
-
-def _array(file: BinaryIO, at: int, kind: str, count: int) -> np.ndarray:
-    file.seek(at)
-    return np.fromfile(file, kind, count)
-
-
-def _of_part(path: Path, part: int) -> Numbers:
-    with path.open("rb") as file:
-        begin, end = _array(file, 8 * part, "<i8", 2).tolist()
-        return _array(file, begin, "<u4", (end - begin) // 4)
 
 
 WINDOW_CHARACTERS = 1 << 20  # whose signatures are made together

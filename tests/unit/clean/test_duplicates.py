@@ -52,7 +52,7 @@ def texts_of(folder: Path, pools: dict[str, list[list[str]]]) -> list[Input]:
         paths = [folder / f"{pool}-{number}.txt" for number in range(len(parts))]
         for path, lines in zip(paths, parts, strict=True):
             path.write_text("".join(f"{line}\n" for line in lines))
-        cut = tuple(Part("text", (str(path),), (WHOLE,), borders=False) for path in paths)
+        cut = tuple(Part("text", (str(path),), (WHOLE,)) for path in paths)
         texts.append(Input(f"text/{pool}", ("en",), cut, tuple(map(hash_file, paths))))
     return make_text(texts, folder, ParallelConfig())
 
@@ -108,14 +108,14 @@ def test_partitions_do_not_change_what_is_found(
 def test_a_partition_holds_so_many_lines_whatever_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duplicates, "PARTITION_LINES", 50)
     held: list[int] = []
-    read = duplicates._read_ranges
+    read = duplicates._read_range
 
-    def watched(path: Path, partition: duplicates.Partition) -> Any:
-        found = read(path, partition)
-        held.append(sum(map(len, found[0])))
+    def watched(partition: duplicates.Partition, part: int) -> Any:
+        found = read(partition, part)
+        held.append(found.shape[1])
         return found
 
-    monkeypatch.setattr(duplicates, "_read_ranges", watched)
+    monkeypatch.setattr(duplicates, "_read_range", watched)
     for parts in (4, 40):
         held.clear()
         (folder := tmp_path / str(parts)).mkdir()
