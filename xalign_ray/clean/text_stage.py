@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.markup import parser_version
 from xalign_ray.sources.records import Part
 from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run
-from xalign_ray.sources.stored import record_of, write_stored
+from xalign_ray.sources.stored import read_facts, record_of, write_stored
 from xalign_ray.sources.summary import file_names
 from xalign_ray.work.artifacts import hash_value
 
@@ -65,7 +66,20 @@ def make_text(inputs: Sequence[Input], output: Path, parallel: ParallelConfig) -
         return {folder: _describe(texts[folder], folder) for folder in folders}
 
     make_lacking(texts, parse_sources)
-    return [replace(source, parts=_stored(source, _folder(source, output))) for source in inputs]
+    return [replace(source, parts=_numbered(_stored(source, _folder(source, output)))) for source in inputs]
+
+
+def _numbered(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts, those in the middle of a file with the number of lines before them."""
+    numbered: list[Part] = []
+    before = 1
+    for part, following in pairwise([*parts, None]):
+        assert part
+        before = 1 if part.first_line else before
+        numbered.append(replace(part, before=0 if part.first_line else before))
+        if following and not following.first_line:
+            before += read_facts(part)["lines"]
+    return tuple(numbered)
 
 
 def _folder(one: Input, output: Path) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xalign_ray.sources.open import Line, Span, read_lines
-from xalign_ray.sources.records import BadRow, Document, Part, Record, split_at_blank_lines
+from xalign_ray.sources.records import BadRow, Document, Part, Record
 
 COLUMNS = 10
 WITHHELD = "_"  # what stands for each word in treebanks whose text may not be given away
@@ -108,11 +108,6 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
             sentences = []
     if sentences:
         yield Document(language, tuple(sentences), path, begins)
-
-
-def split_conllu(format_: str, paths: Sequence[str]) -> list[Part]:
-    """Parts that never split a sentence."""
-    return split_at_blank_lines(format_, paths, lambda _: True)
 
 
 def is_withheld(words: Sequence[str]) -> bool:

@@ -294,7 +294,7 @@ _AS_TABLE = "Write a word and its translation a line, with a tab between them."
 def find_dictionary_form(path: str) -> DictionaryFormat:
     """The form of a dictionary, plain, packed or in a zip.
 
-    kaikki's by JSON, PanLex by its tables, Excel by its members, else a table by tabs, by its name (.csv), or by one
+    kaikki's by JSON, Excel by its members, else a table by tabs, by its name (.csv), or by one
     other delimiter in most lines; MUSE for two words a line.
 
     Raises:
@@ -303,8 +303,6 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
     if is_workbook(path):
         return "xlsx"
     files = list(files_of(path))
-    if any(Path(file.path.rsplit(":", 1)[-1]).name == "expr.csv" for file in files):
-        return "panlex"
     if not files:
         raise DataError(f"{path} holds no file of a dictionary.")
     start = next(iter(files[0]), b"")[:HEAD_BYTES]

@@ -15,7 +15,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.archives import is_zip
 from xalign_ray.sources.columnar import open_arrow, open_parquet, open_parquet_file, split_parquet
 from xalign_ray.sources.columns import choose_columns
-from xalign_ray.sources.conllu import read_conllu, split_conllu
+from xalign_ray.sources.conllu import read_conllu
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
 from xalign_ray.sources.open import (
     NOT_UTF8,
@@ -36,6 +36,7 @@ from xalign_ray.sources.records import (
     Document,
     Entry,
     Kind,
+    Lines,
     Noted,
     Pair,
     Part,
@@ -44,8 +45,9 @@ from xalign_ray.sources.records import (
     list_reasons,
     one_part,
     one_part_a_file,
-    split_at_lines,
+    split_by_size,
     split_in_parallel,
+    undivided,
 )
 from xalign_ray.sources.stored import is_parsed_text, read_as_source, read_stored
 from xalign_ray.sources.tables import (
@@ -58,14 +60,13 @@ from xalign_ray.sources.tables import (
     open_workbook,
     split_csv,
 )
-from xalign_ray.sources.terms import open_kaikki, open_muse, read_panlex
+from xalign_ray.sources.terms import open_kaikki, open_muse
 from xalign_ray.sources.text import (
     check_links,
     pair_documents,
     read_moses,
     read_opus,
     read_text,
-    split_text,
 )
 from xalign_ray.sources.translation_files import open_po, open_tmx, open_xliff
 from xalign_ray.sources.wikipedia import read_wikipedia, split_dumps
@@ -88,7 +89,7 @@ class Format:
 
     holds: tuple[Kind, ...]
     open: OpenTable | None = None
-    read: Callable[[Part, Sequence[str]], Iterator[Record | Skipped | Noted]] | None = None
+    read: Callable[[Part, Sequence[str]], Iterator[Record | Skipped | Noted | Lines]] | None = None
     split: Callable[[str, Sequence[str]], list[Part]] = one_part_a_file
     paths: tuple[int, ...] = ()
     content: Literal["sentences", "text", "json", "other"] = "other"
@@ -97,12 +98,12 @@ class Format:
 
 FORMATS: dict[str, Format] = {
     "wikipedia": Format(("documents",), read=read_wikipedia, split=split_dumps),
-    "text": Format(("documents",), read=read_text, split=split_text, content="sentences"),
-    "conllu": Format(("documents",), read=read_conllu, split=split_conllu, content="text"),
+    "text": Format(("documents",), read=read_text, split=split_by_size, content="sentences"),
+    "conllu": Format(("documents",), read=read_conllu, content="text"),
     "csv": Format(_ANY, open_csv, split=split_csv, content="text"),
     "tsv": Format(_ANY, open_tsv, split=split_csv, content="text"),
     "xlsx": Format(_ANY, open_workbook),
-    "jsonl": Format(_ANY, open_jsonl, split=split_at_lines, content="json"),
+    "jsonl": Format(_ANY, open_jsonl, split=split_by_size, content="json"),
     "json": Format(_ANY, open_json),
     "parquet": Format(_ANY, open_parquet, split=split_parquet),
     "arrow": Format(_ANY, open_arrow),
@@ -113,12 +114,11 @@ FORMATS: dict[str, Format] = {
     "opus": Format(("pairs",), read=read_opus),
     "muse": Format(("entries",), open_muse, content="text"),
     "kaikki": Format(("entries",), open_kaikki, content="json"),
-    "panlex": Format(("entries",), read=read_panlex, split=one_part),
 }
 SIDE_BY_SIDE = "_side_by_side"  # behind the format of two files, one a language, of a Hugging Face data set
 
 
-def _read_side_by_side(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+def _read_side_by_side(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     """Pairs of two files of text, one a language: row i of both, as text in one language is read."""
     columns = part.columns or (None, None)
     if len(columns) > 2:
@@ -162,7 +162,7 @@ def read(
     codes = check_languages(format, languages, kind)
     named = [
         replace(part, columns=tuple(columns) if columns else None, skip_empty=skip_empty)
-        for part in parts(format, paths, kind or kind_of(format, codes), codes, columns)
+        for part in undivided(parts(format, paths, kind or kind_of(format, codes), codes, columns))
     ]
     return _read_all(named, codes, skipped)
 
@@ -195,14 +195,14 @@ def read_part(
     for record in read_stored(part, languages) if part.text else parse(part, languages):
         if part.skip_empty and isinstance(record, BadRow) and record.reason == ONE_EMPTY:
             record = Skipped(NO_TRANSLATION)
-        if isinstance(record, Skipped | Noted):
-            if skipped is not None:
+        if isinstance(record, Skipped | Noted | Lines):
+            if skipped is not None and not isinstance(record, Lines):
                 skipped[NOTED + record.what if isinstance(record, Noted) else record.reason] += record.count
         else:
             yield record
 
 
-def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
+def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted | Lines]:
     """The records of a part's files, by the reader of its format."""
     assert not part.beside, "columns stand beside text that is parsed"
     entry = _find_format(part.format)
@@ -249,8 +249,8 @@ def parts(
 ) -> list[Part]:
     """Cuts a source into units of work: a part a file; files of lines, Parquet and dumps of over 64 MB into several.
 
-    Paths may be glob patterns (sorted by name) and URLs. Large files of lines that are not packed are read once, to
-    number their lines.
+    Paths may be glob patterns (sorted by name) and URLs. Large Moses files and tables between delimiters that are not
+    packed are read once, to number their lines.
 
     Args:
       kind: documents, pairs or entries; needed for a format that may hold several.

@@ -12,10 +12,8 @@ from xalign_ray.config.language_codes import explain_unknown, is_unknown
 from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
-from xalign_ray.sources.formats import check_contents, check_languages, find_source, read_part, read_together
-from xalign_ray.sources.open import WHOLE
-from xalign_ray.sources.records import Kind, Part, Record
-from xalign_ray.sources.stage import KeptCuts
+from xalign_ray.sources.formats import check_contents, check_languages, find_source, parts, read_part, read_together
+from xalign_ray.sources.records import Kind, Part, Record, undivided
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.status_line import say
@@ -59,7 +57,7 @@ class Input:
 
     def records(self) -> Iterator[Record]:
         """All records of the source."""
-        for part in self.parts:
+        for part in self.parts if self.parts[0].text else undivided(self.parts):
             yield from read_part(part, self.languages)
 
 
@@ -158,12 +156,12 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
     return found("corpora", "text") + pairs, found("dictionaries", ""), found("tests", "pairs"), found("dev", "pairs")
 
 
-def split_source(source: Source, hashes: Sequence[str], cuts: KeptCuts) -> Input:
-    """A source in parts; large files of lines are read to their end if `cuts` does not know them by `hashes`."""
-    cut = cuts.of(source.format, source.files, hashes, source.kind)
+def split_source(source: Source, hashes: Sequence[str]) -> Input:
+    """A source in parts."""
+    cut = parts(source.format, source.files, source.kind)
+    # Which pairs of a file are its first is known only to a reader that begins at its beginning.
+    cut = undivided(cut) if source.undivided else cut
     split = tuple(replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
-    if source.undivided:  # which pairs of a file are its first is known only to who reads it from its beginning
-        split = tuple(replace(part, spans=(WHOLE,) * len(part.spans)) for part in split if part.first_line == 1)
     return Input(source.pool, source.languages, split, tuple(hashes))
 
 

@@ -10,7 +10,18 @@ from xalign_ray.sources.archives import files_of
 from xalign_ray.sources.columns import choose_columns, fulfils
 from xalign_ray.sources.html import has_markup
 from xalign_ray.sources.open import Chunks
-from xalign_ray.sources.records import BadRow, Entry, Kind, Noted, Part, Record, Skipped, make_document, make_pair
+from xalign_ray.sources.records import (
+    BadRow,
+    Entry,
+    Kind,
+    Lines,
+    Noted,
+    Part,
+    Record,
+    Skipped,
+    make_document,
+    make_pair,
+)
 from xalign_ray.sources.tables import SourceRow, SourceTable, TableFile, one_line
 from xalign_ray.vocabulary.dictionary import trim_punctuation
 
@@ -37,7 +48,7 @@ _OPTIONAL = re.compile(rf"\(({_LETTER}+)\)(?={_LETTER})")  # within a word: (in)
 
 def read_part_of_table(
     open_table: OpenTable, part: Part, kind: Kind, languages: Sequence[str]
-) -> Iterator[Record | Skipped | Noted]:
+) -> Iterator[Record | Skipped | Noted | Lines]:
     """The records of a part of a table, in the columns that the source names, or that choose_columns finds.
 
     The first rows of a table decide for all: a row that differs is bad, left out or noted, and counted so.
@@ -52,6 +63,7 @@ def read_part_of_table(
         yield from (Noted(what, count) for what, count in table.noted.items())
         keys = choose_columns(table, languages, part.columns or (), kind)
         sides, where = keys[: len(languages)], part.columns[2] if part.columns and len(part.columns) > 2 else ""
+        row = SourceRow(part.first_line - 1)
         for row in table.read(keys):
             if row.note:
                 yield Noted(row.note, 1)
@@ -69,6 +81,7 @@ def read_part_of_table(
                 yield _document(row, table, languages[0])
             else:
                 yield _pair(row, table, (languages[0], languages[1]))
+        yield Lines(row.number + 1 - part.first_line)
 
 
 def _key_of_other(row: SourceRow, keys: Sequence[str]) -> str:

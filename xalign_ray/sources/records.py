@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import IO, Literal
 
 from xalign_ray.sources.open import (
@@ -98,6 +98,13 @@ class Noted:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The number of lines of a part, which a reader yields last: lines of later parts of the file follow them."""
+
+    count: int
+
+
 def list_reasons(counts: Mapping[str, int]) -> str:
     """The reasons and how many rows each has, the most frequent first."""
     return ", ".join(
@@ -144,33 +151,26 @@ PART_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Ranges of bytes of one file, or of files that are read side by side; `first_line` is where they begin.
+    """Ranges of bytes of one file, or of files that are read side by side; `first_line` is the number of their first
+    line, or 0 where it depends on how many lines the parts before it have.
 
-    Of Parquet a span counts row groups. `borders` says of text whether blank lines end its documents, if that was
-    found out when it was split. `kind` is what its rows are read as, of a format that may hold documents, pairs and
-    entries. `columns` of a document or of the two sides of a pair are there where the source
-    names them; `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row. `text` is the
-    file that holds its records, once they are parsed; `beside` are files with a further column of it each.
+    Of Parquet a span counts row groups. `kind` is what its rows are read as, of a format that may hold documents, pairs
+    and entries. `columns` of a document or of the two sides of a pair are there where the source names them;
+    `skip_empty` is whether a pair that lacks one of its texts is left out, and no bad row. `text` is the file that
+    holds its records, once they are parsed, and `before` is added to their lines; `beside` are files with a further
+    column of it each.
     """
 
     format: str
     paths: tuple[str, ...]
     spans: tuple[Span, ...]
     first_line: int = 1
-    borders: bool | None = None
     kind: Kind | None = None
     columns: tuple[str, ...] | None = None
     skip_empty: bool = False
     text: str = ""
+    before: int = 0
     beside: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SplitPoint:
-    """Where a part begins: byte offset and line number."""
-
-    offset: int
-    line: int
 
 
 def one_part(format_: str, paths: Sequence[str]) -> list[Part]:
@@ -183,29 +183,56 @@ def one_part_a_file(format_: str, paths: Sequence[str]) -> list[Part]:
     return [Part(format_, (path,), (WHOLE,)) for path in paths]
 
 
-def split_at_lines(format_: str, paths: Sequence[str]) -> list[Part]:
-    """Files of lines, each split into ranges of about PART_BYTES that begin at a line."""
-    return [part for path in paths for part in _split_file(format_, path, None)]
+def split_by_size(format_: str, paths: Sequence[str]) -> list[Part]:
+    """Files of lines in ranges of about PART_BYTES, wherever these end: their readers move both ends by `to_lines`."""
+    parts: list[Part] = []
+    for path in paths:
+        size = size_of(path)
+        count = 1 if size <= PART_BYTES or is_one_piece(path) else -(-size // PART_BYTES)
+        spans = spans_between([size * number // count for number in range(count)])
+        parts += [Part(format_, (path,), (span,), int(span.start == 0)) for span in spans]
+    return parts
 
 
-def split_at_blank_lines(format_: str, paths: Sequence[str], has_borders: Callable[[str], bool]) -> list[Part]:
-    """As split_at_lines, but after a blank line in files whose blank lines are borders by `has_borders`."""
-    return [part for path in paths for part in _split_file(format_, path, has_borders(path))]
+def undivided(parts: Sequence[Part]) -> list[Part]:
+    """The files of some parts, each whole."""
+    return [replace(part, spans=(WHOLE,) * len(part.spans)) for part in parts if part.first_line == 1]
+
+
+def to_lines(path: str, span: Span, *, blank: bool = False) -> Span:
+    """A range of bytes whose two ends are moved on to where a line begins: with `blank` behind a blank line."""
+    if span == WHOLE:
+        return span
+
+    def move(file: IO[bytes], offset: int | None) -> int | None:
+        if not offset:
+            return offset
+        file.seek(offset - 1)
+        _read_line(file)  # what is left of a line is no blank one
+        while blank and _read_line(file).strip():
+            pass
+        return file.tell()
+
+    with open_bytes(path) as file:
+        return Span(move(file, span.start) or 0, move(file, span.end))
 
 
 def split_in_parallel(format_: str, paths: Sequence[str]) -> list[Part]:
     """Files whose lines belong together, split at the same lines; one part if one of them is one piece or too short."""
     single = one_part(format_, paths)
-    if any(is_one_piece(path) for path in paths):
+    if size_of(paths[0]) <= PART_BYTES or any(map(is_one_piece, paths)):
         return single
-    points = _find_split_points(paths[0], after_blank=False)
-    columns = [[point.offset for point in points]] + [
-        find_lines(path, [point.line for point in points]) for path in paths[1:]
-    ]
-    if any(len(column) < len(points) for column in columns):
+    numbers, line, at = [1], 1, 0
+    with open_bytes(paths[0]) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            line, at = line + chunk.count(b"\n"), at + len(chunk)
+            if at >= len(numbers) * PART_BYTES and line >= numbers[-1]:
+                numbers.append(line + 1)
+    offsets, *others = (find_lines(path, numbers) for path in paths)
+    if any(len(column) < len(offsets) for column in others):
         return single
-    spans = zip(*(spans_between(column) for column in columns), strict=True)
-    return [Part(format_, tuple(paths), row, point.line) for row, point in zip(spans, points, strict=True)]
+    spans = zip(*(spans_between(column[: len(offsets)]) for column in (offsets, *others)), strict=True)
+    return [Part(format_, tuple(paths), row, number) for row, number in zip(spans, numbers, strict=False)]
 
 
 def count_bytes(parts: Sequence[Part]) -> list[float]:
@@ -222,46 +249,9 @@ def count_bytes(parts: Sequence[Part]) -> list[float]:
     return [of(part) for part in parts]
 
 
-def _split_file(format_: str, path: str, borders: bool | None) -> list[Part]:
-    if is_one_piece(path):
-        return one_part_a_file(format_, [path])
-    points = _find_split_points(path, after_blank=bool(borders))
-    spans = spans_between([point.offset for point in points])
-    return [Part(format_, (path,), (span,), point.line, borders) for span, point in zip(spans, points, strict=True)]
-
-
 def spans_between(offsets: Sequence[int]) -> list[Span]:
     """From each offset to the next, and from the last to the end."""
     return [Span(start, end) for start, end in zip(offsets, [*offsets[1:], None], strict=True)]
-
-
-def _find_split_points(path: str, *, after_blank: bool) -> list[SplitPoint]:
-    """One pass over the file: a point follows the first (blank) line that ends PART_BYTES or more after the last."""
-    points, line = [SplitPoint(0, 1)], 1
-    with open_bytes(path) as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        while size - file.tell() > PART_BYTES:
-            line += _skip(file, PART_BYTES)
-            head = _read_line(file)  # the rest of the line in which the skip ended: blank or not, it is no border
-            line += 1
-            while head and after_blank:
-                head = _read_line(file)
-                line += 1
-                if not head.strip():
-                    break
-            if file.tell() < size:
-                points.append(SplitPoint(file.tell(), line))
-    return points
-
-
-def _skip(file: IO[bytes], count: int) -> int:
-    """Moves on by `count` bytes; returns how many lines ended there."""
-    ended = 0
-    while count > 0 and (chunk := file.read(min(CHUNK_BYTES, count))):
-        ended += chunk.count(b"\n")
-        count -= len(chunk)
-    return ended
 
 
 def _read_line(file: IO[bytes]) -> bytes:

@@ -1,6 +1,6 @@
 """Stages of prepare: tasks on Ray Data, a sealed record a part, written last; what is whole is not made again.
 
-Also the hashes of inputs, and where these are cut into parts: both found once, and kept below the output folder.
+Also the hashes of inputs: found once, and kept below the output folder.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
-from xalign_ray.config.code import package_code
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, DataError, fault_of
-from xalign_ray.sources import records as splitting
-from xalign_ray.sources.open import Span, facts_of, open_bytes
-from xalign_ray.sources.records import Kind, Part, count_bytes
+from xalign_ray.sources.open import facts_of, open_bytes
+from xalign_ray.sources.records import Part, count_bytes
 from xalign_ray.work.artifacts import (
     MANIFEST,
     check_file,
@@ -40,6 +38,7 @@ from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch_listed
 from xalign_ray.work.process import collecting_seldom
 from xalign_ray.work.status_line import PartsDone
+from xalign_ray.work.storage import is_url
 
 # Where data tasks run: on the nodes that have the recipe's custom Ray resource, or on any.
 
@@ -411,7 +410,7 @@ class InputHashes:
             self._memory.unlink(missing_ok=True)
 
     def of(self, paths: Sequence[str]) -> list[str]:
-        """The SHA-256 of each file, by content alone: the same on a disk and in a store; asked again, the same."""
+        """The SHA-256 of each file; of an object in a store that names versions that of its version: it is not read."""
         if distinct := [path for path in dict.fromkeys(paths) if path not in self._found]:
             self._find(distinct)
         return [self._found[path] for path in paths]
@@ -439,6 +438,8 @@ class InputHashes:
 
 
 def _hash(path: str, stamp: Stamp | None) -> dict[str, Any]:
+    if stamp and is_url(path):
+        return {"stamp": stamp, "sha256": hash_value([path, stamp])}
     if stamp and len(stamp) == 4 and time.time() - stamp[2] / 1e9 < TICK_S:
         time.sleep(TICK_S)  # a change from now on has another ctime
     digest = hashlib.sha256()
@@ -465,49 +466,3 @@ def _is_settled(path: str, before: Stamp | None) -> bool:
         and before == facts_of(path)
         and (len(before) < 4 or time.time() - before[1] / 1e9 > SETTLED_S)
     )
-
-
-CUTS = "cuts"  # in the output's data folder: its recipes share them
-
-
-class KeptCuts:
-    """The cuts of an output folder's sources, a small file each."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @classmethod
-    def of_output(cls, output: str | Path) -> KeptCuts:
-        """The memory of an output folder."""
-        return cls(Path(output).absolute() / "data" / CUTS)
-
-    def of(self, format_: str, files: Sequence[str], hashes: Sequence[str], kind: Kind | None = None) -> list[Part]:
-        """The parts of files that have these hashes; they are opened if no recipe of the output has split them.
-
-        Args:
-            kind: what their rows are read as, as in `parts`.
-        """
-        suffixes = [Path(file).suffix for file in files]  # they say of some files how they are packed
-        key = hash_value([package_code("sources"), splitting.PART_BYTES, format_, kind, suffixes, list(hashes)])
-        path = self._folder / f"{key[:32]}.json"
-        stored = whole_json(path, "parts", "sha256")
-        if stored and stored["sha256"] == hash_value(stored["parts"]):
-            return [_from_fields(format_, files, fields) for fields in stored["parts"]]
-        from xalign_ray.sources.formats import parts  # here: it loads all readers, and the feed imports this module
-
-        cut = parts(format_, files, kind)
-        listed = [_as_fields(files, part) for part in cut]
-        write_json(path, {"parts": listed, "sha256": hash_value(listed)})
-        return cut
-
-
-def _as_fields(files: Sequence[str], part: Part) -> list[Any]:
-    """A part of files by their numbers: the same files may lie elsewhere tomorrow."""
-    spans = [[span.start, span.end] for span in part.spans]
-    return [[files.index(path) for path in part.paths], spans, part.first_line, part.borders, part.kind]
-
-
-def _from_fields(format_: str, files: Sequence[str], fields: Sequence[Any]) -> Part:
-    numbers, spans, first_line, borders, kind = fields
-    paths = tuple(files[int(number)] for number in numbers)
-    return Part(format_, paths, tuple(Span(*span) for span in spans), first_line, borders, kind)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources.records import BadRow, Document, Noted, Pair, Part, Record, Skipped
+from xalign_ray.sources.records import BadRow, Document, Lines, Noted, Pair, Part, Record, Skipped
 from xalign_ray.work.artifacts import is_sealed, replacing, whole_json
 
 GROUP_CHARACTERS = 1 << 20  # of a row group, which a reader holds at once
@@ -46,7 +46,7 @@ def record_of(path: Path) -> Path:
 
 
 def write_stored(
-    path: Path, records: Iterator[Record | Skipped | Noted], languages: Sequence[str], paths: Sequence[str]
+    path: Path, records: Iterator[Record | Skipped | Noted | Lines], languages: Sequence[str], paths: Sequence[str]
 ) -> dict[str, Any]:
     """Writes the records of a parser.
 
@@ -59,8 +59,9 @@ def write_stored(
     """
     left_out: list[dict[str, Any]] = []  # with each row group, and behind the last
     good = bad = 0  # lines of documents or pairs; rows that were set aside
+    lines: list[int] = []  # of the files, where their reader counts them
     with _new_parquet(path, SCHEMA) as out:
-        for group, counts in _groups(records):
+        for group, counts in _groups(records, lines):
             left_out.append(counts)
             bad += sum(isinstance(record, BadRow) for record in group)
             good += sum(
@@ -68,7 +69,7 @@ def write_stored(
             )
             if group:
                 out.write_table(_as_table(group, languages))
-    return {"paths": list(paths), "left_out": left_out, "good": good, "bad": bad}
+    return {"paths": list(paths), "left_out": left_out, "good": good, "bad": bad, "lines": sum(lines)}
 
 
 def write_column(path: Path, name: str, kind: pa.DataType, values: Iterable[pa.Array]) -> None:
@@ -97,7 +98,9 @@ def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         yield out
 
 
-def _groups(records: Iterator[Record | Skipped | Noted]) -> Iterator[tuple[list[Record], dict[str, Any]]]:
+def _groups(
+    records: Iterator[Record | Skipped | Noted | Lines], lines: list[int]
+) -> Iterator[tuple[list[Record], dict[str, Any]]]:
     """Records that make a row group, and what was left out among them; the last group may have no records."""
     group: list[Record] = []
     skipped, noted, room = Counter[str](), Counter[str](), GROUP_CHARACTERS
@@ -106,6 +109,8 @@ def _groups(records: Iterator[Record | Skipped | Noted]) -> Iterator[tuple[list[
             skipped[record.reason] += record.count
         elif isinstance(record, Noted):
             noted[record.what] += record.count
+        elif isinstance(record, Lines):
+            lines.append(record.count)
         else:
             group.append(record)
             room -= sum(map(len, _texts(record))) + ROW_CHARACTERS
@@ -161,7 +166,7 @@ def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
         for number, left_out in enumerate(record["left_out"]):
             if number < file.num_row_groups:
                 table = file.read_row_group(number, _READ, use_threads=False)
-                yield from _records(table, languages, moved, columns)
+                yield from _records(table, languages, moved, columns, part.before)
             yield from (Skipped(*item) for item in left_out["skipped"].items())
             yield from (Noted(*item) for item in left_out["noted"].items())
 
@@ -186,7 +191,7 @@ def read_bad_rows(part: Part) -> Iterator[BadRow]:
     with _opened(Path(part.text)) as file:
         for batch in file.iter_batches(columns=["source", "line", "reason"]) if record["bad"] else ():
             for row in batch.filter(batch["reason"].is_valid()).to_pylist():
-                yield BadRow(_moved(row["source"], moved), row["line"], row["reason"])
+                yield BadRow(_moved(row["source"], moved), row["line"] + part.before, row["reason"])
 
 
 def _column_of(text: pq.ParquetFile, path: Path, beside: Path) -> tuple[str, Iterator[Any]]:
@@ -238,7 +243,11 @@ def read_as_source(file: pq.ParquetFile, group: int, path: str, languages: Seque
 
 
 def _records(
-    table: pa.Table, languages: Sequence[str], moved: Mapping[str, str], beside: Mapping[str, Iterator[Any]]
+    table: pa.Table,
+    languages: Sequence[str],
+    moved: Mapping[str, str],
+    beside: Mapping[str, Iterator[Any]],
+    before: int = 0,
 ) -> Iterator[Record]:
     """The records of a row group, each with the next value of every column that stands beside the text."""
     texts, rows = table["texts"].combine_chunks(), len(table)
@@ -246,7 +255,7 @@ def _records(
     sides = (tuple(lines[begin:end]) for begin, end in pairwise(begins))
     encoded = table["source"].combine_chunks().dictionary_encode()
     names = [_moved(name, moved) for name in encoded.dictionary.to_pylist()]
-    places = map(names.__getitem__, encoded.indices.to_pylist()), table["line"].to_pylist()
+    places = map(names.__getitem__, encoded.indices.to_pylist()), (table["line"].to_numpy() + before).tolist()
     values = {
         "alignment": iter(table["alignment"].to_pylist()),
         "duplicate": repeat(()),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError
 
 from xalign_ray.config.language_codes import check_language, is_language
@@ -24,6 +24,7 @@ from xalign_ray.sources.open import (
     CHUNK_BYTES,
     MAX_LINE_BYTES,
     NOT_UTF8,
+    WHOLE,
     Chunks,
     Line,
     is_one_piece,
@@ -31,10 +32,7 @@ from xalign_ray.sources.open import (
     open_bytes,
     size_of,
 )
-from xalign_ray.sources.records import PART_BYTES, Kind, Part, find_lines, one_part_a_file, spans_between
-
-if TYPE_CHECKING:
-    pass
+from xalign_ray.sources.records import PART_BYTES, Kind, Part, find_lines, one_part_a_file, spans_between, to_lines
 
 ROWS = 500  # by which a table's form is found
 TEXT = "text"  # the column of a document, where the source names no other
@@ -152,17 +150,14 @@ def _open_delimited(file: TableFile, delimiter: str) -> SourceTable:
         first += [row] if not row.fault and any(cell.strip() for cell in row.cells) else []
 
     def records(width: int) -> Iterator[CsvRow]:
-        lines = split_comments(all_chunks)[1] if is_dictionary else _lines_of(file)
+        lines = number_lines(file.chunks, file.path, file.first_line)
+        lines = split_comments(all_chunks)[1] if is_dictionary else lines
         wanted = None if is_dictionary else width
         for row in csv_rows(lines, delimiter, wanted, is_text=file.kind == "documents", is_quoted=quoted):
             if not named or row.number > 1:
                 yield row
 
     return _table_of_lists(file, first, records, comments, is_strict=not is_dictionary)
-
-
-def _lines_of(file: TableFile, *, json_lines: bool = False) -> Iterator[Line]:
-    return number_lines(file.chunks, file.path, file.first_line, json_lines=json_lines)
 
 
 def _table_of_lists(
@@ -323,8 +318,10 @@ _BETWEEN = re.compile(r"[\s,]*")
 def open_jsonl(file: TableFile) -> SourceTable:
     """JSON lines, an object a row."""
 
+    chunks = Chunks(file.path, to_lines(file.path, file.chunks.span)) if file.chunks.span != WHOLE else file.chunks
+
     def values() -> Iterator[tuple[int, Any, str]]:
-        for line in _lines_of(file, json_lines=True):
+        for line in number_lines(chunks, file.path, file.first_line, json_lines=True):
             if line.fault or not line.text.strip():
                 yield line.number, None, line.fault
                 continue

@@ -1,26 +1,21 @@
-"""Dictionaries of MUSE, PanLex and Wiktionary (kaikki.org) as tables; finds which form a dictionary has."""
+"""Dictionaries of MUSE and Wiktionary (kaikki.org) as tables."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from xalign_ray.errors import DataError
-from xalign_ray.sources.archives import files_of
 from xalign_ray.sources.language_id import fits
-from xalign_ray.sources.open import Chunks, number_lines
-from xalign_ray.sources.readings import ONE_TERM, make_entries
-from xalign_ray.sources.records import BadRow, Noted, Part, Record, Skipped
+from xalign_ray.sources.open import number_lines
+from xalign_ray.sources.readings import ONE_TERM
 from xalign_ray.sources.tables import (
     BLANK,
     COMMENT,
     SourceRow,
     SourceTable,
     TableFile,
-    open_csv,
     said_direction,
     split_comments,
 )
@@ -119,69 +114,3 @@ def _code_of(translation: dict[str, Any]) -> str:
 @lru_cache(maxsize=8192)
 def _code(written: Any) -> str:
     return written_code(written) if isinstance(written, str) else ""
-
-
-_TABLES = {  # the columns that are read of each of PanLex's
-    "langvar": ("id", "lang_code"),
-    "expr": ("id", "langvar", "txt"),
-    "denotation": ("meaning", "expr"),
-}
-
-
-def read_panlex(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
-    """Entries of PanLex's snapshot: the expressions of all varieties of two languages that share a meaning of a source.
-
-    `line` is the number of the meaning. Holds the expressions of the two languages in memory, and the meanings that
-    have any.
-
-    Raises:
-        DataError: a table or a column is missing.
-    """
-    files = [file for path in part.paths for file in files_of(path)]
-    tables = {name: _find_table(files, name, part.paths[0]) for name in _TABLES}
-    bad: list[BadRow] = []
-    varieties: dict[str, int] = {}
-    for number, code in _rows(tables["langvar"], "langvar", bad):
-        language = written_code(code)
-        for index, asked in enumerate(languages):
-            if fits(language, asked):
-                varieties[number] = index
-    texts: dict[str, tuple[int, str]] = {}
-    for number, variety, text in _rows(tables["expr"], "expr", bad):
-        if variety in varieties:
-            texts[number] = (varieties[variety], text)
-    meanings: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    for meaning, expression in _rows(tables["denotation"], "denotation", bad):
-        if expression in texts:
-            index, text = texts[expression]
-            meanings[meaning][index].append(text)
-    yield from bad
-    source = tables["denotation"].path
-    for meaning, both in meanings.items():
-        if all(both):
-            yield from make_entries(languages, *both, source, int(meaning) if meaning.isdecimal() else 0)
-        else:
-            yield Skipped(NO_TRANSLATION)
-
-
-def _find_table(files: Sequence[Chunks], name: str, path: str) -> Chunks:
-    fitting = [file for file in files if file.path.replace(":", "/").rsplit("/", 1)[-1].split(".")[0] == name]
-    if len(fitting) != 1:
-        raise DataError(
-            f"{path} has {len(fitting) or 'no'} table called {name}.csv. Format panlex reads langvar.csv, expr.csv and "
-            "denotation.csv of PanLex's snapshot, or the zip that holds them."
-        )
-    return fitting[0]
-
-
-def _rows(file: Chunks, name: str, bad: list[BadRow]) -> Iterator[Sequence[str]]:
-    table = open_csv(TableFile(file))
-    if missing := [column for column in _TABLES[name] if column not in table.names]:
-        raise DataError(
-            f"{file.path} has no column '{missing[0]}'; its columns are {', '.join(table.names) or 'none'}."
-        )
-    for row in table.read(_TABLES[name]):
-        if row.fault:
-            bad.append(BadRow(file.path, row.number, row.fault))
-        elif not row.skipped:
-            yield row.cells

@@ -18,6 +18,7 @@ from xalign_ray.sources.open import Line, number_lines, read_lines
 from xalign_ray.sources.records import (
     BadRow,
     Document,
+    Lines,
     Noted,
     Pair,
     Part,
@@ -25,24 +26,24 @@ from xalign_ray.sources.records import (
     Skipped,
     check_texts,
     list_some,
-    split_at_blank_lines,
+    to_lines,
 )
 from xalign_ray.vocabulary.words import split_words
 
 MAX_DOCUMENT_LINES = 10_000
 
 
-def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
+def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record | Lines]:
     """Documents of a text file. If no blank line stands between its first 10,000 lines, each line is a document.
 
     A document of more than 10,000 lines is split after each 10,000, so that memory stays bounded.
     """
     (path,), (language,) = part.paths, languages
-    borders = has_borders(path) if part.borders is None else part.borders
+    borders = has_borders(path)
     limit = MAX_DOCUMENT_LINES if borders else 1
     pending: list[str] = []
-    first = 0  # number of its first line
-    for line in read_lines(path, part.spans[0], part.first_line):
+    first, line = 0, Line(part.first_line - 1, "", "")  # the first line of a document, the last of the file
+    for line in read_lines(path, to_lines(path, part.spans[0], blank=borders), part.first_line):
         if line.fault:
             yield BadRow(path, line.number, line.fault)
             continue
@@ -54,6 +55,7 @@ def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record]:
             pending = []
     if pending:
         yield Document(language, tuple(pending), path, first)
+    yield Lines(line.number + 1 - part.first_line)
 
 
 def has_borders(path: str) -> bool:
@@ -61,11 +63,6 @@ def has_borders(path: str) -> bool:
     kinds = [bool(line.fault or line.text.strip()) for line in islice(read_lines(path), MAX_DOCUMENT_LINES)]
     words = "".join("t" if is_text else "_" for is_text in kinds)
     return "_" in words.strip("_")
-
-
-def split_text(format_: str, paths: Sequence[str]) -> list[Part]:
-    """Parts that never split a document."""
-    return split_at_blank_lines(format_, paths, has_borders)
 
 
 _PHARAOH = re.compile(r"(\d+-\d+([ \t]+\d+-\d+)*)?")
@@ -100,11 +97,13 @@ def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], language
 
 
 def pair_documents(
-    readers: Sequence[Iterable[Record | Skipped | Noted]], names: Sequence[str], languages: Sequence[str]
+    readers: Sequence[Iterable[Record | Skipped | Noted | Lines]], names: Sequence[str], languages: Sequence[str]
 ) -> Iterator[Record]:
     """Pairs of documents that have the same number in two files, each on one line; as read_moses."""
     first, second = languages
-    rows = zip_longest(*((side for side in reader if not isinstance(side, Skipped | Noted)) for reader in readers))
+    rows = zip_longest(
+        *((side for side in reader if not isinstance(side, Skipped | Noted | Lines)) for reader in readers)
+    )
     for left, right in rows:
         if left is None or right is None or left.line != right.line:
             number = min(side.line for side in (left, right) if side)

@@ -30,7 +30,6 @@ from xalign_ray.sources.stage import (
     TESTS,
     TOKENIZER,
     InputHashes,
-    KeptCuts,
     hash_files,
     is_as_written,
     list_files,
@@ -96,8 +95,7 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
     with open_job(folder, "prepare", upload="once finished") as job:
         manifest = whole_folder(folder)
         if manifest is None or (not job.waited and not is_as_written(folder, manifest, shard_hashes(folder, manifest))):
-            cuts = KeptCuts.of_output(output)
-            texts, dictionaries, *held = (_split(some, hashes, cuts) for some in sources)
+            texts, dictionaries, *held = (_split(some, hashes) for some in sources)
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
                 check_first_rows([*texts, *dictionaries])
             kept_out = keep_out(config, texts, dict(zip((TESTS, DEV), held, strict=True)))
@@ -158,9 +156,9 @@ def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, A
     return [records[task.name] for task in tasks]
 
 
-def _split(sources: Sequence[Source], hashes: InputHashes, cuts: KeptCuts) -> list[Input]:
+def _split(sources: Sequence[Source], hashes: InputHashes) -> list[Input]:
     with ThreadPoolExecutor(SPLIT_AT_ONCE) as threads:
-        return [*threads.map(lambda source: split_source(source, hashes.of(source.files), cuts), sources)]
+        return [*threads.map(lambda source: split_source(source, hashes.of(source.files)), sources)]
 
 
 def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Input]:

@@ -169,7 +169,8 @@ def test_a_killed_stage_goes_on_with_the_parts_that_are_missing(
 ) -> None:
     monkeypatch.setattr("xalign_ray.sources.records.PART_BYTES", 1000)
     path = tmp_path / "a.txt"
-    path.write_text("".join(f"line {number} of a text\n" for number in range(200)))
+    lines = [f"line {number} of a text\n".encode() for number in range(200)]
+    path.write_bytes(b"".join([*lines[:150], b"\xff\n", *lines[150:]]))
     one = Input("text/en", ("en",), tuple(parts("text", [str(path)])), (hash_file(path),))
     count = len(one.parts)
     assert count > 3
@@ -185,7 +186,8 @@ def test_a_killed_stage_goes_on_with_the_parts_that_are_missing(
     (made,) = make_text([one], tmp_path, ParallelConfig())
     assert len(parsed) == count, "each part once"
     found = [record for part in made.parts for record in read_part(part, ("en",))]
-    assert found == [record for part in one.parts for record in read_part(part, ("en",))]
+    assert found == list(read("text", [str(path)], ["en"])), "lines of later parts follow those of the first"
+    assert [row.line for part in made.parts for row in stored.read_bad_rows(part)] == [151]
 
 
 def test_a_recipe_may_name_text_that_another_has_parsed(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from tests.unit.conftest import make_config
 from xalign_ray.clean.text_stage import _folder
 from xalign_ray.config.identity import inputs_of
 from xalign_ray.sources.inputs import data_root, find_sources, split_source
-from xalign_ray.sources.stage import InputHashes, KeptCuts
+from xalign_ray.sources.stage import InputHashes
 from xalign_ray.tokens.find import fingerprint_of
 config = make_config(Path(sys.argv[1]))
 texts, *others = find_sources(config.data, data_root(config))
 hashes = InputHashes(None)
-source = split_source(texts[0], hashes.of(texts[0].files), KeptCuts(Path(sys.argv[2])))
+source = split_source(texts[0], hashes.of(texts[0].files))
 shards = fingerprint_of(config, [*texts, *others[0]], hashes)
 print(_folder(source, Path(sys.argv[1])).name, shards[:12], inputs_of(config, "")["code"]["xalign_ray"][:12])
 """

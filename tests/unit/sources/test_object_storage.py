@@ -68,8 +68,8 @@ def test_an_object_is_known_by_its_version_and_read_again_when_it_changes(text: 
     def gets() -> int:
         return sum(method == "GET" and "en.txt" in path for method, path in text.requests)
 
-    (first,) = InputHashes(tmp_path / "inputs.json").of([URL])
     before, known = gets(), facts_of(URL)
+    (first,) = InputHashes(tmp_path / "inputs.json").of([URL])
     assert InputHashes(tmp_path / "inputs.json").of([URL]) == [first]
     assert gets() == before
     fsspec.filesystem("s3").pipe_file("store/text/en.txt", TEXT.swapcase())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from xalign_ray.sources import records as cutting
 from xalign_ray.sources import tables, text
 from xalign_ray.sources.formats import kind_of, parts, read, read_part
 from xalign_ray.sources.open import WHOLE, Span
-from xalign_ray.sources.records import BadRow, Document, Part, count_bytes
+from xalign_ray.sources.records import BadRow, Document, Part, count_bytes, to_lines
 
 
 def hostile_lines(rng: random.Random, count: int, blank_share: float) -> list[bytes]:
@@ -43,9 +45,18 @@ def lower_limits(monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
 
 
 def assert_parts_are_the_whole(format_: str, paths: list[str], languages: list[str]) -> int:
+    """Records of a part in the middle of a file of lines are numbered from 0."""
     whole = list(read(format_, paths, languages))
     cut = parts(format_, paths, kind_of(format_, languages))
-    assert [record for part in cut for record in read_part(part, languages)] == whole
+    records = iter(whole)
+    for part in cut:
+        found = list(read_part(part, languages))
+        wanted = list(islice(records, len(found)))
+        before = 0
+        if not part.first_line and found:
+            before = wanted[0].line - found[0].line
+        assert [replace(record, line=record.line + before) for record in found] == wanted
+    assert not list(records)
     return len(cut)
 
 
@@ -86,15 +97,21 @@ def test_parts_of_tsv_and_jsonl_are_the_whole(tmp_path: Path, monkeypatch: pytes
     assert assert_parts_are_the_whole("jsonl", [str(tmp_path / "a.jsonl")], ["en"]) > 5
 
 
-def test_a_part_begins_after_a_blank_line_where_these_end_documents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("content", "blank", "spans"),
+    [
+        (b"a\nb\n\nc\nd\ne\n\nf\n", True, [Span(0, 5), Span(5, 12), Span(12, 14), Span(14, None)]),
+        (b"a\nb\n\nc\nd\ne\n\nf\n", False, [Span(0, 4), Span(4, 7), Span(7, 11), Span(11, None)]),
+        (b"a" * 14, False, [Span(0, 14), Span(14, 14), Span(14, 14), Span(14, None)]),
+    ],
+)
+def test_ends_of_a_range_are_moved_to_where_a_line_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, blank: bool, spans: list[Span]
 ) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes(b"a\nb\n\nc\nd\ne\n\nf\n")
-    monkeypatch.setattr(cutting, "PART_BYTES", 6)
-    cut = parts("text", [str(path)])
-    spans = ((Span(0, 12), 1), (Span(12, None), 8))
-    assert cut == [Part("text", (str(path),), (span,), line, borders=True) for span, line in spans]
+    path.write_bytes(content)
+    monkeypatch.setattr(cutting, "PART_BYTES", 4)
+    assert [to_lines(str(path), part.spans[0], blank=blank) for part in parts("text", [str(path)])] == spans
 
 
 def test_utf16_is_one_part_as_its_line_ends_are_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +131,7 @@ def test_small_and_packed_files_and_dictionaries_are_one_part_each(
     Path(small).write_bytes(b"one\n" * 40)
     Path(packed).write_bytes(gzip.compress(b"one\n" * 1000))
     first, second = parts("text", [small, packed])
-    assert (first, second) == (Part("text", (small,), (WHOLE,), borders=False), Part("text", (packed,), (WHOLE,)))
+    assert (first, second) == (Part("text", (small,), (WHOLE,)), Part("text", (packed,), (WHOLE,)))
     monkeypatch.setattr(cutting, "PART_BYTES", 10)
     assert len(parts("text", [small])) > 5
     assert parts("text", [packed]) == [Part("text", (packed,), (WHOLE,))]

@@ -41,11 +41,6 @@ KAIKKI = kaikki(
     {"word": "souris", "lang_code": "fr", "translations": [{"lang_code": "en", "word": "mouse"}]},
     {"word": "lonely", "lang_code": "en"},
 ) + "[1]\n{\n"  # fmt: skip
-PANLEX = {
-    "p/langvar.csv": "id,lang_code,var_code\n187,eng,0\n157,deu,0\n211,fra,0\n188,eng,1\n",
-    "p/expr.csv": 'id,langvar,txt,a\n1,187,hard disk,x\n2,157,Festplatte,x\n3,211,souris,x\n4,188,"HDD, a",x\n5,157\n',
-    "p/denotation.csv": "id,meaning,expr\n1,10,1\n2,10,2\n3,10,4\n4,11,3\n5,12,2\n",
-}  # fmt: skip
 TSV = (
     "English\tpos\tGerman\nhard disk\tn\tFestplatte {f}\nmouse\t\tMaus\n(to) go\tv\tgehen [intr.]\n\nalone\tn\n"
     "\tn\tleer\n"
@@ -156,11 +151,6 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
             "line is no JSON object with a word": 1,
         },
     ),
-    "panlex": (
-        "panlex", "panlex-csv.zip", zipped({**PANLEX, "README.md": "x"}),
-        {("hard disk", "Festplatte"), ("HDD, a", "Festplatte")},
-        {NO_TRANSLATION: 1, LISTS: 1, "too few columns": 1},
-    ),
     "two files in a zip": (
         "kaikki", "x.zip",
         zipped({"d/a.jsonl": KAIKKI, "d/b.jsonl": KAIKKI, "d/COPYING": "free", "__MACOSX/._a": "\0"}),
@@ -261,14 +251,6 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     "kaikki nested too deep": (
         "kaikki", '{"word": "a", "senses": ' + "[" * 200_000 + "\n",
         ": no row can be read as format kaikki. All 1 were set aside (line is not JSON: 1).",
-    ),
-    "panlex without a table": (
-        "panlex", zipped({name: text for name, text in PANLEX.items() if "expr" not in name}),
-        " has no table called expr.csv. Format panlex reads langvar.csv, expr.csv and denotation.csv",
-    ),
-    "panlex without a column": (
-        "panlex", zipped({**PANLEX, "p/expr.csv": "id,txt\n1,a\n"}),
-        ":p/expr.csv has no column 'langvar'; its columns are id, txt.",
     ),
     "zip of nothing": ("tsv", zipped({"README.md": "x"}), " holds no entries. Check that it is the right file"),
     "zip cut short": ("tsv", zipped({"a.tsv": TSV})[:100], " is no zip file, or is cut short (File is not a zip"),
