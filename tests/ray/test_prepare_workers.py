@@ -134,7 +134,7 @@ def sleep(_: Slow) -> tuple[list[Path], dict[str, Any]]:
 def test_a_part_may_take_longer_than_ray_data_waits_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default it gives up after half an hour without an end, which a teacher's vectors of a large part take."""
     monkeypatch.setattr(DataContext.get_current(), "execution_no_progress_timeout_s", GIVES_UP_S)
-    step = StageStep[Slow]("waiting", sleep, sizes=lambda tasks: [0.0 for _ in tasks])
+    step = StageStep("waiting", sleep, sizes=lambda tasks: [0.0 for _ in tasks])
     assert [record["slept"] for record in run(step, [Slow(str(tmp_path))], ParallelConfig())] == [True]
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.errors import DataError
 from xalign_ray.sources.open import DAMAGED, broken_file, open_bytes, size_of
 from xalign_ray.sources.records import PART_BYTES, Part, spans_between
-from xalign_ray.sources.stored import TEXTS, is_parsed_text
 from xalign_ray.sources.tables import TEXT, SourceRow, SourceTable, TableFile
 
 if TYPE_CHECKING:
@@ -106,7 +105,6 @@ def _columns(schema: Schema) -> tuple[list[str], dict[str, str]]:
 def _leaf(file: ParquetFile, name: str) -> int | None:
     """The number of a column among those that Parquet stores, which are the fields of structs."""
     leaves = [file.metadata.schema.column(number).path for number in range(file.metadata.num_columns)]
-    name = TEXTS if is_parsed_text(file) else name
     return leaves.index(name) if name in leaves else None
 
 

@@ -13,7 +13,7 @@ from xalign_ray.config.language_codes import take_language
 from xalign_ray.config.sources import HF, Corpus, Dictionary, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.archives import is_zip
-from xalign_ray.sources.columnar import open_arrow, open_parquet, open_parquet_file, split_parquet
+from xalign_ray.sources.columnar import open_arrow, open_parquet, split_parquet
 from xalign_ray.sources.columns import choose_columns
 from xalign_ray.sources.conllu import read_conllu
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
@@ -49,7 +49,7 @@ from xalign_ray.sources.records import (
     split_in_parallel,
     undivided,
 )
-from xalign_ray.sources.stored import is_parsed_text, read_as_source, read_stored
+from xalign_ray.sources.stored import read_stored
 from xalign_ray.sources.tables import (
     SourceTable,
     TableFile,
@@ -209,22 +209,7 @@ def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | N
     if entry.read:
         return entry.read(part, languages)
     assert entry.open
-    if part.format == "parquet" and _is_parsed(part.paths[0]):
-        return _read_parsed(part, languages)
     return read_part_of_table(entry.open, part, part.kind or entry.holds[0], languages)
-
-
-def _is_parsed(path: str) -> bool:
-    with open_parquet_file(path) as file:
-        return is_parsed_text(file)
-
-
-def _read_parsed(part: Part, languages: Sequence[str]) -> Iterator[Record]:
-    """The records of text that `prepare` parsed, which another recipe names as a source."""
-    (path,), (span,) = part.paths, part.spans
-    with open_parquet_file(path) as file:
-        for group in range(span.start, file.metadata.num_row_groups if span.end is None else span.end):
-            yield from read_as_source(file, group, path, languages)
 
 
 def open_table(format: str, path: str) -> SourceTable:  # noqa: A002
@@ -290,7 +275,7 @@ def check_contents(
             open_bytes(path).close()
         else:
             check_lines(path, json_lines=entry.content == "json", sentences=entry.content == "sentences")
-        if entry.open and languages and kind != "entries" and not (format == "parquet" and _is_parsed(path)):
+        if entry.open and languages and kind != "entries":
             kind = kind or kind_of(format, languages)
             choose_columns(entry.open(TableFile(Chunks(path), kind)), languages, columns or (), kind)
     if entry.check:

@@ -16,12 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO
 
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ConfigError, DataError, fault_of
 from xalign_ray.sources.open import facts_of, open_bytes
-from xalign_ray.sources.records import Part, count_bytes
+from xalign_ray.sources.records import count_bytes
 from xalign_ray.work.artifacts import (
     MANIFEST,
     check_file,
@@ -111,40 +111,20 @@ GPU_SHARE = 0.25  # of a GPU, for a task with a model: four take turns, as each 
 MAX_FAULTS = 10  # parts whose faults are reported at once
 
 
-class StageTask(Protocol):
-    """A part of a stage's work: small, so that it travels to a worker."""
-
-    @property
-    def folder(self) -> str:
-        """All that is made lies below it."""
-        ...
-
-    def path(self, suffix: str) -> Path:
-        """The file of this suffix that the task makes."""
-        ...
-
-
-class PartTask(StageTask, Protocol):
-    """Work on a part of a source."""
-
-    @property
-    def part(self) -> Part:
-        """The part."""
-        ...
-
-
-Work = TypeVar("Work", bound=StageTask, contravariant=True)
 Made = tuple[Sequence[Path], dict[str, Any]]  # files that a task has made, and further fields of its record
 
 
-def part_bytes(tasks: Sequence[PartTask]) -> Sequence[float]:
-    """How much of its files each task reads."""
+def part_bytes(tasks: Sequence[Any]) -> Sequence[float]:
+    """How much of its files each task on a part of a source reads."""
     return count_bytes([task.part for task in tasks])
 
 
 @dataclass(frozen=True)
-class StageStep(Generic[Work]):
+class StageStep:
     """What is done once for each task of a stage.
+
+    A task is small, so that it travels to a worker. All that is made of it lies below its `folder`, in the files that
+    `path(suffix)` names; of those on parts of sources `part` is the part.
 
     Attributes:
         title: of its progress line.
@@ -156,17 +136,17 @@ class StageStep(Generic[Work]):
     """
 
     title: str
-    work: Callable[[Work], Made]
+    work: Callable[[Any], Made]
     sizes: Callable[[Any], Sequence[float]] = part_bytes
     kind: str = ""
     noun: str = "part"
     uses_gpu: Callable[[Any], bool] = lambda _: False
 
-    def record(self, task: Work) -> Path:
+    def record(self, task: Any) -> Path:
         """Where the record of a task stands."""
         return task.path(f"{self.kind}.json")
 
-    def is_whole(self, task: Work) -> bool:
+    def is_whole(self, task: Any) -> bool:
         """Whether a task is done and its files are as they were written: reads them."""
         record = read_record(self.record(task))
         return record is not None and all(
@@ -175,7 +155,7 @@ class StageStep(Generic[Work]):
         )
 
 
-def run(step: StageStep[Work], tasks: Sequence[Work], parallel: ParallelConfig) -> list[dict[str, Any]]:
+def run(step: StageStep, tasks: Sequence[Any], parallel: ParallelConfig) -> list[dict[str, Any]]:
     """Runs the tasks that are not done, on all machines. Stopped anywhere, it resumes with the rest.
 
     Returns:
@@ -233,16 +213,14 @@ def read_record(path: Path) -> dict[str, Any] | None:
     return record if record is not None and is_sealed(record) else None
 
 
-def _make(step: StageStep[Work], task: Work) -> None:
+def _make(step: StageStep, task: Any) -> None:
     with collecting_seldom():
         files, facts = step.work(task)
     hashes = {file.relative_to(task.folder).as_posix(): hash_file(file) for file in files}
     write_json(step.record(task), seal(facts | {"files": hashes}))
 
 
-def _run_tasks(
-    tasks: Sequence[Work], work: Callable[[Work], None], step: StageStep[Work], parallel: ParallelConfig
-) -> None:
+def _run_tasks(tasks: Sequence[Any], work: Callable[[Any], None], step: StageStep, parallel: ParallelConfig) -> None:
     import ray.data
 
     check_placement(parallel)
@@ -265,7 +243,7 @@ def _raise_faults(done: Sequence[Mapping[str, Any]]) -> None:
         raise DataError("\n".join(dict.fromkeys(faults[:MAX_FAULTS])))
 
 
-def _as_rows(tasks: Sequence[StageTask]) -> list[dict[str, Any]]:
+def _as_rows(tasks: Sequence[Any]) -> list[dict[str, Any]]:
     """A row a task: its part of the message to a worker; the work itself is shared."""
     from ray import cloudpickle
 

@@ -35,7 +35,6 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
-TEXTS = "texts.list.element"  # the column of texts as Parquet names it
 _READ = [name for name in SCHEMA.names if name != "languages"]
 _FEW_VALUES = ["languages.list.element", "source", "reason"]
 
@@ -222,24 +221,6 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise DataError(f"{path} is missing. {HINT}") from None
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(f"{path} is damaged ({error}). {HINT}") from None
-
-
-def is_parsed_text(file: pq.ParquetFile) -> bool:
-    """Whether a Parquet file is text that `prepare` has parsed."""
-    return set(SCHEMA.names) <= set(file.schema_arrow.names)
-
-
-def read_as_source(file: pq.ParquetFile, group: int, path: str, languages: Sequence[str]) -> Iterator[Record]:
-    """The records of a row group of such a file that a recipe names as a source; each knows what it was parsed from.
-
-    Raises:
-        DataError: it is of other languages.
-    """
-    table = file.read_row_group(group, SCHEMA.names, use_threads=False)
-    codes = table["languages"].combine_chunks().flatten().unique().to_pylist()
-    if codes and codes != list(languages):
-        raise DataError(f"{path} holds text of {' and '.join(codes)}, not of {' and '.join(languages)}.")
-    yield from _records(table, languages, {}, {})
 
 
 def _records(

@@ -199,7 +199,7 @@ def _open_encoder(task: Task, languages: tuple[str, ...]) -> ExampleEncoder:
     )
 
 
-def prepare_step(languages: Sequence[str]) -> StageStep[Task]:
+def prepare_step(languages: Sequence[str]) -> StageStep:
     """The step that prepares parts of a recipe with these languages."""
     work = partial(prepare_part, languages=tuple(languages))
     return StageStep("preparing", work, uses_gpu=lambda task: task.teacher is not None)

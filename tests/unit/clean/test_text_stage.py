@@ -190,33 +190,6 @@ def test_a_killed_stage_goes_on_with_the_parts_that_are_missing(
     assert [row.line for part in made.parts for row in stored.read_bad_rows(part)] == [151]
 
 
-def test_a_recipe_may_name_text_that_another_has_parsed(tmp_path: Path) -> None:
-    write_inputs(tmp_path)
-    (tmp_path / "en.txt").open("ab").write(b"\xff\n")
-    allowed = "data.max_bad_fraction=0.1"
-    first = prepare_here(make_config(tmp_path, allowed))
-    folders = {}
-    for path in (tmp_path / "out" / TEXT_FOLDER).iterdir():
-        manifest = read_manifest(path)
-        assert manifest
-        folders[manifest["pool"]] = path
-    corpora = ", ".join(
-        f"{{format: parquet, language: {code}, paths: ['{folders[f'text/{code}']}/*.parquet']}}"
-        for code in ("en", "de")
-    )
-    pairs = f"{{format: parquet, languages: [en, de], paths: ['{folders['pairs/de-en']}/*.parquet']}}"
-    second = prepare_here(make_config(tmp_path, allowed, f"data.corpora=[{corpora}]", f"data.parallel=[{pairs}]"))
-    assert second.fingerprint != first.fingerprint
-    for one in first.folder.rglob("*.parquet"):
-        assert (second.folder / one.relative_to(first.folder)).read_bytes() == one.read_bytes()
-    bad = (second.folder / "bad_rows.jsonl").read_text()
-    assert bad == (first.folder / "bad_rows.jsonl").read_text()
-    assert f'"line": 1501, "reason": "bytes are not UTF-8", "source": "{tmp_path / "en.txt"}"' in bad
-    file = str(next(folders["text/en"].glob("*.parquet")))
-    with pytest.raises(DataError, match=rf"^{file} holds text of en, not of fr.$"):
-        list(read("parquet", [file], ["fr"]))
-
-
 def test_columns_beside_text_are_read_with_it_whatever_their_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

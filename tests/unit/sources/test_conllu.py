@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,8 @@ def test_parts_never_cut_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cutting, "PART_BYTES", 300)
     cut = parts("conllu", [path])
     assert len(cut) > 10
-    assert [record for part in cut for record in read_part(part, ["en"])] == whole
+    found = [record for part in cut for record in read_part(part, ["en"])]
+    assert [replace(record, line=0) for record in found] == [replace(record, line=0) for record in whole]
     assert len(whole) == 200
 
 
