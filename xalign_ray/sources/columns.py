@@ -150,15 +150,9 @@ def _check_half_header(
     if not indexes or None not in called or _is_repeated(names, below, indexes):
         return
     missing = called.index(None)
-    index, example = indexes[0], ""
-    if len(names) == 2:
-        left, other = (1 - index, index) if missing == 0 else (index, 1 - index)
-        example = (
-            f': columns: ["{names[left]}", "{names[other]}"], or ["{left + 1}", "{other + 1}"] if that row has texts'
-        )
     raise DataError(
-        f"{path}: its first row says which column is in '{languages[1 - missing]}' ({names[index]}), and of none that "
-        f"it is in '{languages[missing]}'. Write that above its column, or name both columns{example}."
+        f"{path}: its first row says which column is in '{languages[1 - missing]}' ({names[indexes[0]]}), and of "
+        f"none that it is in '{languages[missing]}'. Write that above its column, or name both with columns."
     )
 
 

@@ -7,7 +7,7 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -24,7 +24,6 @@ from xalign_ray.sources.open import (
     NOT_UTF8,
     BrokenFileError,
     Chunks,
-    Line,
     check_lines,
     number_lines,
     open_bytes,
@@ -147,6 +146,8 @@ def look_at_table(paths: Sequence[str], format_: PairFormat, form: str = "") -> 
         below = " below its first" if table.rows else ""
         raise DataError(f"{path}: no row{below} can be read ({list_reasons(faults)}).")
     texts = [tuple(map(_cell_text, row.cells)) for row in good]
+    if format_ == "po" and (not texts or names[0] == names[1]):
+        raise DataError(f"{path} holds no translation into another language: its entries are empty or fuzzy.")
     by_language = table.languages is not None and "source" not in names
     return FirstRows(tuple(paths), format_, form, tuple(names), texts, is_whole, by_language, tuple(lists))
 
@@ -287,51 +288,40 @@ def look_at_texts(files: Mapping[str, str]) -> FirstRows:
 
 _LOOKED_AT = 200  # lines by which the form of a dictionary is found
 _JSON = re.compile(r'\{|\[\s*[\[{"]')
-_TABLES_OF_BYTES = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
-_AS_TABLE = "Write a word and its translation a line, with a tab between them."
 
 
 def find_dictionary_form(path: str) -> DictionaryFormat:
     """The form of a dictionary, plain, packed or in a zip.
 
-    kaikki's by JSON, Excel by its members, else a table by tabs, by its name (.csv), or by one
-    other delimiter in most lines; MUSE for two words a line.
+    A container by its first bytes, and of JSON kaikki's by its keys; else a table by tabs, by its name (.csv), or by
+    one other delimiter in most lines; MUSE for two words a line.
 
     Raises:
-        DataError: there is no file in the zip, or it is XML, Parquet or JSON of another kind.
+        DataError: there is no file in the zip, or it is XML.
     """
     if is_workbook(path):
         return "xlsx"
     files = list(files_of(path))
     if not files:
         raise DataError(f"{path} holds no file of a dictionary.")
-    start = next(iter(files[0]), b"")[:HEAD_BYTES]
-    head = decoded(start).lstrip()
-    if start.startswith(_TABLES_OF_BYTES):
-        raise DataError(f"{path} is a Parquet or Arrow file, no dictionary. {_AS_TABLE}")
-    if head.startswith("<"):
-        raise DataError(f"{path} is XML: docs/how-to/data.md converts TBX, TEI and Apertium's dix. {_AS_TABLE}")
-    if _JSON.match(head):
-        if any(is_kaikki(line.text) for line in _first_lines(files[0])):
-            return "kaikki"
-        raise DataError(f"{path} is JSON, but no dictionary as kaikki.org has them. {_AS_TABLE}")
+    head = next(iter(files[0]), b"")[:HEAD_BYTES]
+    text = decoded(head).lstrip()
+    if head.startswith((b"PAR1", *_ARROW)):
+        return "parquet" if head.startswith(b"PAR1") else "arrow"
+    if text.startswith("<"):
+        raise DataError(
+            f"{path} is XML: docs/how-to/data.md converts TBX, TEI and Apertium's dix. Write a word and its "
+            "translation a line, with a tab between them."
+        )
+    if _JSON.match(text):
+        lines = islice(number_lines(files[0], files[0].path, json_lines=True), _LOOKED_AT)
+        is_wiktionary = any(is_kaikki(line.text) for line in lines)
+        return "kaikki" if is_wiktionary else "json" if text.startswith("[") else "jsonl"
     if table_suffix(files[0].path) == ".csv":
         return "csv"
     full = [line.text for line in islice(split_comments(files[0])[1], _LOOKED_AT) if line.text.strip()]
     if sum("\t" in line for line in full) * 2 > len(full):
         is_header = any(map(language_of_name, full[0].lstrip("# ").split("\t")))
         return "tsv" if is_header or any(len(line.split()) != 2 for line in full) else "muse"
-    return (
-        "csv"
-        if max(sum(_has_terms(line, delimiter) for line in full) for delimiter in DELIMITERS) * 2 > len(full)
-        else "muse"
-    )
-
-
-def _first_lines(file: Chunks) -> Iterator[Line]:
-    return islice(number_lines(file, file.path, json_lines=True), _LOOKED_AT)
-
-
-def _has_terms(line: str, delimiter: str) -> bool:
-    """Whether a line is two terms or more between delimiters."""
-    return delimiter in line and all(map(str.strip, line.split(delimiter)))
+    has_terms = [[mark in line and all(map(str.strip, line.split(mark))) for line in full] for mark in DELIMITERS]
+    return "csv" if max(map(sum, has_terms)) * 2 > len(full) else "muse"

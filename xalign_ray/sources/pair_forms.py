@@ -217,38 +217,34 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
         else:
             files += expand(path)
     texts: list[str] = []
-    errors: list[DataError] = []
+    first_error = None
     for together in _shards([*files, *(path for path, why in below.items() if not why)]):
+        path, is_named = together[0], together[0] not in below
         try:
-            first = look_at_file(together[0])
+            first = look_at_file(path)
+            if not is_named and first and first.rows and not first.by_language:
+                _check_texts(first)
         except DataError as error:
-            if together[0] not in below:
+            if is_named:
                 raise
-            errors.append(error)
-            below[together[0]] = str(error).removeprefix(together[0]).strip(": .")
+            first_error = first_error or error
+            below |= dict.fromkeys(together, str(error).removeprefix(path).strip(": ."))
             continue
         if first is None:
             texts += together
         else:
             tables.append(replace(first, paths=tuple(together)))
-    poor = [
-        table
-        for table in tables
-        if table.title in below and table.rows and not table.by_language and _count_texts(table) < 2
-    ]
-    if 0 < len(poor) < len(tables) + len(texts):
-        tables = [table for table in tables if table not in poor]
-        below |= {path: "it has no two columns of text" for table in poor for path in table.paths}
-    if errors and not tables and not texts:
-        raise errors[0]
-    sources = [*_catalogues(tables), *_text_groups(texts, below, bool(tables))]
+    if first_error and not tables and not texts:
+        raise first_error
+    sources = [*_joined(tables), *_text_groups(texts, below, bool(tables))]
     _say_left_out(below)
     return sources
 
 
-def _count_texts(table: FirstRows) -> int:
-    """The number of columns that hold text, or lists, which a message names."""
-    return sum(is_text(table.column(n)) for n in range(len(table.names))) + len(table.lists)
+def _check_texts(table: FirstRows) -> None:
+    """Raises DataError where fewer than two columns hold text, or lists, which a message names."""
+    if sum(is_text(table.column(n)) for n in range(len(table.names))) + len(table.lists) < 2:
+        raise DataError(f"{table.title}: it has no two columns of text (columns: {list_some(table.names)}).")
 
 
 def _say_left_out(files: Mapping[str, str]) -> None:
@@ -262,36 +258,17 @@ def _say_left_out(files: Mapping[str, str]) -> None:
         say(f"Left out of the folder: {'; '.join(listed)}")
 
 
-def _catalogues(found: Sequence[FirstRows]) -> list[FirstRows]:
-    """The same sources; files of translation programs that are in the same languages are one.
-
-    Catalogues without a translation, or from English into English, are left out where there are others.
-
-    Raises:
-        DataError: a catalogue holds no translation, and is the only source.
-    """
-    idle = [
-        catalogue
-        for catalogue in found
-        if catalogue.format == "po" and (not catalogue.rows or catalogue.names[0] == catalogue.names[1])
-    ]
-    if idle and len(idle) == len(found):
-        raise DataError(f"{idle[0].title} holds no translation into another language: its entries are empty or fuzzy.")
-    if idle:
-        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
-        say(f"{idle[0].title}{more}: left out, without a translation into another language")
+def _joined(tables: Sequence[FirstRows]) -> list[FirstRows]:
+    """The same sources; files of translation programs that are in the same languages are one."""
     groups: dict[object, FirstRows] = {}
-    for index, catalogue in enumerate(found):
-        key = (catalogue.format, catalogue.names) if catalogue.format in ("po", "xliff") else index
-        if catalogue not in idle:
-            groups[key] = _joined(groups[key], catalogue) if key in groups else catalogue
+    for index, table in enumerate(tables):
+        key = (table.format, table.names) if table.format in ("po", "xliff") else index
+        if first := groups.get(key):
+            rows = first.rows + table.rows
+            is_whole = first.is_whole and table.is_whole and len(rows) <= ROWS
+            table = replace(first, paths=first.paths + table.paths, rows=rows[:ROWS], is_whole=is_whole)
+        groups[key] = table
     return list(groups.values())
-
-
-def _joined(first: FirstRows, other: FirstRows) -> FirstRows:
-    rows = first.rows + other.rows
-    is_whole = first.is_whole and other.is_whole and len(rows) <= ROWS
-    return replace(first, paths=first.paths + other.paths, rows=rows[:ROWS], is_whole=is_whole)
 
 
 def _shards(files: Sequence[str]) -> list[list[str]]:
