@@ -21,7 +21,7 @@ from xalign_ray.sources.records import Part
 from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run
 from xalign_ray.sources.stored import read_facts, record_of, write_stored
 from xalign_ray.sources.summary import file_names
-from xalign_ray.work.artifacts import hash_value
+from xalign_ray.work.artifacts import MANIFEST, hash_value
 
 TEXT_FOLDER = "text"  # below the output folder
 
@@ -67,6 +67,11 @@ def make_text(inputs: Sequence[Input], output: Path, parallel: ParallelConfig) -
 
     make_lacking(texts, parse_sources)
     return [replace(source, parts=_numbered(_stored(source, _folder(source, output)))) for source in inputs]
+
+
+def without_text(inputs: Sequence[Input], output: Path) -> list[Input]:
+    """The sources that no recipe of the output folder has parsed yet."""
+    return [source for source in inputs if not (_folder(source, output) / MANIFEST).is_file()]
 
 
 def _numbered(parts: Sequence[Part]) -> tuple[Part, ...]:

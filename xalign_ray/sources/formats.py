@@ -266,11 +266,13 @@ def check_contents(
 ) -> None:
     """Looks at the first bytes of files, and, where languages are given, for the columns of tables of text and pairs.
 
+    Files behind URLs are looked at when they are read.
+
     Raises:
       DataError: one is no plain file of the format's kind, or has no such columns.
     """
     entry = _find_format(format)
-    for path in files:
+    for path in files if not any(map(is_url, files)) else ():
         if entry.content == "other" or ("entries" in entry.holds and is_zip(path)):
             open_bytes(path).close()
         else:
@@ -278,7 +280,7 @@ def check_contents(
         if entry.open and languages and kind != "entries":
             kind = kind or kind_of(format, languages)
             choose_columns(entry.open(TableFile(Chunks(path), kind)), languages, columns or (), kind)
-    if entry.check:
+    if entry.check and not any(map(is_url, files)):
         entry.check(files)
 
 

@@ -83,17 +83,25 @@ def size_of(path: str) -> int:
     """Bytes of a file."""
     if not is_url(path):
         return Path(path).stat().st_size
+    system, inner = find_system(path)
+    with said_of(path):
+        if size := system.size(inner):
+            return size
     with open_bytes(path) as file:
         return file.seek(0, 2)
 
 
 def is_folder(path: str) -> bool:
-    """Whether a path is a folder."""
+    """Whether a path is a folder; a web server has none, and fsspec would read a whole file to find out."""
     if not is_url(path):
         return Path(path).is_dir()
     system, inner = find_system(path)
     with said_of(path, "cannot be looked up"):
-        return system.isdir(inner)
+        return not _is_web(path) and system.isdir(inner)
+
+
+def _is_web(url: str) -> bool:
+    return url.lower().startswith(("http://", "https://"))
 
 
 def expand(path: str) -> list[str]:
@@ -120,6 +128,8 @@ def _matches(pattern: str) -> list[str]:
 
 def _expand_url(path: str) -> list[str]:
     system, inner = find_system(path)
+    if _is_web(path) and "*" not in path:  # whether it is there shows when it is opened
+        return [path]
     with said_of(path, "cannot be looked up"):
         matches = [inner] if system.exists(inner) else sorted(cast("list[str]", system.glob(inner)))
     if not matches:
@@ -211,6 +221,12 @@ class _Range(io.RawIOBase):
 
 
 def packing(path: str) -> str | None:
+    """As _packing, of a file that is opened for it."""
+    with open_bytes(path) as file:
+        return _packing(path, file.read(HEAD_BYTES))
+
+
+def _packing(path: str, head: bytes) -> str | None:
     """How a file is packed, by its first bytes, or by its name where those are no text; None if it is not.
 
     A server that unpacks its answers leaves text under a name such as `a.txt.gz`.
@@ -218,8 +234,6 @@ def packing(path: str) -> str | None:
     Raises:
       DataError: it is packed in a way that is not read here.
     """
-    with open_bytes(path) as file:
-        head = file.read(HEAD_BYTES)
     check_archive(path, head)
     by_name = None if head and _is_utf8(head) else _SUFFIXES.get(Path(path).suffix)
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), by_name)
@@ -235,10 +249,9 @@ def _is_utf8(head: bytes) -> bool:
 
 def is_one_piece(path: str) -> bool:
     """Whether lines of the file cannot be found by their bytes: it is packed, or UTF-16."""
-    if packing(path):
-        return True
     with open_bytes(path) as file:
-        return file.read(2) in _UTF16
+        head = file.read(HEAD_BYTES)
+    return _packing(path, head) is not None or head[:2] in _UTF16
 
 
 class Chunks:
@@ -261,9 +274,9 @@ class Chunks:
         return self if self.span == WHOLE else Chunks(self.path)
 
     def __iter__(self) -> Iterator[bytes]:
-        kind = packing(self.path)
-        self._packed = kind is not None
         with open_bytes(self.path) as file:
+            kind = _packing(self.path, file.read(HEAD_BYTES))
+            self._packed = kind is not None
             self._size = file.seek(0, 2)
             if self._head:
                 yield self._head
@@ -318,7 +331,9 @@ _UNPACKERS: dict[str, Callable[[_Range], Any]] = {
 }
 
 
-def read_lines(path: str, span: Span = WHOLE, first_line: int = 1, *, json_lines: bool = False) -> Iterator[Line]:
+def read_lines(
+    path: str, span: Span = WHOLE, first_line: int = 1, *, json_lines: bool = False, sentences: bool = False
+) -> Iterator[Line]:
     r"""The lines of a UTF-8 file, numbered from `first_line`; LF and CRLF end a line, nothing else does.
 
     A CR inside a line is a fault: the programs that wrote the file may have ended a line there. UTF-16 is known by its
@@ -327,21 +342,28 @@ def read_lines(path: str, span: Span = WHOLE, first_line: int = 1, *, json_lines
 
     Args:
       json_lines: the lines may be JSON.
+      sentences: the lines should be sentences.
 
     Raises:
       BrokenFileError: the rest cannot be read.
-      DataError: it holds no lines of text by check_text, or its lines end in CR alone.
+      DataError: it holds no lines of text by check_text, or no sentences, or its lines end in CR alone.
     """
-    return number_lines(Chunks(path, span), path, first_line, json_lines=json_lines)
+    return number_lines(Chunks(path, span), path, first_line, json_lines=json_lines, sentences=sentences)
 
 
 def number_lines(
-    chunks: Iterable[bytes], name: str, first_line: int = 1, *, json_lines: bool = False
+    chunks: Iterable[bytes],
+    name: str,
+    first_line: int = 1,
+    *,
+    json_lines: bool = False,
+    sentences: bool = False,
 ) -> Iterator[Line]:
     """As read_lines, of bytes that come in chunks; `name` is the file's, for messages."""
     number, rest = first_line, b""
-    text = _as_text(iter(chunks), name, json_lines=json_lines) if first_line == 1 else chunks
-    for chunk in text:
+    if first_line == 1:
+        chunks = _as_text(iter(chunks), name, json_lines=json_lines, sentences=sentences)
+    for chunk in chunks:
         complete, end, rest = (rest + chunk).rpartition(b"\n")
         rest = rest[: MAX_LINE_BYTES + 1]  # enough to know that it is over-long
         for line in _decode_all(number, complete) if end else ():
@@ -352,21 +374,15 @@ def number_lines(
 
 
 def check_lines(path: str, *, json_lines: bool = False, sentences: bool = False) -> None:
-    """Looks at the beginning of a file of lines; raises what read_lines would at its first line.
-
-    Raises:
-      DataError: the lines should be sentences, and are of another format.
-    """
-    head = next(_as_text(iter(Chunks(path)), path, json_lines=json_lines))
-    if sentences:
-        check_sentences(path, head[:HEAD_BYTES])
+    """Looks at the beginning of a file of lines; raises what read_lines would at its first line."""
+    next(_as_text(iter(Chunks(path)), path, json_lines=json_lines, sentences=sentences))
 
 
-def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool) -> Iterator[bytes]:
+def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool, sentences: bool) -> Iterator[bytes]:
     """The same text in UTF-8 if it begins with a mark of UTF-16; what is not UTF-16 becomes what is not UTF-8.
 
     Raises:
-      DataError: it is no text by check_text, or its first line ends in CR alone.
+      DataError: it is no text by check_text, or no sentences by check_sentences, or its first line ends in CR alone.
     """
     text, head = _as_utf8(chunks), b""
     while len(head) < HEAD_BYTES or (b"\n" not in head and len(head) <= MAX_LINE_BYTES):
@@ -374,6 +390,8 @@ def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool) -> Iterato
             break
         head += chunk
     check_text(name, head[:HEAD_BYTES], json_lines=json_lines)
+    if sentences:
+        check_sentences(name, head[:HEAD_BYTES])
     if b"\n" not in head and b"\r" in head.rstrip(b"\r"):
         raise DataError(
             f"{name} has lines that end in a carriage return (CR) alone. Convert them: tr '\\r' '\\n' < OLD > NEW"

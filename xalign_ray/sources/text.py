@@ -43,7 +43,7 @@ def read_text(part: Part, languages: Sequence[str]) -> Iterator[Record | Lines]:
     limit = MAX_DOCUMENT_LINES if borders else 1
     pending: list[str] = []
     first, line = 0, Line(part.first_line - 1, "", "")  # the first line of a document, the last of the file
-    for line in read_lines(path, to_lines(path, part.spans[0], blank=borders), part.first_line):
+    for line in read_lines(path, to_lines(path, part.spans[0], blank=borders), part.first_line, sentences=True):
         if line.fault:
             yield BadRow(path, line.number, line.fault)
             continue
@@ -78,7 +78,10 @@ def read_moses(part: Part, languages: Sequence[str]) -> Iterator[Record]:
       DataError: the files have different numbers of lines, so that no line can be trusted to match its partner.
       BrokenFileError: one of them cannot be read on.
     """
-    readers = [read_lines(path, span, part.first_line) for path, span in zip(part.paths, part.spans, strict=True)]
+    spans = zip(part.paths, part.spans, strict=True)
+    readers = [
+        read_lines(path, span, part.first_line, sentences=number < 2) for number, (path, span) in enumerate(spans)
+    ]
     return pair_lines(readers, part.paths, languages)
 
 

@@ -17,7 +17,7 @@ from xalign_ray.align.kinds import named_aligner
 from xalign_ray.align.links import TokenizerSplitter
 from xalign_ray.clean.duplicates import Sift, mark_duplicates
 from xalign_ray.clean.kept_out import RetrievalTexts, keep_out, write_tests
-from xalign_ray.clean.text_stage import make_text
+from xalign_ray.clean.text_stage import make_text, without_text
 from xalign_ray.config.choices import PAIRS
 from xalign_ray.config.identity import data_settings
 from xalign_ray.config.schema import RunConfig
@@ -97,7 +97,7 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         if manifest is None or (not job.waited and not is_as_written(folder, manifest, shard_hashes(folder, manifest))):
             texts, dictionaries, *held = (_split(some, hashes) for some in sources)
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
-                check_first_rows([*texts, *dictionaries])
+                check_first_rows([*without_text(texts, output), *dictionaries])
             kept_out = keep_out(config, texts, dict(zip((TESTS, DEV), held, strict=True)))
             translated = read_translations(config, dictionaries, folder)
             connect()
