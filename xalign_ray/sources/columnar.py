@@ -59,7 +59,7 @@ def open_parquet(file: TableFile) -> SourceTable:
             last = opened.metadata.num_row_groups if span.end is None else span.end
             for group in range(span.start, last):
                 try:
-                    for batch in text_batches(opened, keys, ROWS_AT_ONCE, [group]):
+                    for batch in opened.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=top_level(opened, keys)):
                         for cells in rows_of(batch, keys):
                             number += 1
                             yield SourceRow(number, cells)
@@ -108,13 +108,10 @@ def _leaf(file: ParquetFile, name: str) -> int | None:
     return leaves.index(name) if name in leaves else None
 
 
-def text_batches(
-    file: ParquetFile, names: Sequence[str], size: int, groups: Sequence[int] | None = None
-) -> Iterator[RecordBatch]:
-    """Batches of the columns that hold these columns of text, which may be fields of structs; of all groups if None."""
+def top_level(file: ParquetFile, names: Sequence[str]) -> list[str]:
+    """The columns that hold these, which may be fields of structs."""
     there = file.schema_arrow.names
-    top_level = list(dict.fromkeys(name if name in there else name.split(".")[0] for name in names))
-    return file.iter_batches(size, row_groups=groups, columns=top_level)
+    return list(dict.fromkeys(name if name in there else name.split(".")[0] for name in names))
 
 
 def rows_of(batch: RecordBatch, names: Sequence[str]) -> Iterator[tuple[str | None, ...]]:

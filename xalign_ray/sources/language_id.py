@@ -216,18 +216,11 @@ def column_of(names: Sequence[str], wanted: str) -> str:
     or within a word that others write (`yor_Latn`, `sentence_yor_Latn`, `translation.yor` for yo, `en-US` for en);
     empty if none is."""
     exact = [name for name in (f"translation.{wanted}", wanted) if name in names]
-    alike = [name for name in names if is_called(name, wanted)] if is_language(wanted) else []
+    codes = {name: language_of_name(name) for name in names} if is_language(wanted) and not exact else {}
+    alike = [name for name, code in codes.items() if code and same_language(code, wanted)]
     # A row may have an `id` beside its translation.
     alike.sort(key=lambda name: not name.startswith("translation."))
-    regional = [name for name in names if without_region(language_of_name(name) or "x") == wanted]
-    return (exact or alike or regional or [""])[0]
-
-
-@lru_cache(maxsize=65536)
-def is_called(name: str, code: str) -> bool:
-    """Whether a name of a column, key or configuration is that of a language: `yor`, `yor_Latn`, `text_yor` are yo."""
-    code_of_name = language_of_name(name)
-    return bool(code_of_name) and same_language(code_of_name, code)
+    return (exact or alike or [""])[0]
 
 
 @lru_cache(maxsize=65536)

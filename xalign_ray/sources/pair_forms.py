@@ -223,7 +223,9 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
         try:
             first = look_at_file(path)
             if not is_named and first and first.rows and not first.by_language:
-                _check_texts(first)
+                texts_in = sum(is_text(first.column(n)) for n in range(len(first.names)))
+                if texts_in + len(first.lists) < 2:  # a message names lists
+                    raise DataError(f"{path}: it has no two columns of text (columns: {list_some(first.names)}).")
         except DataError as error:
             if is_named:
                 raise
@@ -239,12 +241,6 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
     sources = [*_joined(tables), *_text_groups(texts, below, bool(tables))]
     _say_left_out(below)
     return sources
-
-
-def _check_texts(table: FirstRows) -> None:
-    """Raises DataError where fewer than two columns hold text, or lists, which a message names."""
-    if sum(is_text(table.column(n)) for n in range(len(table.names))) + len(table.lists) < 2:
-        raise DataError(f"{table.title}: it has no two columns of text (columns: {list_some(table.names)}).")
 
 
 def _say_left_out(files: Mapping[str, str]) -> None:

@@ -75,28 +75,18 @@ def read_part_of_table(
                 yield Skipped(f"not {where}")
             elif kind == "entries":
                 yield from _entries(row, table, languages)
-            elif other := _key_of_other(row, sides):
-                yield BadRow(table.path, row.number, f"'{other}' holds no text")
+            elif other := [
+                key for key, cell in zip(sides, row.cells, strict=False) if not isinstance(cell, str | None)
+            ]:
+                yield BadRow(table.path, row.number, f"'{other[0]}' holds no text")
+            elif kind == "documents" and row.cells[0] is None:
+                yield BadRow(table.path, row.number, NO_TEXT)
             elif kind == "documents":
-                yield _document(row, table, languages[0])
+                text = "" if row.cells[0] in MISSING else row.cells[0]
+                yield make_document(languages[0], text, table.path, row.number)
             else:
                 yield _pair(row, table, (languages[0], languages[1]))
         yield Lines(row.number + 1 - part.first_line)
-
-
-def _key_of_other(row: SourceRow, keys: Sequence[str]) -> str:
-    """The first column that holds something else than text."""
-    for key, cell in zip(keys, row.cells, strict=False):
-        if cell is not None and not isinstance(cell, str):
-            return key
-    return ""
-
-
-def _document(row: SourceRow, table: SourceTable, language: str) -> Record:
-    (text,) = row.cells
-    if text is None:
-        return BadRow(table.path, row.number, NO_TEXT)
-    return make_document(language, "" if text in MISSING else text, table.path, row.number)
 
 
 def _pair(row: SourceRow, table: SourceTable, languages: tuple[str, str]) -> Record:

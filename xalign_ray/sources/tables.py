@@ -403,7 +403,7 @@ def read_array(chunks: Chunks) -> Iterator[Any]:
             raise chunks.broken(NOT_UTF8) from error
         if not opened and (text := text.lstrip()):
             text, opened = text.removeprefix("["), True
-        while (at := _between(text, at)) < len(text) and text[at] != "]":
+        while (at := _BETWEEN.match(text, at).end()) < len(text) and text[at] != "]":  # pyright: ignore  # matches ""
             try:
                 value, end = decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
@@ -414,9 +414,3 @@ def read_array(chunks: Chunks) -> Iterator[Any]:
             break
     if text[at:].strip() != "]":
         raise chunks.broken(NOT_JSON)
-
-
-def _between(text: str, at: int) -> int:
-    """The next place from `at` on that is neither blank nor comma."""
-    match = _BETWEEN.match(text, at)
-    return match.end() if match else at
