@@ -24,40 +24,34 @@ LOOKED_AT = 16  # files of a source that are opened before anything is started; 
 
 
 @dataclass(frozen=True)
-class Source:
-    """One source of the recipe, found but not read: the pool its rows go to, its format, languages and files."""
+class Input:
+    """A source of a recipe: found by `find_sources`, and split into parts by `split_source`.
 
-    pool: str  # text/en or pairs/de-en; dictionaries have none
-    format: str
+    Attributes:
+        pool: what its rows go to, text/en or pairs/de-en; dictionaries have none.
+        hashes: of its files.
+        undivided: whether each file is one part.
+        columns, skip_empty: as in ParallelCorpus.
+    """
+
+    pool: str
     languages: tuple[str, ...]
-    files: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
+    hashes: tuple[str, ...] = ()
+    format: str = ""
+    files: tuple[str, ...] = ()
     undivided: bool = False
     columns: tuple[str, ...] | None = None
     skip_empty: bool = False
 
-    @property
-    def kind(self) -> Kind:
-        """What its rows are read as."""
-        return "documents" if self.pool.startswith("text/") else "pairs" if self.pool else "entries"
-
-
-@dataclass(frozen=True)
-class Input:
-    """A source that is split into parts; `hashes` are the SHA-256 of its files."""
-
-    pool: str
-    languages: tuple[str, ...]
-    parts: tuple[Part, ...]
-    hashes: tuple[str, ...] = ()
-
     def each_part(self) -> Iterator[Input]:
         """The parts of the source as single inputs, without fields that a task on one of them does not use."""
         for part in self.parts:
-            yield replace(self, parts=(part,), hashes=())
+            yield replace(self, parts=(part,), hashes=(), files=())
 
     def records(self) -> Iterator[Record]:
         """All records of the source."""
-        for part in self.parts if self.parts[0].text else undivided(self.parts):
+        for part in self.parts:
             yield from read_part(part, self.languages)
 
 
@@ -131,7 +125,7 @@ def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
                 named[read] = where
 
 
-def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Source], list[Source], list[Source]]:
+def find_sources(data: DataConfig, root: Path) -> tuple[list[Input], list[Input], list[Input], list[Input]]:
     """The text and pair sources, the dictionaries, the retrieval tests and the dev pairs, each in the recipe's order.
 
     No file is opened.
@@ -140,13 +134,13 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
         DataError, ConfigError: a path, format or language that is not there, in a sentence.
     """
 
-    def found(key: str, kind: str) -> list[Source]:
+    def found(key: str, kind: str) -> list[Input]:
         sources = []
         for number, source in enumerate(getattr(data, key)):
             codes = _codes(f"data.{key}.{number}", source)
             pool = f"{kind}/{'-'.join(sorted(codes))}" if kind else ""
             reader, files = find_source(source, _root(data, root))
-            made = Source(pool, reader, codes, tuple(files), columns=source.read_columns)
+            made = Input(pool, codes, format=reader, files=tuple(files), columns=source.read_columns)
             if isinstance(source, ParallelCorpus):
                 made = replace(made, skip_empty=source.skip_empty)
             sources.append(made)
@@ -156,13 +150,14 @@ def find_sources(data: DataConfig, root: Path) -> tuple[list[Source], list[Sourc
     return found("corpora", "text") + pairs, found("dictionaries", ""), found("tests", "pairs"), found("dev", "pairs")
 
 
-def split_source(source: Source, hashes: Sequence[str]) -> Input:
+def split_source(source: Input, hashes: Sequence[str]) -> Input:
     """A source in parts."""
-    cut = parts(source.format, source.files, source.kind)
+    kind = "documents" if source.pool.startswith("text/") else "pairs" if source.pool else "entries"
+    cut = parts(source.format, source.files, kind)
     # Which pairs of a file are its first is known only to a reader that begins at its beginning.
     cut = undivided(cut) if source.undivided else cut
-    split = tuple(replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
-    return Input(source.pool, source.languages, split, tuple(hashes))
+    split = (replace(part, columns=source.columns, skip_empty=source.skip_empty) for part in cut)
+    return replace(source, parts=tuple(split), hashes=tuple(hashes))
 
 
 def number_parts(inputs: Sequence[Input]) -> Iterator[tuple[int, str, int, Part]]:

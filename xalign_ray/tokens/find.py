@@ -26,7 +26,7 @@ from xalign_ray.config.sources import (
 from xalign_ray.models.own_tokenizer import identify_tokenizer
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources import language_id
-from xalign_ray.sources.inputs import Source, data_root, find_sources
+from xalign_ray.sources.inputs import Input, data_root, find_sources
 from xalign_ray.sources.markup import PARSERS, parser_version
 from xalign_ray.sources.stage import InputHashes
 from xalign_ray.vocabulary.tokenizer_folder import SPECIAL, given_folder, open_tokenizer
@@ -42,7 +42,7 @@ def find_prepared(config: RunConfig) -> Prepared | None:
     return Prepared.open(folder) if (folder / MANIFEST).is_file() else None
 
 
-def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHashes) -> str:
+def fingerprint_of(config: RunConfig, sources: Sequence[Input], hashes: InputHashes) -> str:
     """Hash of all that the shards depend on; files are known by content, whatever they are called.
 
     A given tokenizer counts by its content alone, one that `prepare` makes by its settings (`fingerprint_by_content`).
@@ -73,7 +73,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Source], hashes: InputHa
 
 
 def fingerprint_by_content(
-    config: RunConfig, sources: Sequence[Source], hashes: InputHashes, tokenizer_folder: Path
+    config: RunConfig, sources: Sequence[Input], hashes: InputHashes, tokenizer_folder: Path
 ) -> str:
     """The fingerprint of finished data, in which the tokenizer that was made counts by its content.
 

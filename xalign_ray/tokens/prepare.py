@@ -24,7 +24,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.shards.files import shard_hashes, write_shard_table
 from xalign_ray.shards.prepared import Prepared, whole_folder
 from xalign_ray.sources import language_id
-from xalign_ray.sources.inputs import Input, Source, data_root, find_sources, number_parts, split_source
+from xalign_ray.sources.inputs import Input, data_root, find_sources, number_parts, split_source
 from xalign_ray.sources.stage import (
     DEV,
     TESTS,
@@ -156,7 +156,7 @@ def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, A
     return [records[task.name] for task in tasks]
 
 
-def _split(sources: Sequence[Source], hashes: InputHashes) -> list[Input]:
+def _split(sources: Sequence[Input], hashes: InputHashes) -> list[Input]:
     with ThreadPoolExecutor(SPLIT_AT_ONCE) as threads:
         return [*threads.map(lambda source: split_source(source, hashes.of(source.files)), sources)]
 

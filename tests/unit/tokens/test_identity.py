@@ -18,7 +18,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources import language_id, markup, records, stage
 from xalign_ray.sources import open as opening
-from xalign_ray.sources.inputs import Source, data_root, find_sources
+from xalign_ray.sources.inputs import Input, data_root, find_sources
 from xalign_ray.sources.stage import InputHashes
 from xalign_ray.tokens import find
 from xalign_ray.tokens.find import fingerprint_of
@@ -26,7 +26,7 @@ from xalign_ray.tokens.find import fingerprint_of
 ALIGNED = "data.parallel=[{{format: moses, languages: [en, de], paths: [pairs.en, pairs.de], align: '{}'}}]"
 
 
-def fingerprint(config: RunConfig, *more: Source) -> str:
+def fingerprint(config: RunConfig, *more: Input) -> str:
     texts, dictionaries, *_ = find_sources(config.data, data_root(config))
     return fingerprint_of(config, [*texts, *dictionaries, *more], InputHashes(None))
 
