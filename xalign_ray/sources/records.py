@@ -208,7 +208,7 @@ def to_lines(path: str, span: Span, *, blank: bool = False) -> Span:
         if not offset:
             return offset
         file.seek(offset - 1)
-        _read_line(file)  # what is left of a line is no blank one
+        _read_line(file)  # the rest of a line, never a blank one
         while blank and _read_line(file).strip():
             pass
         return file.tell()
