@@ -46,8 +46,7 @@ class TextTask:
 def parse_part(task: TextTask) -> Made:
     """Parses a part and writes its records."""
     path = Path(task.part.text)
-    return [path], write_stored(path, parse(replace(task.part, text=""), task.languages), task.languages,
-                                task.part.paths)  # fmt: skip
+    return [path], write_stored(path, parse(replace(task.part, text=""), task.languages), task.languages)
 
 
 PARSE = StageStep("reading the sources", parse_part)
@@ -88,17 +87,12 @@ def _numbered(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _folder(one: Input, output: Path) -> Path:
-    """Where the text of a source lies: named by all that it depends on, whatever its files are called."""
-    paths = list(dict.fromkeys(path for part in one.parts for path in part.paths))
-    names = {path: f"{number}{Path(path).suffix}" for number, path in enumerate(paths)}  # a suffix names the packing
+    """Where the text of a source lies, named by all that it depends on: its files by path and content."""
     identity = {
         "code": package_code(*TEXT_CODE),
         "languages": one.languages,
         "files": one.hashes,
-        "parts": [
-            asdict(replace(part, paths=tuple(names[p] for p in part.paths), skip_empty=False, text="", beside=()))
-            for part in one.parts
-        ],
+        "parts": [asdict(replace(part, skip_empty=False)) for part in one.parts],
         "parsers": [parser_version(name) for name in sorted({part.format for part in one.parts})],
     }
     return output.absolute() / TEXT_FOLDER / hash_value(identity)[:12]

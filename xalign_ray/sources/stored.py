@@ -45,13 +45,12 @@ def record_of(path: Path) -> Path:
 
 
 def write_stored(
-    path: Path, records: Iterator[Record | Skipped | Noted | Lines], languages: Sequence[str], paths: Sequence[str]
+    path: Path, records: Iterator[Record | Skipped | Noted | Lines], languages: Sequence[str]
 ) -> dict[str, Any]:
     """Writes the records of a parser.
 
     Args:
         languages: of each record.
-        paths: of the files that the parser reads.
 
     Returns:
         The fields of the record.
@@ -68,7 +67,7 @@ def write_stored(
             )
             if group:
                 out.write_table(_as_table(group, languages))
-    return {"paths": list(paths), "left_out": left_out, "good": good, "bad": bad, "lines": sum(lines)}
+    return {"left_out": left_out, "good": good, "bad": bad, "lines": sum(lines)}
 
 
 def write_column(path: Path, name: str, kind: pa.DataType, values: Iterable[pa.Array]) -> None:
@@ -152,20 +151,19 @@ def read_stored(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipp
     """What `write_stored` was given, in the same order but for what was left out, which follows its row group.
 
     Args:
-        part: with the file of text and its columns; `paths` say where the source's files lie now: records name these.
+        part: with the file of text and its columns.
         languages: of the source.
 
     Raises:
         DataError: a file is missing or damaged, or a column is of another text.
     """
     path, record = Path(part.text), read_facts(part)
-    moved = dict(zip(record["paths"], part.paths, strict=True))
     with _opened(path) as file:
         columns = dict(_column_of(file, path, Path(beside)) for beside in part.beside)
         for number, left_out in enumerate(record["left_out"]):
             if number < file.num_row_groups:
                 table = file.read_row_group(number, _READ, use_threads=False)
-                yield from _records(table, languages, moved, columns, part.before)
+                yield from _records(table, languages, columns, part.before)
             yield from (Skipped(*item) for item in left_out["skipped"].items())
             yield from (Noted(*item) for item in left_out["noted"].items())
 
@@ -185,12 +183,10 @@ def read_facts(part: Part) -> dict[str, Any]:
 
 def read_bad_rows(part: Part) -> Iterator[BadRow]:
     """The rows of a part that were set aside; reads no texts."""
-    record = read_facts(part)
-    moved = dict(zip(record["paths"], part.paths, strict=True))
     with _opened(Path(part.text)) as file:
-        for batch in file.iter_batches(columns=["source", "line", "reason"]) if record["bad"] else ():
+        for batch in file.iter_batches(columns=["source", "line", "reason"]) if read_facts(part)["bad"] else ():
             for row in batch.filter(batch["reason"].is_valid()).to_pylist():
-                yield BadRow(_moved(row["source"], moved), row["line"] + part.before, row["reason"])
+                yield BadRow(row["source"], row["line"] + part.before, row["reason"])
 
 
 def _column_of(text: pq.ParquetFile, path: Path, beside: Path) -> tuple[str, Iterator[Any]]:
@@ -226,17 +222,16 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 def _records(
     table: pa.Table,
     languages: Sequence[str],
-    moved: Mapping[str, str],
     beside: Mapping[str, Iterator[Any]],
-    before: int = 0,
+    before: int,
 ) -> Iterator[Record]:
     """The records of a row group, each with the next value of every column that stands beside the text."""
     texts, rows = table["texts"].combine_chunks(), len(table)
     lines, begins = texts.values.to_pylist(), texts.offsets.to_pylist()
     sides = (tuple(lines[begin:end]) for begin, end in pairwise(begins))
-    encoded = table["source"].combine_chunks().dictionary_encode()
-    names = [_moved(name, moved) for name in encoded.dictionary.to_pylist()]
-    places = map(names.__getitem__, encoded.indices.to_pylist()), (table["line"].to_numpy() + before).tolist()
+    sources = table["source"].combine_chunks().dictionary_encode()  # so that rows share the name of their file
+    names = sources.dictionary.to_pylist()
+    places = map(names.__getitem__, sources.indices.to_pylist()), (table["line"].to_numpy() + before).tolist()
     values = {
         "alignment": iter(table["alignment"].to_pylist()),
         "duplicate": repeat(()),
@@ -253,9 +248,3 @@ def _records(
         record if reason is None else BadRow(record.source, record.line, reason)
         for record, reason in zip(records, table["reason"].to_pylist(), strict=True)
     )
-
-
-def _moved(source: str, moved: Mapping[str, str]) -> str:
-    """A source's name with the path that its file has now; parts of files have more behind their path."""
-    before = max((path for path in moved if source.startswith(path)), key=len, default="")
-    return moved[before] + source[len(before) :] if before else source
