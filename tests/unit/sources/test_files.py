@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,9 +14,11 @@ import pytest
 
 from xalign_ray.errors import DataError
 from xalign_ray.sources import records as cutting
-from xalign_ray.sources.formats import parts, read, read_part
+from xalign_ray.sources.formats import find_files, parts, read, read_part
+from xalign_ray.sources.inputs import Input, split_source
 from xalign_ray.sources.open import expand, is_folder, join_path, open_bytes, size_of
 from xalign_ray.sources.records import Document, Pair
+from xalign_ray.sources.stage import InputHashes
 from xalign_ray.work.storage import is_url
 
 SUPPORTED = "Give a path on a disk, or a URL of s3://, gs://, az://, abfs://, hf://, http:// or https://."
@@ -111,31 +114,51 @@ def test_what_cannot_be_found_or_opened_is_said_in_a_sentence(path: str, message
     assert str(caught.value) == message
 
 
-def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[str]()
+@contextmanager
+def serving(content: bytes) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The address of a server that gives this content for any path, and the requests that it gets."""
+    asked = list[tuple[str, str]]()
 
-    class Proxy(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            asked.append(self.path)
+            asked.append((self.command, self.path))
             self.send_response(200)
-            self.send_header("Content-Length", "7")
+            self.send_header("ETag", '"one"')
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
 
         def do_GET(self) -> None:
             self.do_HEAD()
-            self.wfile.write(b"a line\n")
+            self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
             del format, args
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(b"a line\n") as (address, asked):
+        monkeypatch.setenv("http_proxy", address)
         monkeypatch.setenv("no_proxy", "localhost")
         with open_bytes("http://nowhere.invalid/a.txt") as file:
             assert file.read() == b"a line\n"
-        server.shutdown()
-    assert set(asked) == {"http://nowhere.invalid/a.txt"}
+    assert {path for _, path in asked} == {"http://nowhere.invalid/a.txt"}
+
+
+def test_a_file_of_a_web_server_is_transferred_for_its_records_alone() -> None:
+    content = b'<tmx><body><tu><tuv lang="en"><seg>a</seg></tuv><tuv lang="de"><seg>b</seg></tuv></tu></body></tmx>'
+    with serving(content) as (address, asked):
+        files = find_files([f"{address}/a.tmx"])
+        source = Input("pairs/de-en", ("en", "de"), format="tmx", files=tuple(files))
+        split = split_source(source, InputHashes(None).of(files))
+        assert [method for method, _ in asked if method != "HEAD"] == []
+        (pair,) = split.records()
+        assert isinstance(pair, Pair)
+        assert [method for method, _ in asked if method != "HEAD"] == ["GET"]
 
 
 def test_a_store_that_does_not_answer_is_said_in_a_sentence() -> None:
