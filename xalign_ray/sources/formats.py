@@ -160,10 +160,9 @@ def read(
       BrokenFileError: the rest of a file cannot be read.
     """
     codes = check_languages(format, languages, kind)
-    named = [
-        replace(part, columns=tuple(columns) if columns else None, skip_empty=skip_empty)
-        for part in undivided(parts(format, paths, kind or kind_of(format, codes), codes, columns))
-    ]
+    cut = parts(format, paths, kind or kind_of(format, codes), codes, columns)
+    cut = cut if all(part.first_line for part in cut) else undivided(cut)  # so that lines are numbered
+    named = [replace(part, columns=tuple(columns) if columns else None, skip_empty=skip_empty) for part in cut]
     return _read_all(named, codes, skipped)
 
 

@@ -224,7 +224,7 @@ def split_in_parallel(format_: str, paths: Sequence[str]) -> list[Part]:
         return single
     numbers, line, at = [1], 1, 0
     with open_bytes(paths[0]) as file:
-        while chunk := file.read(CHUNK_BYTES):
+        while chunk := file.read(min(CHUNK_BYTES, PART_BYTES)):
             line, at = line + chunk.count(b"\n"), at + len(chunk)
             if at >= len(numbers) * PART_BYTES and line >= numbers[-1]:
                 numbers.append(line + 1)

@@ -100,7 +100,7 @@ def test_parts_of_tsv_and_jsonl_are_the_whole(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("content", "blank", "spans"),
     [
-        (b"a\nb\n\nc\nd\ne\n\nf\n", True, [Span(0, 5), Span(5, 12), Span(12, 14), Span(14, None)]),
+        (b"a\nb\n\nc\nd\ne\n\nf\n", True, [Span(0, 5), Span(5, 12), Span(12, 12), Span(12, None)]),
         (b"a\nb\n\nc\nd\ne\n\nf\n", False, [Span(0, 4), Span(4, 7), Span(7, 11), Span(11, None)]),
         (b"a" * 14, False, [Span(0, 14), Span(14, 14), Span(14, 14), Span(14, None)]),
     ],
