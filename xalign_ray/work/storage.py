@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from xalign_ray.errors import ConfigError, DataError, XalignError
 from xalign_ray.work.file_checks import check_plain
 
-BLOCK_BYTES = 4 << 20  # asked of a store at once: to look at a head costs no more, and a stream of them is fast
+BLOCK_BYTES = 1 << 20  # asked of a store ahead of what is read: a look at a head costs no more
 BUFFER_BYTES = 1 << 16  # least read of a stored file
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # The stores that are read and written; file:// is a path, memory:// lives as long as this process.
