@@ -266,7 +266,7 @@ def _fetch_one(download: Download, out: Path, say: Say) -> None:
     archive = out / ".fetched" / f"{stem}.{file}"  # two corpora may call their archives the same
     load(download, archive, say)
     say(f"unpacking {file}")
-    unpack(archive, download, out)
+    _unpack(archive, download, out)
 
 
 def load(download: Download, target: Path, say: Say) -> None:
@@ -367,7 +367,7 @@ def _published_sha1(download: Download) -> str | None:
     return match[1] if match else None
 
 
-def unpack(archive: Path, download: Download, out: Path) -> None:
+def _unpack(archive: Path, download: Download, out: Path) -> None:
     """Unpacks an archive and removes it: keeps all of it as `folder`, or the members that are called as the `files`.
 
     Raises:
