@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources import records as cutting
 from xalign_ray.sources.conllu import WITHHELD_WORDS
-from xalign_ray.sources.formats import parts, read, read_part
+from xalign_ray.sources.formats import read
 from xalign_ray.sources.records import BadRow, Document
 
 
@@ -71,18 +69,6 @@ def test_a_sentence_with_a_bad_line_is_set_aside_with_its_number(tmp_path: Path)
         BadRow(str(path), 9, "bytes are not UTF-8"),
         Document("en", ("x",), str(path), 11),
     ]
-
-
-def test_parts_never_cut_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [line for n in range(200) for line in (f"# text = Sentence {n}.", word("1", "x"), word("2", "y"), "")]
-    path = write(tmp_path / "a.conllu", *lines)
-    whole = list(read("conllu", [path], ["en"]))
-    monkeypatch.setattr(cutting, "PART_BYTES", 300)
-    cut = parts("conllu", [path])
-    assert len(cut) > 10
-    found = [record for part in cut for record in read_part(part, ["en"])]
-    assert [replace(record, line=0) for record in found] == [replace(record, line=0) for record in whole]
-    assert len(whole) == 200
 
 
 def test_sentence_of_withheld_words_is_set_aside(tmp_path: Path) -> None:
