@@ -330,6 +330,13 @@ def test_texts_that_do_not_belong_together(tmp_path: Path, files: list[str], ans
         look_at_pairs([str(tmp_path / file) for file in files])
 
 
+def test_subtitles_are_no_line_aligned_text(tmp_path: Path) -> None:
+    for file in ("x.en", "x.de"):
+        (tmp_path / file).write_text("1\n00:00:01,000 --> 00:00:02,000\nHi\n")
+    with pytest.raises(XalignError, match=r"x\.en is subtitles with their times, not plain text"):
+        look_at_pairs([str(tmp_path / "x.en"), str(tmp_path / "x.de")])
+
+
 def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(XalignError, match=r"^no/such\.csv does not exist\."):
