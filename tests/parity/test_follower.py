@@ -112,6 +112,14 @@ def test_the_run_carries_name_recipe_and_end(uri: str, experiment: str, folder: 
     }
 
 
+def test_replaying_again_adds_nothing(uri: str, experiment: str, folder: Path) -> None:
+    finished_run(folder)
+    first = replay(folder, uri, experiment)
+    assert replay(folder, uri, experiment) == first
+    assert len(runs_of(uri, experiment)) == 1
+    assert len(points(uri, first[0], "train/loss")) == 10
+
+
 def test_the_same_recipe_run_afresh_is_another_run(uri: str, experiment: str, tmp_path: Path) -> None:
     for parent in ("one", "two"):
         finished_run(tmp_path / parent / "tiny-mlm-f00dfeed")

@@ -116,6 +116,16 @@ def test_alignment_of_three_pairs_worked_by_hand():
     assert objectives({}, (0, 1), 0)["dictionary_alignment"].item() == pytest.approx(-1.96, abs=1e-6)
 
 
+def test_alignment_gradient_of_one_pair_worked_by_hand():
+    # u = (3,4), v = (4,3), cos = 24/25: -(v/25 - 24/25 u/25) = -((4,3)/25 - (2.88,3.84)/25) = (-0.0448, 0.0336).
+    encoder = TableEncoder(ROWS)
+    objectives = EncoderWithLosses(encoder, [DictionaryAlignment()], dictionary([[0]], [[1]]), seed=0)
+    objectives({}, (0, 1), 0)["dictionary_alignment"].backward()
+    np.testing.assert_allclose(encoder.words.weight.grad[0], [-0.0448, 0.0336], atol=1e-7)
+    np.testing.assert_allclose(encoder.words.weight.grad[1], [0.0336, -0.0448], atol=1e-7)
+    assert not encoder.words.weight.grad[2:].any()
+
+
 def test_alignment_with_a_zero_vector_is_zero_and_finite():
     encoder = TableEncoder([[0.0, 0.0], [1.0, 2.0]])
     objectives = EncoderWithLosses(encoder, [DictionaryAlignment()], dictionary([[0]], [[1]]), seed=0)
@@ -195,6 +205,17 @@ def test_alignment_gradient_equals_finite_differences_of_the_reference():
         low[at] -= h
         slopes[at] = (reference_alignment(high, left, right) - reference_alignment(low, left, right)) / (2 * h)
     np.testing.assert_allclose(alignment_gradient(table, left, right), slopes, atol=2e-6)
+
+
+def test_alignment_gradient_equals_the_closed_form():
+    # The gradient by hand: -(v/(|u||v|) - cos u/|u|^2) for a pair of single pieces; each pair here has rows of its own.
+    table = np.random.default_rng(5).normal(size=(8, 6))
+    gradient = alignment_gradient(table, left=[[0], [1], [2], [3]], right=[[4], [5], [6], [7]])
+    for i in range(4):
+        u, v = table[i], table[i + 4]
+        lengths = np.linalg.norm(u) * np.linalg.norm(v)
+        np.testing.assert_allclose(gradient[i], -(v / lengths - (u @ v) / lengths * u / (u @ u)), atol=1e-6)
+        np.testing.assert_allclose(gradient[i + 4], -(u / lengths - (u @ v) / lengths * v / (v @ v)), atol=1e-6)
 
 
 def test_masked_lm_gradient_equals_finite_differences_of_the_reference():

@@ -269,11 +269,6 @@ def test_a_password_in_a_tracking_uri_is_used_and_written_nowhere(
     server: Server, door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     given, shown = f"http://{USER}:{PASSWORD}@{door}", f"http://{door}"
-    variables = {"MLFLOW_TRACKING_USERNAME": USER, "MLFLOW_TRACKING_PASSWORD": PASSWORD}
-    monkeypatch.setattr(credentials, "_kept", {})
-    for name in variables:  # a run sets them, and no other test is to find them
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
     settings = [*write_world(tmp_path, 300, 50), *batches(8, 8, 2, 2), f"track.mlflow={given}"]
     settings += ["track.experiment=behind a door", "parallel.workers=1"]
     prepare_here(load_recipe("tiny/mlm", settings).config)
@@ -289,8 +284,8 @@ def test_a_password_in_a_tracking_uri_is_used_and_written_nowhere(
 
     # A later process has them from its environment.
     monkeypatch.setattr(credentials, "_kept", {})
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", USER)
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
     turned_away = Door.turned_away
     evaluate(str(run), "tatoeba", tmp_path / "demo" / "tatoeba")
     client = MlflowClient(shown)

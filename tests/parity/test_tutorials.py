@@ -36,14 +36,16 @@ def run(folder: Path, *command: str, code: Path | None = None) -> subprocess.Com
     )
 
 
-def test_the_new_losss_own_test_passes(own_folder: Path) -> None:
-    words = command("add_a_loss.md", "python -m pytest")[1:]
+@pytest.mark.parametrize(("page", "passed"), [("add_a_loss.md", 2), ("add_a_family.md", 1)])
+def test_the_pages_own_test_passes(page: str, passed: int, own_folder: Path) -> None:
+    write_files(page, own_folder)
+    words = command(page, "python -m pytest")[1:]
     done = run(own_folder, *words, "-q", "-p", "no:cacheprovider", code=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert f"{passed} passed" in done.stdout
 
 
-def test_its_recipe_is_planned(own_folder: Path) -> None:
+def test_the_losss_recipe_is_planned(own_folder: Path) -> None:
     checked = run(own_folder, "-m", "xalign_ray", *command("add_a_loss.md", "xalign plan")[1:], code=ROOT)
     assert checked.returncode == 0, checked.stderr
     assert "1 masked_lm, 1 sentence_pull" in checked.stdout

@@ -30,6 +30,7 @@ from tests.ray.test_cluster_scripts import HOOK, SAVES
 from tests.unit.conftest import prepare_here
 from xalign_ray.config.load import load_recipe
 from xalign_ray.feed.batches import open_local
+from xalign_ray.tasks.scores import SCORES, read_scores
 from xalign_ray.tokens.prepare import prepare
 from xalign_ray.track.events import EVENT_LOG, read_events
 
@@ -116,7 +117,7 @@ def submitted(cluster: Cluster, server: Server, tmp_path_factory: pytest.TempPat
     copy_demo(shared / "demo")
     settings = [*MODEL, f"data.root={shared / 'demo'}", f"track.mlflow={server.uri}", f"train.max_steps={STEPS}"]
     settings += ["train.global_batch_size=24", "train.per_device_batch_size=12", "train.eval_steps=0"]
-    settings += [f"checkpoint.save_steps={STEPS}", "parallel.workers=1"]
+    settings += [f"checkpoint.save_steps={STEPS}", "parallel.workers=1", "parallel.data_cpus=2"]
     options = [word for text in settings for word in ("--set", text)]
     prepare_here(load_recipe("tiny/mlm", [*settings, f"output={output}"]).config)
     job = Job([*of_page("ray job submit", shared), *options], cluster.environment, shared / "stopped.log")
@@ -194,9 +195,11 @@ def test_the_log_of_a_job_is_found_again_and_its_run_is_a_cell_of_a_study(
     words = of_page("xalign submit study", submitted.shared)
     words[words.index("align.yaml")] = str(submitted.shared / "align.yaml")
     before = (submitted.run / "manifest.json").stat().st_mtime_ns
-    said = cluster.run(*words, "--plan", "--set", f"mlflow={server.uri}", *submitted.options)
-    assert "2 cells: 1 finished, 1 waiting" in said
+    said = cluster.run(*words, "--set", f"mlflow={server.uri}", *submitted.options)
+    assert "1 of 2 cells had ended before." in said
     assert (submitted.run / "manifest.json").stat().st_mtime_ns == before
+    assert (submitted.run.parent / "studies" / "align" / "report" / "index.html").is_file()
+    assert read_scores(submitted.run / "evaluation" / "align" / SCORES)
 
 
 def test_a_node_that_knows_the_token_joins(cluster: Cluster, tmp_path: Path) -> None:
@@ -248,23 +251,24 @@ def test_an_own_recipe_goes_along_with_what_it_extends_and_its_plugin(
     (tmp_path / "mine" / "own.yaml").write_text("extends: base\nstreams: [{kind: second_text}]\n")
     options = [*submitted.options, "--set", "train.max_steps=2", "--set", f"output={submitted.run.parent}"]
     words = ["--name", tmp_path.name, "pretrain", "mine/own.yaml", *options]
-    given = {"environment": cluster.environment, "folder": tmp_path}
-    begun = submit(cluster.address, "--no-wait", *words, **given)
-    assert begun.returncode == 0, begun.stderr
-    assert "Goes along: mine/base.yaml, mine/own.yaml, rows/second.py.\n" in begun.stderr
-    assert f"\n{tmp_path.name}: exec python -m xalign_ray pretrain mine/own.yaml" in begun.stderr
-    refused = submit(cluster.address, *words, **given)
-    assert refused.returncode == 2
-    assert f"The job {tmp_path.name} on {cluster.address} has not ended; give another --name" in refused.stderr
-    done = submit(cluster.address, "follow", tmp_path.name, **given)
+    done = submit(cluster.address, *words, environment=cluster.environment, folder=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "Goes along: mine/base.yaml, mine/own.yaml, rows/second.py.\n" in done.stderr
+    assert f"\n{tmp_path.name}: exec python -m xalign_ray pretrain mine/own.yaml" in done.stderr
     (run,) = submitted.run.parent.glob("own-*")
     assert [event["step"] for event in read_events(run / EVENT_LOG) if event["event"] == "step"] == [1, 2]
-    assert "PreemptionWatcher" not in "".join([done.stderr, *submitted.said])
-    again = submit(cluster.address, "--no-wait", *words, **given)
+    again = submit(cluster.address, *words, environment=cluster.environment, folder=tmp_path)
     assert again.returncode == 0
-    said = f"{tmp_path.name} has ended before (SUCCEEDED); this job takes its name, and its log is gone."
-    assert said in again.stderr
+    assert (
+        f"{tmp_path.name} has ended before (SUCCEEDED); this job takes its name, and its log is gone." in again.stderr
+    )
+    assert "PreemptionWatcher" not in "".join([done.stderr, *submitted.said])
+    assert (
+        submit(cluster.address, "--no-wait", *words, environment=cluster.environment, folder=tmp_path).returncode == 0
+    )
+    refused = submit(cluster.address, *words, environment=cluster.environment, folder=tmp_path)
+    assert refused.returncode == 2
+    assert f"The job {tmp_path.name} on {cluster.address} has not ended; give another --name" in refused.stderr
     unknown = submit(cluster.address, "follow", "no-such-job", environment=cluster.environment)
     assert unknown.returncode == 2
     assert f"The cluster at {cluster.address} has no job no-such-job. It has " in unknown.stderr
@@ -287,6 +291,32 @@ def test_a_relative_output_is_refused_before_a_job_is_made_and_in_one(cluster: C
     assert done.returncode == 1
     assert said in done.stdout + done.stderr
     assert "exit code 2" in done.stdout + done.stderr
+
+
+def test_wrong_input_that_a_worker_finds_is_told_in_a_sentence(cluster: Cluster, tmp_path: Path) -> None:
+    # Longer than the sample that trains the tokenizer: the driver does not come to the end of the files.
+    (tmp_path / "a.en").write_text("the house is old\n" * 60_000)
+    (tmp_path / "a.de").write_text("das Haus ist alt\n" * 59_999)
+    recipe = {
+        "output": str(tmp_path / "runs"),
+        "data": {
+            "root": str(tmp_path),
+            "corpora": [{"format": "text", "language": "en", "paths": ["a.en"]}],
+            "parallel": [{"format": "moses", "languages": ["en", "de"], "paths": ["a.en", "a.de"]}],
+            "tokenizer": {"kind": "bpe", "vocab_size": 200, "sample_mib": 1},
+        },
+        "train": {"max_steps": 1, "global_batch_size": 2},
+    }
+    (tmp_path / "mine.yaml").write_text(json.dumps(recipe))
+    done = subprocess.run(
+        [*of_page("xalign submit prepare", tmp_path)[:3], str(tmp_path / "mine.yaml")],
+        cwd=ROOT, env=cluster.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "\nxalign: Moses files must have the same number of lines, but " in done.stderr
+    assert f"{tmp_path / 'a.en'} has 60,000 lines, {tmp_path / 'a.de'} has 59,999 lines." in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "runs").rglob("manifest.json"))
 
 
 def test_a_submitter_without_the_token_is_told_how_to_give_it(cluster: Cluster, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from xalign_ray.config.plugins import import_plugin
+from xalign_ray.config.plugins import has_family, import_plugin
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.work.artifacts import hash_file, hash_value
 
@@ -34,9 +34,10 @@ def package_code(*modules: str) -> str:
 
 
 def plugin_hashes(config: RunConfig) -> dict[str, list[str]]:
-    """For each module of the user's own that defines a stream or loss of the recipe, the hashes of its sources."""
+    """For each module of the user's own that defines a stream, loss or family of the recipe, its sources' hashes."""
     kinds = (*config.streams, *config.objectives)
     modules = {name for kind in kinds for name in (type(kind).__module__, kind.computed_by.partition(":")[0]) if name}
+    modules |= {name for name in config.plugins if has_family(import_plugin(name))}
     return {name: source_hashes(name) for name in sorted(modules) if name.partition(".")[0] != PACKAGE}
 
 

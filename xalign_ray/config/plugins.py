@@ -1,4 +1,4 @@
-"""A recipe's `plugins`: modules of the user's own, whose streams and losses it may name by their kind."""
+"""A recipe's `plugins`: modules of the user's own, whose streams, losses and families of encoders it may name."""
 
 from __future__ import annotations
 
@@ -26,25 +26,34 @@ def load_plugin(name: str) -> str:
     Runs of others are read in their folders, and may name a module there: such a one is not imported.
 
     Raises:
-        ValueError: there is no such module, or it defines no kind, or one that is taken.
+        ValueError: there is no such module, or it defines no kind and no family, or a kind that is taken.
     """
     module = import_plugin(name)
+    classes = _classes(module)
     kinds_added = [
         _add(member, added, of_package)
-        for member in vars(module).values()
-        if isinstance(member, type) and member.__module__ == name
+        for member in classes
         for base, added, of_package in (
             (StreamChoice, PLUGGED_STREAMS, STREAMS),
             (ObjectiveChoice, PLUGGED_OBJECTIVES, OBJECTIVES),
         )
         if issubclass(member, base) and isinstance(member.model_fields["kind"].default, str)
     ]
-    if not kinds_added:
+    if not kinds_added and not has_family(module):
         raise ValueError(
             f"{name} ({module.__file__}) defines no kind of stream or loss: no subclass of StreamChoice or "
-            "ObjectiveChoice (xalign_ray.config.choices) with a default of `kind`"
+            "ObjectiveChoice (xalign_ray.config.choices) with a default of `kind`; nor a family of encoders"
         )
     return name
+
+
+def has_family(module: ModuleType) -> bool:
+    """Whether a plug-in describes a family of encoders (`models/family.py`)."""
+    return any(hasattr(member, "model_type") for member in _classes(module))
+
+
+def _classes(module: ModuleType) -> list[type]:
+    return [kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__]
 
 
 def import_plugin(name: str) -> ModuleType:

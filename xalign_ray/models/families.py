@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from xalign_ray.config.schema import ModelConfig
@@ -31,12 +31,22 @@ LANGUAGES_KEY = "xalign_languages"  # in an exported folder's config.json: the l
 
 
 def find_family(model_type: str) -> Family | None:
-    """The family of a config.json's `model_type`; None if it is no stock encoder of text."""
+    """The family of a config.json's `model_type`, of a plug-in too; None if it is no stock encoder of text."""
     if model_type in BY_MODEL_TYPE:
         return BY_MODEL_TYPE[model_type]
+    for plugged in _kinds_of(Family):
+        if vars(plugged).get("model_type") == model_type:
+            return plugged()
     from xalign_ray.models.generic import generic  # transformers, which takes seconds
 
     return generic(model_type)
+
+
+def _kinds_of(base: type[Family]) -> Iterator[type[Family]]:
+    """Classes of families, the newest first: those of a plug-in come with its import."""
+    for kind in reversed(base.__subclasses__()):
+        yield kind
+        yield from _kinds_of(kind)
 
 
 def family_of(init_from: str, values: Mapping[str, Any]) -> Family:

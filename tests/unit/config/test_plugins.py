@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.pages import text_of
 from tests.unit.streams.random_rows import make_context, make_rows
 from xalign_ray.config import choices
 from xalign_ray.config.choices import MaskedText
@@ -22,6 +23,8 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import check_identity, describe_saved, earlier_runs, write_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.families import find_family
+from xalign_ray.models.generic import generic
 from xalign_ray.streams.prediction import stream_columns
 from xalign_ray.track.events import METRICS, gauge_of, is_known
 
@@ -238,6 +241,18 @@ def test_a_plugin_that_cannot_be_loaded_is_the_only_thing_said(name: str, tmp_pa
         assert sentence in found
         assert "is not one of" not in found
     assert f"{name}_second.Calm is of kind 'calm', as {name}.Calm is." in refusal(f"plugins=[{name},{name}_second]")
+
+
+def test_a_module_may_hold_a_family_alone_and_its_code_counts(name: str, tmp_path: Path) -> None:
+    block = re.search(r"# ernie.py\n(.*?)```", text_of("add_a_family.md"), re.S)
+    assert block
+    (tmp_path / f"{name}_ernie.py").write_text(block[1], encoding="utf-8")
+    assert find_family("ernie") == generic("ernie")
+    config = load_recipe(str(tmp_path / "own.yaml"), [f"plugins=[{name},{name}_ernie]"]).config
+    family = find_family("ernie")
+    assert family is not None
+    assert (family.stock, type(family).__module__) == ("Ernie", f"{name}_ernie")
+    assert f"{name}_ernie" in plugin_hashes(config)
 
 
 @pytest.mark.usefixtures("name")
