@@ -59,6 +59,10 @@ def tuned(folder: Path, **changes: Any) -> list[Cell]:
         ({"search": {"kind": "gird"}}, "'search': kind 'gird' is not one of grid, random, asha. Did you mean 'grid'?"),
         ({"search": {"kind": "random"}}, "'search.num_samples' is required and not given."),
         (
+            {"finetunings": [POS | {"settings": {"learning_rate": []}}]},
+            "'finetunings.0.settings.learning_rate' is []; it must have at least 1 entry.",
+        ),
+        (
             {"finetunings": [POS | {"settings": {"learning_rate": [0]}}]},
             "'finetunings.0.settings.learning_rate.0' is 0; it must be more than 0.",
         ),
