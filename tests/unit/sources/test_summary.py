@@ -108,7 +108,7 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
         "noted": {},
         "files_not_read_on": 0,
     }
-    assert (sources["text/de"]["rows"], sources["text/de"]["kept"]) == (7, 3)
+    assert (sources["text/de"]["rows"], sources["text/de"]["kept"]) == (6, 2)
     assert sources["text/de"]["set_aside"] == {
         "empty after markup": 1,
         "page of another namespace": 1,
@@ -116,7 +116,8 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
         "too short": 1,
     }
     assert sources["text/de"]["noted"] == {
-        "templates that no list knows, shown by their first argument, and plain formulas": 1,
+        "sentences left out, in which a word would be missing": 1,
+        "templates and formulas left out of a sentence": 1,
         "templates that no list knows, taken for footnotes": 1,
     }
     assert sources["pairs/de-en"]["set_aside"] == {
@@ -152,12 +153,11 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("prepare: ")]
     assert said[0].startswith("prepare: text/en (en.txt): 308 rows in, 300 kept; set aside: bytes are not UTF-8 1, ")
     assert said[1].endswith(
-        "; templates that no list knows, shown by their first argument, and plain formulas: 1; "
-        "templates that no list knows, taken for footnotes: 1"
+        "; templates and formulas left out of a sentence: 1; templates that no list knows, taken for footnotes: 1"
     )
     assert [line.split(" ")[1] for line in said[:5]] == ["text/en", "text/de", "text/tr", "pairs/de-en", "dictionary"]
     assert said[5] == "prepare: pieces a word: de 1.00, en 1.00, tr 1.00"
     assert said[6] == (
-        "prepare: held-out loss: no rows of de (4 lines): none of so few was drawn by data.held_out_fraction"
+        "prepare: held-out loss: no rows of de (3 lines): none of so few was drawn by data.held_out_fraction"
     )
     assert prepared.manifest["held_out_missing"] == {"de": 4}
