@@ -160,4 +160,4 @@ def test_rows_in_are_rows_kept_and_all_reasons_in_a_world_with_every_reason(
     assert said[6] == (
         "prepare: held-out loss: no rows of de (3 lines): none of so few was drawn by data.held_out_fraction"
     )
-    assert prepared.manifest["held_out_missing"] == {"de": 4}
+    assert prepared.manifest["held_out_missing"] == {"de": 3}
