@@ -17,7 +17,11 @@ from xalign_ray import __version__
 from xalign_ray.continuing.five_lines import METHODS
 from xalign_ray.errors import StoppedError, XalignError, explain
 from xalign_ray.verbs import config, data, recipes, scores
-from xalign_ray.verbs.arguments import (
+from xalign_ray.verbs.arguments import as_model, as_path, filled_path
+from xalign_ray.verbs.command import ManyFiles, group
+from xalign_ray.verbs.continue_encoder import continue_encoder, show_end
+from xalign_ray.verbs.opened_run import Run
+from xalign_ray.verbs.options import (
     AVERAGES,
     SCALES,
     TUNE_SETTINGS,
@@ -36,16 +40,10 @@ from xalign_ray.verbs.arguments import (
     TrainLanguage,
     Trust,
     TunedTask,
-    as_model,
-    as_path,
-    filled_path,
     one_of,
     path_option,
     set_keys,
 )
-from xalign_ray.verbs.command import ManyFiles, group
-from xalign_ray.verbs.continue_encoder import continue_encoder, show_end
-from xalign_ray.verbs.opened_run import Run
 from xalign_ray.verbs.submit import OF_JOBS, VERBS, check_arguments, submit_verb
 from xalign_ray.work import process
 from xalign_ray.work.status_line import forget_next, say, say_next, show

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Annotated
@@ -76,19 +75,9 @@ def in_script(code: str) -> str:
     return f"{full.language}-{full.script}"
 
 
-def written_alike(codes: Iterable[str]) -> dict[str, str]:
-    """Codes that stand for one language in one script with another that comes before them, and that one.
-
-    `yo-Latn` is yo; regions stay apart: pt-BR is not pt.
-    """
-    first: dict[tuple[str, str], str] = {}
-    alike = {}
-    for code in filter(is_language, dict.fromkeys(codes)):
-        region = "" if "-x-" in code else langcodes.Language.get(code).territory or ""
-        earlier = first.setdefault((in_script(code), region), code)
-        if earlier != code:
-            alike[code] = earlier
-    return alike
+def script_and_region(code: str) -> tuple[str, str]:
+    """What codes of one language in one script share, `yo-Latn` and `yo`; regions stay apart: pt-BR is not pt."""
+    return in_script(code), "" if "-x-" in code else langcodes.Language.get(code).territory or ""
 
 
 def take_language(code: str) -> str:

@@ -18,7 +18,7 @@ from langcodes.tag_parser import LanguageTagError
 from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.explain import explain_validation, suggest_file, types_in
-from xalign_ray.config.language_codes import check_language, is_language, written_alike
+from xalign_ray.config.language_codes import check_language, is_language, script_and_region
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import HF
 from xalign_ray.config.training import AdamW
@@ -57,7 +57,7 @@ def read_setting(schema: type[BaseModel], key: str, text: str) -> Any:
     return None if types.NoneType in kinds and text in ("", "null") else text
 
 
-SIDES: tuple[str, str] = ("first", "second")
+OF_TEXT, OF_PAIRS = ("language",), ("first", "second")  # what `{...}` in a path stands for
 
 
 def each_written(tree: Mapping[str, Any], origin: str) -> dict[str, Any]:
@@ -79,73 +79,60 @@ def each_written(tree: Mapping[str, Any], origin: str) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         return dict(tree)
     written = {
-        key: [item for number, entry in enumerate(data[key]) for item in each(entry, f"{origin}: data.{key}.{number}")]
-        for key, each in _EACH.items()
+        key: [
+            item
+            for number, entry in enumerate(data[key])
+            for item in _each_language(entry, names, f"{origin}: data.{key}.{number}")
+        ]
+        for key, names in _LISTED.items()
         if isinstance(data.get(key), list)
     }
     return {**tree, "data": {**data, **written}}
 
 
-def _each_text(entry: Any, place: str) -> Iterator[Any]:
-    if not isinstance(entry, Mapping) or "languages" not in entry:
-        yield entry
-        return
-    languages = entry["languages"]
-    if not _is_list_of_codes(languages) or "language" in entry:
-        raise ConfigError(f"{place}: write language with one code, or languages with a list of codes, and not both.")
-    _check_paths(entry, {"language": languages}, place)
-    rest = {key: value for key, value in entry.items() if key != "languages"}
-    for language in languages:
-        yield {**rest, "language": language, "paths": _named(entry["paths"], {"language": language})}
+_LISTED = {"corpora": OF_TEXT, **dict.fromkeys(("parallel", "tests", "dev", "dictionaries"), OF_PAIRS)}
 
 
-def _each_pair(entry: Any, place: str) -> Iterator[Any]:
-    sides = entry.get("languages") if isinstance(entry, Mapping) else None
-    if not isinstance(sides, list) or len(sides) != len(SIDES) or not any(isinstance(side, list) for side in sides):
+def _each_language(entry: Any, names: Sequence[str], place: str) -> Iterator[Any]:
+    """An entry for each language, or each pair of two different ones, that an entry lists."""
+    languages = entry.get("languages") if isinstance(entry, Mapping) else None
+    if names == OF_TEXT:
+        sides = [] if languages is None else [languages]
+    else:
+        is_pair = isinstance(languages, list) and len(languages) == len(names)
+        sides = languages if is_pair and any(isinstance(side, list) for side in languages) else []
+    if not sides:
         yield entry
         return
     for side in sides:
-        if not isinstance(side, str) and not _is_list_of_codes(side):
+        is_list = isinstance(side, list) and bool(side) and all(isinstance(code, str) for code in side)
+        if names == OF_TEXT and (not is_list or "language" in entry):
+            raise ConfigError(f"{place}: write language with one code, or languages with a list of codes; not both.")
+        if not is_list and not isinstance(side, str):
             raise ConfigError(f"{place}: each side of languages is a code, or a list of codes; it is {side!r}.")
-    listed = {name: side for name, side in zip(SIDES, sides, strict=True) if isinstance(side, list)}
-    _check_paths(entry, listed, place)
-    for pair in product(*([side] if isinstance(side, str) else side for side in sides)):
-        if pair[0] != pair[1]:
-            names = dict(zip(SIDES, pair, strict=True))
-            yield {**entry, "languages": list(pair), "paths": _named(entry["paths"], names)}
-
-
-_EACH = {
-    "corpora": _each_text,
-    "parallel": _each_pair,
-    "tests": _each_pair,
-    "dev": _each_pair,
-    "dictionaries": _each_pair,
-}
-
-
-def _is_list_of_codes(languages: Any) -> bool:
-    return isinstance(languages, list) and bool(languages) and all(isinstance(code, str) for code in languages)
-
-
-def _check_paths(entry: Mapping[str, Any], listed: Mapping[str, Any], place: str) -> None:
-    """Refuses paths that are the same for each of the languages listed."""
     paths = entry.get("paths")
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise ConfigError(f"{place}: paths is {paths!r}; write a list of paths.")
-    for name in listed if entry.get("format") != HF else ():  # whose configurations are called by languages
-        if not any(f"{{{name}}}" in path or f"{{{name}3}}" in path for path in paths):
+    for name, side in zip(names, sides, strict=True):
+        if (
+            isinstance(side, list)
+            and entry.get("format") != HF  # whose configurations are called by languages
+            and not any(f"{{{name}}}" in path or f"{{{name}3}}" in path for path in paths)
+        ):
             raise ConfigError(
-                f"{place} lists {len(listed[name])} languages, and no path of it holds {{{name}}}: "
-                "each would read the same files."
+                f"{place} lists {len(side)} languages, and no path of it holds {{{name}}}: each would read the same "
+                "files."
             )
-
-
-def _named(paths: list[str], names: Mapping[str, str]) -> list[str]:
-    for name, language in names.items():
-        three = _three_letters(language)
-        paths = [path.replace(f"{{{name}}}", language).replace(f"{{{name}3}}", three) for path in paths]
-    return paths
+    for codes in product(*([side] if isinstance(side, str) else side for side in sides)):
+        filled = paths
+        for name, code in zip(names, codes, strict=True):
+            three = _three_letters(code)
+            filled = [path.replace(f"{{{name}}}", code).replace(f"{{{name}3}}", three) for path in filled]
+        rest = {key: value for key, value in entry.items() if key != "languages"} | {"paths": filled}
+        if names == OF_TEXT:
+            yield rest | {"language": codes[0]}
+        elif codes[0] != codes[1]:
+            yield rest | {"languages": list(codes)}
 
 
 def _three_letters(code: str) -> str:
@@ -273,35 +260,24 @@ _say_once = cache(say)
 
 def _one_code_a_language(tree: dict[str, Any]) -> dict[str, Any]:
     """A recipe in which a language has the code of its first source; changes are reported."""
+    first: dict[tuple[str, str], str] = {}
+
+    def renamed(value: Any, key: str = "") -> Any:
+        if isinstance(value, Mapping):
+            return {name: renamed(inner, name) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [renamed(inner, key) for inner in value]
+        if key not in _OF_LANGUAGES or not isinstance(value, str) or not is_language(value):
+            return value
+        code = check_language(value)
+        if (earlier := first.setdefault(script_and_region(code), code)) != code:
+            _say_once(f"{code} is read as {earlier}: both are in this recipe, and are one language in one script.")
+        return earlier
+
     data = tree.get("data")
-    sources = [data.get(key) for key in ("corpora", "parallel", "dictionaries")] if isinstance(data, Mapping) else []
-    alike = written_alike([*_codes_in(sources), *_codes_in(tree)])
-    for code, first in alike.items():
-        _say_once(f"{code} is read as {first}: both are in this recipe, and are one language in one script.")
-    return _with_codes(tree, alike) if alike else tree
-
-
-def _codes_in(tree: Any, key: str = "") -> Iterator[str]:
-    """The canonical codes under the keys `language` and `languages`."""
-    if isinstance(tree, Mapping):
-        for name, value in tree.items():
-            yield from _codes_in(value, name)
-    elif isinstance(tree, list | tuple):
-        for value in tree:
-            yield from _codes_in(value, key)
-    elif key in _OF_LANGUAGES and isinstance(tree, str) and is_language(tree):
-        yield check_language(tree)
-
-
-def _with_codes(tree: Any, alike: Mapping[str, str], key: str = "") -> Any:
-    """The same recipe with one code in place of others."""
-    if isinstance(tree, Mapping):
-        return {name: _with_codes(value, alike, name) for name, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [_with_codes(value, alike, key) for value in tree]
-    if key in _OF_LANGUAGES and isinstance(tree, str) and is_language(tree):
-        return alike.get(check_language(tree), tree)
-    return tree
+    if isinstance(data, Mapping):
+        renamed([data.get(key) for key in ("corpora", "parallel", "dictionaries")])
+    return renamed(tree)
 
 
 def recipe_name(path: Path) -> str:

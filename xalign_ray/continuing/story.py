@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-from xalign_ray import pretraining
 from xalign_ray.config.choices import MaskedLm
 from xalign_ray.config.load import resolve_tree
 from xalign_ray.continuing.compared_run import compare_run
@@ -16,6 +15,7 @@ from xalign_ray.continuing.length import choose_steps
 from xalign_ray.continuing.methods import check_replay, choose, look_at_encoder
 from xalign_ray.continuing.recipe import Continuation, make_recipe, note_pieces, put_settings
 from xalign_ray.evaluation import publish_scores
+from xalign_ray.pretraining import prepare, pretrain
 from xalign_ray.results.page import report
 from xalign_ray.sources.pair_checks import refuse_doubtful
 from xalign_ray.work.status_line import say
@@ -33,9 +33,9 @@ def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, r
 
     # Shards are made on Ray, also for a training without it.
     if local:
-        pretraining.prepare(continuation.recipe, rehash=rehash)
+        prepare(continuation.recipe, rehash=rehash)
     out = Path(lines.output) if lines.output else None
-    run = pretraining.pretrain(continuation.recipe, out, local, trust, rehash and not local)
+    run = pretrain(continuation.recipe, out, local, trust, rehash and not local)
 
     if os.environ.get("RANK", "0") == "0" and compare_run(continuation, run):
         publish_scores(run)

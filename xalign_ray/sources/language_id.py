@@ -14,7 +14,7 @@ import numpy as np
 from langcodes.data_dicts import MACROLANGUAGES
 from numpy.typing import NDArray
 
-from xalign_ray.config.language_codes import NAMES, check_language, in_script, is_language, written_alike
+from xalign_ray.config.language_codes import NAMES, check_language, in_script, is_language, script_and_region
 from xalign_ray.errors import ConfigError
 from xalign_ray.vocabulary.words import in_other_script, usual_script
 
@@ -234,7 +234,7 @@ def fits(code: str, language: str) -> bool:
     """Whether a text in `code` is one in `language`: en-GB is en, zh-TW zh-Hant and yo yo-Latn, but en is not en-GB."""
     if language in (code, without_region(code)) or code.startswith(f"{language}-"):
         return True
-    return bool(written_alike((code, language)))
+    return is_language(code) and is_language(language) and script_and_region(code) == script_and_region(language)
 
 
 def _code(written: str) -> str:

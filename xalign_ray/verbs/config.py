@@ -13,8 +13,8 @@ import yaml
 from xalign_ray.config.explain import differences
 from xalign_ray.config.load import described, load_recipe
 from xalign_ray.config.schema import RunConfig
-from xalign_ray.verbs.arguments import RecipeName, Settings
 from xalign_ray.verbs.command import group
+from xalign_ray.verbs.options import RecipeName, Settings
 
 app = group("Recipes: list, show, check, compare.")
 

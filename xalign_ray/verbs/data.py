@@ -13,7 +13,9 @@ import typer
 
 from xalign_ray.config.load import list_recipes
 from xalign_ray.errors import ConfigError
-from xalign_ray.verbs.arguments import (
+from xalign_ray.verbs.arguments import as_model, as_path, as_paths, codes, filled_path
+from xalign_ray.verbs.command import group
+from xalign_ray.verbs.options import (
     Fetched,
     Format,
     Out,
@@ -23,14 +25,8 @@ from xalign_ray.verbs.arguments import (
     RecipeOrFolder,
     Settings,
     SourceLanguages,
-    as_model,
-    as_path,
-    as_paths,
-    codes,
-    filled_path,
     path_option,
 )
-from xalign_ray.verbs.command import group
 from xalign_ray.work.status_line import say, say_next
 from xalign_ray.work.storage import absolute_path, quoted, shown_path
 

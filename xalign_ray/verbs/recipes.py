@@ -10,12 +10,7 @@ from pathlib import Path
 
 from xalign_ray.config.load import Recipe
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.verbs.arguments import (
-    PathLike,
-    as_model,
-    as_path,
-    as_recipe,
-)
+from xalign_ray.verbs.arguments import PathLike, as_model, as_path, as_recipe
 from xalign_ray.verbs.opened_run import Run
 from xalign_ray.work.status_line import say_next
 from xalign_ray.work.storage import quoted
@@ -83,9 +78,9 @@ def prepare(recipe: Recipe | PathLike, *settings: str, rehash: bool = False) -> 
         LockError: another process writes the folder, or has taken it over.
     """
     loaded = as_recipe(recipe, settings)
-    from xalign_ray import pretraining
+    from xalign_ray.pretraining import prepare as make_shards
 
-    folder = pretraining.prepare(loaded, rehash=rehash).folder
+    folder = make_shards(loaded, rehash=rehash).folder
     if not isinstance(recipe, Recipe):
         options = [word for setting in settings for word in ("--set", setting)]
         say_next(shlex.join(["xalign", "pretrain", os.fspath(recipe), *options]))
@@ -125,9 +120,9 @@ def pretrain(
         KeyboardInterrupt: Ctrl-C, after the step in progress is saved; the same call goes on from there.
     """
     loaded = as_recipe(recipe, [*settings, *([f"track.profile_steps={profile}"] if profile else [])])
-    from xalign_ray import pretraining
+    from xalign_ray.pretraining import pretrain as train_recipe
 
-    run = pretraining.pretrain(loaded, as_path(out), local, trust, rehash)
+    run = train_recipe(loaded, as_path(out), local, trust, rehash)
     say_next(f"xalign evaluate {quoted(run)} --task tatoeba --data FOLDER", f"xalign report {quoted(run)}")
     return Run(run)
 
@@ -165,8 +160,8 @@ def export(
         LockError: another process writes the folder, or has taken it over.
         TrackingError: the hub does not answer.
     """
-    from xalign_ray import exports
+    from xalign_ray.exports import export as export_folder
 
-    folder = exports.export(as_path(run), step, as_path(out), trust, as_, pooling, prompt, push_to)
+    folder = export_folder(as_path(run), step, as_path(out), trust, as_, pooling, prompt, push_to)
     say_next(f"xalign evaluate {quoted(folder)} --task tatoeba --data FOLDER")
     return folder

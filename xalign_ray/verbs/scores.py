@@ -11,13 +11,7 @@ import yaml
 
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ConfigError, DataError, TrainingError
-from xalign_ray.verbs.arguments import (
-    PathLike,
-    as_data,
-    as_model,
-    as_path,
-    codes,
-)
+from xalign_ray.verbs.arguments import PathLike, as_data, as_model, as_path, codes
 from xalign_ray.verbs.opened_run import Frame, as_frame
 from xalign_ray.work.run_folder import SCORES
 from xalign_ray.work.status_line import say, say_next

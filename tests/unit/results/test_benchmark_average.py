@@ -15,7 +15,7 @@ from xalign_ray.results.claims import measured
 from xalign_ray.results.compare import score_frame
 from xalign_ray.results.run import Log, Run
 from xalign_ray.results.tables import Table
-from xalign_ray.verbs import arguments
+from xalign_ray.verbs import options
 
 # The averages over languages that evaluate_test.py of google-research/xtreme 838c13b expects of its mock files
 XTREME = {
@@ -135,4 +135,4 @@ def test_one_test_set_counts_and_the_newest_step() -> None:
 def test_an_unknown_benchmark_is_named() -> None:
     with pytest.raises(ConfigError, match=r"--average xtrem: unknown. Did you mean 'xtreme'\? Known: xtreme, mmbert-8"):
         check_average("xtrem")
-    assert tuple(AVERAGES) == arguments.AVERAGES
+    assert tuple(AVERAGES) == options.AVERAGES
