@@ -85,7 +85,7 @@ def _named(meanings: Mapping[str, str]) -> Callable[[], Iterator[str]]:
 def fine_tuning() -> Iterator[str]:
     """The settings of a fine-tuning, with their meanings."""
     known = FineTuning.model_fields.items()
-    rows = [[f"`{name}`", one.description or "", f"`{one.default}`"] for name, one in known]
+    rows = [[f"`{name}`", " ".join((one.description or "").split()), f"`{one.default}`"] for name, one in known]
     yield from write_table(["setting", "meaning", "default"], rows)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from xalign_ray.config.derive import base_recipe, derive_batch, needed_recipes, settle, with_absolute_paths
-from xalign_ray.config.load import COMMAND_LINE, RECIPES, Recipe
+from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import GivenTokenizer
 from xalign_ray.errors import ConfigError
@@ -21,8 +20,6 @@ from xalign_ray.work.storage import RUN_OF, is_url
 HIGHEST_RATE = 3e-4  # a released encoder is continued below it; 5e-5 to 1e-4 is common
 SHORTEST_ROW = 64  # tokens
 OF_OUR_RUNS = "xalign_recipe"  # in the config.json of our exports
-_INSTEAD = {"train.optimizer.learning_rate": "2e-5", "model.hidden_dropout_prob": "null", "data.max_seq_length": "128"}
-HIGH_RATE = 0.01  # of Adam and LAMB; published ways to continue an encoder take 1e-3 at most
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -34,7 +31,7 @@ def check_recipe(recipe: Recipe) -> None:
     for needed in reversed(needed_recipes(recipe)):
         config = needed.config
         check_codes(config)
-        if warning := inherited_from_scratch(needed):
+        if warning := values_from_scratch(config):
             say(warning)
         if config.model.init_from and has_weights(Path(config.model.init_from)):
             check_start(config)
@@ -50,9 +47,6 @@ def check_recipe(recipe: Recipe) -> None:
         most = at_most(config)
         if config.train.is_counted or 0 < most.train.global_batch_size < config.parallel.workers:
             derive_batch(most)
-        rate = config.train.optimizer.learning_rate
-        if config.model.init_from and rate > HIGH_RATE:
-            say(f"train.optimizer.learning_rate is {rate:g}; above {HIGH_RATE:g} an encoder forgets what it knew.")
         subject_of(needed)
 
 
@@ -108,42 +102,16 @@ def _is_here(name: str) -> bool:
     return Path(name).is_dir() or name.startswith((".", "/"))
 
 
-def inherited_from_scratch(recipe: Recipe) -> str:
-    """A sentence on values that a released encoder is continued with, though nobody chose them for it; or nothing.
-
-    Chosen are values of the command line, of the user's own recipe, and of the file that names the encoder.
-    """
-    config, start = recipe.config, recipe.config.model.init_from
+def values_from_scratch(config: RunConfig) -> str:
+    """A sentence on values that suit training from scratch, with which a released encoder is continued; or nothing."""
+    start = config.model.init_from
     if start is None or start.startswith(RUN_OF) or OF_OUR_RUNS in (encoder_values(start) or {}):
         return ""
     rate, length = config.train.optimizer.learning_rate, config.data.max_seq_length
-    doubtful = {
-        "train.optimizer.learning_rate": (rate > HIGHEST_RATE, f"{rate:g} is above {HIGHEST_RATE:g}"),
-        "model.hidden_dropout_prob": (config.model.hidden_dropout_prob == 0, "0 is no dropout"),
-        "data.max_seq_length": (length < SHORTEST_ROW, f"{length} is below {SHORTEST_ROW} tokens"),
-    }
-    found = {
-        key: f"{key} ({why})"
-        for key, (is_doubtful, why) in doubtful.items()
-        if is_doubtful and not _is_chosen(recipe.origins, key)
-    }
-    if not found:
-        return ""
-    origins = ", ".join(dict.fromkeys(_shown(recipe.origins[key]) for key in found))
-    example = ", ".join(f"{key}={_INSTEAD[key]}" for key in found)
-    return (
-        f"warning: {start} is continued with values that {origins} has for training from scratch: "
-        f"{', '.join(found.values())}. Set them in your recipe or by --set, such as {example}."
-    )
-
-
-def _is_chosen(origins: Mapping[str, str], key: str) -> bool:
-    blocks = [key.rsplit(".", depth)[0] for depth in range(key.count(".") + 1)]  # --set may give a whole block
-    if COMMAND_LINE in map(origins.get, blocks):
-        return True
-    origin = origins.get(key)
-    return origin is None or origin == origins.get("model.init_from") or not Path(origin).is_relative_to(RECIPES)
-
-
-def _shown(origin: str) -> str:
-    return Path(origin).relative_to(RECIPES).with_suffix("").as_posix()
+    doubtful = [
+        (rate > HIGHEST_RATE, f"train.optimizer.learning_rate={rate:g}", "2e-5"),
+        (config.model.hidden_dropout_prob == 0, "model.hidden_dropout_prob=0", "null"),
+        (length < SHORTEST_ROW, f"data.max_seq_length={length}", "128"),
+    ]
+    found = [f"{written} (usual: {usual})" for is_doubtful, written, usual in doubtful if is_doubtful]
+    return f"warning: {start} is continued with values for training from scratch: {', '.join(found)}." if found else ""

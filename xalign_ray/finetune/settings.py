@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from xalign_ray.config.explain import suggest
-from xalign_ray.config.fields import Float, Frozen, Int, Positive
+from xalign_ray.config.fields import Float, Frozen, Int, NonNegativeFloat, Positive, PositiveFloat
 from xalign_ray.config.yaml_text import parse_yaml
 
 Schedule = Literal["linear", "cosine", "polynomial", "constant", "constant_with_warmup"]
@@ -20,64 +20,50 @@ Schedule = Literal["linear", "cosine", "polynomial", "constant", "constant_with_
 class FineTuning(Frozen):
     """Hyperparameters of a grid; the defaults are XTREME's for tagging, but for warm-up and weight decay."""
 
-    learning_rate: Annotated[Float, Field(gt=0, description="its peak")] = 2e-5
-    num_train_epochs: Annotated[Positive, Field(description="passes over the training examples")] = 10
-    train_batch_size: Annotated[Positive, Field(description="inputs an optimizer step")] = 32
-    per_device_train_batch_size: Annotated[
-        Positive | None,
-        Field(description="inputs a forward pass, of which the rest of a step accumulates; null: the step at once"),
-    ] = None
-    seed: Annotated[Int, Field(description="of the head's first weights, the order of examples, and dropout")] = 0
-    warmup_steps: Annotated[Float, Field(ge=0, description="below 1 a share of all steps, else their number")] = 0.1
-    weight_decay: Annotated[Float, Field(ge=0, description="of matrices")] = 0.01
-    lr_scheduler_type: Annotated[Schedule, Field(description="the rate after warm-up; `constant` has none")] = "linear"
-    max_seq_length: Annotated[
-        Annotated[Int, Field(ge=8, le=512)] | None,
-        Field(description="longest input in pieces, at most 512; null: the task's own"),
-    ] = None
-    load_best_model_at_end: Annotated[
-        bool, Field(description="keep the best epoch by development score; if false, the last")
-    ] = True
-    dev_language: Annotated[
-        Literal["source", "target"],
-        Field(
-            description="whose development file says which epoch is best: `source`, that of the language trained on; "
-            "`target`, that of each tested language, which gets an epoch of its own"
-        ),
-    ] = "source"
-    metric_for_best_model: Annotated[
-        str | None, Field(description="metric of the development score; null: the first of the task's")
-    ] = None
-    hidden_dropout_prob: Annotated[
-        Annotated[Float, Field(ge=0, lt=1)] | None,
-        Field(description="dropout of hidden states, attention and head; null: as the encoder's config says"),
-    ] = None
-    max_train_samples: Annotated[
-        Positive | None, Field(description="of the training file's examples, from the first; null: all")
-    ] = None
-    max_grad_norm: Annotated[Float, Field(ge=0, description="L2 norm that gradients are clipped to; 0: not")] = 1.0
-    bf16: Annotated[
-        bool | None,
-        Field(description="bfloat16 in training; null: where the device is a GPU that has it. Scores are fp32"),
-    ] = None
-    torch_compile: Annotated[
-        bool, Field(description="run the encoder through torch.compile, in training and scoring; a minute at the start")
-    ] = False
+    learning_rate: PositiveFloat = 2e-5
+    """its peak"""
+    num_train_epochs: Positive = 10
+    """passes over the training examples"""
+    train_batch_size: Positive = 32
+    """inputs an optimizer step"""
+    per_device_train_batch_size: Positive | None = None
+    """inputs a forward pass, of which the rest of a step accumulates; null: the step at once"""
+    seed: Int = 0
+    """of the head's first weights, the order of examples, and dropout"""
+    warmup_steps: NonNegativeFloat = 0.1
+    """below 1 a share of all steps, else their number"""
+    weight_decay: NonNegativeFloat = 0.01
+    """of matrices"""
+    lr_scheduler_type: Schedule = "linear"
+    """the rate after warm-up; `constant` has none"""
+    max_seq_length: Annotated[Int, Field(ge=8, le=512)] | None = None
+    """longest input in pieces, at most 512; null: the task's own"""
+    load_best_model_at_end: bool = True
+    """keep the best epoch by development score; if false, the last"""
+    dev_language: Literal["source", "target"] = "source"
+    """whose development file says which epoch is best: `source`, that of the language trained on; `target`, that of
+    each tested language, which gets an epoch of its own"""
+    metric_for_best_model: str | None = None
+    """metric of the development score; null: the first of the task's"""
+    hidden_dropout_prob: Annotated[Float, Field(ge=0, lt=1)] | None = None
+    """dropout of hidden states, attention and head; null: as the encoder's config says"""
+    max_train_samples: Positive | None = None
+    """of the training file's examples, from the first; null: all"""
+    max_grad_norm: NonNegativeFloat = 1.0
+    """L2 norm that gradients are clipped to; 0: not"""
+    bf16: bool | None = None
+    """bfloat16 in training; null: where the device is a GPU that has it. Scores are fp32"""
+    torch_compile: bool = False
+    """run the encoder through torch.compile, in training and scoring; a minute at the start"""
 
-    @model_validator(mode="after")
-    def _has_a_best_epoch_of_each_language(self) -> FineTuning:
+    def _faults(self) -> Iterator[str]:
         if self.dev_language == "target" and not self.load_best_model_at_end:
-            raise ValueError("dev_language target needs load_best_model_at_end; the last epoch is the same for all")
-        return self
-
-    @model_validator(mode="after")
-    def _accumulates_whole_batches(self) -> FineTuning:
+            yield "dev_language target needs load_best_model_at_end; the last epoch is the same for all"
         if self.train_batch_size % (self.per_device_train_batch_size or 1):
-            raise ValueError(
+            yield (
                 f"train_batch_size is {self.train_batch_size}, no multiple of per_device_train_batch_size, which is "
                 f"{self.per_device_train_batch_size}; give one that is"
             )
-        return self
 
 
 @dataclass(frozen=True, slots=True)
