@@ -64,23 +64,19 @@ def derive_batch(config: RunConfig) -> BatchSizes:
     Raises:
         ConfigError: when a worker would have a micro-step without a row.
     """
-    workers = config.parallel.workers
-    numbers = range(config.parallel.min_workers or workers, workers + 1)  # a run may have any of these
-    return [_cut(config, number) for number in numbers][-1]
-
-
-def _cut(config: RunConfig, workers: int) -> BatchSizes:
-    rows = config.train.global_batch_size
-    if rows < workers:
-        raise ConfigError(f"A step has {rows} rows, fewer than parallel.workers {workers}: some would idle.")
-    largest_share = -(-rows // workers)
-    accumulation = -(-largest_share // config.train.per_device_batch_size)
-    if rows // workers < accumulation:
-        raise ConfigError(
-            f"train.global_batch_size {rows} over {workers} workers leaves {rows // workers} rows for {accumulation} "
-            f"micro-steps; raise train.per_device_batch_size or make the global batch a multiple of {workers}."
-        )
-    return BatchSizes(rows, workers, accumulation)
+    rows, most = config.train.global_batch_size, config.parallel.workers
+    for workers in range(config.parallel.min_workers or most, most + 1):  # a run may have any of these
+        if rows < workers:
+            raise ConfigError(f"A step has {rows} rows, fewer than parallel.workers {workers}: some would idle.")
+        largest_share = -(-rows // workers)
+        accumulation = -(-largest_share // config.train.per_device_batch_size)
+        if rows // workers < accumulation:
+            raise ConfigError(
+                f"train.global_batch_size {rows} over {workers} workers leaves {rows // workers} rows for "
+                f"{accumulation} micro-steps; raise train.per_device_batch_size or make the global batch a multiple of "
+                f"{workers}."
+            )
+    return BatchSizes(rows, most, accumulation)
 
 
 def block_shape(config: RunConfig, row_bytes: int) -> tuple[int, int]:

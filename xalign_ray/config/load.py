@@ -397,34 +397,25 @@ def apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str, s
         value = read_setting(schema, key, text)
     except yaml.YAMLError:
         raise ConfigError(f"--set {setting}: the value is not YAML; quote it.") from None
-    *parents, last = key.split(".")
     at: Any = tree
-    for depth, name in enumerate(parents):
-        at = _child(at, name, ".".join(parents[: depth + 1]), setting)
-    if isinstance(at, list):
-        at[_index(at, last, setting)] = value
-    else:
-        if last == "kind" and parents[-1:] == [OPTIMIZER] and value != (ADAMW | at)["kind"]:
-            at.clear()  # the rate of one optimizer is not that of another
-        at[last] = value
+    keys = key.split(".")
+    for depth, name in enumerate(keys):
+        path = ".".join(keys[:depth])
+        if isinstance(at, list):
+            if not (name.isascii() and name.isdigit()) or int(name) >= len(at):
+                raise ConfigError(f"--set {setting}: the list has entries 0 to {len(at) - 1}, not '{name}'.")
+        elif not isinstance(at, dict):
+            raise ConfigError(f"--set {setting}: {path} is a value ({at!r}), not a block.")
+        elif name.isdigit() and path and not at:
+            raise ConfigError(
+                f"--set {setting}: the recipe leaves {path} at its default; write the whole list instead."
+            )
+        place: Any = int(name) if isinstance(at, list) else name
+        if depth < len(keys) - 1:
+            if isinstance(at, dict) and at.get(place) is None:
+                at[place] = {}
+            at = at[place]
+    if keys[-2:] == [OPTIMIZER, "kind"] and value != (ADAMW | at)["kind"]:
+        at.clear()  # the rate of one optimizer is not that of another
+    at[place] = value
     origins[key] = COMMAND_LINE
-
-
-def _child(at: Any, name: str, path: str, setting: str) -> Any:
-    if isinstance(at, list):
-        return at[_index(at, name, setting)]
-    if name.isdigit() and not at:
-        parent = path.rpartition(".")[0]
-        raise ConfigError(f"--set {setting}: the recipe leaves {parent} at its default; write the whole list instead.")
-    child = at.setdefault(name, {})
-    if child is None:
-        child = at[name] = {}
-    if not isinstance(child, dict | list):
-        raise ConfigError(f"--set {setting}: {path} is a value ({child!r}), not a block.")
-    return child
-
-
-def _index(at: list[Any], name: str, setting: str) -> int:
-    if not (name.isascii() and name.isdigit()) or int(name) >= len(at):
-        raise ConfigError(f"--set {setting}: the list has entries 0 to {len(at) - 1}, not '{name}'.")
-    return int(name)
