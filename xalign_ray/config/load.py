@@ -96,11 +96,11 @@ _LISTED = {"corpora": OF_TEXT, **dict.fromkeys(("parallel", "tests", "dev", "dic
 def _each_language(entry: Any, names: Sequence[str], place: str) -> Iterator[Any]:
     """An entry for each language, or each pair of two different ones, that an entry lists."""
     languages = entry.get("languages") if isinstance(entry, Mapping) else None
+    sides: list[Any] = []
     if names == OF_TEXT:
         sides = [] if languages is None else [languages]
-    else:
-        is_pair = isinstance(languages, list) and len(languages) == len(names)
-        sides = languages if is_pair and any(isinstance(side, list) for side in languages) else []
+    elif isinstance(languages, list) and len(languages) == len(names):
+        sides = languages if any(isinstance(side, list) for side in languages) else []
     if not sides:
         yield entry
         return
@@ -415,7 +415,7 @@ def apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str, s
             if isinstance(at, dict) and at.get(place) is None:
                 at[place] = {}
             at = at[place]
-    if keys[-2:] == [OPTIMIZER, "kind"] and value != (ADAMW | at)["kind"]:
+    if keys[-2:] == [OPTIMIZER, "kind"] and isinstance(at, dict) and value != at.get("kind", ADAMW["kind"]):
         at.clear()  # the rate of one optimizer is not that of another
     at[place] = value
     origins[key] = COMMAND_LINE
