@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from xalign_ray.config.fields import (
     Float,
@@ -155,20 +155,22 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}" if number else ""
 
 
-OURS_IN_DEEPSPEED = {  # keys of DeepSpeed's that follow from the recipe's own; the loop relies on them
-    "train_batch_size": "train.global_batch_size",
-    "train_micro_batch_size_per_gpu": "train.per_device_batch_size",
-    "gradient_accumulation_steps": "train.per_device_batch_size",
-    "gradient_clipping": "train.max_grad_norm",
-    "optimizer": "train.optimizer",
-    "scheduler": "train.schedule",
-    "bf16": "train.bf16",
-    "zero_optimization.stage": "parallel.zero_stage",
-}
-OURS_IN_SCALING = {  # options of Ray Train's ScalingConfig that follow from the recipe's own
-    "num_workers": "parallel.workers",
-    "use_gpu": "parallel.gpus_per_worker",
-    "resources_per_worker": "parallel.cpus_per_worker",
+OURS = {  # options of Ray Train's ScalingConfig and of DeepSpeed that follow from the recipe's own keys
+    "ray": {
+        "num_workers": "parallel.workers",
+        "use_gpu": "parallel.gpus_per_worker",
+        "resources_per_worker": "parallel.cpus_per_worker",
+    },
+    "deepspeed_overrides": {
+        "train_batch_size": "train.global_batch_size",
+        "train_micro_batch_size_per_gpu": "train.per_device_batch_size",
+        "gradient_accumulation_steps": "train.per_device_batch_size",
+        "gradient_clipping": "train.max_grad_norm",
+        "optimizer": "train.optimizer",
+        "scheduler": "train.schedule",
+        "bf16": "train.bf16",
+        "zero_optimization.stage": "parallel.zero_stage",
+    },
 }
 TRACKED = ("http", "https", "file", "sqlite", "postgresql", "mysql", "mssql", "databricks", "databricks-uc", "uc")
 
@@ -227,24 +229,18 @@ class ParallelConfig(Frozen):
         if self.min_workers is not None and self.min_workers > self.workers:
             yield f"min_workers {self.min_workers} is more than workers {self.workers}; lower it"
 
-    @field_validator("ray")
+    @field_validator("ray", "deepspeed_overrides")
     @classmethod
-    def _workers_are_the_recipes(cls, given: dict[str, Any]) -> dict[str, Any]:
-        for key, ours in OURS_IN_SCALING.items():
-            if key in given:
-                raise ValueError(f"{key} follows from the recipe: set {ours} instead")
-        return given
-
-    @field_validator("deepspeed_overrides")
-    @classmethod
-    def _says_nothing_twice(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _follow_from_the_recipe(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         """Refuses keys that the recipe sets itself."""
-        zero = given.get("zero_optimization", {})
-        if not isinstance(zero, dict):
-            raise ValueError("zero_optimization must be a block")
-        for key, ours in OURS_IN_DEEPSPEED.items():
-            if key in given or (key.startswith("zero_") and key.partition(".")[2] in zero):
-                raise ValueError(f"{key} follows from the recipe: set {ours} instead")
+        for name, ours in OURS[str(info.field_name)].items():
+            inside, (*above, last) = given, name.split(".")
+            for key in above:
+                inside = inside.get(key, {})
+            if not isinstance(inside, dict):
+                raise ValueError(f"{'.'.join(above)} must be a block")
+            if last in inside:
+                raise ValueError(f"{name} follows from the recipe: set {ours} instead")
         return given
 
 
