@@ -262,8 +262,8 @@ def test_in_a_ray_job_a_relative_output_is_refused(
     )
 
 
-def test_help_config_and_plan_import_neither_torch_nor_ray() -> None:
-    calls = [["--help"], ["config", "--help"], ["config", "list"], ["config", "schema"], ["plan", "tiny/align-mlm"]]
+def test_help_and_config_import_neither_torch_nor_ray() -> None:
+    calls = [["--help"], ["config", "--help"], ["config", "list"], ["config", "schema"]]
     calls += [["config", verb, "tiny/dict-mlm-50"] for verb in ("show", "check")]
     calls += [["config", "diff", "tiny/mlm", "tiny/xlm"], ["plan", "tiny/no-such-recipe"], ["pretrain", "tiny/mml"]]
     code = f"""
