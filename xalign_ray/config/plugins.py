@@ -19,6 +19,8 @@ from xalign_ray.config.choices import (
 from xalign_ray.config.fields import Frozen
 from xalign_ray.work.run_folder import RunFolder
 
+FAMILY = "xalign_ray.models.family"  # above this folder, so not imported here: whoever subclasses it has done so
+
 
 def load_plugin(name: str) -> str:
     """Imports a module, from the current folder or Python's path, and makes the kinds known that it defines.
@@ -42,14 +44,16 @@ def load_plugin(name: str) -> str:
     if not kinds_added and not has_family(module):
         raise ValueError(
             f"{name} ({module.__file__}) defines no kind of stream or loss: no subclass of StreamChoice or "
-            "ObjectiveChoice (xalign_ray.config.choices) with a default of `kind`; nor a family of encoders"
+            "ObjectiveChoice (xalign_ray.config.choices) with a default of `kind`; nor a family of encoders, a class "
+            "of Family (xalign_ray.models.family) with a `model_type`"
         )
     return name
 
 
 def has_family(module: ModuleType) -> bool:
     """Whether a plug-in describes a family of encoders (`models/family.py`)."""
-    return any(hasattr(member, "model_type") for member in _classes(module))
+    families = (member for member in _classes(module) if any(base.__module__ == FAMILY for base in member.__mro__[1:]))
+    return any("model_type" in vars(family) for family in families)
 
 
 def _classes(module: ModuleType) -> list[type]:

@@ -199,7 +199,7 @@ class RunConfig(Frozen):
     """A recipe, resolved."""
 
     plugins: tuple[Annotated[str, AfterValidator(load_plugin)], ...] = ()  # first: fields below may name their kinds
-    """modules of your own that bring kinds of streams and losses: my_package.my_loss"""
+    """modules of your own that bring kinds of streams and losses, or families of encoders: my_package.my_loss"""
     notes: str = ""
     """free text that changes nothing"""
     allow: tuple[Allowed, ...] = ()

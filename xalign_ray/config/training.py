@@ -239,7 +239,7 @@ class ParallelConfig(Frozen):
                 inside = inside.get(key, {})
             if not isinstance(inside, dict):
                 raise ValueError(f"{'.'.join(above)} must be a block")
-            if last in inside:
+            if last in inside or name in given:
                 raise ValueError(f"{name} follows from the recipe: set {ours} instead")
         return given
 

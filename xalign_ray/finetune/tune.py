@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet, TuningFiles, head_pooling
-from xalign_ray.models.families import BY_MODEL_TYPE, FAMILIES
+from xalign_ray.models.families import FAMILIES, find_family
 from xalign_ray.models.inference import Encoder, open_model, pick_device
 from xalign_ray.models.open_folder import quiet_transformers
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
@@ -214,7 +214,7 @@ def _save(tuned: Encoder, longest: int, folder: Path) -> None:
         make_portable(folder, tuned.inputs.limit(longest), tuned.inputs.segments)
         config = tuned.model.config
         config.update({TOKENIZER_KEY: identify(folder)})
-        if family := BY_MODEL_TYPE.get(config.model_type):
+        if family := find_family(config.model_type):
             config.update(family.older_keys(config))
         tuned.model.save_pretrained(folder)
     share(folder, "*.safetensors")

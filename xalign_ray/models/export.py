@@ -18,11 +18,11 @@ from transformers.utils import logging as transformers_logging
 from xalign_ray.config.derive import method_of
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import REPLACING, Tokenizer
-from xalign_ray.errors import CheckpointError
+from xalign_ray.errors import CheckpointError, DataError
 from xalign_ray.models.backbone import backbone
 from xalign_ray.models.encoder import open_start
 from xalign_ray.models.extension import add_rows, exchange_rows
-from xalign_ray.models.families import BY_MODEL_TYPE, LANGUAGES_KEY
+from xalign_ray.models.families import LANGUAGES_KEY, find_family
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import ConditionedHead
 from xalign_ray.models.open import open_encoder
@@ -67,8 +67,9 @@ def export(
     Language embeddings are folded into the token-type table: `token_type_id` = segment + xalign_segments * language
     (DICT-MLM); a family without one then needs our class of it. A conditioned head, which no stock class holds, goes
     into a side file, and the folder is an encoder without a head. Otherwise it is a masked language model if a loss
-    trained the head, or if the encoder that was continued has one, which then stays as it was. The tokenizer joins the
-    texts of a pair as the recipe's rows do. The export of a Sentence Transformers folder is one again.
+    trained the head, or if the encoder that was continued has one, which then stays as it was; one of a family that is
+    not described loses it. The tokenizer joins the texts of a pair as the recipe's rows do. The export of a Sentence
+    Transformers folder is one again.
     Only the encoder is written: of what losses keep, such as the key encoder of momentum_contrast, nothing.
 
     Args:
@@ -121,7 +122,10 @@ def load_conditioned_head(folder: Path, model: Any) -> ConditionedHead:
     """The conditioned head of an exported folder, tied to the word embeddings of the model opened from it."""
     with safe_open(str(folder / HEAD_FILE), framework="pt") as file:
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    words, family = model.get_input_embeddings(), BY_MODEL_TYPE[model.config.model_type.removeprefix("xalign-")]
+    model_type = model.config.model_type.removeprefix("xalign-")
+    words, family = model.get_input_embeddings(), find_family(model_type)
+    if family is None or family.unpacked:
+        raise DataError(f"{folder} has a head of the family {model_type}, which a plug-in describes: import it first.")
     transform = family.copy_transform(on_meta(family, model.config.to_dict())).to_empty(device="cpu")
     head = ConditionedHead(transform, len(state["languages.weight"]), words)
     head.load_state_dict(state | {"decoder.weight": words.weight.detach()})

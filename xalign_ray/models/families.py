@@ -31,22 +31,28 @@ LANGUAGES_KEY = "xalign_languages"  # in an exported folder's config.json: the l
 
 
 def find_family(model_type: str) -> Family | None:
-    """The family of a config.json's `model_type`, of a plug-in too; None if it is no stock encoder of text."""
-    if model_type in BY_MODEL_TYPE:
-        return BY_MODEL_TYPE[model_type]
-    for plugged in _kinds_of(Family):
-        if vars(plugged).get("model_type") == model_type:
-            return plugged()
+    """The family of a config.json's `model_type`, of a plug-in too; None if it is no stock encoder of text.
+
+    Raises:
+        ConfigError: a plug-in describes a family that has one already.
+    """
+    described = {(kind.__module__, kind.__qualname__): kind for kind in _kinds_of(Family, model_type)}
+    if len(described) > 1:
+        places = " and ".join(sorted(".".join(place) for place in described))
+        raise ConfigError(f"plugins: the family {model_type} is described by {places}; only one can be used.")
+    if described:
+        return BY_MODEL_TYPE.get(model_type) or next(iter(described.values()))()
     from xalign_ray.models.generic import generic  # transformers, which takes seconds
 
     return generic(model_type)
 
 
-def _kinds_of(base: type[Family]) -> Iterator[type[Family]]:
-    """Classes of families, the newest first: those of a plug-in come with its import."""
-    for kind in reversed(base.__subclasses__()):
-        yield kind
-        yield from _kinds_of(kind)
+def _kinds_of(base: type[Family], model_type: str) -> Iterator[type[Family]]:
+    """The classes that name a model type; those of a plug-in come with its import."""
+    for kind in base.__subclasses__():
+        if vars(kind).get("model_type") == model_type:
+            yield kind
+        yield from _kinds_of(kind, model_type)
 
 
 def family_of(init_from: str, values: Mapping[str, Any]) -> Family:

@@ -138,7 +138,8 @@ class Family(ABC):
 
     def has_head(self, names: Collection[str], values: Values) -> bool:  # noqa: ARG002
         """Whether weights of these names hold a masked-LM head."""
-        return any(name.endswith(self.output_bias) or self.transform in name for name in names)
+        bias, transform = self.output_bias or None, self.transform or None
+        return any((bias and name.endswith(bias)) or (transform and transform in name) for name in names)
 
     def older_keys(self, config: Any) -> dict[str, Any]:  # noqa: ARG002
         """What transformers 4 reads of a config.json and 5 writes in another form."""

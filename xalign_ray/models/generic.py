@@ -61,7 +61,9 @@ class Generic(Family):
             "tie_word_embeddings": getattr(config, "tie_word_embeddings", True),
             "type_vocab_size": getattr(config, "type_vocab_size", None) or 1,
         }
-        return {**config.to_dict(), **saved, **read}
+        named = {**config.to_dict(), **saved}
+        aliases = config.attribute_map.keys() - read.keys()  # XLM's `n_words`, which would overrule another vocab_size
+        return {**{key: value for key, value in named.items() if key not in aliases}, **read}
 
     def for_rows(self, values: Values, length: int) -> dict[str, Any]:  # noqa: ARG002
         """Unchanged: its table of positions is as long as it is."""
@@ -78,6 +80,10 @@ class Generic(Family):
     def kept_per_token(self, values: Values) -> int:
         """As of BERT's layers."""
         return 9 * values["hidden_size"] + 2 * values["intermediate_size"]
+
+    def kept_per_row(self, values: Values, length: int) -> int:
+        """The scores of its attention, which no kernel recomputes."""
+        return values["num_attention_heads"] * length**2
 
     def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - see `unsupported`
         """Its stock class; of T5's kinds that of the encoder alone."""
@@ -125,4 +131,9 @@ def _encoder_class(model_type: str) -> Any:
     if defaults.is_encoder_decoder:
         return of_text
     encoder = MODEL_MAPPING.get(config, None) if of_text or config in MODEL_FOR_MASKED_LM_MAPPING else None
-    return None if isinstance(encoder, tuple) else encoder  # Funnel's: one makes fewer states than tokens
+    if encoder is None or isinstance(encoder, tuple):  # Funnel's: one makes fewer states than tokens
+        return None
+    # FNet mixes padding into each token, and CLIP's text model takes ids alone.
+    return (
+        encoder if {"attention_mask", "inputs_embeds"} <= inspect.signature(encoder.forward).parameters.keys() else None
+    )

@@ -48,19 +48,41 @@ def draws_head(config: RunConfig) -> bool:
         return not find_start(init_from).has_head
 
 
+_OF_ANY_ENCODER = ("sentence_contrast", "distillation")  # losses that need vectors of sentences alone
+
+
 def check_family(config: RunConfig, family: Family) -> None:
     """Refuses losses and settings that the continued encoder's family cannot do, whatever its weights.
 
     Raises:
-        ConfigError: a masked LM, or an attention that it has not.
+        ConfigError: a loss, an attention or a way to save memory that it has not, or a plug-in that is not named.
     """
     start = f"model.init_from: {config.model.init_from} is of the family {family.model_type}, which"
     losses = [loss.kind for loss in config.objectives if loss.predicts_pieces]
     if family.no_masked_lm and losses:
         raise ConfigError(
             f"{start} {family.no_masked_lm}: objective {', '.join(losses)} cannot be trained. Take losses that predict "
-            "no words, such as sentence_contrast (continue/contrast)."
+            "no words, such as sentence_contrast (continue/contrast), or describe the family in a plug-in "
+            "(docs/tutorials/add_a_family.md)."
         )
+    losses = [loss.kind for loss in config.objectives if loss.kind not in _OF_ANY_ENCODER]
+    if family.unpacked and losses:
+        raise ConfigError(
+            f"{start} no file of xalign_ray/models describes: {' and '.join(_OF_ANY_ENCODER)} train it, not "
+            f"{', '.join(losses)}. Describe the family in a plug-in (docs/tutorials/add_a_family.md)."
+        )
+    train = config.train
+    if (
+        family.unpacked
+        and train.gradient_checkpointing
+        and not family.classes().encoder.supports_gradient_checkpointing
+    ):
+        raise ConfigError(f"{start} transformers cannot recompute: set train.gradient_checkpointing to false.")
+    if family.unpacked and train.torch_compile:
+        raise ConfigError(f"{start} is not compiled: set train.torch_compile to false.")
+    module = type(family).__module__
+    if module.partition(".")[0] != "xalign_ray" and module not in config.plugins:
+        raise ConfigError(f"{start} {module} describes, a plug-in of another recipe here: name it in plugins.")
     if family.dense_only and config.train.attention == "varlen":
         raise ConfigError(f"{start} has its own attention: set train.attention to auto or dense.")
 

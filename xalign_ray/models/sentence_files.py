@@ -144,6 +144,9 @@ def read_sentence_files(name: str) -> SentenceFiles:
     prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in [*prompts.values(), default]):
         raise DataError(f"{name}: {_PROMPTS} is damaged: its prompts are not texts by name. {_CURE}")
+    longest = lengths.get("max_seq_length")
+    if not isinstance(longest, int | None):
+        raise DataError(f"{name}: max_seq_length is damaged: {longest!r} is no number. {_CURE}")
     if default and default not in prompts:
         raise DataError(
             f"{name}: {_PROMPTS} names '{default}' as its default prompt, and has {', '.join(prompts) or 'none'}. "
@@ -156,7 +159,7 @@ def read_sentence_files(name: str) -> SentenceFiles:
         bool(pooled and pooled.get("include_prompt") is False),
         {key: text or "" for key, text in prompts.items()},
         default,
-        lengths.get("max_seq_length"),
+        longest,
         lengths.get("do_lower_case") is True,
     )
 

@@ -72,7 +72,8 @@ class Flops:
 
     def __init__(self, model: EncoderWithLosses, micro_steps: int = 1) -> None:
         encoder = model.encoder
-        self._operations = Operations(encoder.family, encoder.hf.config.to_dict(), encoder.conditioned)
+        values = encoder.family.complete(encoder.hf.config.to_dict())
+        self._operations = Operations(encoder.family, values, encoder.conditioned)
         choices = [loss.settings for loss in model.used.values()]
         self._encoded = encoded_by(choices, micro_steps)
         self._predicting = [kind for kind, loss in model.used.items() if loss.predicts]

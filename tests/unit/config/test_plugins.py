@@ -25,6 +25,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.families import find_family
 from xalign_ray.models.generic import generic
+from xalign_ray.models.refusals import check_family
 from xalign_ray.streams.prediction import stream_columns
 from xalign_ray.track.events import METRICS, gauge_of, is_known
 
@@ -225,6 +226,7 @@ def test_a_mistake_in_a_kind_of_a_plugin_is_named_as_in_one_of_ours(setting: str
 
 def test_a_plugin_that_cannot_be_loaded_is_the_only_thing_said(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}_empty.py").write_text("from pathlib import Path\n", encoding="utf-8")
+    (tmp_path / f"{name}_loose.py").write_text('class Loose:\n    model_type = "ernie"\n', encoding="utf-8")
     (tmp_path / f"{name}_bare.py").write_text("import no_such_package\n", encoding="utf-8")
     (tmp_path / f"{name}_taken.py").write_text(PLUGIN.replace('"calm"', '"masked_lm"'), encoding="utf-8")
     (tmp_path / f"{name}_second.py").write_text(PLUGIN, encoding="utf-8")
@@ -233,6 +235,7 @@ def test_a_plugin_that_cannot_be_loaded_is_the_only_thing_said(name: str, tmp_pa
         "command in the folder that holds it, or put that folder on PYTHONPATH.",
         "own/loss.py": "'own/loss.py' is no module; write it as in an import, without .py: my_package.my_loss.",
         f"{name}_bare": f"{name}_bare imports no_such_package, which is not installed.",
+        f"{name}_loose": "nor a family of encoders",
         f"{name}_empty": f"{name}_empty ({tmp_path}/{name}_empty.py) defines no kind of stream or loss",
         f"{name}_taken": f"{name}_taken.Calm is of kind 'masked_lm', as xalign_ray.config.choices.MaskedLm is.",
     }
@@ -253,6 +256,12 @@ def test_a_module_may_hold_a_family_alone_and_its_code_counts(name: str, tmp_pat
     assert family is not None
     assert (family.stock, type(family).__module__) == ("Ernie", f"{name}_ernie")
     assert f"{name}_ernie" in plugin_hashes(config)
+    with pytest.raises(ConfigError, match=f"{name}_ernie describes, a plug-in of another recipe here: name it in"):
+        check_family(load_recipe("own.yaml").config, family)
+    (tmp_path / f"{name}_again.py").write_text(block[1], encoding="utf-8")
+    load_recipe("own.yaml", [f"plugins=[{name},{name}_again]"])
+    with pytest.raises(ConfigError, match=r"family ernie is described by .*_again\.Ernie and .*; only one can be used"):
+        find_family("ernie")
 
 
 @pytest.mark.usefixtures("name")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -19,7 +20,7 @@ from xalign_ray.models.backbone import backbone
 from xalign_ray.models.encoder import build_encoder, check_opens
 from xalign_ray.models.export import export
 from xalign_ray.models.families import find_family
-from xalign_ray.models.sizes import count_in
+from xalign_ray.models.sizes import Operations, count_in
 from xalign_ray.train.loop import build_model
 
 FACTS: Any = {"recipe": "continue/contrast", "fingerprint": "ab" * 32, "step": 0}
@@ -88,6 +89,8 @@ def test_its_parameters_are_counted(folder: Path) -> None:
     sizes = count_in(*backbone(model, VOCABULARY, 16, 0), model, 1, with_head=False)
     assert sizes.total == sum(weight.numel() for weight in encoder.parameters())
     assert 0 < sizes.layers < sizes.total
+    values = encoder.family.complete(encoder.hf.config.to_dict())
+    assert Operations(encoder.family, values, False).forward(np.array([5])) > 2 * 5 * sizes.layers
 
 
 def test_its_longest_row_is_its_own(folder: Path) -> None:
@@ -112,8 +115,17 @@ def test_its_longest_row_is_its_own(folder: Path) -> None:
             r"^model: the family mpnet has no token types to carry model\.language_embeddings",
         ),
         ([*CONTRAST, "train.attention=varlen"], r"has its own attention: set train\.attention to auto or dense\.$"),
+        (
+            [*CONTRAST, "train.gradient_checkpointing=true"],
+            r"recompute: set train\.gradient_checkpointing to false",
+        ),
+        ([*CONTRAST, "train.torch_compile=true"], r"is not compiled: set train\.torch_compile to false"),
+        (
+            [CONTRAST[0], "objectives=[{kind: momentum_contrast}]"],
+            r"sentence_contrast and distillation train it, not momentum_contrast\. Describe the family in a plug-in",
+        ),
     ],
-    ids=["masked LM", "languages", "varlen"],
+    ids=["masked LM", "languages", "varlen", "checkpointing", "compile", "ppa"],
 )
 def test_what_it_cannot_do_is_refused_in_a_sentence(tmp_path: Path, settings: list[str], sentence: str) -> None:
     write_stock(tmp_path, "MPNet")
@@ -122,7 +134,10 @@ def test_what_it_cannot_do_is_refused_in_a_sentence(tmp_path: Path, settings: li
         check_opens(config)
 
 
-@pytest.mark.parametrize("model_type", ["gpt2", "bart", "vit", "funnel", "perceiver", "modernvbert", "new"])
+@pytest.mark.parametrize(
+    "model_type",
+    ["gpt2", "bart", "vit", "funnel", "perceiver", "modernvbert", "new", "fnet", "clip_text_model"],
+)
 def test_what_is_no_encoder_of_text_has_no_family(model_type: str) -> None:
     assert find_family(model_type) is None
 
