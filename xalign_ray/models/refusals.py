@@ -48,6 +48,7 @@ def draws_head(config: RunConfig) -> bool:
         return not find_start(init_from).has_head
 
 
+_OR_A_PLUGIN = ", or describe the family in a plug-in (docs/tutorials/add_a_family.md)"
 _OF_ANY_ENCODER = ("sentence_contrast", "distillation")  # losses that need vectors of sentences alone
 
 
@@ -62,8 +63,7 @@ def check_family(config: RunConfig, family: Family) -> None:
     if family.no_masked_lm and losses:
         raise ConfigError(
             f"{start} {family.no_masked_lm}: objective {', '.join(losses)} cannot be trained. Take losses that predict "
-            "no words, such as sentence_contrast (continue/contrast), or describe the family in a plug-in "
-            "(docs/tutorials/add_a_family.md)."
+            f"no words, such as sentence_contrast (continue/contrast){_OR_A_PLUGIN if family.unpacked else ''}."
         )
     losses = [loss.kind for loss in config.objectives if loss.kind not in _OF_ANY_ENCODER]
     if family.unpacked and losses:
