@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
 
 from tests.s3_server import S3Server
-from xalign_ray.errors import LockError
+from xalign_ray.errors import DataError, LockError
 from xalign_ray.work.locks import Holder, hold_stored
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.storage import CACHE
@@ -143,6 +144,45 @@ def test_a_lock_that_was_written_though_its_answer_was_lost_is_ours(s3: S3Server
     assert s3.requests
 
 
+def test_a_renewal_that_another_forestalls_loses_the_lock_at_once(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xalign_ray.work.process.interrupt_now", lambda: None)
+    with hold_stored(URL, "pretrain", beat_s=60) as lock:
+        put = lock._system.call_s3
+
+        def call_s3(method: str, **given: Any) -> Any:
+            fsspec.filesystem("s3").pipe(LOCK_OBJECT, json.dumps(holder() | {"token": "another"}).encode())
+            return put(method, **given)
+
+        monkeypatch.setattr(lock._system, "call_s3", call_s3)
+        monkeypatch.setattr(lock, "_renewed", -3600.0)
+        with pytest.raises(LockError, match="is no longer locked by this process"):
+            lock.check()
+    assert holder()["token"] == "another"
+    assert s3.requests
+
+
+def test_a_store_that_refuses_for_another_reason_is_not_asked_again(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataError, match="there is no such bucket"), hold_stored("s3://missing/runs/a", "pretrain"):
+        pass
+    asked = []
+
+    def refuse(*_: object, **__: object) -> None:
+        asked.append("put")
+        if len(asked) > 3:
+            raise RuntimeError("asked again")
+        raise PermissionError("User: arn:aws:iam::412409412409:user/a is not authorized")
+
+    monkeypatch.setattr(fsspec.filesystem("s3", use_listings_cache=False), "call_s3", refuse)
+    with pytest.raises(DataError, match="cannot be locked"), hold_stored(URL, "pretrain"):
+        pass
+    assert asked == ["put"]
+    assert s3.requests
+
+
 def test_who_has_slept_with_its_machine_looks_before_it_writes(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with hold_stored(URL, "pretrain", beat_s=60) as lock:
         lock.check()
@@ -177,3 +217,16 @@ def test_a_store_without_conditional_writes_has_one_writer_too() -> None:
     system.pipe("/store/run/.lock", json.dumps(content).encode())
     with hold_stored(url, "pretrain"):  # it was a process of this machine, which knows that it is dead
         assert json.loads(system.cat("/store/run/.lock"))["pid"] == os.getpid()
+
+
+def test_who_takes_a_lock_over_in_a_store_that_ignores_conditions_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    content = asdict(Holder("pretrain", pid=dead.pid, started="1"))
+    system.pipe("/store/run/.lock", json.dumps(content).encode())
+    faster = json.dumps(asdict(Holder("pretrain", machine="elsewhere"))).encode()
+    monkeypatch.setattr(time, "sleep", lambda _: system.pipe("/store/run/.lock", faster))
+    with pytest.raises(LockError, match="is being written by pretrain on "), hold_stored("memory://store/run", "a"):
+        pass

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import sys
 import threading
 import time
@@ -294,7 +293,7 @@ def _holder_of(content: bytes) -> Holder | None:
 
 # One writer a folder of a store: a lock object that is created, renewed and taken over by conditional writes.
 
-_REFUSED = re.compile(r"(?i)precondition|pre-condition|412|conditionalrequestconflict|409|FileExists|FileNotFound")
+_REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}  # a store's codes of conditions not met
 
 
 @contextmanager
@@ -356,14 +355,19 @@ class StoredLock:
         Raises:
             LockError: it is somebody's.
         """
-        began, seen = time.monotonic(), ""
+        began, seen, is_over_another = time.monotonic(), "", False
         while True:
             holder, version = self._look()
             if holder is None:
-                self._write("")
+                if not self._write(""):
+                    time.sleep(LOOK_S)
                 continue
-            if holder.token == self._holder.token:
-                return
+            if self._is_ours(holder):
+                if not is_over_another:
+                    return
+                is_over_another = False
+                time.sleep(LOOK_S)  # in a store that ignores conditions the last of two has the lock: look again
+                continue
             is_dead = holder.is_here and not holder.is_alive_here
             if not is_dead and (not self._is_s3 or holder.is_alive_here or seen not in ("", version)):
                 hint = "Wait for its end, or stop it."
@@ -374,7 +378,9 @@ class StoredLock:
                 sys.stderr.write(f"{self._url} is being written by {holder}; looking whether it still lives.\n")
             seen = version
             if is_dead or time.monotonic() - began > self._lease_s:
-                self._write(version)  # over this one only: of two that try, one succeeds
+                is_over_another = self._write(version)  # over this one only: of two that try, one succeeds
+                if not is_over_another:
+                    time.sleep(LOOK_S)
             else:
                 time.sleep(min(LOOK_S, self._beat_s))
 
@@ -399,20 +405,23 @@ class StoredLock:
         """Removes the lock unless it is another's."""
         with suppress(Exception):  # one that stays is known to be dead: by its process, or after the lease
             holder, _ = self._look()
-            if holder and holder.token == self._holder.token:
+            if self._is_ours(holder):
                 self._system.rm_file(self._path)
 
     def _renew(self) -> None:
         with self._renewing:
             holder, version = self._look()
-            if holder is not None and holder.token == self._holder.token:
-                self._write(version)
-            elif not self.lost:
+            if self._is_ours(holder) and not self._write(version):
+                holder, _ = self._look()  # another was faster, or ours was written and the answer to it was lost
+            if not self._is_ours(holder) and not self.lost:
                 self.lost = True
                 process.interrupt_now()
 
-    def _write(self, version: str) -> None:
-        """Writes the lock where there is none, or in place of a version; a look shows whether it was written."""
+    def _is_ours(self, holder: Holder | None) -> bool:
+        return holder is not None and holder.token == self._holder.token
+
+    def _write(self, version: str) -> bool:
+        """Writes the lock where there is none, or in place of a version; False if the store says that it is not so."""
         self._beats += 1
         began, content = _awake_or_not(), json.dumps(asdict(self._holder) | {"beats": self._beats}).encode()
         try:
@@ -422,10 +431,12 @@ class StoredLock:
                 self._system.call_s3("put_object", Bucket=bucket, Key=key, Body=content, **condition)
             else:
                 self._system.pipe_file(self._path, content)
-            self._renewed = began
         except Exception as error:
-            if not _REFUSED.search(f"{type(error).__name__} {error}"):
+            if not _is_refusal(error, version):
                 raise
+            return False
+        self._renewed = began
+        return True
 
     def _look(self) -> tuple[Holder | None, str]:
         """The holder, and a version that is at most as new: a conditional write over an older one fails."""
@@ -436,6 +447,14 @@ class StoredLock:
             return None, ""
         fields.pop("beats", None)  # a lock of a disk, copied here with its folder, has none
         return Holder(**fields), version
+
+
+def _is_refusal(error: Exception, version: str) -> bool:
+    """Whether the condition of a write was not met; a missing object is such where a version was asked for."""
+    if isinstance(error, FileExistsError) or (version and isinstance(error, FileNotFoundError)):
+        return True
+    response = getattr(error.__cause__ or error, "response", None)  # of botocore, which s3fs makes a plain error of
+    return isinstance(response, dict) and str(response.get("Error", {}).get("Code")) in _REFUSED
 
 
 def _awake_or_not() -> float:
