@@ -108,7 +108,8 @@ def test_partitions_do_not_change_what_is_found(
 def test_a_partition_holds_so_many_lines_whatever_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duplicates, "PARTITION_LINES", 50)
     held: list[int] = []
-    read = duplicates._read_range
+    listed, loaded = list[str](), list[str]()
+    read, list_names, load = duplicates._read_range, Path.glob, np.load
 
     def watched(partition: duplicates.Partition, part: int) -> Any:
         found = read(partition, part)
@@ -116,14 +117,21 @@ def test_a_partition_holds_so_many_lines_whatever_the_pool(tmp_path: Path, monke
         return found
 
     monkeypatch.setattr(duplicates, "_read_range", watched)
+    monkeypatch.setattr(Path, "glob", lambda *given: listed.append(given[1]) or list_names(*given))
+    monkeypatch.setattr(
+        np, "load", lambda path, *_, **how: loaded.append(how.get("mmap_mode", path.suffix)) or load(path, *_, **how)
+    )
     for parts in (4, 40):
-        held.clear()
+        for some in (held, listed, loaded):
+            some.clear()
         (folder := tmp_path / str(parts)).mkdir()
         lines = [[f"{part} {number}" for number in range(60)] for part in range(parts)]
         marked(folder, lines)
         of_task = np.reshape(held, (-1, parts)).sum(axis=1)
         assert of_task.sum() == 60 * parts, "each line is read once"
         assert of_task.max() < 2 * 50
+        assert sum(".hashes" in name for name in listed) == 1, "to take them away at the end, however many parts"
+        assert set(loaded) == {"r", ".counts"}, "of the other files a task reads no more than its share"
 
 
 def test_pools_are_apart_and_three_passes_do_for_all_of_them(tmp_path: Path, passes: list[int]) -> None:
