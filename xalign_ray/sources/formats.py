@@ -43,11 +43,11 @@ from xalign_ray.sources.records import (
     Record,
     Skipped,
     list_reasons,
+    numbered,
     one_part,
     one_part_a_file,
     split_by_size,
     split_in_parallel,
-    undivided,
 )
 from xalign_ray.sources.stored import read_stored
 from xalign_ray.sources.tables import (
@@ -161,8 +161,8 @@ def read(
     """
     codes = check_languages(format, languages, kind)
     cut = parts(format, paths, kind or kind_of(format, codes), codes, columns)
-    cut = cut if all(part.first_line for part in cut) else undivided(cut)  # so that lines are numbered
-    named = [replace(part, columns=tuple(columns) if columns else None, skip_empty=skip_empty) for part in cut]
+    given = tuple(columns) if columns else None
+    named = [replace(part, columns=given, skip_empty=skip_empty) for part in numbered(cut)]
     return _read_all(named, codes, skipped)
 
 
@@ -265,7 +265,7 @@ def check_contents(
 ) -> None:
     """Looks at the first bytes of files, and, where languages are given, for the columns of tables of text and pairs.
 
-    Files behind URLs are looked at when they are read.
+    Files behind URLs are looked at when they are read, but for what is checked of all files together.
 
     Raises:
       DataError: one is no plain file of the format's kind, or has no such columns.
@@ -279,7 +279,7 @@ def check_contents(
         if entry.open and languages and kind != "entries":
             kind = kind or kind_of(format, languages)
             choose_columns(entry.open(TableFile(Chunks(path), kind)), languages, columns or (), kind)
-    if entry.check and not any(map(is_url, files)):
+    if entry.check:
         entry.check(files)
 
 

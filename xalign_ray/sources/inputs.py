@@ -13,7 +13,7 @@ from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, Paral
 from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
 from xalign_ray.sources.formats import check_contents, check_languages, find_source, parts, read_part, read_together
-from xalign_ray.sources.records import Kind, Part, Record, undivided
+from xalign_ray.sources.records import Kind, Part, Record, numbered, undivided
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.status_line import say
@@ -50,8 +50,8 @@ class Input:
             yield replace(self, parts=(part,), hashes=(), files=())
 
     def records(self) -> Iterator[Record]:
-        """All records of the source."""
-        for part in self.parts:
+        """All records of the source, numbered as its lines are."""
+        for part in numbered(self.parts):
             yield from read_part(part, self.languages)
 
 

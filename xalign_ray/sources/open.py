@@ -23,7 +23,7 @@ from xalign_ray.work.file_checks import (
     check_text,
     open_file,
 )
-from xalign_ray.work.storage import find_system, is_url, open_stored, said_of
+from xalign_ray.work.storage import find_system, is_stored, is_url, open_stored, said_of
 
 # Finds and opens files wherever they lie: on local disks, and behind URLs that fsspec knows (s3, gs, hf, https).
 
@@ -65,12 +65,12 @@ def open_bytes(path: str) -> BinaryIO:
 
 
 def facts_of(path: str) -> list[Any] | None:
-    """What changes when a file does: size, mtime and ctime in ns, inode; of a URL size and version; None if not known.
+    """What changes when a file does: size, mtime and ctime in ns, inode; in a store size and version; None if unknown.
 
     No program can set a ctime back, so a file that was changed in place under its old mtime is noticed.
     """
-    if not is_url(path):
-        stat = Path(path).stat()
+    if not is_stored(path):
+        stat = Path(find_system(path)[1] if is_url(path) else path).stat()
         return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
     system, inner = find_system(path)
     with said_of(path):

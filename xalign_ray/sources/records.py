@@ -199,6 +199,12 @@ def undivided(parts: Sequence[Part]) -> list[Part]:
     return [replace(part, spans=(WHOLE,) * len(part.spans)) for part in parts if part.first_line == 1]
 
 
+def numbered(parts: Sequence[Part]) -> Sequence[Part]:
+    """The parts of a source, undivided where one does not know its first line; one from the middle of a file stays."""
+    is_numbered = all(part.text or part.first_line for part in parts)
+    return parts if is_numbered or not parts[0].first_line else undivided(parts)
+
+
 def to_lines(path: str, span: Span, *, blank: bool = False) -> Span:
     """A range of bytes whose two ends are moved on to where a line begins: with `blank` behind a blank line."""
     if span == WHOLE:

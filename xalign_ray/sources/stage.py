@@ -38,7 +38,7 @@ from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch_listed
 from xalign_ray.work.process import collecting_seldom
 from xalign_ray.work.status_line import PartsDone
-from xalign_ray.work.storage import is_url
+from xalign_ray.work.storage import is_stored
 
 # Where data tasks run: on the nodes that have the recipe's custom Ray resource, or on any.
 
@@ -416,7 +416,7 @@ class InputHashes:
 
 
 def _hash(path: str, stamp: Stamp | None) -> dict[str, Any]:
-    if stamp and is_url(path):
+    if stamp and is_stored(path):
         return {"stamp": stamp, "sha256": hash_value([path, stamp])}
     if stamp and len(stamp) == 4 and time.time() - stamp[2] / 1e9 < TICK_S:
         time.sleep(TICK_S)  # a change from now on has another ctime

@@ -49,6 +49,11 @@ def is_url(path: str) -> bool:
     return bool(_SCHEME.match(path))
 
 
+def is_stored(path: str) -> bool:
+    """Whether a path lies in a store: file:// is the disk."""
+    return is_url(path) and not path.lower().startswith("file:")
+
+
 def check_scheme(url: str) -> str:
     """The scheme of a URL in lower case.
 

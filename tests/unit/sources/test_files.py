@@ -16,9 +16,10 @@ from xalign_ray.errors import DataError
 from xalign_ray.sources import records as cutting
 from xalign_ray.sources.formats import find_files, parts, read, read_part
 from xalign_ray.sources.inputs import Input, split_source
-from xalign_ray.sources.open import expand, is_folder, join_path, open_bytes, size_of
+from xalign_ray.sources.open import expand, facts_of, is_folder, join_path, open_bytes, size_of
 from xalign_ray.sources.records import Document, Pair
 from xalign_ray.sources.stage import InputHashes
+from xalign_ray.work.artifacts import hash_file
 from xalign_ray.work.storage import is_url
 
 SUPPORTED = "Give a path on a disk, or a URL of s3://, gs://, az://, abfs://, hf://, http:// or https://."
@@ -68,8 +69,9 @@ def test_patterns_name_urls_in_sorted_order(bucket: fsspec.AbstractFileSystem) -
     assert bucket.exists("/corpus/a.txt")
 
 
-@pytest.mark.usefixtures("bucket")
-def test_records_come_from_urls_as_from_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_come_from_urls_as_from_disks(
+    bucket: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     documents = list(read("text", ["memory://corpus/*.txt"], ["en"]))
     assert [(d.paragraphs, d.source, d.line) for d in documents if isinstance(d, Document)] == [
         (("one",), "memory:///corpus/a.txt", 1),
@@ -79,6 +81,9 @@ def test_records_come_from_urls_as_from_disks(monkeypatch: pytest.MonkeyPatch) -
     (pair,) = read("moses", ["memory://corpus/a.txt", "memory://corpus/a.de.bz2"], ["en", "de"])
     assert isinstance(pair, Pair)
     assert pair.texts == ("one", "eins")
+    bucket.pipe("/links/a.align", b"1-1\n" * 20)
+    with pytest.raises(DataError, match=r"^memory://links/a\.align: .* so it counts words from 1\."):
+        parts("moses", ["memory://corpus/a.txt", "memory://corpus/a.de.bz2", "memory://links/a.align"])
     monkeypatch.setattr(cutting, "PART_BYTES", 2)
     cut = parts("text", ["memory://corpus/b.txt"])
     assert len(cut) == 5
@@ -90,6 +95,9 @@ def test_a_file_url_is_a_path(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     (document,) = read("text", [f"file://{tmp_path}/a.*"], ["en"])
     assert document.source == f"file://{tmp_path}/a.txt"
+    paths = [f"{begin}{tmp_path}/a.txt" for begin in ("", "file://", "FILE://")]
+    assert InputHashes(tmp_path / "inputs.json").of(paths) == [hash_file(tmp_path / "a.txt")] * 3
+    assert facts_of(paths[0]) == facts_of(paths[1])
 
 
 @pytest.mark.usefixtures("bucket")

@@ -15,6 +15,7 @@ from xalign_ray.sources import open as opening
 from xalign_ray.sources import records as cutting
 from xalign_ray.sources import tables, text
 from xalign_ray.sources.formats import kind_of, parts, read, read_part
+from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.open import WHOLE, Span
 from xalign_ray.sources.records import BadRow, Document, Part, count_bytes, to_lines
 
@@ -48,6 +49,7 @@ def assert_parts_are_the_whole(format_: str, paths: list[str], languages: list[s
     """Records of a part in the middle of a file of lines are numbered from 0."""
     whole = list(read(format_, paths, languages))
     cut = parts(format_, paths, kind_of(format_, languages))
+    assert [*Input("", tuple(languages), tuple(cut)).records()] == whole
     records = iter(whole)
     for part in cut:
         found = list(read_part(part, languages))
