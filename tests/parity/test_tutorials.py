@@ -194,7 +194,7 @@ def test_own_languages_are_prepared_and_their_study_is_planned(
 ) -> None:
     said = said_on("your_languages.md", "mlm.yaml", tmp_path, monkeypatch, capsys)
     assert "mlm.yaml is valid." in said
-    assert "words_of_one_piece" in said
+    assert "drawn in " in said
     assert "8 cells: 8 waiting" in said
 
 

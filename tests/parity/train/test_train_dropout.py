@@ -32,11 +32,14 @@ SETTINGS: dict[str, Any] = {
 class Listening(Engine):
     """Keeps the loss of every micro-step of training."""
 
-    heard: list[float]
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.heard: list[float] = []
+        self._compute, self.forward = self.forward, self._listen
 
-    def forward(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-        sums = super().forward(*arguments, **options)
-        self.heard = [*getattr(self, "heard", []), float(sums["masked_lm"].detach())]
+    def _listen(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        sums = self._compute(*arguments, **options)
+        self.heard.append(float(sums["masked_lm"].detach()))
         return sums
 
 
