@@ -21,6 +21,7 @@ from xalign_ray.studies.study import run_study
 from xalign_ray.train.on_ray import check_mirror
 from xalign_ray.work import mirror
 from xalign_ray.work.artifacts import hash_files, write_manifest
+from xalign_ray.work.locks import hold
 from xalign_ray.work.mirror import (
     JOB_MARK,
     check_lasting,
@@ -373,9 +374,55 @@ def test_what_another_machine_wrote_since_replaces_what_was_not_published(
     machine(1)
     with published(first, "pretrain"):
         assert (first / "events.jsonl").read_text() == "{}\n{}\n"
-        assert sorted(path.name for path in (first / "checkpoints").iterdir()) == ["step_000020"]
+        here = {path.name for path in (first / "checkpoints").iterdir()}
+        assert here - {"step_000010"} == {"step_000020"}  # the first equals that of the store, if its answer still came
         assert not (first / "manifest.json").exists()
     assert f"{URL} was written elsewhere since: it replaces what is in {first}." in capsys.readouterr().err
+
+
+def test_what_was_never_in_the_store_stays_when_another_machine_has_written_there(
+    machine: Callable[[int], Path],
+) -> None:
+    first, scores = machine(1), Path("evaluation", "tatoeba", "scores.json")
+    with published(first, "pretrain"):
+        whole_run(first)
+        for name in ("running", "failed", "gone"):
+            (first / name).mkdir()
+            (first / name / "log").write_text("old")
+    (first / scores).parent.mkdir(parents=True)
+    (first / scores).write_text("[]")
+    second = machine(2)
+    with published(second, "pretrain"):
+        (second / "events.jsonl").write_text("{}\n{}\n")
+        (second / "running" / "log").write_text("as old")
+        (second / "gone" / "log").unlink()
+    first = machine(1)
+    with published(first / "failed", "evaluate"):
+        (first / "failed" / "log").write_text("published apart")
+    (first / "failed" / "log").write_text("new, not published")
+    with hold(first / "running", "evaluate"):
+        (first / "running" / "log").write_text("new")
+        with published(first, "pretrain"):
+            assert (first / scores).read_text() == "[]"
+            assert (first / "running" / "log").read_text() == "new"
+            assert (first / "failed" / "log").read_text() == "new, not published"
+            assert (first / "events.jsonl").read_text() == "{}\n{}\n"
+            assert not (first / "gone" / "log").exists()
+    assert scores.as_posix() in stored()
+    assert fsspec.filesystem("s3").cat("store/runs/a/failed/log") == b"new, not published"
+
+
+def test_a_reader_does_not_bring_back_the_manifest_of_a_run_that_is_open_again(machine: Callable[[int], Path]) -> None:
+    folder = machine(1)
+    with published(folder, "pretrain"):
+        whole_run(folder)
+        write_manifest(folder, {"steps": 3})
+    with hold(folder, "pretrain"), published(folder, "pretrain"):
+        (folder / "manifest.json").unlink()
+        opened(URL)
+        assert not (folder / "manifest.json").exists()
+    refresh(folder)
+    assert not (folder / "manifest.json").exists()
 
 
 def test_a_finished_folder_is_uploaded_its_manifest_last_and_brings_nothing_here(
@@ -389,6 +436,7 @@ def test_a_finished_folder_is_uploaded_its_manifest_last_and_brings_nothing_here
     upload(first, "prepare")
     assert stored() == names | {"manifest.json"}
     assert requests(s3, "PUT")[1:] == ["config.yaml", "events.jsonl", "manifest.json"]
+    refresh(first)
     assert requests(s3, "GET") == []
     second = machine(2)
     fetch_listed(second)

@@ -151,6 +151,13 @@ def is_held(folder: Path) -> bool:
     return _held.get(folder.resolve()) == threading.get_ident()
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a folder has a lock, by whichever process, whose holder is not known to be dead."""
+    content = _read(folder / LOCK)
+    holder = _holder_of(content or b"")
+    return content is not None and (holder is None or holder.is_alive_here or not holder.is_here)
+
+
 def check_writable(folder: Path) -> None:
     """Finds out whether a folder, there or not yet, can be written.
 

@@ -13,10 +13,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from xalign_ray.errors import ConfigError, DataError, LockError
 from xalign_ray.work.artifacts import MANIFEST, check_files, hash_file, unfinished, whole_json, write_atomic, write_json
-from xalign_ray.work.locks import BEAT_S, StoredLock, hold_stored
+from xalign_ray.work.locks import BEAT_S, StoredLock, hold_stored, is_locked
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
 from xalign_ray.work.status_line import duration, say
 from xalign_ray.work.storage import cache_folder, check_scheme, find_system, said_of, shown_path, url_of
@@ -236,8 +237,8 @@ class FolderMirror:
     """A folder of a store and its copy on this disk.
 
     The record here holds the copy's name, once it has written, and of each file that is equal here and there its
-    version there, "" if we sent it, and its size and mtime here. A copy that wrote last has all that is there, or newer
-    files; any other copy takes the store's.
+    version there, and its size and mtime here. A copy that wrote last has all that is there, or newer files; any other
+    copy takes the store's.
     """
 
     def __init__(self, folder: Path, url: str, lock: StoredLock | None = None, keep: int | None = None) -> None:
@@ -251,36 +252,64 @@ class FolderMirror:
         listing = self._system.find(self._root, detail=True)
         infos = {str(path)[len(self._root) :].lstrip("/"): info for path, info in listing.items()}
         self._there = {name: info for name, info in infos.items() if is_published(name)}
-        record = whole_json(folder / RECORD, "name", "equal") or {"name": "", "equal": {}}
+        self._records_there = {name for name in infos if Path(name).name == RECORD}
+        record = self._record_of("")
         self._name = record["name"]
         # Files removed here between two commands, to make room, stay in the store.
         self._equal = {name: facts for name, facts in record["equal"].items() if (folder / name).exists()}
-        self._is_ours = bool(self._name) and RECORD in infos and self._read(RECORD).decode() == self._name
+        self._is_ours = self._wrote_last("")
 
     def _read(self, name: str) -> bytes:
         return self._system.cat_file(f"{self._root}/{name}")
 
+    def _record_of(self, below: str) -> dict[str, Any]:
+        return whole_json(self._folder / below / RECORD, "name", "equal") or {"name": "", "equal": {}}
+
+    def _wrote_last(self, below: str) -> bool:
+        """Whether of all copies of this folder, or of one below, that of this disk wrote last."""
+        there, name = f"{below}/{RECORD}".lstrip("/"), self._record_of(below)["name"]
+        return bool(name) and there in self._records_there and self._read(there).decode() == name
+
+    def _is_written_here(self, name: str) -> bool:
+        """Whether a file is left to another writer here: of a folder below, or the manifest of a folder that is open.
+
+        One below keeps its files while it has a lock, and after that where its copy wrote last: an upload of it may
+        have failed. What is missing here is fetched, but for a manifest that the holder of the lock has removed.
+        """
+        if name == MANIFEST and self._lock is None and is_locked(self._folder):
+            return True
+        below = [str(above) for above in Path(name).parents][:-1]
+        if (self._folder / name).exists():
+            return any(is_locked(self._folder / one) or self._wrote_last(one) for one in below)
+        return _is_manifest(name) and any(is_locked(self._folder / one) for one in below)
+
     def fetch(self) -> None:
         """Fetches new files, but no checkpoints; removes files that others have removed."""
         for name in sorted(self._there, key=_manifests_last):
-            if not checkpoint_of(name) and not self._is_here(name):
+            if not checkpoint_of(name) and not self._is_here(name) and not self._is_written_here(name):
                 self._get(name)
         gone = [name for name in self._equal if name not in self._there and not checkpoint_of(name)]
         for name in () if self._is_ours else gone:
+            if self._is_written_here(name):
+                continue
             (self._folder / name).unlink(missing_ok=True)
             del self._equal[name]
         if self._there:
             self._write_record()
 
     def take_over(self) -> None:
-        """Makes this copy the one that wrote last: the store's files replace those here that differ."""
+        """Makes this copy the one that wrote last: the store's files replace those here that differ.
+
+        Files that were never there stay, as scores that could not be uploaded, but for checkpoints and the manifest.
+        """
         if not self._is_ours and self._there:
             if self._name:
                 sys.stderr.write(f"{self._url} was written elsewhere since: it replaces what is in {self._folder}.\n")
             for name in files_below(self._folder):
-                if not self._is_here(name):
-                    path = self._folder / (checkpoint_of(name) or name)
-                    shutil.rmtree(path, ignore_errors=True) if checkpoint_of(name) else path.unlink()
+                if checkpoint_of(name) and not self._is_here(name):
+                    shutil.rmtree(self._folder / checkpoint_of(name), ignore_errors=True)
+            if not self._is_here(MANIFEST):
+                (self._folder / MANIFEST).unlink(missing_ok=True)
         self.fetch()
         if MANIFEST not in self._there:
             self.fetch_checkpoint(None)
@@ -399,7 +428,7 @@ class FolderMirror:
                 self._there[name] = self._system.info(there)
                 if (arrived := int(self._there[name]["size"])) < stat[0]:
                     raise DataError(f"{self._url}/{name} arrived with {arrived:,} of its {stat[0]:,} bytes.")
-                self._equal[name] = ["", *stat]
+                self._equal[name] = [self._version(name), *stat]
 
     def _remove_gone(self, here: set[str], checkpoints: set[str]) -> None:
         """Removes files there that were removed here, and checkpoints beyond `keep`, manifests first."""
