@@ -76,9 +76,9 @@ class Partition:
     """A range of a pool's hashes: `number` of `count`. Small, so that it travels to a worker."""
 
     folder: str  # of the pool's columns
+    parts: int  # of the pool
     number: int
     count: int
-    runs: tuple[int, ...] = ()  # files of hashes of each part of the pool
 
     def path(self, suffix: str) -> Path:
         """A file of the partition."""
@@ -161,7 +161,8 @@ def _make(
         title = "reading for near-duplicates" if new[0][0].near else "reading for duplicate lines"
         hashing = StageStep(title, partial(hash_part, left=sift.left), kind=_HASHES)
         records = iter(run(hashing, [*chain(*new)], parallel))
-        partitions = [_partitions(tasks, [*islice(records, len(tasks))]) for tasks in new]
+        lines = [sum(record["lines"] for record in islice(records, len(tasks))) for tasks in new]
+        partitions = [_partitions(*each) for each in zip(new, lines, strict=True)]
         run(FIND, [*chain(*partitions)], parallel)
         tasks_with_counts = [
             replace(task, partitions=len(some)) for tasks, some in zip(new, partitions, strict=True) for task in tasks
@@ -177,11 +178,10 @@ def _make(
     return manifests
 
 
-def _partitions(members: Sequence[PooledPart], records: Sequence[Mapping[str, Any]]) -> list[Partition]:
-    """As many as hold PARTITION_LINES of the parts' lines each, by the records of their hashes."""
-    count = max(1, -(-sum(record["lines"] for record in records) // PARTITION_LINES))
-    runs = tuple(sum(f"{_HASHES}-" in name for name in record["files"]) for record in records)
-    return [Partition(members[0].folder, number, count, runs) for number in range(count)]
+def _partitions(members: Sequence[PooledPart], lines: int) -> list[Partition]:
+    """As many as hold PARTITION_LINES of these lines each."""
+    count = max(1, -(-lines // PARTITION_LINES))
+    return [Partition(members[0].folder, len(members), number, count) for number in range(count)]
 
 
 def hash_part(task: PooledPart, left: Callable[[Any], Iterator[Document | Pair | None]]) -> Made:
@@ -207,7 +207,7 @@ def mark_part(task: PooledPart) -> Made:
     """Writes the column of a part: of each line that is left of a row whether it is a duplicate, or of each row whether
     nearly."""
     ends = np.cumsum(np.load(task.path(_COUNTS)), dtype=np.int64)
-    partitions = [Partition(task.folder, number, task.partitions) for number in range(task.partitions)]
+    partitions = [Partition(task.folder, 0, number, task.partitions) for number in range(task.partitions)]
     duplicates = np.concatenate([_of_part(partition, task.number) for partition in partitions])
     if task.near:
         is_near = np.zeros(len(ends), bool)
@@ -245,14 +245,10 @@ def write_hashes(path: Path, digests: Iterator[bytes]) -> list[Path]:
     while len(hashes := _next_run(digests)):
         order = np.argsort(hashes, kind="stable")  # equal ones stay in the order of lines
         table = np.stack([hashes[order], (order + first).astype(np.uint64)])
-        files.append(_run_of(path, len(files)))
+        files.append(path.with_name(f"{path.name}-{len(files):04d}"))
         write_arrays(files[-1], partial(np.save, arr=table))
         first += len(hashes)
     return files
-
-
-def _run_of(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}-{number:04d}")
 
 
 def _next_run(digests: Iterator[bytes]) -> Hashes:
@@ -267,7 +263,10 @@ def _next_run(digests: Iterator[bytes]) -> Hashes:
 def find_duplicates(partition: Partition) -> Made:
     """Writes the numbers of the lines whose hash stood before in their part or in an earlier one, part after part, and
     where those of each part end."""
-    tables = [_read_range(partition, part) for part in range(len(partition.runs))]
+    runs: dict[str, list[Path]] = {f"part-{part:05d}": [] for part in range(partition.parts)}
+    for path in sorted(Path(partition.folder).glob(f"part-*{_HASHES}-*")):  # listed once for all parts
+        runs[path.stem].append(path)
+    tables = [_read_range(partition, paths) for paths in runs.values()]
     ends = np.cumsum([table.shape[1] for table in tables])
     hashes, numbers = np.concatenate(tables, axis=1)
     del tables
@@ -282,14 +281,14 @@ def find_duplicates(partition: Partition) -> Made:
     return [partition.path(_FOUND), partition.path(_ENDS)], {}
 
 
-def _read_range(partition: Partition, part: int) -> NDArray[np.uint64]:
-    """The hashes of a part that are of the partition, and their lines [2, N], run after run."""
+def _read_range(partition: Partition, runs: Sequence[Path]) -> NDArray[np.uint64]:
+    """The hashes of a part's runs that are of the partition, and their lines [2, N]."""
     low, high = (
         np.uint64(min(2**64 * n // partition.count, 2**64 - 1)) for n in (partition.number, partition.number + 1)
     )
     tables = [np.zeros((2, 0), np.uint64)]
-    for number in range(partition.runs[part]):
-        run = np.load(_run_of(Path(partition.folder, f"part-{part:05d}{_HASHES}"), number), mmap_mode="r")
+    for path in runs:
+        run = np.load(path, mmap_mode="r")
         end = run.shape[1] if partition.number + 1 == partition.count else np.searchsorted(run[0], high)
         tables.append(run[:, np.searchsorted(run[0], low) : end])
     return np.concatenate(tables, axis=1)
