@@ -245,6 +245,7 @@ class ObjectiveChoice(Frozen):
         needs_teacher: whether it learns the sentence vectors of `data.teacher`.
         reads_negatives: whether it compares with the hard negatives of `data.teacher` where there are some.
         predicts_pieces: whether it asks the head over the vocabulary at labelled positions.
+        of_any_encoder: whether it needs sentence vectors alone, and so trains encoders without a family file.
         over_step: whether its terms read the whole global step, as a `StepObjective` does.
         encoded: how the names of the columns of rows that it encodes begin, and the forward passes that takes, 3 with a
             backward pass. Rows are "", which all losses share; the sides of pairs, each alone, are half of a row; what
@@ -260,6 +261,7 @@ class ObjectiveChoice(Frozen):
     needs_teacher: ClassVar[bool] = False
     reads_negatives: ClassVar[bool] = False
     predicts_pieces: ClassVar[bool] = False
+    of_any_encoder: ClassVar[bool] = False
     over_step: ClassVar[bool] = False
     encoded: ClassVar[Mapping[str, int]] = {}
     meaning: ClassVar[str]
@@ -427,6 +429,7 @@ class SentenceContrast(ObjectiveChoice):
 
     paper_name = "contrast"
     stream = "contrasted_pairs"
+    of_any_encoder = True
     over_step = True
     reads_negatives = True
     encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3, "hard_query_": 3, "hard_key_": 3}
@@ -463,6 +466,7 @@ class Distillation(ObjectiveChoice):
 
     paper_name = "distill"
     stream = "contrasted_pairs"
+    of_any_encoder = True
     needs_teacher = True
     encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3}
     meaning = "distance to the teacher's sentence vector (mean square of a number, or 1 - cosine)"

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import FolderTokenizer, StartTokenizer
 from xalign_ray.errors import ConfigError, DataError
@@ -49,7 +50,6 @@ def draws_head(config: RunConfig) -> bool:
 
 
 _OR_A_PLUGIN = ", or describe the family in a plug-in (docs/tutorials/add_a_family.md)"
-_OF_ANY_ENCODER = ("sentence_contrast", "distillation")  # losses that need vectors of sentences alone
 
 
 def check_family(config: RunConfig, family: Family) -> None:
@@ -65,10 +65,11 @@ def check_family(config: RunConfig, family: Family) -> None:
             f"{start} {family.no_masked_lm}: objective {', '.join(losses)} cannot be trained. Take losses that predict "
             f"no words, such as sentence_contrast (continue/contrast){_OR_A_PLUGIN if family.unpacked else ''}."
         )
-    losses = [loss.kind for loss in config.objectives if loss.kind not in _OF_ANY_ENCODER]
+    losses = [loss.kind for loss in config.objectives if not loss.of_any_encoder]
+    possible = [kind for kind, loss in OBJECTIVES.items() if loss.of_any_encoder]
     if family.unpacked and losses:
         raise ConfigError(
-            f"{start} no file of xalign_ray/models describes: {' and '.join(_OF_ANY_ENCODER)} train it, not "
+            f"{start} no file of xalign_ray/models describes: {' and '.join(possible)} train it, not "
             f"{', '.join(losses)}. Describe the family in a plug-in (docs/tutorials/add_a_family.md)."
         )
     train = config.train
