@@ -395,7 +395,7 @@ class MomentumContrast(ObjectiveChoice):
     queue_size: Positive = 32_000
     """keys of earlier steps that a query is compared with"""
     momentum: Annotated[Float, Field(ge=0, lt=1)] = 0.999
-    """what the key encoder keeps of itself each step"""
+    """share of the key encoder that is kept each step"""
     temperature: PositiveFloat = 0.05
     """what similarities are divided by"""
     projection: Positive = 300

@@ -146,7 +146,7 @@ class MaskingConfig(Frozen):
     mask_replace_prob: Fraction = 0.8
     """predicted pieces that are shown as the mask token"""
     random_replace_prob: Fraction = 0.1
-    """predicted pieces that are shown as a random piece; the rest is shown as it is"""
+    """predicted pieces that are shown as a random piece; the rest is shown unchanged"""
 
     def _faults(self) -> Iterator[str]:
         if (both := self.mask_replace_prob + self.random_replace_prob) > 1:

@@ -73,7 +73,7 @@ class ScheduleConfig(Frozen):
     decay_type: Literal["linear", "cosine", "1-sqrt"] = "linear"
     """how the rate falls over the decay"""
     min_lr_ratio: Fraction = 0.0
-    """what the decay falls to at its end, of the peak"""
+    """the rate at the end of the decay, as a share of the peak"""
 
     def steps_of(self, max_steps: int) -> int:
         """The warm-up of a run of `max_steps`, in whole steps."""
@@ -96,16 +96,16 @@ class TrainConfig(Frozen):
     """
 
     max_steps: NonNegative = 0
-    """optimizer steps of the run; 0 is as num_train_epochs says"""
+    """optimizer steps of the run; 0: from num_train_epochs"""
     num_train_epochs: NonNegativeFloat = 0
     """passes over the pairs, or over the text where no stream reads pairs; counted only if max_steps is 0"""
     global_batch_size: NonNegative = 0
-    """rows of a step, over all workers; 0 is as pairs_per_step says"""
+    """rows of a step, over all workers; 0: from pairs_per_step"""
     pairs_per_step: NonNegative = 0
     """pairs of a step, over all workers, on average: so many rows as hold them; counted only if global_batch_size is
     0"""
     per_device_batch_size: Positive = 32
-    """at most so many rows in one forward pass of a worker"""
+    """the most rows in one forward pass of a worker"""
     optimizer: Optimizer = AdamW()
     """how weights move"""
     schedule: ScheduleConfig = ScheduleConfig()

@@ -46,7 +46,7 @@ class FineTuning(Frozen):
     metric_for_best_model: str | None = None
     """metric of the development score; null: the first of the task's"""
     hidden_dropout_prob: Annotated[Float, Field(ge=0, lt=1)] | None = None
-    """dropout of hidden states, attention and head; null: as the encoder's config says"""
+    """dropout of hidden states, attention and head; null: as in the encoder's config"""
     max_train_samples: Positive | None = None
     """of the training file's examples, from the first; null: all"""
     max_grad_norm: NonNegativeFloat = 1.0

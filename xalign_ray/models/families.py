@@ -48,7 +48,7 @@ def find_family(model_type: str) -> Family | None:
 
 
 def _kinds_of(base: type[Family], model_type: str) -> Iterator[type[Family]]:
-    """The classes that name a model type; those of a plug-in come with its import."""
+    """The classes that name a model type; a plug-in's come with its import."""
     for kind in base.__subclasses__():
         if vars(kind).get("model_type") == model_type:
             yield kind

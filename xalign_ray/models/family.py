@@ -55,7 +55,7 @@ class Family(ABC):
         counts_from_padding: whether positions begin behind the padding id, so that another one moves them.
         may_be_untied: whether the head may have an output table apart from the word embeddings, as released models do.
         dense_only: whether its attention is special and under a mask: no kernel can stand in for it.
-        unpacked: whether each example is padded to a row of its own, for a mask of tokens is all that it takes.
+        unpacked: whether each example is padded to a separate row, for a mask of tokens is all that it takes.
         no_masked_lm: why its masked LM cannot be trained, after its name; empty if it can.
     """
 

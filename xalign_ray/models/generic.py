@@ -66,7 +66,7 @@ class Generic(Family):
         return {**{key: value for key, value in named.items() if key not in aliases}, **read}
 
     def for_rows(self, values: Values, length: int) -> dict[str, Any]:  # noqa: ARG002
-        """Unchanged: its table of positions is as long as it is."""
+        """Unchanged: its table of positions has a fixed length."""
         return dict(values)
 
     def max_length(self, values: Values) -> int:

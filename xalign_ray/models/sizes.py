@@ -22,7 +22,7 @@ class Sizes:
     """Parameters by part, each counted once (a decoder that is tied to the word embeddings among these).
 
     Attributes:
-        transform: those of the head's layers before its decoder, before a language vector extends them.
+        transform: of the head's layers before its decoder, before a language vector extends them.
     """
 
     word_embeddings: int

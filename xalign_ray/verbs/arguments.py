@@ -1,4 +1,4 @@
-"""How verbs read Python values: paths, models, recipes, lists of names."""
+"""Python values as verbs take them: paths, models, recipes, lists of names."""
 
 from __future__ import annotations
 
