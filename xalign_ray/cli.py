@@ -19,7 +19,7 @@ from xalign_ray.errors import StoppedError, XalignError, explain
 from xalign_ray.verbs import config, data, recipes, scores
 from xalign_ray.verbs.arguments import as_model, as_path, filled_path
 from xalign_ray.verbs.command import ManyFiles, group
-from xalign_ray.verbs.continue_encoder import continue_encoder, show_end
+from xalign_ray.verbs.continue_encoder import continue_encoder, holds_bound, show_end
 from xalign_ray.verbs.opened_run import Run
 from xalign_ray.verbs.options import (
     AVERAGES,
@@ -50,6 +50,7 @@ from xalign_ray.work.status_line import forget_next, say, say_next, show
 from xalign_ray.work.storage import shown_path
 
 CACHES = ("XALIGN_CACHE", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_DATASETS_CACHE")  # folders
+NOT_HELD = 3  # exit code of a continued encoder that is not shown to hold the bound that was asked for
 ON_CLUSTER = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -130,6 +131,9 @@ def continue_(
     margin: Annotated[
         float | None, typer.Option(metavar="POINTS", help="a loss that is surely smaller is `kept`; 1 by default")
     ] = None,
+    lose_at_most: Annotated[
+        float | None, typer.Option(metavar="POINTS", help="of --keep: merged with the base until it holds; else exit 3")
+    ] = None,
     replay: Annotated[
         float | None, typer.Option(metavar="SHARE", help="of rows that are text; 0.1 with --text and a head")
     ] = None,
@@ -157,7 +161,12 @@ def continue_(
     if local:
         _keep_memory()
     result = continue_encoder(**arguments)
-    return result if isinstance(result, str) else show_end(result)
+    if isinstance(result, str):
+        return result
+    if holds_bound(result):
+        return show_end(result)
+    show(show_end(result))
+    raise typer.Exit(NOT_HELD)
 
 
 @app.command("export")
@@ -179,9 +188,12 @@ def export(
     push_to: Annotated[
         str, typer.Option(metavar="ORG/NAME", help="upload the folder to this model of the Hugging Face hub")
     ] = "",
+    merge: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="0.4: a mixture, 60 % of it the run's start; with --out")
+    ] = None,
 ) -> Path:
     """Export a run's best checkpoint again (without dev pairs the newest), or the weights of another step."""
-    return recipes.export(run, step, out, trust, as_, pooling, prompt, push_to)
+    return recipes.export(run, step, out, trust, as_, pooling, prompt, push_to, merge)
 
 
 @app.command("evaluate")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.saved import open_saved
@@ -22,6 +24,7 @@ from xalign_ray.work.storage import shown_path
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from xalign_ray.models.export import Facts
     from xalign_ray.models.sentence_files import SentenceFiles
     from xalign_ray.shards.prepared import Prepared
 
@@ -39,24 +42,57 @@ def export_run(
     out: Path | None = None,
     trust: bool = False,
     form: SentenceFiles | None = None,
+    merge: float | None = None,
 ) -> Path:
     """Writes the weights of a run as a Hugging Face folder: of its best checkpoint on the dev pairs, or of a step.
 
-    Without dev pairs the newest one counts as the best.
+    Without dev pairs the newest one counts as the best. With `merge` this share of them is mixed with the weights that
+    the run began with.
     """
     from xalign_ray.models.export import export as write_export
 
     state, reached = _weights(recipe, prepared, folder, facts["fingerprint"], step, trust)
+    if merge is not None:
+        state = mix_weights(recipe.config, prepared, state, merge)
     target = out or (RunFolder(folder).export if step is None else RunFolder(folder).export_at(step))
-    write_export(
-        state,
-        recipe.config,
-        prepared,
-        target,
-        {"recipe": recipe.name, "fingerprint": facts["fingerprint"], "step": reached},
-        form,
-    )
+    of_run: Facts = {"recipe": recipe.name, "fingerprint": facts["fingerprint"], "step": reached}
+    if merge is not None:
+        of_run["merge"] = merge
+    write_export(state, recipe.config, prepared, target, of_run, form)
     return target
+
+
+def mix_weights(
+    config: RunConfig, prepared: Prepared, reached: Mapping[str, Tensor], share: float
+) -> dict[str, Tensor]:
+    """first + share * (reached - first) of each weight of the encoder (Wortsman et al. 2022, section 3).
+
+    Rows of pieces that the encoder did not know when the run began are taken as the run reached them.
+
+    Args:
+        reached: all parameters of `EncoderWithLosses` in fp32 and whole, by their names there.
+        share: in [0, 1].
+    """
+    import torch
+
+    from xalign_ray.models.export import ENCODER, rows_to_make
+    from xalign_ray.train.loop import build_model
+
+    start, (added, exchanged) = build_model(config, prepared), rows_to_make(config.data.tokenizer, prepared)
+    new_rows = [*added] if exchanged is None else np.flatnonzero(exchanged.counts != 1).tolist()
+    hf = start.encoder.hf
+    words, decoder = hf.get_input_embeddings(), hf.get_output_embeddings()
+    tables = [words.weight, *(() if decoder is None else (decoder.weight, decoder.bias))]
+    by_piece = {
+        name for name, one in start.named_parameters(remove_duplicate=False) if any(one is table for table in tables)
+    }
+    first, mixed = start.state_dict(), dict(reached)
+    for name, after in reached.items():
+        if name.startswith(ENCODER) and after.is_floating_point():
+            mixed[name] = torch.lerp(first[name].float(), after.float(), share)
+            if name in by_piece:
+                mixed[name][new_rows] = after[new_rows].float()
+    return mixed
 
 
 def _weights(
@@ -139,6 +175,7 @@ def export(
     pooling: str = "",
     prompts: Sequence[str] = (),
     push_to: str = "",
+    merge: float | None = None,
 ) -> Path:
     """Exports a run folder again, finished or not.
 
@@ -146,6 +183,7 @@ def export(
         step: of a checkpoint that was kept, if None the best on the dev pairs, or the newest; 0 is the untrained
             encoder, the control of its run.
         out: `<run>/export` by default, for a step `<run>/export_step_<step>`.
+        merge: share in [0, 1] of these weights in a mixture with those that the run began with; needs `out`.
         trust: whether the files of the checkpoint may run code.
         as_: "sentence-transformers" for a folder that Sentence Transformers opens; pooling and prompts are for it.
         push_to: `ORG/NAME`: uploads the folder to the Hugging Face hub; makes the repository, private, if need be.
@@ -158,6 +196,8 @@ def export(
     recipe, fingerprint = open_saved(run)
     if out:
         _check_replaceable(out)
+    if merge is not None and not (out and 0 <= merge <= 1):
+        raise ConfigError(f"--merge {merge:g}: give a share from 0 to 1, and --out DIR for the mixture.")
     if as_ not in ("", SENTENCES):
         raise ConfigError(f"--as {as_}: the other form of an export is {SENTENCES}.")
     if not as_ and (pooling or prompts):
@@ -174,7 +214,7 @@ def export(
     with open_job(out or run, "export", with_run=True) as job:
         if out is None and step is None:
             job.finish(card=write_model_card)  # which lies in the export that is replaced
-        folder = export_run(recipe, prepared, run, {"fingerprint": fingerprint}, step, out, trust, form)
+        folder = export_run(recipe, prepared, run, {"fingerprint": fingerprint}, step, out, trust, form, merge)
     if upload:
         say(f"Pushed to {upload(folder)}.")
     return folder

@@ -155,6 +155,37 @@ def test_same_command_of_a_finished_run_only_prints_its_table(
     assert len(list(read_events(RunFolder(run).events))) == before
 
 
+def test_a_bound_that_few_kept_pairs_cannot_show_exports_the_least_harmful_and_ends_with_3(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(run)
+    monkeypatch.chdir(run.parent.parent)
+    whole, before = load_file(folder.export / "model.safetensors"), json.loads(folder.comparison.read_text())
+    options = ["--pairs", "pairs.en-de.tsv", "--keep", "kept.en-fr.tsv", "--steps", str(STEPS), "--out", "runs/mine"]
+    words = ["continue", "encoder", *options, "--no-ray"]
+    monkeypatch.setattr("sys.argv", ["xalign", *words, "--lose-at-most", "0.5"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said, found = capsys.readouterr(), json.loads(folder.comparison.read_text())
+    assert ended.value.code == 3, said.err
+    assert "The bound is not shown to hold: " in said.out
+    shares = [mixture["share"] for mixture in found["bound"]["mixtures"]]
+    assert (shares, found["bound"]["holds"]) == ([0.25, 0.5, 0.75, 1.0], False)
+    share, first = found["bound"]["share"], load_file(run.parent.parent / "encoder" / "model.safetensors")
+    for name, tensor in load_file(folder.export / "model.safetensors").items():
+        torch.testing.assert_close(tensor, (1 - share) * first[name] + share * whole[name], rtol=0, atol=1e-7)
+    assert {row["count"] for row in found["rows"]} == {20}  # the half that did not choose
+    assert not [*run.glob(".mixture-*")]
+
+    monkeypatch.setattr("sys.argv", ["xalign", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    after = load_file(folder.export / "model.safetensors")
+    assert all(torch.equal(after[name], tensor) for name, tensor in whole.items())
+    assert json.loads(folder.comparison.read_text())["rows"] == before["rows"]
+
+
 def test_shown_recipe_has_the_fingerprint_of_the_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(run.parent.parent)
     Path("shown.yaml").write_text(resolve(read_five_lines("encoder", OPTIONS)).as_yaml)

@@ -13,7 +13,7 @@ from tests.ray.small import batches, write_world
 from tests.unit.conftest import prepare_here
 from xalign_ray import exports, pretraining
 from xalign_ray.config.load import Recipe, load_recipe
-from xalign_ray.errors import DataError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.studies.queue import export_step
 from xalign_ray.tokens.find import find_prepared
 from xalign_ray.train.loop import build_model
@@ -69,6 +69,28 @@ def test_a_study_exports_the_step_that_a_cell_scores_once(finished: tuple[Recipe
     export_step(str(folder))
     export_step(str(run / "export"))
     assert [(path / "manifest.json").stat().st_mtime_ns for path in (folder, run / "export")] == [written, last]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_a_mixture_is_the_plain_average_of_both_files(
+    finished: tuple[Recipe, Path], tmp_path: Path, share: float
+) -> None:
+    _, run = finished
+    mixed = load_file(exports.export(run, out=tmp_path / "mixed", merge=share) / "model.safetensors")
+    first = load_file(exports.export(run, step=0, out=tmp_path / "first") / "model.safetensors")
+    last = load_file(run / "export" / "model.safetensors")
+    assert mixed.keys() == first.keys() == last.keys()
+    for name, tensor in mixed.items():
+        torch.testing.assert_close(tensor, (1 - share) * first[name] + share * last[name], rtol=0, atol=1e-7)
+    assert json.loads((tmp_path / "mixed" / "config.json").read_text())["xalign_merge"] == share
+
+
+@pytest.mark.parametrize(("share", "out"), [(1.5, True), (-0.1, True), (0.5, False)])
+def test_a_share_outside_of_the_two_is_refused_and_the_run_keeps_its_export(
+    finished: tuple[Recipe, Path], tmp_path: Path, share: float, out: bool
+) -> None:
+    with pytest.raises(ConfigError, match=r"--merge \S+: give a share from 0 to 1, and --out DIR for the mixture\."):
+        exports.export(finished[1], out=tmp_path / "mixed" if out else None, merge=share)
 
 
 def test_a_step_that_was_not_kept_is_refused(finished: tuple[Recipe, Path]) -> None:

@@ -13,6 +13,7 @@ from tests.parity.english_base import FACTS, SMALL, write_english_base
 from tests.unit.conftest import make_config, prepare_here
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
+from xalign_ray.exports import mix_weights
 from xalign_ray.feed.batches import open_local
 from xalign_ray.models.export import export
 from xalign_ray.shards.prepared import Prepared
@@ -60,6 +61,18 @@ def test_the_grown_encoder_trains_on_its_new_pieces_and_is_exported_whole(
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "export")
     assert model.get_input_embeddings().weight.shape[0] > max(prepared.new_rows)
     assert model.config.vocab_size == model.get_output_embeddings().weight.shape[0]
+
+
+def test_a_mixture_with_the_start_takes_new_rows_whole(continued: tuple[RunConfig, Prepared, Path]) -> None:
+    config, prepared, _ = continued
+    start, name = build_model(config, prepared), "encoder.hf.bert.embeddings.word_embeddings.weight"
+    reached = {name: tensor + 1.0 for name, tensor in start.state_dict().items()}
+    mixed, before = mix_weights(config, prepared, reached, 0.25), start.state_dict()
+    new = [*prepared.new_rows]
+    for table in (name, "encoder.hf.cls.predictions.decoder.weight", "encoder.hf.cls.predictions.bias"):
+        moved = mixed[table] - before[table]
+        torch.testing.assert_close(moved[new], torch.ones_like(moved[new]))
+        torch.testing.assert_close(moved[: min(new)], torch.full_like(moved[: min(new)], 0.25))
 
 
 def test_new_pieces_without_an_encoder_to_start_from_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,22 +14,26 @@ from typing import Any
 
 from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.saved import open_saved
+from xalign_ray.continuing.bound import Sentences, find_mixture
 from xalign_ray.continuing.comparison import BaseComparison, Kept, PairScores, compare_with_base, verdict_of
 from xalign_ray.continuing.files import THE_TEST, as_sentences, read_tests, read_text
+from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.continuing.recipe import Continuation
+from xalign_ray.continuing.sentence_scores import SentenceScores
 from xalign_ray.errors import DataError
+from xalign_ray.exports import export_run, open_data
 from xalign_ray.planning.estimate import read_prices
-from xalign_ray.results.continued import comparison_text, read_continued
+from xalign_ray.results.continued import Continued, comparison_text, read_continued
 from xalign_ray.results.page import PAGE
 from xalign_ray.results.run import RETRIEVAL, read_log
 from xalign_ray.tasks.retrieval import RetrievalTask
 from xalign_ray.tasks.scores import Score, average_languages, write_scores
 from xalign_ray.tasks.task import LAST, right_key, write_rows
 from xalign_ray.track.destinations import open_command, resolve_uri, runs_page
-from xalign_ray.work.artifacts import finished_run, hash_value, read_json, write_json
+from xalign_ray.work.artifacts import finished_run, hash_value, read_json, whole_manifest, write_json
 from xalign_ray.work.job import open_job
-from xalign_ray.work.mirror import local_folder
-from xalign_ray.work.run_folder import CARD, PREDICTIONS, SCORES, RunFolder
+from xalign_ray.work.mirror import fetch_checkpoint, local_folder
+from xalign_ray.work.run_folder import CARD, EXPORT, PREDICTIONS, SCORES, RunFolder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import quoted, shown_path
 
@@ -36,15 +41,15 @@ METRIC_OF = {"retrieval": "retrieval_accuracy", "retrieval_csls": "retrieval_acc
 TEST = "test"  # the split of a run's own test, and the name of its evaluation
 
 
-def compare_run(continuation: Continuation, run: Path) -> bool:
+def compare_run(continuation: Continuation, run: Path, trust: bool = False) -> bool:
     """Compares a run with its base, unless that is done; returns whether anything was written.
 
     The kept files that were named once are part of the run: a later command without `keep` leaves them, and another
-    margin changes verdicts alone.
+    margin changes verdicts alone. With `lose_at_most` the export is replaced by a mixture; see `continuing/bound.py`.
     """
     before, lines = read_continued(run), continuation.lines
-    if before is None or (lines.keep and before.keep != [*lines.keep]):
-        _compare(continuation, run)
+    if before is None or (lines.keep and not _is_of(before, lines, run)):
+        _compare(continuation, run, trust)
     elif before.margin != lines.margin:
         path = RunFolder(run).comparison
         comparison = json.loads(path.read_text(encoding="utf-8"))
@@ -58,7 +63,48 @@ def compare_run(continuation: Continuation, run: Path) -> bool:
     return True
 
 
-def _compare(continuation: Continuation, run: Path) -> None:
+def _is_of(before: Continued, lines: FiveLines, run: Path) -> bool:
+    """Whether a comparison is of these kept files and this bound, and of the export that lies in the run."""
+    bound, export = before.bound or {}, whole_manifest(RunFolder(run).export) or {}
+    share = bound.get("share", 1.0)
+    return (
+        before.keep == [*lines.keep]
+        and bound.get("lose_at_most") == lines.lose_at_most
+        and export.get("merge", 1.0) == share
+    )
+
+
+def _export_within(
+    continuation: Continuation, run: Path, base: str, sentences: Sentences, trust: bool
+) -> dict[str, Any] | None:
+    """Exports the mixture of trained weights and base that gains most within the bound; None where there is none."""
+    lines, folder = continuation.lines, RunFolder(run)
+    replaced = "merge" in (whole_manifest(folder.export) or {})
+    if lines.lose_at_most is None and not replaced:
+        return None
+    recipe, fingerprint = open_saved(run)
+    prepared, facts = open_data(run), {"fingerprint": fingerprint}
+    fetch_checkpoint(run)
+    if lines.lose_at_most is None:
+        export_run(recipe, prepared, run, facts, trust=trust)
+        return None
+    old, margin = SentenceScores(base), lines.lose_at_most
+
+    def score(share: float) -> BaseComparison:
+        say(f"Merging {share:.0%} of the trained weights with {1 - share:.0%} of {base}.")
+        with tempfile.TemporaryDirectory(prefix=".mixture-", dir=run) as out:
+            mixture = export_run(recipe, prepared, run, facts, None, Path(out) / EXPORT, trust, merge=share)
+            return compare_with_base(
+                old, str(mixture), *sentences, trained_languages=recipe.config.languages, margin=margin
+            )
+
+    found = find_mixture(score, margin)
+    if replaced or found["share"] < 1:
+        export_run(recipe, prepared, run, facts, trust=trust, merge=found["share"])
+    return found
+
+
+def _compare(continuation: Continuation, run: Path, trust: bool) -> None:
     base, config = open_saved(run)[0].config.model.init_from, continuation.recipe.config
     lines, data = continuation.lines, continuation.data
     assert base is not None, "a continued run begins from an encoder"
@@ -70,15 +116,12 @@ def _compare(continuation: Continuation, run: Path) -> None:
     texts = [
         Kept.of_text(corpus.language, [*read_text(corpus)], Path(corpus.paths[0]).name) for corpus in data.kept_text
     ]
-    comparison = compare_with_base(
-        base,
-        str(folder.export),
-        tests,
-        as_sentences(data.kept),
-        texts,
-        config.languages,
-        margin=lines.margin,
-    )
+    sentences = Sentences(tests, as_sentences(data.kept), texts)
+    with open_job(run, "export", with_run=True):
+        bound = _export_within(continuation, run, base, sentences.half(0), trust)
+    if bound:
+        sentences = sentences.half(1)
+    comparison = compare_with_base(base, str(folder.export), *sentences, config.languages, margin=lines.margin)
     log, prices = read_log(folder.events), list(read_prices(lines.price).values())
     during = log.points.loc[(log.points.series == RETRIEVAL) & (log.points.language != "")].sort_values("step")
     facts = {
@@ -91,6 +134,7 @@ def _compare(continuation: Continuation, run: Path) -> None:
         "methods": [continuation.tree["extends"].removeprefix("continue/")],
         "keep": [*lines.keep],
         "margin": lines.margin,
+        "bound": bound,
         "command": lines.command,
         "during": {language: points.value.tolist() for language, points in during.groupby("language", sort=False)},
     }

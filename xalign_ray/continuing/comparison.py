@@ -71,9 +71,10 @@ class PairScores:
 
 @dataclass(frozen=True)
 class BaseComparison:
-    """All rows, notes on measures that are missing, and the scores of each pair."""
+    """All rows, the estimate of each one's difference, notes on measures that are missing, and each pair's scores."""
 
     rows: Sequence[Row]
+    estimates: Sequence[MeanEstimate | None]
     notes: Sequence[str]
     of_pairs: Sequence[PairScores] = ()
 
@@ -101,7 +102,7 @@ class Kept:
 
 
 def compare_with_base(
-    base: str,
+    base: str | SentenceScores,
     trained: str,
     tests: Sequence[TranslatedSentences],
     kept: Sequence[TranslatedSentences] = (),
@@ -113,7 +114,7 @@ def compare_with_base(
     """Scores both encoders on the same sentences.
 
     Args:
-        base: folder or hub id of the encoder that was continued.
+        base: folder or hub id of the encoder that was continued; opened already, it keeps its vectors.
         trained: folder or hub id of the continued encoder.
         tests: pairs that were held out of training.
         kept: pairs of languages that must not get worse.
@@ -127,7 +128,7 @@ def compare_with_base(
     """
     from xalign_ray.models.inference import pick_device
 
-    old = SentenceScores(base, None, device)
+    old = SentenceScores(base, None, device) if isinstance(base, str) else base
     new = SentenceScores(trained, old.rule, device)
     tests, kept = [pairs.thinned() for pairs in tests], [pairs.thinned() for pairs in kept]
     forgettable = [*map(Kept.of_pairs, kept), *texts]
@@ -137,7 +138,7 @@ def compare_with_base(
         sentences.texts for sentences in forgettable
     ]
     distinct = [*dict.fromkeys(text for group in groups for text in group)]
-    say(f"Comparing {len(distinct):,} sentences: vectors of {base}, then of {trained}.")
+    say(f"Comparing {len(distinct):,} sentences: vectors of both encoders.")
     row_of = {text: row for row, text in enumerate(distinct)}
     vectors = old.vectors(distinct), new.vectors(distinct)
 
@@ -195,14 +196,19 @@ def compare_with_base(
             rows.append((row(measure, sentences.language, is_trained, means, count, sentences.split), estimate))
     missing = f"There is no masked-LM loss of what was kept: {why_no_loss}." if why_no_loss else ""
     notes = [f"Sentence vectors: {old.rule.words}.", missing if forgettable else NOTHING_KEPT]
-    return BaseComparison([*_judged(rows, margin)], [*filter(None, notes)], of_pairs)
+    judged = [*_judged(rows, margin)]
+    return BaseComparison(
+        [row for row, _ in judged], [estimate for _, estimate in judged], [*filter(None, notes)], of_pairs
+    )
 
 
 def _sides(pairs: TranslatedSentences) -> list[Sequence[Text]]:
     return [[(text, code) for text in texts] for code, texts in zip(pairs.languages, pairs.texts, strict=True)]
 
 
-def _judged(rows: Sequence[tuple[Row, MeanEstimate | None]], margin: float) -> Iterator[Row]:
+def _judged(
+    rows: Sequence[tuple[Row, MeanEstimate | None]], margin: float
+) -> Iterator[tuple[Row, MeanEstimate | None]]:
     """Gives each row its interval, corrected for all rows of the measure, and its verdict; drift has none."""
     for measure in dict.fromkeys(row.measure for row, _ in rows):
         of_measure = [(row, estimate) for row, estimate in rows if row.measure == measure]
@@ -211,9 +217,8 @@ def _judged(rows: Sequence[tuple[Row, MeanEstimate | None]], margin: float) -> I
         for row, estimate in of_measure:
             low, high = next(intervals) if estimate else (None, None)
             detectable = None if low is None or high is None else (high - low) / 2
-            yield replace(
-                row, low=low, high=high, verdict=verdict_of(measure, low, high, margin), detectable=detectable
-            )
+            verdict = verdict_of(measure, low, high, margin)
+            yield replace(row, low=low, high=high, verdict=verdict, detectable=detectable), estimate
 
 
 def verdict_of(measure: str, low: float | None, high: float | None, margin: float) -> Verdict | None:

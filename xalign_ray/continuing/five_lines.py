@@ -79,6 +79,7 @@ class FiveLines(Frozen):
     text: Paths = ()
     keep: Paths = ()
     margin: Annotated[Float, Field(gt=0)] = 1.0
+    lose_at_most: Annotated[Float | None, Field(gt=0)] = None
     replay: Annotated[Float | None, Field(ge=0, lt=1)] = None
     languages: Words = ()
     columns: Words = ()
@@ -109,6 +110,8 @@ class FiveLines(Frozen):
             yield f"{' and '.join(lengths)} are both a length; keep one"
         if self.budget is not None and not self.price:
             yield "budget needs the price of an hour of the device, such as price H100=2.5"
+        if self.lose_at_most is not None and not self.keep:
+            yield "lose_at_most bounds what is lost of the kept files: name some with keep"
         trained = {path.rpartition("=")[2] for path in (*self.pairs, *self.text)}  # text may be de=FILE
         if both := [path for path in self.keep if path.rpartition("=")[2] in trained]:
             yield f"keep names {both[0]}, which is trained on: forgetting is measured on other files"

@@ -48,13 +48,17 @@ class SentenceScores:
         self.rule = rule or read_sentence_files(encoder).rule
         self._given_rule = rule
         self._device = device
+        self._known: dict[Text, Numbers] = {}
 
     def vectors(self, texts: Sequence[Text]) -> Numbers:
-        """A vector for each text, `[N, D]`."""
+        """A vector for each text, `[N, D]`; it is computed once."""
         if not texts:
             return np.zeros((0, 2), np.float32)
-        encoder = SentenceVectors(self.encoder, rule=self._given_rule, encoder=self._opened[0])
-        return encoder.encode([text for text, _ in texts], [language for _, language in texts])
+        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
+            encoder = SentenceVectors(self.encoder, rule=self._given_rule, encoder=self._opened[0])
+            vectors = encoder.encode([text for text, _ in new], [language for _, language in new])
+            self._known.update(zip(new, vectors, strict=True))
+        return np.stack([self._known[text] for text in texts])
 
     def losses(self, texts: Sequence[Text]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The summed masked-LM loss of each text in nats, and its number of labels, `[N]` each.

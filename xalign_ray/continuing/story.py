@@ -37,7 +37,7 @@ def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, r
     out = Path(lines.output) if lines.output else None
     run = pretrain(continuation.recipe, out, local, trust, rehash and not local)
 
-    if os.environ.get("RANK", "0") == "0" and compare_run(continuation, run):
+    if os.environ.get("RANK", "0") == "0" and compare_run(continuation, run, trust):
         publish_scores(run)
         report([str(run)])
     return run

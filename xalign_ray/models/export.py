@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import tokenizers
 import torch
@@ -47,11 +47,15 @@ PAIRS_FILE = "dictionary_pairs.json"
 
 
 class Facts(TypedDict):
-    """Facts in the folder about the run that it came from."""
+    """Facts in the folder about the run that it came from.
+
+    Of a mixture of its weights with those that the run began with, `merge` is their share.
+    """
 
     recipe: str
     fingerprint: str
     step: int
+    merge: NotRequired[float]
 
 
 def export(
@@ -77,7 +81,7 @@ def export(
         config: the resolved recipe.
         prepared: the run's data: languages, tokenizer, dictionary.
         folder: where to write.
-        facts: recipe name, run fingerprint and step, for config.json.
+        facts: recipe name, run fingerprint, step and share, for config.json.
         form: how it makes sentence vectors, if the folder is to be one of Sentence Transformers whatever it began as.
 
     Raises:
@@ -181,6 +185,7 @@ def _save_model(
         "xalign_fingerprint": facts["fingerprint"],
         "xalign_seed": config.seed,
         "xalign_step": facts["step"],
+        **({"xalign_merge": facts["merge"]} if "merge" in facts else {}),
         TOKENIZER_KEY: identify(folder),
     }
     classes = family.classes(with_languages=model.language_embeddings)

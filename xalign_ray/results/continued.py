@@ -35,7 +35,12 @@ _TITLES = {
     "drift": "Distance of the vectors from the base's",
 }
 _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-_IN_TERMINAL = ("Translations found: ", "Masked-LM loss")  # how the titles begin; the rest stands on the page
+_MIXTURES = "Mixtures of the trained weights with the base's"
+_IN_TERMINAL = (
+    _MIXTURES,
+    "Translations found: ",
+    "Masked-LM loss",
+)  # how the titles begin; the rest stands on the page
 _SHORTEST = 60  # characters of a line in a terminal
 
 
@@ -51,6 +56,7 @@ class Continued:
         command: that made the run, where it is known.
         keep: the files of what must not get worse, as they were named.
         margin: points; a loss that is surely smaller is "kept".
+        bound: what `continuing.bound.find_mixture` found; None where nothing was bound.
     """
 
     base: str
@@ -65,6 +71,7 @@ class Continued:
     price: float | None
     keep: Sequence[str]
     margin: float
+    bound: Mapping[str, Any] | None
     command: str
 
     @property
@@ -115,6 +122,18 @@ def sentence(found: Continued) -> str:
     return f"Translations found {of}: {100 * base:.1f} % before, {100 * yours:.1f} % after ({counts})."
 
 
+def of_bound(bound: Mapping[str, Any]) -> str:
+    """What is exported, and whether it holds the bound."""
+    weights = f"{bound['share']:.0%} of the trained weights and {1 - bound['share']:.0%} of the base's"
+    asked = f"a loss of at most {bound['lose_at_most']:g} points of what is kept"
+    if bound["holds"]:
+        return f"Exported: {weights}, the mixture that gains most with {asked}."
+    return (
+        f"The bound is not shown to hold: no mixture excludes more than {asked}. Exported: {weights}, which may have "
+        "lost least. More kept sentences show smaller losses."
+    )
+
+
 def forgotten(found: Continued) -> str:
     """Losses in the languages that were not trained; empty where none was kept out."""
     rows = [row for row in found.rows if not row["trained"] and row["verdict"]]
@@ -137,7 +156,9 @@ def origin_sentence(found: Continued) -> str:
 
 
 def of_comparison(found: Continued) -> Iterator[Table]:
-    """A table of each measure that has rows: trained languages first, then what must not get worse."""
+    """The mixtures; a table of each measure that has rows: trained languages first, then what must not get worse."""
+    if found.bound:
+        yield _of_mixtures(found.bound)
     for trained in (True, False):
         for measure, title in _TITLES.items():
             if rows := found.of(measure, trained):
@@ -155,9 +176,31 @@ def comparison_text(found: Continued, width: int) -> str:
             console.print("", Text(table.title, "bold"), _drawn(table), Text(table.note), sep="\n")
     console.print()
     console.print(Text(sentence(found)))
+    if found.bound:
+        console.print(Text(of_bound(found.bound)))
     for note in found.notes:
         console.print(Text(note))
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())  # type: ignore[attr-defined]
+
+
+def _of_mixtures(bound: Mapping[str, Any]) -> Table:
+    names = {"retrieval": "kept: translations found", "mlm_loss": "kept: masked-LM loss"}
+    measures = [measure for measure in names if any(measure in mixture["kept"] for mixture in bound["mixtures"])]
+    body = []
+    for mixture in bound["mixtures"]:
+        kept = [mixture["kept"][measure] for measure in measures]
+        changes = [Entry(points(value), f"{points(low)} to {points(high)}") for value, low, high in kept]
+        lost = f"lost in {', '.join(mixture['lost'])}" if mixture["lost"] else "not shown"
+        verdict = "holds" if mixture["holds"] else lost
+        exported = Entry(verdict, "exported", "best") if mixture["share"] == bound["share"] else verdict
+        gain = NONE if mixture["gain"] is None else points(mixture["gain"])
+        body.append((f"{mixture['share']:.0%}", gain, *changes, exported))
+    note = (
+        "Share: of the trained weights. In points (of a loss: hundredths of a nat, + is better), on the half of the "
+        f"sentences that chooses; 95 % intervals of the mean over what is kept. A mixture holds where a mean loss of "
+        f"{bound['lose_at_most']:g} is excluded and no kept set has surely lost more. Other tables: the other half."
+    )
+    return Table(_MIXTURES, ("share", "gain", *(names[measure] for measure in measures), "bound"), body, note)
 
 
 def _table(

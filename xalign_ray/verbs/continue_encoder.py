@@ -33,6 +33,7 @@ def continue_encoder(
     text: Files = (),
     keep: Files = (),
     margin: float | None = None,
+    lose_at_most: float | None = None,
     replay: float | None = None,
     languages: Sequence[str] | str | None = "",
     columns: Sequence[str] | str | None = "",
@@ -68,6 +69,8 @@ def continue_encoder(
         text: text for masked LM, such as "de.txt" or "de=FILE".
         keep: pairs or text in languages that must not get worse.
         margin: points; where the interval excludes a loss of them, a language is `kept`. 1 by default.
+        lose_at_most: points that may be lost of what is kept: of mixtures with the base, the one that gains most
+            within the bound is exported.
         replay: share of rows that are text; 0.1 with `text` and a head.
         languages: codes of the two sides of the pairs: "en,de".
         columns: names of the two columns of the pairs.
@@ -123,6 +126,14 @@ def show_end(run: Run) -> str:
         f"xalign tune {export} --task TASK --data FOLDER",
     )
     return closing_lines(run.path)
+
+
+def holds_bound(run: Run) -> bool:
+    """Whether the export of a run is shown to hold the bound that was asked for; true where none was."""
+    from xalign_ray.results.continued import read_continued
+
+    found = read_continued(run.path)
+    return not found or not found.bound or found.bound["holds"]
 
 
 def five_lines_of(arguments: Mapping[str, Any]) -> FiveLines:

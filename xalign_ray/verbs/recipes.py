@@ -136,6 +136,7 @@ def export(
     pooling: str = "",
     prompt: Sequence[str] = (),
     push_to: str = "",
+    merge: float | None = None,
 ) -> Path:
     """Exports a run's best checkpoint again (without dev pairs the newest), or the weights of another step.
 
@@ -150,6 +151,7 @@ def export(
         pooling: of sentence vectors: "mean" or "cls"; by default as the run's loss pools.
         prompt: `NAME=TEXT` each, texts that may be put before a sentence; the first is put there unasked.
         push_to: `ORG/NAME`: uploads the folder to this model of the Hugging Face hub.
+        merge: share from 0 to 1 of these weights in a mixture with those that the run began with; needs `out`.
 
     Returns:
         The folder.
@@ -162,6 +164,6 @@ def export(
     """
     from xalign_ray.exports import export as export_folder
 
-    folder = export_folder(as_path(run), step, as_path(out), trust, as_, pooling, prompt, push_to)
+    folder = export_folder(as_path(run), step, as_path(out), trust, as_, pooling, prompt, push_to, merge)
     say_next(f"xalign evaluate {quoted(folder)} --task tatoeba --data FOLDER")
     return folder

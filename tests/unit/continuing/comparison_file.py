@@ -35,6 +35,7 @@ def write_comparison_file(folder: Path) -> None:
         "device_hours": 0.2083,
         "methods": ["contrast"],
         "margin": 1.0,
+        "bound": None,
         "during": {},
         "price": None,
         "keep": [],

@@ -26,6 +26,7 @@ from xalign_ray.tasks.retrieval import TranslatedSentences
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.run_folder import COMPARISON
 
+BOUND = {"lose_at_most": 0.5, "share": 1.0, "holds": True, "mixtures": []}  # the export is whole, with no share
 ENGLISH = ["one", "two", "three", "four", "five"]
 VECTORS = f"Sentence vectors: mean of the last layer, no prompt ({NO_FILES})."
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf"]
@@ -184,6 +185,10 @@ def test_languages_of_the_run_decide_what_counts_as_trained(encoders: tuple[Path
         ({"keep": ["fr.txt"]}, {"keep": ["fr.txt"]}, False),
         ({"keep": ["fr.txt"]}, {"keep": ["es.txt"]}, True),
         ({"keep": ["fr.txt"]}, {}, False),
+        ({"keep": ["fr.txt"]}, {"keep": ["fr.txt"], "lose_at_most": 0.5}, True),
+        ({"keep": ["fr.txt"], "bound": BOUND}, {"keep": ["fr.txt"], "lose_at_most": 0.5}, False),
+        ({"keep": ["fr.txt"], "bound": BOUND}, {"keep": ["fr.txt"]}, True),
+        ({"keep": ["fr.txt"], "bound": BOUND | {"share": 0.5}}, {"keep": ["fr.txt"], "lose_at_most": 0.5}, True),
     ],
 )
 def test_finished_run_is_compared_again_with_other_kept_files(
@@ -199,7 +204,7 @@ def test_finished_run_is_compared_again_with_other_kept_files(
     if before is None:
         file.unlink()
     done: list[Path] = []
-    monkeypatch.setattr(compared_run, "_compare", lambda _, run: done.append(run))
+    monkeypatch.setattr(compared_run, "_compare", lambda _, run, __: done.append(run))
     found: Any = SimpleNamespace(lines=read_five_lines("e5", given))
     assert compared_run.compare_run(found, tmp_path) is compared
     assert done == [tmp_path] * compared

@@ -1,0 +1,114 @@
+"""A bound on what may be lost: the mixture of trained and first weights that gains most within it.
+
+Mixtures are chosen on one half of the test and kept sentences, and reported on the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from xalign_ray.continuing.comparison import BaseComparison, Kept
+from xalign_ray.results.difference import Interval, MeanEstimate
+from xalign_ray.tasks.retrieval import TranslatedSentences
+
+SHARES = (0.25, 0.5, 0.75, 1.0)
+_BETTER = {"retrieval": 1, "mlm_loss": -1}  # the measures that are bound, and whether a higher value is better
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """What a share of the trained weights gains and loses on the half of the sentences that chooses.
+
+    Attributes:
+        share: in [0, 1] of the trained weights; the rest are those that training began with.
+        gain: of the mean retrieval in trained languages; None without test pairs.
+        kept: of each measure the mean change over all kept sets, and its 95 % interval; below 0 is a loss.
+        lost: kept sets that have surely lost more than the bound.
+        holds: whether a mean loss of the bound is excluded, and no set is lost.
+    """
+
+    share: float
+    gain: float | None
+    kept: Mapping[str, tuple[float, float, float]]
+    lost: Sequence[str]
+    holds: bool
+
+
+class Sentences(NamedTuple):
+    """What both encoders are compared on; see `comparison.compare_with_base`."""
+
+    tests: Sequence[TranslatedSentences]
+    kept: Sequence[TranslatedSentences]
+    texts: Sequence[Kept]
+
+    def half(self, number: int) -> Sentences:
+        """Every second pair and text, from `number` (0 or 1)."""
+
+        def of_pairs(pairs: TranslatedSentences) -> TranslatedSentences:
+            pairs = pairs.thinned()
+            return replace(pairs, first=pairs.first[number::2], second=pairs.second[number::2])
+
+        texts = [replace(kept, texts=kept.texts[number::2]) for kept in self.texts]
+        return Sentences([*map(of_pairs, self.tests)], [*map(of_pairs, self.kept)], texts)
+
+
+def judge_mixture(share: float, compared: BaseComparison, bound: float) -> Mixture:
+    """What a mixture gains and loses.
+
+    Args:
+        bound: points; of a masked-LM loss hundredths of a nat.
+    """
+    rows = [*zip(compared.rows, compared.estimates, strict=True)]
+    gains = [row.difference for row, _ in rows if row.trained and row.measure == "retrieval"]
+    kept, lost, holds = dict[str, tuple[float, float, float]](), dict[str, None](), True
+    for measure, better in _BETTER.items():
+        estimates, ends = list[MeanEstimate](), list[Interval]()
+        for row, estimate in rows:
+            if row.measure != measure or row.trained:
+                continue
+            if estimate is None or row.low is None or row.high is None:
+                holds = False  # a single sentence excludes nothing
+                continue
+            estimates.append(estimate)
+            ends.append((row.low, row.high) if better > 0 else (-row.high, -row.low))
+            if ends[-1][1] < -bound / 100:
+                lost[row.language] = None
+        if estimates:
+            mean = better * math.fsum(estimate.value for estimate in estimates) / len(estimates)
+            error = math.sqrt(math.fsum(estimate.standard_error**2 for estimate in estimates)) / len(estimates)
+            low, high = MeanEstimate(mean, error, min(estimate.degrees for estimate in estimates)).interval()
+            kept[measure] = mean, low, high
+            holds = holds and low > -bound / 100
+    return Mixture(
+        share=share,
+        gain=math.fsum(gains) / len(gains) if gains else None,
+        kept=kept,
+        lost=[*lost],
+        holds=holds and bool(kept) and not lost,
+    )
+
+
+def choose(mixtures: Sequence[Mixture]) -> Mixture:
+    """The mixture that holds the bound and gains most; if none holds it, the one that may have lost least."""
+    if holding := [mixture for mixture in mixtures if mixture.holds]:
+        return max(holding, key=lambda mixture: (mixture.gain or 0.0, mixture.share))
+    return max(mixtures, key=lambda mixture: min((low for _, low, _ in mixture.kept.values()), default=0.0))
+
+
+def find_mixture(score: Callable[[float], BaseComparison], bound: float) -> dict[str, Any]:
+    """Scores each share, and chooses; as comparison.json has it.
+
+    Args:
+        score: compares the mixture of a share with the base, on the half that chooses.
+    """
+    mixtures = [judge_mixture(share, score(share), bound) for share in SHARES]
+    chosen = choose(mixtures)
+    return {
+        "lose_at_most": bound,
+        "share": chosen.share,
+        "holds": chosen.holds,
+        "mixtures": [asdict(mixture) for mixture in mixtures],
+    }
