@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xalign_ray.work.credentials import hide_credentials
 
+SHOWN = 80  # characters of what stands in a file, in a message
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HINTS = {
     **dict.fromkeys(_FULL, "Make room, or raise the limit, and give it again."),
@@ -51,7 +52,18 @@ class ConfigError(XalignError):
 
 
 class DataError(XalignError):
-    """Input files are missing, empty, damaged, or worse than the recipe allows."""
+    """Input files are missing, empty, damaged, or worse than the recipe allows.
+
+    Args:
+        what: the sentences; of a file what follows its name.
+        path, line: the file, and the line in it.
+        shown: what stands there, of which the message has the first SHOWN characters.
+    """
+
+    def __init__(self, what: str, path: str | Path = "", line: int = 0, shown: str | bytes = "") -> None:
+        where = f"{path}:{line} " if line else f"{path} " if path else ""
+        text = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else shown
+        super().__init__(f"{where}{what}" + (f" It begins: {' '.join(text.split())[:SHOWN]!r}" if text else ""))
 
 
 class CheckpointError(XalignError):

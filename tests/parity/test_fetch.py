@@ -237,5 +237,5 @@ def test_page_that_a_server_sends_in_place_of_a_file_is_refused(tmp_path: Path, 
     listed["thing"] = plain(site)
     with pytest.raises(DataError) as caught:
         fetch("thing", tmp_path, [], quiet)
-    assert str(caught.value).startswith(f"{site.address}/x.bin is an HTML page, not the file.")
+    assert str(caught.value).startswith(f"{site.address}/x.bin is a pointer to the file, a web page")
     assert not list((tmp_path / "deep").iterdir())

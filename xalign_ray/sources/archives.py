@@ -118,7 +118,7 @@ class _Member(Chunks):
             member = open_member(self._archive, self._name, stack)
             self._size = member.size
             for chunk in unpack(member, self.path):
-                self._begin, self._end = self._end, self._end + len(chunk)
+                self._end += len(chunk)
                 yield chunk
 
 

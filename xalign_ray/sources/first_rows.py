@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import re
 import zipfile
 from collections import Counter
@@ -37,11 +36,9 @@ from xalign_ray.sources.terms import is_kaikki
 from xalign_ray.sources.translation_files import is_po
 from xalign_ray.work.file_checks import HEAD_BYTES
 
-MAX_TEXTS = 64  # within one object: more are a table
 FITTING = 0.5  # of the rows: those that have as many columns as the first
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
-_OLE = b"\xd0\xcf\x11\xe0"
-_MO = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
+_ZIP = b"PK\x03\x04"
 _TITLES = {
     "csv": "CSV", "tsv": "TSV", "xlsx": "Excel", "jsonl": "JSON lines", "json": "JSON array", "parquet": "Parquet",
     "arrow": "Arrow", "tmx": "TMX", "xliff": "XLIFF", "po": "PO",
@@ -88,29 +85,30 @@ def look_at_file(path: str) -> FirstRows | None:
     """
     with open_bytes(path) as file:
         raw = file.read(HEAD_BYTES)
-    if raw.startswith(_OLE):
-        raise DataError(f"{path} is an old Excel workbook or Word file. Save its sheet as .xlsx, or as CSV in UTF-8.")
-    if raw.startswith(_MO):
-        raise DataError(f"{path} is a compiled catalogue of gettext. Give the .po file that it was made of.")
-    if raw.startswith(b"PK\x03\x04"):
-        return look_at_table([path], "xlsx") if is_workbook(path) else _archive(path)
-    if _is_tar(raw) or _is_tar(head := next(iter(Chunks(path)), b"")[:HEAD_BYTES]):
+    if raw.startswith(_ZIP) and is_workbook(path):
+        return look_at_table([path], "xlsx")
+    if raw.startswith(_ZIP) or _is_tar(raw) or _is_tar(head := next(iter(Chunks(path)), b"")[:HEAD_BYTES]):
         return _archive(path)
-    if raw.startswith((b"PAR1", *_ARROW)):
-        return look_at_table([path], "parquet" if raw.startswith(b"PAR1") else "arrow")
-    text = decoded(head).lstrip()
-    for mark in ("tmx", "xliff"):
-        if f"<{mark}" in text.lower():
-            return look_at_table([path], mark)
-    if is_po(text):
-        return look_at_table([path], "po")
-    if text.startswith("[") and _is_array_of_objects(path):
-        return look_at_table([path], "json")
-    if text.startswith("{"):
-        _check_json_lines(path)
-        return look_at_table([path], "jsonl")
-    format_ = _format_of_lines(path)
+    format_ = _container(head)
+    if format_ == "json" and not _is_array_of_objects(path):
+        format_ = None
+    format_ = format_ or _format_of_lines(path)
     return look_at_table([path], format_) if format_ else None
+
+
+def _container(head: bytes) -> PairFormat | None:
+    """The form of a file, but of tables between delimiters and of text, by its first bytes."""
+    text = decoded(head).lstrip()
+    if head.startswith((b"PAR1", *_ARROW)):
+        return "parquet" if head.startswith(b"PAR1") else "arrow"
+    marks: dict[PairFormat, bool] = {
+        "tmx": "<tmx" in text.lower(),
+        "xliff": "<xliff" in text.lower(),
+        "po": is_po(text),
+        "json": text.startswith("["),
+        "jsonl": text.startswith("{"),
+    }
+    return next((format_ for format_, is_there in marks.items() if is_there), None)
 
 
 def decoded(head: bytes) -> str:
@@ -139,7 +137,9 @@ def look_at_table(paths: Sequence[str], format_: PairFormat, form: str = "") -> 
     lists = [name for name, kind in table.kinds.items() if kind == "list"]
     if not names or (not table.languages and not table.texts and not lists):
         held = list_some([f"{name} ({kind})" for name, kind in table.kinds.items()])
-        raise DataError(f"{path} has no column of text; it has {held or 'none'}.")
+        raise DataError(
+            f"{path} has no column of text; it has {held or 'none'}. Write a row with a text of each language."
+        )
     rows, is_whole = table.first_rows(names)
     good = [row for row in rows if not row.fault]
     if not good and (faults := Counter(row.fault for row in rows)):
@@ -196,8 +196,6 @@ def _is_tar(head: bytes) -> bool:
 
 def _archive(path: str) -> FirstRows:
     members = member_names(path)
-    if any(member == "mimetype" or member.startswith("META-INF/") for member in members):
-        raise DataError(f"{path} is a document of an office program. Save its table as CSV in UTF-8, and give that.")
     codes = [code for member in members if (code := language_of_file(member)[0])]
     if len(codes) != 2:
         raise DataError(
@@ -224,24 +222,6 @@ def _is_array_of_objects(path: str) -> bool:
     if table_suffix(path) in (".json", ".jsonl"):
         raise DataError(f"{path} holds JSON, but no objects. Write an object each, with a text of both languages.")
     return False
-
-
-def _check_json_lines(path: str) -> None:
-    """Raises DataError where the first object of a file is not a row, but a table in another form."""
-    values: list[object] = []
-    for line in islice(read_lines(path, json_lines=True), 2):
-        with suppress(ValueError, RecursionError):
-            values.append(json.loads(line.text) if line.text.strip() else None)
-    first = values[0] if values else None
-    if not isinstance(first, dict):
-        raise DataError(f"{path} begins like JSON, but its first line is no whole object. Give an object a line.")
-    inside = [text for key in first.values() for text in (key if isinstance(key, list | dict) else [key])]
-    has_lists = any(isinstance(key, list) for key in first.values())
-    if len(values) == 1 and (len(inside) > MAX_TEXTS or has_lists):
-        raise DataError(
-            f"{path} is one JSON object of all texts ({list_some([*first])}), not a row. Write an object a line "
-            'with a text of both languages, as pandas does by to_json(orient="records", lines=True).'
-        )
 
 
 def _format_of_lines(path: str) -> PairFormat | None:
@@ -305,18 +285,18 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
     if not files:
         raise DataError(f"{path} holds no file of a dictionary.")
     head = next(iter(files[0]), b"")[:HEAD_BYTES]
-    text = decoded(head).lstrip()
-    if head.startswith((b"PAR1", *_ARROW)):
-        return "parquet" if head.startswith(b"PAR1") else "arrow"
-    if text.startswith("<"):
+    if decoded(head).lstrip().startswith("<"):
         raise DataError(
-            f"{path} is XML: docs/how-to/data.md converts TBX, TEI and Apertium's dix. Write a word and its "
-            "translation a line, with a tab between them."
+            "is XML: docs/how-to/data.md converts TBX, TEI and Apertium's dix. Write a word and its translation a "
+            "line, with a tab between them.",
+            path,
         )
-    if _JSON.match(text):
+    container = _container(head)
+    if container in ("parquet", "arrow"):
+        return container
+    if container in ("json", "jsonl") and _JSON.match(decoded(head).lstrip()):
         lines = islice(number_lines(files[0], files[0].path, json_lines=True), _LOOKED_AT)
-        is_wiktionary = any(is_kaikki(line.text) for line in lines)
-        return "kaikki" if is_wiktionary else "json" if text.startswith("[") else "jsonl"
+        return "kaikki" if any(is_kaikki(line.text) for line in lines) else container
     if table_suffix(files[0].path) == ".csv":
         return "csv"
     full = [line.text for line in islice(split_comments(files[0])[1], _LOOKED_AT) if line.text.strip()]

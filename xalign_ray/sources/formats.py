@@ -272,7 +272,8 @@ def check_contents(
     """
     entry = _find_format(format)
     for path in files if not any(map(is_url, files)) else ():
-        if entry.content == "other" or ("entries" in entry.holds and is_zip(path)):
+        holds = (kind,) if kind else entry.holds
+        if entry.content == "other" or (holds == ("entries",) and is_zip(path)):
             open_bytes(path).close()
         else:
             check_lines(path, json_lines=entry.content == "json", sentences=entry.content == "sentences")

@@ -23,7 +23,7 @@ from xalign_ray.work.file_checks import (
     check_text,
     open_file,
 )
-from xalign_ray.work.storage import find_system, is_stored, is_url, open_stored, said_of
+from xalign_ray.work.storage import find_system, info_of, is_stored, is_url, is_web, open_stored, said_of
 
 # Finds and opens files wherever they lie: on local disks, and behind URLs that fsspec knows (s3, gs, hf, https).
 
@@ -72,9 +72,7 @@ def facts_of(path: str) -> list[Any] | None:
     if not is_stored(path):
         stat = Path(find_system(path)[1] if is_url(path) else path).stat()
         return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-    system, inner = find_system(path)
-    with said_of(path):
-        info = system.info(inner)
+    info = info_of(path, anew=True)
     version = next((info[key] for key in _VERSIONS if info.get(key)), None)
     return [info.get("size"), str(version)] if version else None
 
@@ -83,10 +81,8 @@ def size_of(path: str) -> int:
     """Bytes of a file."""
     if not is_url(path):
         return Path(path).stat().st_size
-    system, inner = find_system(path)
-    with said_of(path):
-        if size := system.size(inner):
-            return size
+    if size := info_of(path)["size"]:
+        return size
     with open_bytes(path) as file:
         return file.seek(0, 2)
 
@@ -97,11 +93,7 @@ def is_folder(path: str) -> bool:
         return Path(path).is_dir()
     system, inner = find_system(path)
     with said_of(path, "cannot be looked up"):
-        return not _is_web(path) and system.isdir(inner)
-
-
-def _is_web(url: str) -> bool:
-    return url.lower().startswith(("http://", "https://"))
+        return not is_web(path) and system.isdir(inner)
 
 
 def expand(path: str) -> list[str]:
@@ -128,7 +120,7 @@ def _matches(pattern: str) -> list[str]:
 
 def _expand_url(path: str) -> list[str]:
     system, inner = find_system(path)
-    if _is_web(path) and "*" not in path:  # whether it is there shows when it is opened
+    if is_web(path) and "*" not in path:  # whether it is there shows when it is opened
         return [path]
     with said_of(path, "cannot be looked up"):
         matches = [inner] if system.exists(inner) else sorted(cast("list[str]", system.glob(inner)))
@@ -145,6 +137,9 @@ XML_LONG = "an element is longer than 64 MB"
 XML_BROKEN = "XML is not well-formed"
 
 
+REFETCH = "Fetch or repair the file."
+
+
 class BrokenFileError(DataError):
     """Raised by a reader where a file cannot be read on."""
 
@@ -154,9 +149,7 @@ def broken_file(path: str, reason: str, offset: int, size: int) -> BrokenFileErr
 
     Offset and size count the bytes of the file as it lies there, packed or not; of a member of a zip its unpacked ones.
     """
-    return BrokenFileError(
-        f"{path} cannot be read from byte {offset:,} of {size:,} on: {reason}. Fetch or repair the file."
-    )
+    return BrokenFileError(f"cannot be read from byte {offset:,} of {size:,} on: {reason}. {REFETCH}", path)
 
 
 CHUNK_BYTES = 1 << 20
@@ -266,8 +259,7 @@ class Chunks:
 
     def __init__(self, path: str, span: Span = WHOLE, head: bytes = b"", tail: bytes = b"") -> None:
         self.path, self.span, self._head, self._tail = path, span, head, tail
-        self._begin = self._end = span.start  # of the last piece
-        self._packed, self._size = False, 0
+        self._end, self._size = span.start, 0  # of the last piece, and of the file
 
     def whole(self) -> Chunks:
         """The same file from its beginning to its end."""
@@ -276,12 +268,10 @@ class Chunks:
     def __iter__(self) -> Iterator[bytes]:
         with open_bytes(self.path) as file:
             kind = _packing(self.path, file.read(HEAD_BYTES))
-            self._packed = kind is not None
             self._size = file.seek(0, 2)
             if self._head:
                 yield self._head
             yield from self._of_file(file, kind)
-        self._begin = self._end
         if self._tail:
             yield self._tail
 
@@ -296,7 +286,7 @@ class Chunks:
             while chunk := self._step(step, ZSTD_STEP_BYTES if kind == "zstd" else CHUNK_BYTES):
                 if kind and self._end == 0:
                     check_first_bytes(self.path, chunk[:HEAD_BYTES])
-                self._begin, self._end = self._end, raw.at
+                self._end = raw.at
                 yield chunk
 
     def _step(self, step: Callable[[int], bytes], size: int) -> bytes:
@@ -310,12 +300,9 @@ class Chunks:
         except (EOFError, zlib.error) as error:
             raise self.broken(TRUNCATED if isinstance(error, EOFError) else DAMAGED) from error
 
-    def broken(self, reason: str, inside: int | None = None) -> BrokenFileError:
-        """The error for a file that cannot be read on behind its last piece, or from byte `inside` of that piece on."""
-        offset = self._end
-        if inside is not None:
-            offset = self._begin if self._packed else min(self._begin + inside, self._end)
-        return broken_file(self.path, reason, offset, self._size)
+    def broken(self, reason: str) -> BrokenFileError:
+        """The error for a file that cannot be read on behind its last piece."""
+        return broken_file(self.path, reason, self._end, self._size)
 
 
 def _open_zstd(file: _Range) -> Any:

@@ -385,17 +385,8 @@ def _named(table: FirstRows, columns: Sequence[str]) -> list[int]:
         raise ConfigError(f"--columns names {', '.join(columns)}; name two different columns, such as source,target.")
     for column in columns:
         if column not in table.names:
-            if column in table.lists:
-                raise ConfigError(f"{table.title}: {_explain_lists([column])}")
             raise ConfigError(f"{table.title} has no column '{column}'; its columns are {list_some(table.names)}.")
     return [table.names.index(column) for column in columns]
-
-
-def _explain_lists(names: Sequence[str]) -> str:
-    return (
-        f"Lists stand in {_columns(names)}: write a row for each of their texts, as pandas does by "
-        f'explode("{names[0]}").'
-    )
 
 
 def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
@@ -418,8 +409,11 @@ def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
         return named
     if len(texts) < 2:
         held = f"only column {table.names[texts[0]]} holds text" if texts else "no column holds text"
-        advice = _explain_lists(table.lists) if table.lists else "Name them with --columns."
-        raise ConfigError(f"{table.title}: {held} (columns: {list_some(table.names)}), and pairs need two. {advice}")
+        lists = f"; lists are not read: {list_some(table.lists)}" if table.lists else ""
+        raise ConfigError(
+            f"{table.title}: {held} (columns: {list_some(table.names)}{lists}), and pairs need two. Name them with "
+            "--columns."
+        )
     if len(texts) > 2 and len(texts) != len(codes):
         raise ConfigError(
             f"{table.title}: columns {_listed([table.names[n] for n in texts])} hold text. Say which two translate "

@@ -229,7 +229,7 @@ def split_csv(format_: str, paths: Sequence[str]) -> list[Part]:
     """Parts of about 64 MB that begin at a record of CSV or TSV; a large file is read once for that."""
     parts: list[Part] = []
     for path in paths:
-        if is_one_piece(path) or size_of(path) <= PART_BYTES:
+        if size_of(path) <= PART_BYTES or is_one_piece(path):
             parts += one_part_a_file(format_, [path])
             continue
         table = _open_delimited(TableFile(Chunks(path), "documents"), "\t" if format_ == "tsv" else "")
@@ -340,13 +340,16 @@ def open_json(file: TableFile) -> SourceTable:
 
 def _table_of_objects(path: str, values: Callable[[], Iterator[tuple[int, Any, str]]]) -> SourceTable:
     kinds: dict[str, str] = {}
-    for _, value, _ in islice(values(), ROWS):
+    rows = values()
+    head = list(islice(rows, ROWS))
+    unread = [chain(head, rows)]  # what was looked at is not asked for again
+    for _, value, _ in head:
         for key, kind in _leaves("", value):
             if kinds.get(key, "nothing") == "nothing" or kind == "text":
                 kinds[key] = kind
 
     def read(keys: Sequence[str]) -> Iterator[SourceRow]:
-        for number, value, fault in values():
+        for number, value, fault in unread.pop() if unread else values():
             if value is None and not fault:
                 yield SourceRow(number, skipped=BLANK)
                 continue

@@ -8,7 +8,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from gettext import c2py
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -219,7 +218,7 @@ def _unit(element: Element, codes: Sequence[str], translated: bool) -> Unit:
 # Reads PO files, the catalogues of gettext: each entry is a text and its translation, by polib.
 
 SOURCE = "en"  # of a catalogue that names no language of its texts: gettext's own convention
-FUZZY, OBSOLETE = "fuzzy translation", "obsolete entry"
+FUZZY, OBSOLETE, PLURAL = "fuzzy translation", "obsolete entry", "entry with plural forms"
 SYNTAX = "its syntax is not that of gettext"
 _CHARSET = re.compile(rb'"Content-Type:[^"]*?charset=([\w.:-]+)', re.IGNORECASE)
 _ENTRY = re.compile(r'^msgid\s+"', re.MULTILINE)
@@ -227,7 +226,6 @@ _TRANSLATION = re.compile(r'^msgstr(\[0\])?\s+"', re.MULTILINE)
 _LINE = re.compile(r"""\s*(#.*|((msgctxt|msgid|msgid_plural|msgstr(\[\d+\])?)\s*)?"(?:[^"\\]|\\.)*")?\s*""")
 _OWN_COMMENT = re.compile(r"^[^\S\n]*#(?![.:,|~\s])", re.MULTILINE)  # `#msgid`, a comment to gettext and not to polib
 _SCRIPTS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab", "iqtelif": "Latn"}
-_ONE_FORM = re.compile(r"nplurals\s*=\s*1\b")
 
 
 def is_po(head: str) -> bool:
@@ -239,8 +237,7 @@ def open_po(file: TableFile) -> SourceTable:
     """Entries of a PO file, numbered by their lines: text and translation, by languages.
 
     The language that the file is translated into is that of its header, else of its name or folder, else the one that
-    is left. Entries without a translation, fuzzy and obsolete ones are skipped. Of plural forms that of one thing is
-    taken, with the singular, or, where the language has one form only, with the plural.
+    is left. Entries without a translation, with plural forms, fuzzy and obsolete ones are skipped.
 
     Raises:
         BrokenFileError: it is no PO file from some line on; none of it is read.
@@ -251,12 +248,12 @@ def open_po(file: TableFile) -> SourceTable:
 
     def read(languages: Sequence[str]) -> Iterator[SourceRow]:
         for entry in catalogue:
-            cells = cells_of(codes, _texts(entry, catalogue.metadata), languages)
+            cells = cells_of(codes, (one_line(entry.msgid), one_line(entry.msgstr)), languages)
             if cells is None:
                 raise DataError(
                     f"{file.path} is translated into '{codes[1]}', which is neither {' nor '.join(languages)}."
                 )
-            yield SourceRow(entry.linenum or 0, cells, skipped=_left_out(entry, catalogue.metadata))
+            yield SourceRow(entry.linenum or 0, cells, skipped=_left_out(entry))
 
     def languages() -> list[str]:
         source, target = codes
@@ -318,34 +315,14 @@ def _broken(path: str, reason: str, raw: bytes) -> BrokenFileError:
     return broken_file(path, reason, 0, len(raw))
 
 
-@cache
-def _singular(plural_forms: str) -> int:
-    """The number of the form that stands with 1: not the first in Arabic, and in Slovenian as GNOME writes it."""
-    formula = re.search(r"\bplural\s*=([^;]+)", plural_forms)
-    try:
-        return c2py(formula[1].strip())(1) if formula else 0
-    except (ValueError, ArithmeticError):  # it is no formula, or divides by zero
-        return 0
-
-
-def _left_out(entry: POEntry, metadata: Mapping[str, str]) -> str:
+def _left_out(entry: POEntry) -> str:
     if entry.obsolete:
         return OBSOLETE
     if entry.fuzzy:
         return FUZZY
-    translated = (
-        entry.msgstr_plural.get(_singular(metadata.get("Plural-Forms", ""))) if entry.msgid_plural else entry.msgstr
-    )
-    return "" if translated and translated.strip() else UNTRANSLATED
-
-
-def _texts(entry: POEntry, metadata: Mapping[str, str]) -> tuple[str, str]:
-    """The text of an entry and its translation, each on one line."""
-    source, target = entry.msgid, entry.msgstr
     if entry.msgid_plural:
-        source = entry.msgid_plural if _ONE_FORM.search(metadata.get("Plural-Forms", "")) else entry.msgid
-        target = entry.msgstr_plural.get(_singular(metadata.get("Plural-Forms", "")), "")
-    return one_line(source), one_line(target)
+        return PLURAL
+    return "" if entry.msgstr.strip() else UNTRANSLATED
 
 
 def _languages(path: str, metadata: Mapping[str, str]) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 from mwparserfromhell.parser import ParserError
 
 from xalign_ray.sources.markup import COMMENT, Page, read_paragraphs
-from xalign_ray.sources.open import CHUNK_BYTES, Chunks, open_bytes, packing
+from xalign_ray.sources.open import CHUNK_BYTES, Chunks, open_bytes, packing, size_of
 from xalign_ray.sources.records import (
     PART_BYTES,
     BadRow,
@@ -48,7 +48,7 @@ def split_dumps(format_: str, paths: Sequence[str]) -> list[Part]:
 
 
 def _split(format_: str, path: str) -> list[Part]:
-    kind = packing(path)
+    kind = packing(path) if size_of(path) > min(PART_BYTES, PACKED_PART_BYTES) else "small"
     if kind not in (None, "bzip2"):
         return one_part_a_file(format_, [path])
     with open_bytes(path) as file:

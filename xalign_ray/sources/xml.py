@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from xml.parsers import expat
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources.open import XML_BROKEN, XML_ENDS, XML_LONG, Chunks
+from xalign_ray.sources.open import REFETCH, XML_BROKEN, XML_ENDS, XML_LONG, BrokenFileError, Chunks
 
 _OF_EXPAT = {"", "utf-8", "utf-16", "us-ascii"}
 # Files that are declared as the first often hold characters of the second, which has all of the first (as browsers do).
@@ -52,7 +52,6 @@ def stream_elements(chunks: Chunks, names: Collection[str], starts: Collection[s
     """
     parser = XMLPullParser(("start", "end"))
     above: list[Element] = []
-    line, column = 1, 0  # where a piece begins
     decoder: codecs.IncrementalDecoder | None = None
     since_tag = 0  # bytes
     for number, chunk in enumerate(chunks):
@@ -74,20 +73,17 @@ def stream_elements(chunks: Chunks, names: Collection[str], starts: Collection[s
                     for parent in above:
                         parent.clear()
         except UnicodeDecodeError as error:
-            raise chunks.broken(f"its bytes are not {error.encoding}", error.start) from None
+            raise chunks.broken(f"its bytes are not {error.encoding}") from None
         except ParseError as error:
-            inside = 0 if decoder else _bytes_before(error, chunk, line, column)
-            raise chunks.broken(_reason(error), inside) from None
+            raise _broken(chunks, error) from None
         if since_tag > MAX_ELEMENT_BYTES:
             raise chunks.broken(XML_LONG)
-        last = chunk.rfind(b"\n") + 1
-        line, column = line + chunk.count(b"\n"), _characters(chunk[last:]) + (0 if last else column)
     try:
         parser.close()
         for _ in parser.read_events():  # raises what close found
             pass
     except ParseError as error:
-        raise chunks.broken(_reason(error)) from None
+        raise _broken(chunks, error) from None
 
 
 def _decoder(path: str, head: bytes) -> codecs.IncrementalDecoder | None:
@@ -141,24 +137,13 @@ def _seen_encoding(head: bytes) -> str:
     return "utf-8-sig" if is_marked or (declared and declared[1].lower().startswith(b"utf-16")) else ""
 
 
-def _bytes_before(error: ParseError, chunk: bytes, line: int, column: int) -> int:
-    """How many bytes of a piece stand before the fault, whose place expat gives as line (from 1) and character."""
-    at = 0
-    for _ in range(error.position[0] - line):
-        at = chunk.find(b"\n", at) + 1
-        column = 0
-    characters = chunk[at : at + 4 * error.position[1]].decode("utf-8", "replace")[: error.position[1] - column]
-    return at + len(characters.encode())
-
-
-def _characters(raw: bytes) -> int:
-    return len(raw.decode("utf-8", "ignore"))
-
-
 def local_name(element: Element) -> str:
     """An element's name without its namespace."""
     return element.tag.rpartition("}")[2]
 
 
-def _reason(error: ParseError) -> str:
-    return XML_ENDS if error.code in _CUT_OFF else XML_BROKEN
+def _broken(chunks: Chunks, error: ParseError) -> BrokenFileError:
+    reason = XML_ENDS if error.code in _CUT_OFF else XML_BROKEN
+    if chunks.span.start:  # expat counts lines from there
+        return chunks.broken(reason)
+    return BrokenFileError(f"cannot be read on: {reason}. {REFETCH}", chunks.path, error.position[0])

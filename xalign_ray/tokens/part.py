@@ -20,7 +20,7 @@ from xalign_ray.shards.files import ShardWriter
 from xalign_ray.shards.rows import take
 from xalign_ray.sources.formats import NOTED, read_part
 from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Document, Pair, Part
-from xalign_ray.sources.stage import Made, StageStep
+from xalign_ray.sources.stage import TOKENIZER, Made, StageStep
 from xalign_ray.sources.summary import LEFT_FILES, DroppedRow, first_rows, write_sample
 from xalign_ray.tokens.examples import ExampleEncoder, encode_documents, encode_pairs, left_of, longest_word, pack
 from xalign_ray.tokens.teacher import open_teacher
@@ -205,15 +205,19 @@ def prepare_step(languages: Sequence[str]) -> StageStep:
     return StageStep("preparing", work, uses_gpu=lambda task: task.teacher is not None)
 
 
-@lru_cache(maxsize=1)  # a worker keeps a tokenizer's cache from part to part
-def open_cached_tokenizer(folder: str, longest: int, languages: tuple[str, ...] = ()) -> CachedTokenizer:
-    """The encoder of a data folder, with what this process has cached."""
-    backend = Tokenizer.from_file(f"{folder}/tokenizer/tokenizer.json")
-    return CachedTokenizer(backend, _open_entries(folder), longest, languages=languages)
-
-
 @lru_cache(maxsize=1)
-def _open_entries(folder: str) -> dict[tuple[int, str], int]:
-    path = Path(folder) / "entries.json"
-    listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    return {(language, word): number for number, (language, word) in enumerate(listed)}
+def open_cached_tokenizer(folder: str, longest: int, languages: tuple[str, ...] = ()) -> CachedTokenizer:
+    """The encoder of a data folder, with what this process has cached for any folder of the same content."""
+    entries = Path(folder) / "entries.json"
+    return _open_cached(
+        (Path(folder) / TOKENIZER / "tokenizer.json").read_text(encoding="utf-8"),
+        entries.read_text(encoding="utf-8") if entries.is_file() else "[]",
+        longest,
+        languages,
+    )
+
+
+@lru_cache(maxsize=1)  # a worker keeps a tokenizer's cache from part to part and from recipe to recipe
+def _open_cached(tokenizer: str, entries: str, longest: int, languages: tuple[str, ...]) -> CachedTokenizer:
+    numbered = {(language, word): number for number, (language, word) in enumerate(json.loads(entries))}
+    return CachedTokenizer(Tokenizer.from_str(tokenizer), numbered, longest, languages=languages)

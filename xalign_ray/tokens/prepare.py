@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xalign_ray.align.corpus import align_once
 from xalign_ray.align.kinds import named_aligner
@@ -67,6 +67,10 @@ from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer, vocabulary
 from xalign_ray.work.artifacts import seal, write_atomic
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch_listed, local_folder, refresh
+from xalign_ray.work.storage import is_url
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 SPLIT_AT_ONCE = 16  # sources; most of that is waiting for a disk or a store
 
@@ -97,7 +101,9 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
         if manifest is None or (not job.waited and not is_as_written(folder, manifest, shard_hashes(folder, manifest))):
             texts, dictionaries, *held = (_split(some, hashes) for some in sources)
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
-                check_first_rows([*without_text(texts, output), *dictionaries])
+                unread = [*without_text(texts, output), *dictionaries]
+                # Each byte of a store is asked for once: the task that parses it says the same.
+                check_first_rows([source for source in unread if not any(map(is_url, source.files))])
             kept_out = keep_out(config, texts, dict(zip((TESTS, DEV), held, strict=True)))
             translated = read_translations(config, dictionaries, folder)
             connect()
@@ -133,7 +139,7 @@ def _make(
     tasks = _tasks(config, texts, folder)
     records = _prepare_parts(tasks, config)
     others = [*dictionary_sources, *(source for test in tests for source in test.sources)]
-    return _finish(config, texts, bad_rows, tasks, records, folder, identify(), dictionary_counts, others)
+    return _finish(config, texts, bad_rows, tasks, records, folder, identify(), dictionary_counts, others, tokenizer)
 
 
 def _prepare_parts(tasks: Sequence[Task], config: RunConfig) -> list[dict[str, Any]]:
@@ -219,6 +225,7 @@ def _finish(
     fingerprint: str,
     dictionary_counts: dict[str, int],
     other_sources: Sequence[SourceSummary],
+    tokenizer: PreTrainedTokenizerFast,
 ) -> dict[str, Any]:
     records = list(zip(tasks, found, strict=True))
     merge_samples(_samples(records, len(texts)), folder / DROPPED)
@@ -227,8 +234,7 @@ def _finish(
     for task, record in records:
         of_source[task.source].append(record)
     check_trained(texts, of_source)
-    backend = open_tokenizer(str(folder / "tokenizer"))
-    special = asdict(vocabulary(backend))
+    special = asdict(vocabulary(tokenizer))
     special.pop("regular")
     write_atomic(folder / "settings.json", json.dumps(data_settings(config), indent=1))
     shards: list[dict[str, Any]] = []
@@ -240,9 +246,9 @@ def _finish(
             "fingerprint": fingerprint,
             "languages": config.languages,
             "max_seq_length": config.data.max_seq_length,
-            "vocabulary": {"size": len(backend), "special": special},
+            "vocabulary": {"size": len(tokenizer), "special": special},
             "pieces": {
-                language: fertility(backend.backend_tokenizer, some[:MEASURED])
+                language: fertility(tokenizer.backend_tokenizer, some[:MEASURED])
                 for language, some in sorted(first_lines(texts, MEASURED).items())
             },
             "files": list_files(folder),

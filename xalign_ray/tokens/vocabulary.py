@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 VOCABULARIES = "vocabularies"  # below the output folder
-MEASURED = 2000  # lines of a language in which pieces are counted
+MEASURED = 500  # lines of a language in which pieces are counted
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
 SAMPLED = 20_000  # records of each input in which similar use of pieces is counted
 

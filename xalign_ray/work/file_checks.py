@@ -8,7 +8,6 @@ import json
 import os
 import re
 import stat
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
@@ -26,70 +25,32 @@ _KINDS = {
 }
 _REFETCH = "Fetch the file again, and check its address and your access to it."
 
-# Beginnings of files that are no data in any format, and the way out.
-_NOT_DATA = (
-    (
-        rb"version https?://(git-lfs\.github\.com|hawser\.github\.com|git-media\.io)/|# xet version \d",
-        "a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone it lies in.",
-    ),
-    (
-        rb"(\.\./)+blobs/[0-9a-f]{32,64}\s*\Z|(\.\./)*(\.git)?/?annex/objects/"
-        rb"|(outs|deps):\s*\n\s*- (md5|hash|etag|size|path):",
-        "a pointer to the file, not the file itself. Get it by the tool that wrote the pointer (`git annex get`, "
-        "`dvc pull`), or copy what a link leads to (cp -rL).",
-    ),
-    (
-        rb"(?is)(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|(html|head|body|title|meta|script)[\s>])",
-        f"an HTML page, not the file. {_REFETCH}",
-    ),
-    (rb"(<\?xml[^>]*>\s*)?<(\w+:)?Error(Response)?[\s>]", f"an error message of a store, not the file. {_REFETCH}"),
+# Beginnings of files that are no data in any format: of Git LFS, xet, git-annex, DVC, of web pages, of S3 and Azure.
+_NOT_DATA = re.compile(
+    rb"version https?://(git-lfs\.github\.com|hawser\.github\.com|git-media\.io)/|# xet version \d"
+    rb"|(\.\./)+blobs/[0-9a-f]{32,64}\s*\Z|(\.\./)*(\.git)?/?annex/objects/"
+    rb"|(outs|deps):\s*\n\s*- (md5|hash|etag|size|path):"
+    rb"|(<\?xml[^>]*>\s*)?(<!--(?s:.*?)-->\s*)*(?i:<(!doctype\s+html|(html|head|body|title|meta|script)[\s>]))"
+    rb"|(<\?xml[^>]*>\s*)?<(\w+:)?Error(Response)?[\s>]"
 )
-_ARCHIVES = {
-    "zip": rb"PK\x03\x04",
-    "xz": rb"\xfd7zXZ|\x5d\x00\x00",
-    "7z": rb"7z\xbc\xaf",
-    "rar": rb"Rar!\x1a\x07",
-    "lz4": rb"\x04\x22\x4d\x18",
-    "lzip": rb"LZIP",
-    "compress": rb"\x1f\x9d",
-    "tar": rb"(?s).{257}ustar",
-}
-# Beginnings of data that are no lines of text.
-_NOT_TEXT = (
-    (rb"\x1f\x8b|BZh[1-9]1AY&SY|\x28\xb5\x2f\xfd", "packed twice. Unpack it once."),
-    (rb"PAR1", "a Parquet file, not lines of text. Read it with format parquet."),
-    (rb"(?s)ARROW1|\xff{4}..\x00\x00\x10\x00\x00\x00", "an Arrow file, not lines of text. Write it as Parquet."),
-    (rb"%PDF-|\{\\rtf|%!PS", "a document of a word processor or printer. Save it as plain text in UTF-8."),
-    (rb"SQLite format 3\x00|\x89PNG|\x89HDF|\xff\xd8\xff|\x93NUMPY|\x80[\x02-\x05]|\x7fELF", "binary, not text."),
-    (
-        rb"(?i)<doc(\s[^>]*)?>",
-        "text between <doc> lines, as WikiExtractor writes it, not plain text. Run WikiExtractor with --json and read "
-        "its output with format jsonl.",
-    ),
-    (
-        rb"(?i)<(\?xml|!doctype|!--|mediawiki|tmx|srcset|refset|tstset|xliff|tei|cesdoc)",
-        "XML or SGML, not plain text. Read it with the format that fits (wikipedia, tmx, xliff), or take the text out "
-        "of it.",
-    ),
+# zip, xz, lzma, 7z, rar, lz4, lzip, compress and tar.
+_ARCHIVE = re.compile(
+    rb"PK\x03\x04|\xfd7zXZ|\x5d\x00\x00|7z\xbc\xaf|Rar!\x1a\x07|\x04\x22\x4d\x18|LZIP|\x1f\x9d|(?s:.{257})ustar"
 )
-# Beginnings of text that is no sentences.
-_NOT_SENTENCES = (
-    (
-        rb"<[A-Za-z][\w.:-]*(\s+[\w.:-]+\s*=[^<>\n]*)?>[ \t]*\r?\n",
-        "text between tags, as corpora in SGML or in vertical form are, not plain text. Take the tags out of it.",
-    ),
-    (
-        rb"1\r?\n\d\d:\d\d:\d\d,\d{3} --> |WEBVTT\s",
-        "subtitles with their times, not plain text. Take the times and numbers out of them.",
-    ),
-    (rb'(#[^\n]*\n)*\s*msgid\s+"', "a PO file, not plain text. Read it with format po, as pairs."),
-    (
-        rb"(#[^\n]*\n)*1\t[^\t\n]+(\t[^\t\n]*){8}\n",
-        "a treebank in CoNLL-U, not plain text. Read it with format conllu.",
-    ),
-    (rb"(\d+\t[^\n]*\n){2}\d+\t", "numbered lines, not plain text. Take the numbers off: cut -f2- OLD > NEW"),
+# gzip, bzip2 and zstd; Parquet and Arrow; documents, data bases, old Office and compiled PO files, images, arrays,
+# programs; WikiExtractor's output; XML.
+_NOT_TEXT = re.compile(
+    rb"\x1f\x8b|BZh[1-9]1AY&SY|\x28\xb5\x2f\xfd|PAR1|ARROW1|(?s:\xff{4}..\x00\x00\x10\x00\x00\x00)|%PDF-|\{\\rtf|%!PS"
+    rb"|SQLite format 3\x00|\xd0\xcf\x11\xe0"
+    rb"|\xde\x12\x04\x95|\x95\x04\x12\xde|\x89PNG|\x89HDF|\xff\xd8\xff|\x93NUMPY|\x80[\x02-\x05]|\x7fELF"
+    rb"|(?i:<doc(\s[^>]*)?>|<(\?xml|!doctype|!--|mediawiki|tmx|srcset|refset|tstset|xliff|tei|cesdoc))"
 )
 _JSON = re.compile(rb'\[?\s*\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
+# Tags, subtitles, PO files, treebanks and numbered lines.
+_NOT_SENTENCES = re.compile(
+    rb"<[A-Za-z][\w.:-]*(\s+[\w.:-]+\s*=[^<>\n]*)?>[ \t]*\r?\n|1\r?\n\d\d:\d\d:\d\d,\d{3} --> |WEBVTT\s"
+    rb'|(#[^\n]*\n)*\s*msgid\s+"|(#[^\n]*\n)*1\t[^\t\n]+(\t[^\t\n]*){8}\n|(\d+\t[^\n]*\n){2}\d+\t'
+)
 
 
 def open_file(path: str | Path) -> BinaryIO:
@@ -145,22 +106,30 @@ def check_first_bytes(path: str | Path, head: bytes) -> None:
         head: the first HEAD_BYTES bytes of the file, unpacked; all of it if there are fewer.
 
     Raises:
-        DataError: it is one of these; names the way out.
+        DataError: it is one of these.
     """
-    _refuse(path, head, _NOT_DATA)
+    _refuse(
+        path,
+        head,
+        _NOT_DATA,
+        f"is a pointer to the file, a web page or a server's message, not the file itself. {_REFETCH} `git lfs pull` "
+        "and `dvc pull` get what their pointers name.",
+    )
 
 
 def check_archive(path: str | Path, head: bytes) -> None:
     """Refuses archives of the kinds that are not unpacked here; `head` as of check_first_bytes, packed or not.
 
     Raises:
-        DataError: it is one; names the kind.
+        DataError: it is one.
     """
-    if kind := next((kind for kind, pattern in _ARCHIVES.items() if re.match(pattern, head)), None):
-        hint = f" A {kind} of Moses files is read with format opus." if kind in ("zip", "tar") else ""
-        raise DataError(
-            f"{path} is a {kind} archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst.{hint}"
-        )
+    _refuse(
+        path,
+        head,
+        _ARCHIVE,
+        "is an archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst. A zip or tar of Moses "
+        "files is read with format opus.",
+    )
 
 
 def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> None:
@@ -171,7 +140,7 @@ def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> No
         json_lines: the file may hold JSON.
 
     Raises:
-        DataError: it is one of these; names the format that reads it.
+        DataError: it is one of these.
     """
     check_first_bytes(path, head)
     check_archive(path, head)
@@ -181,19 +150,28 @@ def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> No
         raise DataError(
             f"{path} is UTF-16 without a byte-order mark. Convert it: iconv -f UTF-16{order} -t UTF-8 OLD > NEW"
         )
-    _refuse(path, head, _NOT_TEXT)
-    if not json_lines and _JSON.match(text := _without_mark(head)):
-        shown = " ".join(text[:80].decode("utf-8", "replace").split())
-        raise DataError(f"{path} is JSON, not plain text. Read JSON lines with format jsonl. It begins: {shown}")
+    for kind in (_NOT_TEXT,) if json_lines else (_NOT_TEXT, _JSON):
+        _refuse(
+            path,
+            head,
+            kind,
+            "is no plain text, but binary, XML or JSON. Read it with the format that fits, or take the text out of it.",
+        )
 
 
 def check_sentences(path: str | Path, head: bytes) -> None:
     """Refuses lines of text that are no sentences: tags, subtitles, PO files, treebanks, numbered lines.
 
     Raises:
-        DataError: it is one of these; names the format that reads it.
+        DataError: it is one of these.
     """
-    _refuse(path, head, _NOT_SENTENCES)
+    _refuse(
+        path,
+        head,
+        _NOT_SENTENCES,
+        "is no text of a sentence a line. Read it with the format that fits (po, conllu), or take tags, times and "
+        "numbers out of it.",
+    )
 
 
 def check_safetensors(path: str | Path) -> None:
@@ -218,10 +196,9 @@ def check_safetensors(path: str | Path) -> None:
         raise DataError(f"{path} has {size:,} bytes, its header says {expected:,}: it is not whole. {_REFETCH}")
 
 
-def _refuse(path: str | Path, head: bytes, kinds: Sequence[tuple[bytes, str]]) -> None:
-    heads = head, _without_mark(head)
-    if what := next((what for pattern, what in kinds if any(re.match(pattern, head) for head in heads)), None):
-        raise DataError(f"{path} is {what}")
+def _refuse(path: str | Path, head: bytes, kind: re.Pattern[bytes], what: str) -> None:
+    if any(map(kind.match, (head, _without_mark(head)))):
+        raise DataError(what, path, shown=head)
 
 
 def _without_mark(head: bytes) -> bytes:

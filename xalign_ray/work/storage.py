@@ -6,6 +6,7 @@ import io
 import os
 import re
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -16,7 +17,9 @@ from xalign_ray.errors import ConfigError, DataError, XalignError
 from xalign_ray.work.file_checks import check_plain
 
 BLOCK_BYTES = 1 << 20  # asked of a store ahead of what is read: a look at a head costs no more
+SMALL_BYTES = 4 << 20  # files of web servers that are asked for at once
 BUFFER_BYTES = 1 << 16  # least read of a stored file
+KNOWN_S = 60  # how long an object's size is taken to be what the store said
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # The stores that are read and written; file:// is a path, memory:// lives as long as this process.
 CACHE = "XALIGN_CACHE"  # the folder that mirrors stores; nodes of a cluster must share it
@@ -89,6 +92,29 @@ def find_system(url: str) -> tuple[Any, str]:
             raise DataError(f"{url}: {scheme}:// is read through the package {package}; install it here.") from None
 
 
+_infos: dict[str, tuple[float, Mapping[str, Any]]] = {}
+
+
+def info_of(url: str, *, anew: bool = False) -> Mapping[str, Any]:
+    """What a store says of an object, its size and version; it is asked `anew`, or once in KNOWN_S.
+
+    Raises:
+        DataError: the store refuses.
+    """
+    asked_at, info = _infos.get(url, (0.0, {}))
+    if anew or not info or time.monotonic() - asked_at > KNOWN_S:
+        system, path = find_system(url)
+        with said_of(url):
+            info = system.info(path)
+        _infos[url] = time.monotonic(), info
+    return info
+
+
+def is_web(url: str) -> bool:
+    """Whether a web server has it: one that lists no folders, and is asked for a size by a request of its own."""
+    return url.lower().startswith(("http://", "https://"))
+
+
 @contextmanager
 def said_of(url: str, what: str = "cannot be read") -> Iterator[None]:
     """Inside, any error of a store's package becomes one sentence about a URL."""
@@ -131,8 +157,10 @@ class _StoredFile(io.RawIOBase):
         system, path = find_system(url)
         if url.startswith("file:"):
             check_plain(path)
+        size = info_of(url).get("size") if is_web(url) else None
+        at_once = {"block_size": max(size, 1) if size and size <= SMALL_BYTES else BLOCK_BYTES}
         with said_of(url):
-            self._file = system.open(path, "rb", block_size=BLOCK_BYTES)
+            self._file = system.open(path, "rb", **at_once, **({"size": size} if size else {}))
             self._size = self._file.seek(0, io.SEEK_END)
             self._file.seek(0)
 

@@ -226,7 +226,7 @@ def write_broken_tmx(root: Path) -> list[str]:
     ("form", "write", "said"),
     [
         ("moses", write_half_packed, r"pairs\.en\.gz cannot be read from byte \d+ of \d+ on: truncated archive"),
-        ("tmx", write_broken_tmx, r"pairs\.tmx cannot be read from byte [\d,]+ of [\d,]+ on.*: XML is not well-formed"),
+        ("tmx", write_broken_tmx, r"pairs\.tmx:\d+ cannot be read on: XML is not well-formed"),
     ],
 )
 def test_the_verb_stops_at_a_broken_file_in_one_sentence(

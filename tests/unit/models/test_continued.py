@@ -55,7 +55,7 @@ def test_what_is_no_encoder_of_text_is_refused_from_config_json_alone(tmp_path: 
     [
         (None, r"model\.init_from: there is no folder '.*/encoder'\.$"),
         ({"config.json": "{"}, r"model\.init_from: .*config\.json is damaged: it is not JSON"),
-        ({"config.json": "version https://git-lfs.github.com/spec/v1\n"}, r"config\.json is a Git LFS pointer"),
+        ({"config.json": "version https://git-lfs.github.com/spec/v1\n"}, r"config\.json is a pointer to the file"),
     ],
     ids=["no folder", "no JSON", "a pointer"],
 )

@@ -16,7 +16,7 @@ class Broken(NamedTuple):
     """What stands in the sentence."""
 
     path: str
-    offset: int
+    offset: int  # of bytes, or the line where no byte is named
     size: int
     reason: str
 
@@ -27,8 +27,9 @@ def read_until_broken(records: Iterable[Any]) -> tuple[list[Any], Broken]:
     with pytest.raises(BrokenFileError) as caught:
         deque(map(read.append, records), 0)  # keeps what came before the error
     found = re.fullmatch(
-        r"(.+) cannot be read from byte ([\d,]+) of ([\d,]+) on: (.+)\. Fetch or repair the file\.", str(caught.value)
+        r"(.+?)(?::(\d+))? cannot be read (?:from byte ([\d,]+) of ([\d,]+) )?on: (.+)\. Fetch or repair the file\.",
+        str(caught.value),
     )
     assert found, str(caught.value)
-    path, offset, size, reason = found.groups()
-    return read, Broken(path, int(offset.replace(",", "")), int(size.replace(",", "")), reason)
+    path, line, offset, size, reason = found.groups(default="0")
+    return read, Broken(path, int(offset.replace(",", "")) or int(line), int(size.replace(",", "")), reason)

@@ -132,7 +132,7 @@ def test_files_that_are_no_data_are_named_by_the_check_of_a_recipe(tmp_path: Pat
     corpora = [{"format": "text", "language": "en", "paths": ["en.txt"]}]
     config = load_recipe("tiny/mlm").config
     data = config.data.model_copy(update={"root": str(tmp_path), "corpora": [Corpus(**corpora[0])], "dictionaries": []})
-    with pytest.raises(DataError, match=r"en\.txt is a Git LFS pointer"):
+    with pytest.raises(DataError, match=r"en\.txt is a pointer to the file"):
         check_inputs(config.model_copy(update={"data": data}))
 
 

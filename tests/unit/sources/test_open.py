@@ -58,7 +58,7 @@ def test_text_that_is_named_as_if_it_were_packed_is_read_as_it_is(tmp_path: Path
     assert [line.text for line in read_lines(write(tmp_path / f"a{suffix}", text.encode()))] == ["é" * 3000, "two"]
     with pytest.raises(BrokenFileError):
         list(read_lines(write(tmp_path / f"b{suffix}", b"\xfa\xce" + text.encode())))
-    with pytest.raises(DataError, match="is an HTML page"):
+    with pytest.raises(DataError, match="is a pointer to the file, a web page"):
         list(read_lines(write(tmp_path / f"c{suffix}", b"<!DOCTYPE html><html></html>")))
 
 
@@ -212,8 +212,8 @@ def test_an_archive_of_a_kind_that_is_not_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         list(read_lines(path))
     assert str(caught.value) == (
-        f"{path} is a zip archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst."
-        " A zip of Moses files is read with format opus."
+        f"{path} is an archive, which is not read here. Unpack it, or pack it as .gz, .bz2 or .zst."
+        " A zip or tar of Moses files is read with format opus. It begins: 'PK\\x03\\x04rest'"
     )
 
 

@@ -134,14 +134,13 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.json",
         json.dumps({"en": EN, "de": DE}),
         {},
-        " is one JSON object of all texts (en, de), not a row. Write an object a line with a text of both languages, "
-        'as pandas does by to_json(orient="records", lines=True).',
+        " has no column of text; it has en (list), de (list). Write a row with a text of each language.",
     ),
     "an object over lines": (
         "x.json",
         json.dumps({"en": EN, "de": DE}, indent=2),
         {},
-        " begins like JSON, but its first line is no whole object. Give an object a line.",
+        " has no column of text; it has none. Write a row with a text of each language.",
     ),
     "lists": (
         "x.jsonl",
@@ -153,7 +152,8 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.jsonl",
         "".join(json.dumps({"translation": {"language": ["en", "de"], "translation": pair}}) + "\n" for pair in PAIRS),
         {},
-        " has no column of text; it has translation.language (list), translation.translation (list).",
+        " has no column of text; it has translation.language (list), translation.translation (list). Write a row "
+        "with a text of each language.",
     ),
     "utf-16 without a mark": (
         "x.csv",
@@ -173,32 +173,12 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         {},
         ": no row below its first can be read (a quote stands inside a field: 1).",
     ),
-    "columns of pandas": (
-        "x.json",
-        json.dumps({"en": dict(enumerate(EN * 9)), "de": dict(enumerate(DE * 9))}),
-        {},
-        " is one JSON object of all texts (en, de), not a row. Write an object a line with a text of both languages, "
-        'as pandas does by to_json(orient="records", lines=True).',
-    ),
-    "an object of pairs": (
-        "x.json",
-        json.dumps({f"{n} {en}": de for n in range(9) for en, de in PAIRS}),
-        {},
-        f" is one JSON object of all texts ({', '.join(f'0 {en}'[:64] for en in EN)} and 64 more), not a row. Write an "
-        'object a line with a text of both languages, as pandas does by to_json(orient="records", lines=True).',
-    ),
     "lists of texts": (
         "x.jsonl",
         "".join(json.dumps({"query": en, "pos": [de], "neg": [en]}) + "\n" for en, de in PAIRS),
         {},
-        ": only column query holds text (columns: query), and pairs need two. Lists stand in columns pos and neg: "
-        'write a row for each of their texts, as pandas does by explode("pos").',
-    ),
-    "a column of lists that is named": (
-        "x.jsonl",
-        "".join(json.dumps({"query": en, "pos": [de]}) + "\n" for en, de in PAIRS),
-        {"columns": ["query", "pos"]},
-        ': Lists stand in column pos: write a row for each of their texts, as pandas does by explode("pos").',
+        ": only column query holds text (columns: query; lists are not read: pos, neg), and pairs need two. Name them "
+        "with --columns.",
     ),
     "many columns": (
         "x.csv",
@@ -242,7 +222,9 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.csv",
         "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n",
         {},
-        " is a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone it lies in.",
+        " is a pointer to the file, a web page or a server's message, not the file itself. Fetch the file again, and "
+        "check its address and your access to it. `git lfs pull` and `dvc pull` get what their pointers name. It "
+        "begins: 'version https://git-lfs.github.com/spec/v1 oid sha256:12 size 3'",
     ),
 }
 
@@ -333,7 +315,7 @@ def test_texts_that_do_not_belong_together(tmp_path: Path, files: list[str], ans
 def test_subtitles_are_no_line_aligned_text(tmp_path: Path) -> None:
     for file in ("x.en", "x.de"):
         (tmp_path / file).write_text("1\n00:00:01,000 --> 00:00:02,000\nHi\n")
-    with pytest.raises(XalignError, match=r"x\.en is subtitles with their times, not plain text"):
+    with pytest.raises(XalignError, match=r"x\.en is no text of a sentence a line"):
         look_at_pairs([str(tmp_path / "x.en"), str(tmp_path / "x.de")])
 
 

@@ -383,8 +383,8 @@ PLACES: dict[str, tuple[Callable[[Path], list[Path]], str]] = {
             counts_csv=csv_text(table("n,m", IDS, IDS)),
             image_png=b"\x89PNG\r\n",
         ),
-        "Left out of the folder: 1 (counts.csv): it has no two columns of text; 1 (image.png): is binary, not text; 1 "
-        "(vocab.txt): plain text without a translation\n",
+        "Left out of the folder: 1 (counts.csv): it has no two columns of text; 1 (image.png): is no plain text, but "
+        "binary, XML or JSON; 1 (vocab.txt): plain text without a translation\n",
     ),
     "clone of the hub": (shards, "train-00000-of-00002.parquet and 1 more: Parquet, columns en and de"),
     "saved data set": (saved, "saved data set, columns anchor (en) and positive (de)"),

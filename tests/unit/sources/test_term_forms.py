@@ -262,7 +262,7 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     ),
     "zip of nothing": ("tsv", zipped({"README.md": "x"}), " holds no entries. Check that it is the right file"),
     "zip cut short": ("tsv", zipped({"a.tsv": TSV})[:100], " is no zip file, or is cut short (File is not a zip"),
-    "tsv that is JSON": ("tsv", KAIKKI, " is JSON, not plain text. Read JSON lines with format jsonl"),
+    "tsv that is JSON": ("tsv", KAIKKI, " is no plain text, but binary, XML or JSON."),
     "tsv whose second column is no term": (
         "tsv", "hard disk\t1\tFestplatte\nmouse\t2\tMaus\n",
         ": its first two columns do not hold terms of two languages; the first row has 'hard disk', '1', 'Festplatte'. "

@@ -64,8 +64,8 @@ def test_po_entries_are_pairs_or_counted(tmp_path: Path, encoding: str) -> None:
     )
     path.write_bytes(text.encode(encoding))
     pairs, counted = texts("po", path, "en,pl")
-    assert pairs == [("Two lines", "Dwie linie"), ("%d file", "%d plik"), ("A line separator", "Separator")]
-    assert counted == {"fuzzy translation": 1, "not translated": 1, "obsolete entry": 1}
+    assert pairs == [("Two lines", "Dwie linie"), ("A line separator", "Separator")]
+    assert counted == {"fuzzy translation": 1, "not translated": 1, "obsolete entry": 1, "entry with plural forms": 1}
     assert texts("po", path, "pl,en")[0] == [(pl, en) for en, pl in pairs]
 
 
@@ -121,34 +121,6 @@ def test_json_array_in_utf16(tmp_path: Path) -> None:
     (pair,) = read("json", [str(tmp_path / "a.json")], ["en", "de"])
     assert isinstance(pair, Pair)
     assert pair.texts == ("a", "\u00e4")
-
-
-def test_po_of_a_language_without_plural_takes_the_plural_text(tmp_path: Path) -> None:
-    path = tmp_path / "ja.po"
-    path.write_text(
-        'msgid ""\nmsgstr ""\n"Plural-Forms: nplurals=1; plural=0;\\n"\n\n'
-        'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d ファイル"\n',
-        encoding="utf-8",
-    )
-    assert texts("po", path, "en,ja")[0] == [("%d files", "%d ファイル")]
-
-
-@pytest.mark.parametrize(
-    ("forms", "expected"),
-    [
-        ("nplurals=6; plural=n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : 3;", "B"),  # Arabic: the first is for none
-        ("nplurals=4; plural=(n%100==1 ? 1 : n%100==2 ? 2 : n%100==3 || n%100==4 ? 3 : 0);", "B"),  # Slovenian
-        ("nplurals=2; plural=(n != 1);", "A"),
-        ("nplurals=2; plural=n%0;", "A"),
-        ("nplurals=2; plural=__import__('os');", "A"),
-        ("", "A"),
-    ],
-)
-def test_po_takes_the_plural_form_of_one_thing(tmp_path: Path, forms: str, expected: str) -> None:
-    header = f'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Plural-Forms: {forms}\\n"\n\n'
-    plurals = "".join(f'msgstr[{number}] "{text}"\n' for number, text in enumerate("ABCD"))
-    (tmp_path / "x.po").write_text(f'{header}msgid "one file"\nmsgid_plural "files"\n{plurals}')
-    assert texts("po", tmp_path / "x.po", "en,de")[0] == [("one file", expected)]
 
 
 def test_two_scripts_of_one_language_are_two_sources(tmp_path: Path) -> None:
@@ -261,15 +233,15 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     ),
     "compiled po": (
         "x.mo", b"\xde\x12\x04\x95\0\0\0\0",
-        " is a compiled catalogue of gettext. Give the .po file that it was made of.",
+        " is no plain text, but binary, XML or JSON.",
     ),
     "xliff cut short": (
         "x.xlf", GOOD[:120],
-        " cannot be read from byte 120 of 120 on: XML ends too early.",
+        ":2 cannot be read on: XML ends too early.",
     ),
     "xliff with entities that grow": (
         "x.xlf", GOOD.replace('<?xml version="1.0"?>', BOMB).replace("good", "&j;"),
-        " cannot be read from byte 610 of 679 on: XML is not well-formed.",
+        ":2 cannot be read on: XML is not well-formed.",
     ),
     "xliff without targets": (
         "x.xlf", xliff_text(["<source>a</source>"]),
@@ -289,11 +261,7 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
         "x.xlsx", zipped({"xl/workbook.xml": "<workbook/>"}),
         ' is no Excel workbook, or is damaged ("There is no item named \'[Content_Types].xml\' in the archive"). Fetch',
     ),
-    "old workbook": ("x.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", " is an old Excel workbook or Word file. Save its"),
-    "document of an office": (
-        "x.ods", zipped({"mimetype": "application/vnd.oasis.opendocument.spreadsheet", "content.xml": "<a/>"}),
-        " is a document of an office program. Save its table as CSV in UTF-8, and give that.",
-    ),
+    "old workbook": ("x.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", " is no plain text, but binary"),
     "tar cut short": (
         "x.tar.gz", tarred({"a.en": "text " * 90_000, "a.de": "x\n"})[:400],
         " is no tar file, or is cut short (Compressed file ended before the end-of-stream marker was reached). Fetch",
