@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xalign_ray.verbs.continue_encoder import continue_encoder
     from xalign_ray.verbs.recipes import export, plan, prepare, pretrain
     from xalign_ray.verbs.scores import evaluate, report, study, tune, verify
+    from xalign_ray.verbs.trim_encoder import trim_encoder
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "pretrain",
     "report",
     "study",
+    "trim_encoder",
     "tune",
     "verify",
 ]
@@ -57,7 +59,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from xalign_ray.work.process import stoppable
 
-    module = name if name == "continue_encoder" else "recipes" if name in _OF_RECIPES else "scores"
+    module = name if name.endswith("_encoder") else "recipes" if name in _OF_RECIPES else "scores"
     verb = stoppable()(getattr(import_module(f"xalign_ray.verbs.{module}"), name))
     return globals().setdefault(name, verb)
 

@@ -45,6 +45,7 @@ from xalign_ray.verbs.options import (
     set_keys,
 )
 from xalign_ray.verbs.submit import OF_JOBS, VERBS, check_arguments, submit_verb
+from xalign_ray.verbs.trim_encoder import trim_encoder
 from xalign_ray.work import process
 from xalign_ray.work.status_line import forget_next, say, say_next, show
 from xalign_ray.work.storage import shown_path
@@ -194,6 +195,19 @@ def export(
 ) -> Path:
     """Export a run's best checkpoint again (without dev pairs the newest), or the weights of another step."""
     return recipes.export(run, step, out, trust, as_, pooling, prompt, push_to, merge)
+
+
+@app.command("trim", cls=ManyFiles)
+def trim_vocabulary(
+    model: Model,
+    text: Annotated[list[str], _files("text of the languages that it is for, such as de.txt or de=FILE")],
+    out: OutDir,
+    min_count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="how often a piece must stand in the texts; 1 by default")
+    ] = 1,
+) -> str:
+    """Cut an encoder's vocabulary to what texts use, without training: smaller, with the same vectors."""
+    return trim_encoder(model, text, out, min_count)
 
 
 @app.command("evaluate")

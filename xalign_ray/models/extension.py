@@ -33,13 +33,13 @@ def add_rows(hf: Any, new_rows: Mapping[int, Sequence[int]]) -> None:
     _replace(hf, size, lambda old: _grow(old, size, new_rows))
 
 
-def exchange_rows(hf: Any, rows: StartRows, pad_id: int, *, draw: bool = True) -> None:
+def exchange_rows(hf: Any, rows: StartRows, pad_id: int | None, *, draw: bool = True) -> None:
     """Gives an encoder another vocabulary, in place: its word embeddings, and the decoder's table and bias with them.
 
     Args:
         hf: an encoder of transformers, with a masked-LM head or without.
         rows: what each row of the new tables is of the old ones.
-        pad_id: of the new vocabulary.
+        pad_id: of the new vocabulary; None where it has none.
         draw: draw rows that start from none with mean and spread of the old ones, by torch's global generator; else
             they are the mean.
     """

@@ -147,7 +147,8 @@ def forgotten(found: Continued) -> str:
     else:
         means = ""
     what = f"lost in {', '.join(lost)}" if lost else "no loss is certain"
-    return f"Forgotten, of {len(asked)} languages that were not trained ({', '.join(asked)}): {what}.{means}"
+    bound = f" {of_bound(found.bound)}" if found.bound else ""
+    return f"Forgotten, of {len(asked)} languages that were not trained ({', '.join(asked)}): {what}.{means}{bound}"
 
 
 def origin_sentence(found: Continued) -> str:
