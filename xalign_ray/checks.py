@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.config.derive import base_recipe, derive_batch, needed_recipes, settle, with_absolute_paths
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import DEMO, RunConfig
@@ -36,6 +37,11 @@ def check_recipe(recipe: Recipe) -> None:
         if config.model.init_from and has_weights(Path(config.model.init_from)):
             check_start(config)
         check_head(config)
+        if plugged := [type(loss) for loss in config.objectives if loss.kind not in OBJECTIVES]:
+            from xalign_ray.objectives.combine import loss_class
+
+            for choice in plugged:  # what a plug-in lacks is found before a cluster starts
+                loss_class(choice)
         if config.data.teacher:
             from xalign_ray.tokens.teacher import check_teacher
 

@@ -122,7 +122,7 @@ def with_a_task(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files of the page on tasks in it, its data, and an encoder."""
     folder = tmp_path_factory.mktemp("task")
     write_files("add_a_task.md", folder)
-    write_encoder(folder / "runs" / "tiny-mlm-1a2b3c4d")
+    write_encoder(folder / "runs" / "mlm")
     assert "python make_moods.py" in commands("add_a_task.md")
     assert run(folder, "make_moods.py").returncode == 0
     return folder
@@ -138,7 +138,8 @@ def test_the_new_tasks_own_test_passes(with_a_task: Path) -> None:
 @pytest.fixture(scope="module")
 def tuned(with_a_task: Path) -> subprocess.CompletedProcess[str]:
     """The page's `tune`, its `study --plan`, and `tune` again on files with a label that the task lacks."""
-    tune, study = (shlex.split(line) for line in commands("add_a_task.md") if line.startswith("xalign"))
+    pretrain, tune, study = (shlex.split(line) for line in commands("add_a_task.md") if line.startswith("xalign"))
+    assert (pretrain[-1], tune[2]) == ("runs/mlm", "runs/mlm")
     shutil.copytree(with_a_task / "mood", with_a_task / "bad" / "mood")
     file = with_a_task / "bad" / "mood" / "en.train.tsv"
     header, row, *others = file.read_text(encoding="utf-8").split("\n")

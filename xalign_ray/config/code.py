@@ -78,7 +78,11 @@ def _files_of(root: Path, module_name: str, is_package: bool = False) -> Iterato
 def _imported(path: Path) -> set[str]:
     """The top-level names of a file's imports, anywhere in it."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    try:
+        tree = ast.parse(path.read_bytes())
+    except SyntaxError:  # of an unfinished file beside the module: its bytes count all the same
+        return names
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

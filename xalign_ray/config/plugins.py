@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ from xalign_ray.config.choices import (
     StreamChoice,
 )
 from xalign_ray.config.fields import Frozen
+from xalign_ray.errors import first_sentence
 from xalign_ray.work.run_folder import RunFolder
 
 FAMILY = "xalign_ray.models.family"  # above this folder, so not imported here: whoever subclasses it has done so
@@ -61,7 +63,7 @@ def _classes(module: ModuleType) -> list[type]:
 
 
 def import_plugin(name: str) -> ModuleType:
-    """A module from the current folder or Python's path; ValueError if there is none."""
+    """A module from the current folder or Python's path; ValueError if there is none, or its code fails."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"'{name}' is no module; write it as in an import, without .py: my_package.my_loss")
     look_here()
@@ -85,6 +87,18 @@ def _import(name: str) -> ModuleType:
             f"there is no module {name} in {Path.cwd()} or on Python's path; run the command in the folder that holds "
             f"it, or put that folder on PYTHONPATH"
         ) from None
+    except Exception as error:  # code of a user's own, which may raise anything
+        file, line, reason = _place_of(error)
+        raise ValueError(f"{file}, line {line}: {reason}") from error
+
+
+def _place_of(error: Exception) -> tuple[str, int, str]:
+    """File, line and words of an error of a module's import: of its syntax, or of the line that raised it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno or 0, error.msg
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
+    reason = f"{type(error).__name__}: {first_sentence(error)}"
+    return frames[-1].filename, frames[-1].lineno or 0, reason.rstrip(".")
 
 
 def _add(choice: type[Frozen], added: dict, of_package: Mapping[str, type[Frozen]]) -> str:

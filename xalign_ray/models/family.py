@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xalign_ray.config.schema import ModelConfig
+from xalign_ray.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -169,9 +170,11 @@ class Family(ABC):
         """Its Hugging Face classes; `with_languages`: of an export whose token types carry the language."""
         import transformers
 
-        config, masked_lm, encoder = (
-            getattr(transformers, f"{self.stock}{end}") for end in ("Config", "ForMaskedLM", "Model")
-        )
+        names = [f"{self.stock}{end}" for end in ("Config", "ForMaskedLM", "Model")]
+        if missing := [name for name in names if not hasattr(transformers, name)]:
+            own_name = f"{type(self).__module__}.{type(self).__name__}"
+            raise ConfigError(f"transformers has no {missing[0]}: correct `stock` of {own_name}.")
+        config, masked_lm, encoder = (getattr(transformers, name) for name in names)
         return Classes(config, masked_lm, encoder, self.options)
 
     def arguments(self, config: Any, batch: Mapping[str, Tensor]) -> dict[str, Any]:  # noqa: ARG002

@@ -13,6 +13,7 @@ from torch.profiler import record_function
 
 from xalign_ray.config.choices import OBJECTIVES, ObjectiveChoice
 from xalign_ray.config.fields import Scheduled
+from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import laid_out
 from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.objectives.objective import (
@@ -30,10 +31,26 @@ from xalign_ray.vocabulary.dictionary import DictionaryPairs
 
 
 def loss_class(choice: type[ObjectiveChoice]) -> type[Objective]:
-    """The loss of a choice: class `<Name>Loss` of `objectives/<kind>.py`, of a plug-in's module, or `computed_by`."""
+    """The loss of a choice: class `<Name>Loss` of `objectives/<kind>.py`, of a plug-in's module, or `computed_by`.
+
+    Raises:
+        ConfigError: a plug-in has no such class, or it lacks a method, or `over_step` of the choice is wrong.
+    """
     kind = choice.model_fields["kind"].default
     module = f"xalign_ray.objectives.{kind}" if choice is OBJECTIVES.get(kind) else choice.__module__
-    return resolve_name(choice.computed_by or f"{module}:{choice.__name__}Loss")
+    path = choice.computed_by or f"{module}:{choice.__name__}Loss"
+    try:
+        loss = resolve_name(path)
+    except (AttributeError, ImportError, ValueError) as error:
+        raise ConfigError(f"objective {kind} is computed by {path}, which cannot be imported: {error}.") from None
+    if not issubclass(loss, Objective):
+        raise ConfigError(f"{path} is no Objective (xalign_ray.objectives.objective).")
+    if lacking := sorted(loss.__abstractmethods__):
+        raise ConfigError(f"{path} lacks {', '.join(lacking)}.")
+    if (over_step := issubclass(loss, StepObjective)) != choice.over_step:
+        kind_of_loss = "a StepObjective" if over_step else "no StepObjective"
+        raise ConfigError(f"{path} is {kind_of_loss}: set over_step = {over_step} in {choice.__name__}.")
+    return loss
 
 
 class EncoderWithLosses(nn.Module):
@@ -86,6 +103,7 @@ class EncoderWithLosses(nn.Module):
         """From now on these of the losses, with these weights."""
         self.weights: dict[str, Scheduled] = {asked.kind: asked.weight for asked in objectives}
         self.used = {kind: self.losses[kind] for kind in self.weights}
+        self._declared = {name for asked in objectives for name in asked.metrics}
         self.extra_columns = tuple(dict.fromkeys(name for loss in self.used.values() for name in loss.extra_columns))
         self.over_step = {kind: loss for kind, loss in self.used.items() if isinstance(loss, StepObjective)}
         reads_rows = any(loss.predicts for loss in self.used.values())
@@ -123,6 +141,9 @@ class EncoderWithLosses(nn.Module):
             with record_function(f"step/forward {kind}"):
                 sums[kind] = self.used[kind](micro_step)
         self.metrics = micro_step.metrics
+        if undeclared := sorted(self.metrics.keys() - self._declared):
+            choices = " or ".join(type(loss.settings).__name__ for loss in self.used.values())
+            raise ConfigError(f"A loss logs {undeclared[0]}: declare it, with its meaning, in `metrics` of {choices}.")
         return sums
 
     def after_step(self, gather: Callable[..., Tensor], by_rank: Mapping[str, Sequence[int]] | None = None) -> None:

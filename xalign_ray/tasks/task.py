@@ -233,6 +233,7 @@ class TunedTask(Task, Generic[E]):
 
     def __init__(self, **facts: Any) -> None:
         vars(self).update(facts)
+        vars(self)["classes"] = tuple(map(str, self.classes))  # as files have them: a label 0 is "0"
 
     @property
     def metric(self) -> str:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from tests.pages import text_of
 from tests.unit.streams.random_rows import make_context, make_rows
+from xalign_ray.checks import check_recipe
 from xalign_ray.config import choices
 from xalign_ray.config.choices import MaskedText
 from xalign_ray.config.code import plugin_hashes
@@ -23,6 +25,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import check_identity, describe_saved, earlier_runs, write_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
+from xalign_ray.models.bert import Bert
 from xalign_ray.models.families import find_family
 from xalign_ray.models.generic import generic
 from xalign_ray.models.refusals import check_family
@@ -230,7 +233,12 @@ def test_a_plugin_that_cannot_be_loaded_is_the_only_thing_said(name: str, tmp_pa
     (tmp_path / f"{name}_bare.py").write_text("import no_such_package\n", encoding="utf-8")
     (tmp_path / f"{name}_taken.py").write_text(PLUGIN.replace('"calm"', '"masked_lm"'), encoding="utf-8")
     (tmp_path / f"{name}_second.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / f"{name}_cut.py").write_text("DEPTH = 2\nclass Calm(:\n", encoding="utf-8")
+    (tmp_path / f"{name}_helped.py").write_text(f"import {name}_helper\n", encoding="utf-8")
+    (tmp_path / f"{name}_helper.py").write_text("\nDEPTH = depth + 1\n", encoding="utf-8")
     said = {
+        f"{name}_cut": f"{tmp_path}/{name}_cut.py, line 2: invalid syntax.",
+        f"{name}_helped": f"{tmp_path}/{name}_helper.py, line 2: NameError: name 'depth' is not defined.",
         "no_such_plugin": f"'plugins.0': there is no module no_such_plugin in {tmp_path} or on Python's path; run the "
         "command in the folder that holds it, or put that folder on PYTHONPATH.",
         "own/loss.py": "'own/loss.py' is no module; write it as in an import, without .py: my_package.my_loss.",
@@ -262,6 +270,44 @@ def test_a_module_may_hold_a_family_alone_and_its_code_counts(name: str, tmp_pat
     load_recipe("own.yaml", [f"plugins=[{name},{name}_again]"])
     with pytest.raises(ConfigError, match=r"family ernie is described by .*_again\.Ernie and .*; only one can be used"):
         find_family("ernie")
+
+
+LOSS = """
+
+class CalmLoss(StepObjective):
+    def embed(self, micro_step): ...
+    def compare(self, vectors, marks, own): ...
+    def count(self, batch, parts, step): ...
+"""
+IMPORT = "from xalign_ray.objectives.objective import Objective, StepObjective\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("", "objective calm is computed by NAME:CalmLoss, which cannot be imported: module 'NAME' has no attribute"),
+        (IMPORT + "class CalmLoss: ...\n", "NAME:CalmLoss is no Objective (xalign_ray.objectives.objective)."),
+        (IMPORT + "class CalmLoss(Objective): ...\n", "NAME:CalmLoss lacks count, forward."),
+        (IMPORT + LOSS, "NAME:CalmLoss is a StepObjective: set over_step = True in Calm."),
+        (IMPORT + LOSS.replace("StepO", "O") + "    def forward(self, micro_step): ...\n", ""),
+    ],
+)
+def test_a_loss_that_lacks_something_is_refused_before_a_cluster_starts(
+    written: str, said: str, name: str, tmp_path: Path
+) -> None:
+    with (tmp_path / f"{name}.py").open("a", encoding="utf-8") as file:
+        file.write(written)
+    recipe = load_recipe("own.yaml")
+    with nullcontext() if not said else pytest.raises(ConfigError, match=re.escape(said.replace("NAME", name))):
+        check_recipe(recipe)
+
+
+def test_a_family_of_classes_that_transformers_lacks_names_them() -> None:
+    class Misspelt(Bert):
+        stock = "Brt"
+
+    with pytest.raises(ConfigError, match=r"transformers has no BrtConfig: correct `stock` of .*test_plugins.Misspelt"):
+        Misspelt().classes()
 
 
 @pytest.mark.usefixtures("name")

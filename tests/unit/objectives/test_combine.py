@@ -73,6 +73,20 @@ def test_sums_and_weights_carry_the_kinds_of_the_recipe():
     assert objectives.weights == {"masked_lm": 2.0, "dictionary_alignment": 10.0}
 
 
+def test_a_metric_that_no_choice_declares_is_refused_by_the_name_of_the_choice(monkeypatch):
+    objectives = build(MaskedLm())
+    loss = objectives.losses["masked_lm"]
+    forward = loss.forward
+
+    def logs(micro_step):
+        micro_step.log("train/calm", torch.ones(2))
+        return forward(micro_step)
+
+    monkeypatch.setattr(loss, "forward", logs)
+    with pytest.raises(ConfigError, match="logs train/calm: declare it, with its meaning, in `metrics` of MaskedLm"):
+        objectives(tensors(share()), (0, 1), 0)
+
+
 @pytest.mark.parametrize("of", [1, 2, 4, 5, 20])
 def test_slices_of_the_dictionary_add_up_to_the_whole(of):
     objectives = build(DictionaryAlignment(), pairs=dictionary())

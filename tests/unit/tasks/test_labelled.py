@@ -42,6 +42,10 @@ def test_other_spellings_of_a_label_are_its_class(table: Path):
     assert [row.label for row in read(table, "a\tb\tja\nc\td\tno\n")] == ["yes", "no"]
 
 
+def test_classes_may_be_numbers(table: Path):
+    assert [row.label for row in read(table, "a\tb\t1\nc\td\t0\n", classes=(0, 1))] == ["1", "0"]
+
+
 def test_rows_of_other_languages_are_left_out(table: Path):
     rows = read(
         table, "code\tlabel\ttext\nen\tyes\ta\nde\tno\tb\nen\tyes\tc\nde\tyes\td\n", texts=("text",), language="code"

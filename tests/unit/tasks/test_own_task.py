@@ -54,6 +54,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "none": "OTHER = TUNED_TASKS['pos']",
         "again": "MOOD = MoodTask()",
         "tone": "MoodTask.name = 'tone'\nTONE = MoodTask()",
+        "cut": "MOOD = MoodTask(",
+        "bare": "class BareTask(Task): name = __name__\nBARE = BareTask()",
     }.items():
         (tmp_path / "own_tasks" / f"{name}.py").write_text(f"{MOOD}\n\n{last}\n")
     monkeypatch.chdir(tmp_path)
@@ -84,6 +86,8 @@ def test_it_is_known_by_its_module_with_its_metrics() -> None:
         ("own_tasks.none", "has 0 objects of Task (xalign_ray.tasks.task); a task of your own is a module with one"),
         ("own_tasks.tone", "own_tasks.tone has a task of the name 'tone'; a task of your own is named as its module"),
         ("own_tasks.mood.py", "own_tasks.mood.py"),
+        ("own_tasks.cut", "own_tasks/cut.py, line 25: '(' was never closed"),
+        ("own_tasks.bare", "own_tasks/bare.py, line 26: TypeError: Can't instantiate abstract class BareTask"),
     ],
 )
 def test_a_module_that_is_no_task_is_refused_in_a_study_and_on_the_command_line(name: str, said: str) -> None:
