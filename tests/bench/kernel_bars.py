@@ -10,7 +10,6 @@ GRAPHS: dict[str, tuple[dict[str, Any], int | None, int]] = {
     "bert, languages": ({"family": "bert", "language_embeddings": True}, None, 1),
     "bert, after a layer": ({"family": "bert"}, 2, 1),
     "modernbert": ({"family": "modernbert"}, None, 1),
-    "modernbert, languages": ({"family": "modernbert", "language_embeddings": True}, None, 1),
     "modernbert, after a layer": ({"family": "modernbert"}, 2, 1),
 }
 # Method, pieces, length of a row, and KB a token that a pass holds at most beside weights.

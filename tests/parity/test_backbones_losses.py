@@ -49,7 +49,7 @@ def prepared(folder: Path) -> Prepared:
 
 def configured(folder: Path, family: str) -> RunConfig:
     parallel = "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de, pairs.align]}]"
-    languages = LANGUAGES if family != "eurobert" else []  # which has no token types to carry them
+    languages = LANGUAGES if family not in ("modernbert", "eurobert") else []  # which have no token types
     return make_config(folder, parallel, *SETTINGS, *languages, f"model.family={family}")
 
 

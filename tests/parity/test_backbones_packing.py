@@ -45,7 +45,7 @@ def narrow_modernbert(path):
     config = ModernBertConfig(vocab_size=50, max_position_embeddings=LENGTH, pad_token_id=0, local_attention=4, **sizes)
     assert config.layer_types == ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
     ModernBertForMaskedLM(config).save_pretrained(path)
-    return ModelConfig(init_from=str(path), language_embeddings=True)
+    return ModelConfig(init_from=str(path))
 
 
 def grouped_eurobert(path):
@@ -67,7 +67,9 @@ def dense(request, tmp_path_factory):
     if request.param in MADE:
         model = MADE[request.param](tmp_path_factory.mktemp("folder"))
     else:
-        model = ModelConfig(family=request.param, language_embeddings=request.param != "eurobert", **SHAPE)
+        model = ModelConfig(
+            family=request.param, language_embeddings=request.param not in ("modernbert", "eurobert"), **SHAPE
+        )
     made = build_encoder(model, 50, LANGUAGES, LENGTH, pad_id=0).eval()
     with torch.no_grad():
         for parameter in made.parameters():

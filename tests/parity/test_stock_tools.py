@@ -35,7 +35,7 @@ LANGUAGES = ["en", "qdv"]
 LENGTH = 160  # positions: more than the 128 pieces of most tasks' inputs
 SHAPE = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
 FAMILIES = {family: SHAPE | {"family": family} for family in ("bert", "xlm-r", "roberta", "modernbert", "eurobert")}
-# Other families with languages: test_export_elsewhere.py; ModernBERT's need a class of ours, EuroBERT's are refused.
+# Other families with languages: test_export_elsewhere.py; of ModernBERT and EuroBERT they are refused.
 ENCODERS = FAMILIES | {"bert-languages": FAMILIES["bert"] | {"language_embeddings": True}}
 # A task of each head and number of texts, on encoders of each way to frame a pair. transformers has no pipeline for
 # multiple choice (tests/unit/tasks/test_multiple_choice.py), and no EuroBERT that answers questions.

@@ -180,9 +180,6 @@ def _read_dictionaries(paths: Sequence[str], source: str) -> dict[str, list[list
     return {word: list(languages.values()) for word, languages in translations.items()}
 
 
-TOLD_POOLING = ("modernbert", "xalign-modernbert")  # model types
-
-
 @dataclass(frozen=True)
 class TuningFiles:
     """The files of a fine-tuning, found by their names; none is opened.
@@ -262,7 +259,7 @@ def head_pooling(encoder: str) -> str | None:
 
     Only ModernBERT's heads have it as an option, `classifier_pooling`, for texts and answers.
     """
-    if not (Path(encoder) / CONFIG).is_file() or read_config(encoder).get("model_type") not in TOLD_POOLING:
+    if not (Path(encoder) / CONFIG).is_file() or read_config(encoder).get("model_type") != "modernbert":
         return None
     return read_sentence_files(encoder).pooling
 

@@ -69,7 +69,7 @@ def export(
     """Writes the folder under a temporary name next to it, then renames it; an older one of that name is replaced.
 
     Language embeddings are folded into the token-type table: `token_type_id` = segment + xalign_segments * language
-    (DICT-MLM); a family without one then needs our class of it. A conditioned head, which no stock class holds, goes
+    (DICT-MLM). A conditioned head, which no stock class holds, goes
     into a side file, and the folder is an encoder without a head. Otherwise it is a masked language model if a loss
     trained the head, or if the encoder that was continued has one, which then stays as it was; one of a family that is
     not described loses it. The tokenizer joins the texts of a pair as the recipe's rows do. The export of a Sentence
@@ -126,7 +126,7 @@ def load_conditioned_head(folder: Path, model: Any) -> ConditionedHead:
     """The conditioned head of an exported folder, tied to the word embeddings of the model opened from it."""
     with safe_open(str(folder / HEAD_FILE), framework="pt") as file:
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    model_type = model.config.model_type.removeprefix("xalign-")
+    model_type = model.config.model_type
     words, family = model.get_input_embeddings(), find_family(model_type)
     if family is None or family.unpacked:
         raise DataError(f"{folder} has a head of the family {model_type}, which a plug-in describes: import it first.")
@@ -169,9 +169,7 @@ def _save_model(
     make_portable(folder, length, segments)
     if model.language_embeddings:
         languages = _take(state, LANGUAGES)
-        has_types = "type_vocab_size" in values
-        types = _take(weights, family.token_types) if has_types else torch.zeros(1, languages.shape[1])
-        weights[family.token_types] = fold(languages, types)
+        weights[family.token_types] = fold(languages, _take(weights, family.token_types))
         values |= {"type_vocab_size": segments * len(languages)}
     pair: Any = next((stream for stream in config.streams if stream.segments_per_example == 2), None)
     values |= {
@@ -188,7 +186,7 @@ def _save_model(
         **({"xalign_merge": facts["merge"]} if "merge" in facts else {}),
         TOKENIZER_KEY: identify(folder),
     }
-    classes = family.classes(with_languages=model.language_embeddings)
+    classes = family.classes()
     values.pop("model_type")  # the class has its own
     values.pop("auto_map", None)  # of code that the export does not hold, and that its classes do not need
     hf_config = classes.config.from_dict(values)

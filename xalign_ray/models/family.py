@@ -166,8 +166,8 @@ class Family(ABC):
         """Products of width d for two tokens that see each other: for their score, and for the sum of the values."""
         return 2
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002
-        """Its Hugging Face classes; `with_languages`: of an export whose token types carry the language."""
+    def classes(self) -> Classes:
+        """Its Hugging Face classes."""
         import transformers
 
         names = [f"{self.stock}{end}" for end in ("Config", "ForMaskedLM", "Model")]

@@ -85,7 +85,7 @@ class Generic(Family):
         """The scores of its attention, which no kernel recomputes."""
         return values["num_attention_heads"] * length**2
 
-    def classes(self, with_languages: bool = False) -> Classes:  # noqa: ARG002 - see `unsupported`
+    def classes(self) -> Classes:
         """Its stock class; of T5's kinds that of the encoder alone."""
         encoder = _encoder_class(self.model_type)
         takes_pooling = "add_pooling_layer" in inspect.signature(encoder.__init__).parameters

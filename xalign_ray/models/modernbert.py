@@ -6,7 +6,7 @@ from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xalign_ray.models.family import Classes, Family, Values
+from xalign_ray.models.family import Family, Values
 from xalign_ray.private.transformers import modernbert_after_norm
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ class ModernBert(Family):
     rotary: ClassVar[bool] = True
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
     stock: ClassVar[str] = "ModernBert"
-    token_types: ClassVar[str] = "model.embeddings.token_type_embeddings.weight"  # of our class, the stock one has none
     layers: ClassVar[str] = "layers"
     final_norm: ClassVar[str] = "final_norm"
     transform: ClassVar[str] = "head."
@@ -73,15 +72,6 @@ class ModernBert(Family):
     def kept_per_token(self, values: Values) -> int:
         """As BERT's, with a turned query and key, and the gate and product of the gated layer."""
         return 11 * values["hidden_size"] + 4 * values["intermediate_size"]
-
-    def classes(self, with_languages: bool = False) -> Classes:
-        """Stock classes, or ours, which have token types."""
-        if with_languages:
-            from xalign_ray.models import language_modernbert as ours
-
-            kinds = (ours.LanguageModernBertConfig, ours.LanguageModernBertForMaskedLM, ours.LanguageModernBertModel)
-            return Classes(*kinds, self.options)
-        return super().classes()
 
     def mask(self, config: Any, same_example: Tensor) -> dict[str, Tensor]:
         """One for each kind of layer: given one, the model would take it for both."""

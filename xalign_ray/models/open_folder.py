@@ -59,9 +59,6 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
         DataError: it cannot be opened, is damaged, or its tokenizer is gone or another's (transformers would make one
             up).
     """
-    # Registers our class, so that Auto classes open it; here, because it costs whoever imports it two seconds of CPU.
-    from xalign_ray.models import language_modernbert  # noqa: F401
-
     name = str(folder)
     opened = open_encoder(name)
     if not opened.commit:  # the weights of a hub model come after its small files

@@ -85,7 +85,6 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         has_head=has_head,
         pooling=next((loss["pooling"] for loss in run.config.get("objectives") or [] if "pooling" in loss), ""),
         finding=sentence(continued) if continued else "",
-        stock=not str(model.get("model_type")).startswith("xalign-"),
         told=model.get("xalign_languages") or [],
         reading=[*caveats([run]), *how_to_read([run])],
         tables="\n".join(map(as_markdown, shown)),

@@ -16,7 +16,7 @@ from xalign_ray.models.sizes import Sizes, count_in
 
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 24, "num_attention_heads": 4, "intermediate_size": 40}
 OPTIONS = [{}, {"language_embeddings": True}, {"language_embeddings": True, "conditioned_head": True}]
-WITHOUT_LANGUAGES = ["eurobert"]
+WITHOUT_LANGUAGES = ["modernbert", "eurobert"]
 CASES = [
     (family, options) for family in FAMILIES for options in OPTIONS if not options or family not in WITHOUT_LANGUAGES
 ]
