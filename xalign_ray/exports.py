@@ -129,7 +129,8 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
         ConfigError: the encoder has language embeddings, or an argument cannot mean anything.
         DataError: files of the encoder that was continued are damaged.
     """
-    from xalign_ray.models.sentence_files import SentenceFiles, read_sentence_files
+    from xalign_ray.models.open import open_encoder
+    from xalign_ray.models.sentence_files import SentenceFiles
 
     if config.model.language_embeddings:
         raise ConfigError(
@@ -144,7 +145,7 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
         if not name or not equals:
             raise ConfigError(f"--prompt '{prompt}': give a name and a text, such as 'query=query: '.")
     start = config.model.init_from
-    files = read_sentence_files(start) if start else SentenceFiles("")
+    files = open_encoder(start).sentences if start else SentenceFiles("")
     of_losses = [loss.pooling for loss in config.objectives if getattr(loss, "pooling", None)]
     pooled = pooling or next(iter(of_losses), files.pooling) or "mean"
     default = next(iter(named), files.default_prompt)

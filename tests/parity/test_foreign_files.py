@@ -18,6 +18,7 @@ from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.inference import open_model
+from xalign_ray.models.open import open_encoder
 from xalign_ray.shards.files import Shard, hash_footer, read_group
 from xalign_ray.sources.formats import read
 from xalign_ray.vocabulary.tokenizer_folder import open_tokenizer
@@ -75,7 +76,7 @@ def test_weights_that_are_a_pickle_with_code_are_refused(encoder: Path, marker: 
         file.unlink()
     torch.save({"bert.embeddings.word_embeddings.weight": Attack(marker)}, encoder / "pytorch_model.bin")
     with pytest.raises(DataError, match="its weights are a pickle of more than tensors, and could run any code"):
-        open_model(encoder, AutoModel)
+        open_model(open_encoder(encoder), AutoModel)
     with pytest.raises(ConfigError, match=r"model\.init_from"):
         build_encoder(ModelConfig(init_from=str(encoder)), 100, ["en"], 16, 0, {})
     assert not marker.exists()
@@ -92,7 +93,7 @@ def test_a_model_that_brings_its_own_code_is_read_without_it(encoder: Path, mark
     }
     told |= {"auto_map": classes, "model_type": "theirs", "tokenizer_class": "Theirs"}
     (encoder / name).write_text(json.dumps(told))
-    for opened in (lambda: open_model(encoder, AutoModel), lambda: open_tokenizer(str(encoder))):
+    for opened in (lambda: open_model(open_encoder(encoder), AutoModel), lambda: open_tokenizer(str(encoder))):
         try:
             opened()
         except (DataError, ConfigError):

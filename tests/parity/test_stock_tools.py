@@ -20,6 +20,7 @@ from xalign_ray.finetune.tune import MODEL, tune_task
 from xalign_ray.models.encoder import build_encoder
 from xalign_ray.models.export import export
 from xalign_ray.models.inference import Encoder
+from xalign_ray.models.open import open_encoder
 from xalign_ray.tasks.question_answering import Question
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.task_files import read_lines
@@ -206,7 +207,7 @@ def test_stock_tokenizer_gives_the_model_our_inputs(encoders: Path, opened: dict
     if name not in opened:
         assert name.startswith(NOT_IN_4)
         return
-    encoder = Encoder.open(encoders / name, "cpu", AutoModelForMaskedLM)
+    encoder = Encoder.open(open_encoder(encoders / name), "cpu", AutoModelForMaskedLM)
     inputs, room = encoder.inputs, encoder.inputs.room(LENGTH)
     pieces = inputs.piece_texts(TEXTS)
     assert len(pieces[2]) > LENGTH
@@ -224,7 +225,7 @@ def test_stock_tokenizer_gives_the_model_our_inputs(encoders: Path, opened: dict
 def test_stock_pipeline_fills_masks_and_decodes(encoders: Path, opened: dict[str, Any], name: str) -> None:
     if name not in opened:
         return  # see above
-    encoder = Encoder.open(encoders / name, "cpu", AutoModelForMaskedLM)
+    encoder = Encoder.open(open_encoder(encoders / name), "cpu", AutoModelForMaskedLM)
     tokenizer = encoder.inputs.tokenizer
     ids = tokenizer(SPOKEN.replace("fast", tokenizer.mask_token), add_special_tokens=False)["input_ids"]
     place = 1 + ids.index(tokenizer.mask_token_id)
@@ -262,7 +263,7 @@ def tuned(world: Path, encoders: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 def probabilities(task: Any, folder: Path, examples: list[Any]) -> list[dict[str, float]]:
-    opened = Encoder.open(folder, "cpu", task.model_class)
+    opened = Encoder.open(open_encoder(folder), "cpu", task.model_class)
     features = [one for (one,) in task.features(opened.inputs, examples, opened.classes)]
     found = opened.forward(features, lambda output: output.logits.softmax(-1))
     return [dict(zip(opened.classes, one.tolist(), strict=True)) for one in found]

@@ -16,6 +16,7 @@ from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing.sentence_scores import SentenceScores
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.tasks.retrieval import RETRIEVAL, TATOEBA
 
@@ -67,7 +68,7 @@ def test_pooled_vectors_equal_sentence_transformers(
 ) -> None:
     model = Transformer(str(encoder))
     theirs = SentenceTransformer(modules=[model, Pooling(model.get_embedding_dimension(), pooling_mode=pooling)])
-    ours = SentenceVectors(encoder, "cpu").layers(sides[0], "de", pooling)[1][pooling][LAYERS]
+    ours = SentenceVectors(open_encoder(encoder), "cpu").layers(sides[0], "de", pooling)[1][pooling][LAYERS]
     np.testing.assert_allclose(ours, theirs.encode(sides[0]), atol=1e-6)
 
 
@@ -80,7 +81,7 @@ def test_saved_prompt_and_pooling_give_the_vectors_of_sentence_transformers(
     theirs = SentenceTransformer(modules=[model, pooling], prompts=prompts, default_prompt_name="query")
     theirs.save(str(tmp_path / "saved"))
     folder = str(tmp_path / "saved")
-    ours = SentenceVectors(folder, "cpu")
+    ours = SentenceVectors(open_encoder(folder), "cpu")
     assert (ours.rule.prompt, ours.rule.pooling) == (prompts["query"], "mean")
     np.testing.assert_allclose(ours.encode(sides[0]), theirs.encode(sides[0]), atol=1e-6)
 
@@ -111,7 +112,7 @@ def test_a_dense_module_is_applied_as_sentence_transformers_does(
     modules = [model, Pooling(width, pooling_mode="mean"), Dense(width, 5), Normalize()]
     theirs = SentenceTransformer(modules=modules, prompts={"query": "ba "})
     theirs.save(str(tmp_path / "saved"))
-    ours = SentenceVectors(tmp_path / "saved", "cpu").encode(sides[0], "de")
+    ours = SentenceVectors(open_encoder(tmp_path / "saved"), "cpu").encode(sides[0], "de")
     np.testing.assert_allclose(ours, theirs.encode(sides[0], prompt_name="query"), atol=1e-6)
     compared = SentenceScores(str(tmp_path / "saved"), device="cpu").vectors([(text, "de") for text in sides[0]])
     np.testing.assert_allclose(compared, ours, atol=1e-6)

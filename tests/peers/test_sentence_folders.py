@@ -19,6 +19,7 @@ from xalign_ray import evaluate, exports
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.export import export
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.sentence_files import read_sentence_files
 from xalign_ray.models.vectors import SentenceVectors, vector_width
 from xalign_ray.shards.prepared import Prepared
@@ -31,7 +32,7 @@ TEXTS = ["wb we wc", "the wd of wb, wj!", "we", "wf wb " * 90]
 
 def own_vectors(folder: Path, texts: list[str]) -> np.ndarray:
     """The vectors that we make as the folder's files say."""
-    return SentenceVectors(folder, "cpu").encode(texts)
+    return SentenceVectors(open_encoder(folder), "cpu").encode(texts)
 
 
 @pytest.fixture(scope="module")
@@ -143,14 +144,14 @@ def test_its_poolings_and_modules_make_its_vectors(tmp_path: Path, pooling: Any,
     )  # fmt: skip
     folder = tmp_path / "saved"
     theirs.save(str(folder))
-    assert vector_width(folder) == width
+    assert vector_width(open_encoder(folder)) == width
     np.testing.assert_allclose(own_vectors(folder, TEXTS), theirs.encode(TEXTS), atol=1e-5)
-    layers = SentenceVectors(folder, "cpu").layers(TEXTS, "en", "mean")[1]
+    layers = SentenceVectors(open_encoder(folder), "cpu").layers(TEXTS, "en", "mean")[1]
     assert {len(vectors) for vectors in layers.values()} == {3}
     modules = (folder / "modules.json").read_text()
     (folder / "modules.json").write_text(modules.replace('"sentence_transformers.', '"custom_st.'))
     with pytest.raises(DataError, match=r"makes its vectors by a module custom_st\.\S+, whose code is not run here"):
-        SentenceVectors(folder, "cpu")
+        SentenceVectors(open_encoder(folder), "cpu")
 
 
 def test_an_export_continues_with_the_prompts_and_length_of_its_start(

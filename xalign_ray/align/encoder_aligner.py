@@ -111,10 +111,11 @@ class EncoderAligner:
         import torch
         from transformers import AutoModel
 
+        from xalign_ray.models.open import open_encoder
         from xalign_ray.models.open_folder import open_model
 
         self.settings = settings
-        model, tokenizer = open_model(settings.path, AutoModel)
+        model, tokenizer = open_model(open_encoder(settings.path), AutoModel)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model: Any = model.eval().to(self.device)
         self.tokenizer: Any = tokenizer

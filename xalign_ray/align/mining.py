@@ -17,6 +17,7 @@ from xalign_ray.models.nearest import (
     nearest_both_ways,
     unit_rows,
 )
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.sources.open import read_lines
 from xalign_ray.work.artifacts import replacing, write_json
@@ -61,7 +62,7 @@ def mine_files(
         DataError: a file has no sentence, the encoder cannot be opened, or no dev pair is found.
     """
     sides = tuple(read_side(path, [pair[number] for pair in dev]) for number, path in enumerate(files))
-    opened = SentenceVectors(encoder)
+    opened = SentenceVectors(open_encoder(encoder))
     sizes = " and ".join(f"{len(side.texts):,}" for side in sides)
     say(f"Mining {sizes} sentences on {opened.device}.")
     stores = [folder / f".vectors-{number}.f32" for number in range(2)]

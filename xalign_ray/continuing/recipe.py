@@ -29,8 +29,7 @@ from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.families import family_of
 from xalign_ray.models.hub import encoder_folder
-from xalign_ray.models.open import Opened
-from xalign_ray.models.sentence_files import read_sentence_files
+from xalign_ray.models.open import Opened, open_encoder
 from xalign_ray.sources.pair_forms import read_pairs
 from xalign_ray.train.cluster_address import named_cluster
 from xalign_ray.vocabulary.exchange import fertility, show_fertility
@@ -144,7 +143,7 @@ def _rows_and_losses(
     streams = [rows.model_copy(update=prompted) if isinstance(rows, ContrastedPairs) else rows for rows in streams]
     pooled = {"pooling": encoder.sentences.rule.pooling}
     objectives = [loss.model_copy(update=pooled) if hasattr(loss, "pooling") else loss for loss in objectives]
-    if lines.teacher and "Normalize" in read_sentence_files(lines.teacher).kinds:
+    if lines.teacher and "Normalize" in open_encoder(lines.teacher).sentences.kinds:
         unit = {"normalize": True}
         objectives = [loss.model_copy(update=unit) if isinstance(loss, Distillation) else loss for loss in objectives]
     return streams, objectives

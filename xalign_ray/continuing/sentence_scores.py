@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.models.hub import fetch_weights
 from xalign_ray.models.open import open_encoder
-from xalign_ray.models.sentence_files import SentenceRule, read_sentence_files
+from xalign_ray.models.sentence_files import SentenceRule
 from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.shards.counter_random import CHOOSE_WORD, random_bits
 from xalign_ray.work.artifacts import hash_value
@@ -45,7 +45,8 @@ class SentenceScores:
             rule: how to make a sentence vector; the encoder's own if None.
         """
         self.encoder = encoder
-        self.rule = rule or read_sentence_files(encoder).rule
+        self._files = open_encoder(encoder)
+        self.rule = rule or self._files.sentences.rule
         self._given_rule = rule
         self._device = device
         self._known: dict[Text, Numbers] = {}
@@ -55,7 +56,7 @@ class SentenceScores:
         if not texts:
             return np.zeros((0, 2), np.float32)
         if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
-            encoder = SentenceVectors(self.encoder, rule=self._given_rule, encoder=self._opened[0])
+            encoder = SentenceVectors(self._files, rule=self._given_rule, encoder=self._opened[0])
             vectors = encoder.encode([text for text, _ in new], [language for _, language in new])
             self._known.update(zip(new, vectors, strict=True))
         return np.stack([self._known[text] for text in texts])
@@ -109,12 +110,11 @@ class SentenceScores:
 
         from xalign_ray.models.inference import Encoder
 
-        files = open_encoder(self.encoder)
         fetch_weights(self.encoder)
-        family = files.family
-        if family is None or not files.has_head:
-            return Encoder.open(self.encoder, self._device, AutoModel), None
-        masked_lm = Encoder.open(self.encoder, self._device, AutoModelForMaskedLM)
+        family = self._files.family
+        if family is None or not self._files.has_head:
+            return Encoder.open(self._files, self._device, AutoModel), None
+        masked_lm = Encoder.open(self._files, self._device, AutoModelForMaskedLM)
         return Encoder(masked_lm.model.base_model, masked_lm.inputs), lambda hidden: family.predict(
             masked_lm.model, hidden
         )

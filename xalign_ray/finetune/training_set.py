@@ -13,8 +13,7 @@ from pydantic import Field, model_validator
 
 from xalign_ray.config.fields import Float, Frozen
 from xalign_ray.errors import DataError
-from xalign_ray.models.sentence_files import read_sentence_files
-from xalign_ray.models.weight_files import CONFIG, read_config
+from xalign_ray.models.open import Opened, open_encoder
 from xalign_ray.sources.language_id import codes_in_name
 from xalign_ray.sources.records import list_reasons
 from xalign_ray.tasks.task import Files, ReplaceWord, TunedTask
@@ -254,14 +253,12 @@ class TuningFiles:
         return f"{task.name}: {'; '.join(left_out)}." if left_out else ""
 
 
-def head_pooling(encoder: str) -> str | None:
+def head_pooling(opened: Opened) -> str | None:
     """The pooling of a transformers head that equals the one in an encoder's files; None if there is none.
 
     Only ModernBERT's heads have it as an option, `classifier_pooling`, for texts and answers.
     """
-    if not (Path(encoder) / CONFIG).is_file() or read_config(encoder).get("model_type") != "modernbert":
-        return None
-    return read_sentence_files(encoder).pooling
+    return opened.sentences.pooling if opened.config["model_type"] == "modernbert" else None
 
 
 def note_pooling(encoder: str, name: str) -> str:
@@ -270,13 +267,16 @@ def note_pooling(encoder: str, name: str) -> str:
     Args:
         name: of the encoder, for the reader.
     """
-    if not Path(encoder).is_dir() or not (files := read_sentence_files(encoder)).pooling:
+    if not Path(encoder).is_dir():
         return ""
-    prompt = files.prompt
-    behind = f" behind the prompt {prompt!r}" if prompt else ""
+    opened = open_encoder(encoder)
+    files = opened.sentences
+    if not files.pooling:
+        return ""
+    behind = f" behind the prompt {files.prompt!r}" if files.prompt else ""
     made = f"{name} makes sentence vectors by {files.pooling} pooling{behind}."
-    if head_pooling(encoder):
-        return f"{made} Heads for texts pool in the same way{', without the prompt' if prompt else ''}."
+    if head_pooling(opened):
+        return f"{made} Heads for texts pool in the same way{', without the prompt' if files.prompt else ''}."
     return f"{made} Fine-tuning uses neither: a head of transformers is put on the encoder, as its model class does it."
 
 

@@ -13,8 +13,9 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet, TuningFiles, head_pooling
 from xalign_ray.models.families import FAMILIES, find_family
-from xalign_ray.models.inference import Encoder, open_model, pick_device
-from xalign_ray.models.open_folder import quiet_transformers
+from xalign_ray.models.inference import Encoder, pick_device
+from xalign_ray.models.open import open_encoder
+from xalign_ray.models.open_folder import open_model, quiet_transformers
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
 from xalign_ray.models.tokenized import Inputs
 from xalign_ray.tasks.scores import ALL_LANGUAGES, SCORES, Score, average_languages, write_scores
@@ -134,9 +135,10 @@ def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: 
     dropout: dict[str, Any] = (
         {} if rate is None else dict.fromkeys(DROPOUTS, rate)
     )  # transformers leaves out keys that a config lacks
-    pooling = head_pooling(folder)
+    opened = open_encoder(folder)
+    pooling = head_pooling(opened)
     pooled: dict[str, Any] = {"classifier_pooling": pooling} if pooling else {}
-    model, tokenizer = open_model(folder, task.model_class, **(head if names else {}), **dropout, **pooled)
+    model, tokenizer = open_model(opened, task.model_class, **(head if names else {}), **dropout, **pooled)
     inputs = replace(Inputs.of_model(tokenizer, model, str(folder)), max_seq_length=settings.max_seq_length)
     shorter = inputs.max_length
     model.config.update(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from transformers import AutoModel
 
 from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.errors import DataError
+from xalign_ray.models.open import Opened
 from xalign_ray.models.open_folder import as_one_sentence, open_model
 from xalign_ray.models.precision import in_fp32
 from xalign_ray.models.tokenized import ENCODED, Features, Inputs, piece_count
@@ -32,13 +32,10 @@ class Encoder:
     inputs: Inputs
 
     @classmethod
-    def open(cls, folder: str | Path, device: str = "auto", model_class: Any = AutoModel) -> Encoder:
-        """Opens an exported or fine-tuned folder, any other local Hugging Face folder, or a hub id, as `open_model`.
-
-        No score is drawn at random.
-        """
-        model, tokenizer = open_model(folder, model_class, new_head=False)
-        inputs = Inputs.of_model(tokenizer, model, str(folder))
+    def open(cls, opened: Opened, device: str = "auto", model_class: Any = AutoModel) -> Encoder:
+        """Opens its weights as `open_model` does; none of a head is drawn at random."""
+        model, tokenizer = open_model(opened, model_class, new_head=False)
+        inputs = Inputs.of_model(tokenizer, model, opened.name)
         return cls(model.to(pick_device(device)).eval(), inputs)._tried()
 
     def _tried(self) -> Encoder:

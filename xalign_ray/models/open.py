@@ -59,7 +59,7 @@ class Opened:
         return any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in self.config.get("architectures") or ())
 
 
-def open_encoder(name: str) -> Opened:
+def open_encoder(name: str | Path) -> Opened:
     """Opens an encoder: its folder, commit, config, tokenizer and family.
 
     Args:
@@ -68,7 +68,7 @@ def open_encoder(name: str) -> Opened:
     Raises:
         DataError: there is no such folder or model, or it holds no model; what to do.
     """
-    folder = encoder_folder(name)
+    folder = encoder_folder(str(name))
     values = read_config(str(folder))
     family = find_family(values["model_type"])
-    return Opened(name, folder, commit_of(folder), family.complete(values) if family else values, family)
+    return Opened(str(name), folder, commit_of(folder), family.complete(values) if family else values, family)

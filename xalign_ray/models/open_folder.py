@@ -6,7 +6,6 @@ import functools
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,7 +15,7 @@ from transformers.utils import logging
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import fetch_weights
-from xalign_ray.models.open import open_encoder
+from xalign_ray.models.open import Opened
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, check_files
 from xalign_ray.models.weight_files import read_weights
 
@@ -44,13 +43,12 @@ def one_at_a_time(make: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
 
 
 @one_at_a_time
-def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **settings: Any) -> tuple[Any, Any]:
-    """Model (fp32) and tokenizer of a local folder or hub id, see `open_weights`.
+def open_model(opened: Opened, model_class: Any, new_head: bool = True, **settings: Any) -> tuple[Any, Any]:
+    """Model (fp32) and tokenizer of an encoder, see `open_weights`.
 
     Of a model that also has a decoder, such as NLLB's or mBART, `AutoModel` is its encoder.
 
     Args:
-        folder: local Hugging Face folder, or hub id.
         model_class: an Auto class of transformers.
         new_head: whether the head above the encoder may be drawn at random, to be tuned.
         settings: put into the model's config, such as `num_labels`.
@@ -59,8 +57,7 @@ def open_model(folder: str | Path, model_class: Any, new_head: bool = True, **se
         DataError: it cannot be opened, is damaged, or its tokenizer is gone or another's (transformers would make one
             up).
     """
-    name = str(folder)
-    opened = open_encoder(name)
+    name = opened.name
     if not opened.commit:  # the weights of a hub model come after its small files
         read_weights(opened.folder)
     check_files(opened.folder, opened.config.get(TOKENIZER_KEY))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.hub import encoder_folder
-from xalign_ray.models.sentence_files import KEPT, SentenceFiles, SentenceRule, read_sentence_files
-from xalign_ray.models.weight_files import CONFIG, read_config
+from xalign_ray.models.open import Opened
+from xalign_ray.models.sentence_files import KEPT, SentenceRule
+from xalign_ray.models.weight_files import CONFIG
 from xalign_ray.work.artifacts import MANIFEST, read_json
 
 if TYPE_CHECKING:
@@ -21,44 +21,38 @@ if TYPE_CHECKING:
 
 Vectors = NDArray[np.float32]
 _NO_LANGUAGE = "{} has language embeddings, and nothing says the language of a text. Name another encoder."
-Module = Callable[[dict[str, Any]], Mapping[str, Any]]  # of Sentence Transformers: from features to features
-# Of hidden states [B, L, D] and a mask [B, L] of real tokens, special ones included; other kinds are left to Sentence
-# Transformers, whose import takes three seconds of CPU.
-POOLINGS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "mean": lambda states, mask: (states * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1)[:, None],
-    "cls": lambda states, _: states[:, 0],
-}
 
 
-def vector_files(folder: Path) -> list[Path]:
-    """The files that the vectors of a folder depend on."""
-    below = [folder / path for _, path in read_sentence_files(str(folder)).modules if path]
+def vector_files(opened: Opened) -> list[Path]:
+    """The files that the vectors of an encoder depend on."""
+    below = [opened.folder / path for _, path in opened.sentences.modules if path]
     ends = ("json", "safetensors", "bin", "txt", "model")
-    files = {path for parent in (folder, *below) for end in ends for path in parent.glob(f"*.{end}")}
+    files = {path for parent in (opened.folder, *below) for end in ends for path in parent.glob(f"*.{end}")}
     return sorted(path for path in files if path.name != MANIFEST)
 
 
-def vector_width(folder: Path) -> int:
-    """Numbers of a vector, by the folder's config files alone.
+def vector_width(opened: Opened) -> int:
+    """Numbers of a vector, by the config files alone.
 
     Raises:
         DataError: a file is missing or damaged, a module is unknown, or the encoder has language embeddings.
     """
-    files = read_sentence_files(str(folder))
-    values = read_config(str(folder))
-    if values.get("xalign_languages"):
-        raise DataError(_NO_LANGUAGE.format(folder))
+    files = opened.sentences
+    if opened.config.get("xalign_languages"):
+        raise DataError(_NO_LANGUAGE.format(opened.name))
     if unknown := [kind for kind in files.kinds if kind not in (*KEPT, "Dense", "LayerNorm")]:
-        raise DataError(f"{folder} makes its vectors by a module {unknown[0]}, whose width is unknown here.")
+        raise DataError(f"{opened.name} makes its vectors by a module {unknown[0]}, whose width is unknown here.")
     dense = [path for kind, (_, path) in zip(files.kinds, files.modules, strict=True) if kind == "Dense"]
     if dense:
-        config = read_json(folder / dense[-1] / CONFIG, "Copy or download it again.", "out_features")
+        config = read_json(opened.folder / dense[-1] / CONFIG, "Copy or download it again.", "out_features")
         return int(config["out_features"])
-    return int(values["hidden_size"]) * max(1, len(files.poolings))
+    return int(opened.config["hidden_size"]) * max(1, len(files.poolings))
 
 
 class SentenceVectors:
-    """An opened encoder that makes sentence vectors, fp32.
+    """An encoder that makes sentence vectors, fp32: hidden states of `Encoder`, then Sentence Transformers' modules.
+
+    Sentence Transformers pads a batch of 32; here a batch has a bounded number of pieces, and a language may be given.
 
     Attributes:
         encoder: opened.
@@ -67,32 +61,31 @@ class SentenceVectors:
 
     def __init__(
         self,
-        name: str | Path,
+        opened: Opened,
         device: str = "auto",
         prompt: str | None = None,
         rule: SentenceRule | None = None,
         encoder: Encoder | None = None,
     ) -> None:
-        """Opens a folder or hub id.
+        """Opens its weights and modules.
 
         Args:
-            name: folder or hub id.
             device: as `pick_device` takes it.
             prompt: put before each sentence; None is the prompt of the encoder's files.
             rule: pooling and prompt in place of the encoder's own.
-            encoder: the same, already opened.
+            encoder: its weights, where they are open already.
 
         Raises:
             DataError: it cannot be opened, or has a module that Sentence Transformers does not bring.
         """
         from xalign_ray.models.inference import Encoder  # torch
 
-        files = read_sentence_files(str(name))
+        files = opened.sentences
         self.rule = rule or files.rule
         if prompt is not None:
             self.rule = replace(self.rule, prompt=prompt, source=f"the prompt by --prompt; {self.rule.source}")
-        self.encoder = encoder or Encoder.open(name, device)
-        self._modules = load_modules(files, rule, self.encoder.model.device)
+        self.encoder = encoder or Encoder.open(opened, device)
+        self._modules = _load_modules(opened, rule.pooling if rule else "", self.encoder.model.device)
         inputs = self.encoder.inputs
         longest = min(inputs.max_length, files.max_length or inputs.max_length)
         self._room = longest - len(inputs.prefix) - len(inputs.suffix)
@@ -119,7 +112,7 @@ class SentenceVectors:
         The embeddings are layer 0. The rule's own pooling is among the ways.
 
         Args:
-            poolings: "mean", "cls".
+            poolings: of Sentence Transformers, such as "mean".
         """
         vectors, layers = self._encode(texts, language, dict.fromkeys([*poolings, self.rule.pooling]))
         return vectors[None], layers
@@ -132,65 +125,63 @@ class SentenceVectors:
         inputs = self.encoder.inputs
         if languages is None and inputs.languages:
             raise DataError(_NO_LANGUAGE.format(inputs.encoder))
-        spoken = [languages or ""] * len(texts) if languages is None or isinstance(languages, str) else languages
+        codes = [languages or ""] * len(texts) if languages is None or isinstance(languages, str) else languages
         pieces = inputs.piece_texts([self.rule.prompt + text for text in texts])
-        features = [inputs.single(ids[: self._room], code) for ids, code in zip(pieces, spoken, strict=True)]
+        features = [inputs.single(ids[: self._room], code) for ids, code in zip(pieces, codes, strict=True)]
         (prompt,) = inputs.piece_texts([self.rule.prompt]) if self.rule.prompt else ([],)
-        parts: list[tuple[list[int], Vectors, dict[str, Vectors]]] = []
-        for places, output, mask in self.encoder.run(features, output_hidden_states=bool(poolings)):
-            module_inputs = {"attention_mask": mask, "prompt_length": len(inputs.prefix) + len(prompt)}
-            made: Any = module_inputs | {"token_embeddings": output.last_hidden_state}
+        ways = {kind: self._modules[0] if kind == self.rule.pooling else _pooling(kind) for kind in poolings}
+        vectors: dict[int, Vectors] = {}
+        layers: dict[str, dict[int, Vectors]] = {kind: {} for kind in ways}
+        for places, output, mask in self.encoder.run(features, output_hidden_states=bool(ways)):
+            given = {"attention_mask": mask, "prompt_length": len(inputs.prefix) + len(prompt)}
+            made: Any = {**given, "token_embeddings": output.last_hidden_state}
             with torch.inference_mode():
                 for module in self._modules:
                     made = module(made)
-                layers = {
-                    kind: np.stack([self._pooled(kind, module_inputs, states) for states in output.hidden_states])
-                    for kind in poolings
-                }
-            parts.append((places, made["sentence_embedding"].float().cpu().numpy(), layers))
-        order = np.argsort([index for places, _, _ in parts for index in places], kind="stable")
-        vectors = np.concatenate([part_vectors for _, part_vectors, _ in parts] or [np.zeros((0, 0), np.float32)])[
-            order
-        ]
-        self.encoder.check_finite(vectors)
-        of_layers = {kind: np.concatenate([ways[kind] for *_, ways in parts], axis=1)[:, order] for kind in poolings}
-        return vectors, of_layers
-
-    def _pooled(self, kind: str, given: Mapping[str, Any], states: Any) -> Vectors:
-        if kind != self.rule.pooling:
-            return POOLINGS[kind](states, given["attention_mask"]).float().cpu().numpy()
-        return self._modules[0]({**given, "token_embeddings": states})["sentence_embedding"].float().cpu().numpy()
+                for kind, pool in ways.items():
+                    pooled = [pool({**given, "token_embeddings": states}) for states in output.hidden_states]
+                    layers[kind] |= _by_place(places, [each["sentence_embedding"] for each in pooled])
+            vectors |= _by_place(places, [made["sentence_embedding"]])
+        in_order = range(len(texts))
+        joined = np.concatenate([vectors[at] for at in in_order] or [np.zeros((0, 0), np.float32)])
+        self.encoder.check_finite(joined)
+        return joined, {kind: np.stack([found[at] for at in in_order], axis=1) for kind, found in layers.items()}
 
 
-def load_modules(files: SentenceFiles, rule: SentenceRule | None, device: Any) -> list[Module]:
+def _by_place(places: Sequence[int], layers: Sequence[Any]) -> zip[tuple[int, Vectors]]:
+    """The vectors of each text of a batch, `[layers, D]`, from those of each layer, `[B, D]`."""
+    return zip(places, np.stack([vectors.float().cpu().numpy() for vectors in layers], axis=1), strict=True)
+
+
+def _pooling(kinds: str) -> Any:
+    """A pooling of Sentence Transformers; several kinds with " + " between are concatenated."""
+    from sentence_transformers.models import Pooling  # three seconds of CPU
+
+    return Pooling(1, kinds.split(" + "))  # whatever width its states have
+
+
+def _load_modules(opened: Opened, pooling: str, device: Any) -> list[Any]:
     """The pooling of an encoder, and the modules that Sentence Transformers puts behind it.
 
     Args:
-        rule: pools in place of the encoder's own module.
+        pooling: in place of the encoder's own module; empty if it is that.
 
     Raises:
         DataError: a module is of code that comes with the encoder, or its files are damaged.
     """
-    pooling = (rule or files.rule).pooling
-    is_ours = (pooling in POOLINGS and (rule is not None or not files.skips_prompt)) or not files.poolings
-    modules: list[Module] = [_pool_by(pooling)] if is_ours else []
+    from sentence_transformers.util import import_from_string
+
+    from xalign_ray.models.open_folder import as_one_sentence
+
+    files = opened.sentences
+    replaced = pooling or ("" if files.poolings else files.rule.pooling)
+    modules = [_pooling(replaced)] if replaced else []
     for kind, (name, below) in zip(files.kinds, files.modules, strict=True):
-        if kind == "Transformer" or (is_ours and kind == "Pooling"):
+        if kind == "Transformer" or (replaced and kind == "Pooling"):
             continue
         if not name.startswith("sentence_transformers."):
             raise DataError(f"{files.name} makes its vectors by a module {kind}, whose code is not run here.")
-        from sentence_transformers.util import import_from_string
-
-        from xalign_ray.models.open_folder import as_one_sentence
-
         with as_one_sentence(f"{files.name}: its module {kind} cannot be opened"):
-            folder = str(encoder_folder(files.name))
-            module = import_from_string(name).load(folder, subfolder=below, local_files_only=True)
+            module = import_from_string(name).load(str(opened.folder), subfolder=below, local_files_only=True)
         modules.append(module.to(device).eval())
     return modules
-
-
-def _pool_by(kind: str) -> Module:
-    return lambda given: {
-        **given, "sentence_embedding": POOLINGS[kind](given["token_embeddings"], given["attention_mask"])
-    }  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import DataError
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.tokenized import Features, Inputs, first_position
 from xalign_ray.tasks.retrieval import TATOEBA, find_pairs, read_pair
 from xalign_ray.tasks.scores import Score, average_languages
@@ -104,7 +105,7 @@ class Predictor:
         from xalign_ray.models.inference import Encoder
 
         conditioned = (Path(folder) / HEAD_FILE).is_file()
-        encoder = Encoder.open(folder, device, AutoModel if conditioned else AutoModelForMaskedLM)
+        encoder = Encoder.open(open_encoder(folder), device, AutoModel if conditioned else AutoModelForMaskedLM)
         model = encoder.model
         if encoder.inputs.tokenizer.mask_token_id is None:
             raise DataError(f"{folder} has no mask token; a cloze can be asked of masked language models only.")

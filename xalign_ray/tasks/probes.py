@@ -13,6 +13,7 @@ import numpy as np
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.nearest import Vectors, nearest_cosine, nearest_csls, unit_rows
+from xalign_ray.models.open import open_encoder
 from xalign_ray.sources.language_id import codes_in_name
 from xalign_ray.sources.records import list_reasons
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
@@ -227,7 +228,7 @@ class AlignmentTask(Task):
         """See `Task.evaluate`; into the folder `predictions` goes which words found a translation."""
         from xalign_ray.models.inference import Encoder
 
-        opened, exported = Encoder.open(encoder, device), Path(encoder) / DICTIONARY_PAIRS
+        opened, exported = Encoder.open(open_encoder(encoder), device), Path(encoder) / DICTIONARY_PAIRS
         pairs = read_exported_pairs(exported.parent) if data is None or exported.is_file() else []
         if data is not None:
             pairs = read_word_pairs(data, [pair for pair in pairs if pair.part == TRAINED])

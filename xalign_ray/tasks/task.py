@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from xalign_ray.config.language_codes import ENGLISH as ENGLISH
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import DataError
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.tokenized import LONGEST_INPUT, Features, Inputs
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.tasks.task_files import (
@@ -152,7 +153,7 @@ class SentenceTask(Task):
 
         assert data is not None
         spoken = self.check_data(data, languages)
-        vectors = SentenceVectors(encoder, device, prompt)
+        vectors = SentenceVectors(open_encoder(encoder), device, prompt)
         say(f"Sentence vectors: {vectors.rule.words}.")
         vectors.encoder.inputs.check_languages(spoken)
         scores = [*self.score_all(vectors, data, languages, **kept)]
@@ -397,7 +398,7 @@ class TunedTask(Task, Generic[E]):
         from xalign_ray.models.inference import Encoder
 
         assert data is not None
-        tuned = Encoder.open(encoder, device, self.model_class)
+        tuned = Encoder.open(open_encoder(encoder), device, self.model_class)
         is_ours = getattr(tuned.model.config, "xalign_task", None) in {self.name, *self.same_heads}
         if not is_ours and (not self.classes or set(tuned.classes) != set(self.classes)):
             raise DataError(f"{encoder} has no head for {self.name}; fine-tune it first (xalign tune).")

@@ -16,6 +16,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.backbone import encoder_values
 from xalign_ray.models.hub import fetch_weights
 from xalign_ray.models.nearest import mined_negatives, unit_rows
+from xalign_ray.models.open import Opened, open_encoder
 from xalign_ray.models.vectors import SentenceVectors, vector_files, vector_width
 from xalign_ray.shards.rows import PER_INT, Ints, Rows, as_ints, with_negatives
 from xalign_ray.sources.stage import InputHashes
@@ -32,7 +33,7 @@ class TeacherVectors:
     def __init__(self, path: str, language: str | None) -> None:
         self.language = language
         self._name = path
-        self._encoder = SentenceVectors(fetch_weights(path))
+        self._encoder = SentenceVectors(_fetched(path))
 
     def columns(self, texts: Sequence[str], side: int) -> dict[str, Ints]:
         """The fields of `Rows` for pairs whose texts the teacher reads, one a pair; a repeated text is read once.
@@ -69,9 +70,14 @@ class TeacherVectors:
         )
 
 
+def _fetched(path: str) -> Opened:
+    """A teacher with its weights on this machine."""
+    return open_encoder(fetch_weights(path))
+
+
 def open_teacher(path: str, language: str | None) -> TeacherVectors:
     """The teacher, opened once a process while its files are unchanged."""
-    return _open_teacher(path, language, tuple(map(stamp_of, vector_files(fetch_weights(path)))))
+    return _open_teacher(path, language, tuple(map(stamp_of, vector_files(_fetched(path)))))
 
 
 @lru_cache(maxsize=1)  # a worker keeps it from part to part
@@ -81,9 +87,9 @@ def _open_teacher(path: str, language: str | None, _: tuple[tuple[int, ...], ...
 
 def teacher_identity(teacher: Teacher, hashes: InputHashes) -> list[Any]:
     """What its vectors depend on: the content of its files, wherever they lie, and the language that it reads."""
-    folder = fetch_weights(teacher.path)
-    files = vector_files(folder)
-    named = [path.relative_to(folder).as_posix() for path in files]
+    opened = _fetched(teacher.path)
+    files = vector_files(opened)
+    named = [path.relative_to(opened.folder).as_posix() for path in files]
     content = dict(zip(named, hashes.of([str(path) for path in files]), strict=True))
     return [package_code("models"), teacher.gives, teacher.language, content]
 
@@ -94,7 +100,7 @@ def facts_of_teacher(teacher: Teacher, records: Sequence[tuple[Any, Mapping[str,
         return {"gives": teacher.gives}
     splits = [record[split] for task, record in records if task.teacher for split in ("trained", "held_out")]
     most = max((split["most_examples"] for split in splits if split), default=0)
-    return {"language": teacher.language, "width": vector_width(fetch_weights(teacher.path)), "most": most}
+    return {"language": teacher.language, "width": vector_width(_fetched(teacher.path)), "most": most}
 
 
 def check_teacher(config: RunConfig) -> None:
@@ -109,7 +115,7 @@ def check_teacher(config: RunConfig) -> None:
     if not Path(teacher.path).is_dir():
         raise ConfigError(f"data.teacher.path: there is no folder {teacher.path}.")
     try:
-        width = vector_width(Path(teacher.path))
+        width = vector_width(open_encoder(teacher.path))
     except DataError as error:
         raise ConfigError(f"data.teacher.path: {error}") from None
     if teacher.gives == "hard_negatives":  # its vectors meet no others

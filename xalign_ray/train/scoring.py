@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.nearest import find_translations, thin
-from xalign_ray.models.sentence_files import SentenceFiles, read_sentence_files
+from xalign_ray.models.open import open_encoder
+from xalign_ray.models.sentence_files import SentenceFiles
 from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.shards.prepared import HELD_OUT_ROWS, Prepared, RetrievalPairs
 from xalign_ray.sources.stage import DEV
@@ -164,7 +165,7 @@ class Scoring:
         self._has_text = bool(config.data.corpora)
         self.part = prepared.retrieval_part if train.retrieval_steps != 0 else None
         start = config.model.init_from if self.part else None
-        files = read_sentence_files(start) if start else SentenceFiles("")
+        files = open_encoder(start).sentences if start else SentenceFiles("")
         self._pooling = files.pooling or "mean"
         self._tests = prepared.read_tests(self.part, files.prompt) if self.part else ()
         held_out_steps, retrieval_steps = train.eval_steps, train.retrieval_steps if self.part else 0

@@ -79,14 +79,14 @@ class Run:
         Raises:
             DataError: there is no export, or a file of it is missing or damaged.
         """
-        from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+        from transformers import AutoModel, AutoModelForMaskedLM
 
-        from xalign_ray.models.inference import open_model
+        from xalign_ray.models.open import open_encoder
+        from xalign_ray.models.open_folder import open_model
 
-        export = self._export()
-        config = AutoConfig.from_pretrained(export, trust_remote_code=False)
-        has_head = any(name.endswith("ForMaskedLM") for name in config.architectures or ())
-        return open_model(export, AutoModelForMaskedLM if has_head else AutoModel)[0]
+        opened = open_encoder(self._export())
+        has_head = any(name.endswith("ForMaskedLM") for name in opened.config.get("architectures") or ())
+        return open_model(opened, AutoModelForMaskedLM if has_head else AutoModel)[0]
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The exported tokenizer as transformers opens it.

@@ -53,9 +53,10 @@ def draw_words(models: Sequence[str], data: Path, out: Path) -> pd.DataFrame:
     shown = {model: shown_path(Path(model)) if Path(model).is_dir() else model for model in models}
     say(f"Drawing words of {', '.join(shown.values())}: loading the models.")
     from xalign_ray.models.inference import Encoder  # torch
+    from xalign_ray.models.open import open_encoder
     from xalign_ray.results.charts import COLOURS, Chart, draw_file
 
-    frames = {shown[model]: _measure(Encoder.open(find_encoder(model)[0]), pairs) for model in models}
+    frames = {shown[model]: _measure(Encoder.open(open_encoder(find_encoder(model)[0])), pairs) for model in models}
     numbers = pd.concat(frames, names=["model"]).reset_index("model").reset_index(drop=True)
     styles = {
         language: {"color": COLOURS[number], "marker": "os"[number], "ls": ""}

@@ -15,6 +15,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.finetune.features import column, tokenize_once
 from xalign_ray.finetune.training_set import Training, TrainingSet
 from xalign_ray.models.inference import open_model
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.tokenized import Inputs
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.token_classification import TaggingTask
@@ -46,7 +47,7 @@ def write(folder: Path, sentences: int, last: str = "") -> None:
 
 @pytest.fixture
 def inputs(make_bert: Callable[..., Path]) -> Inputs:
-    model, tokenizer = open_model(make_bert(PIECES), AutoModelForTokenClassification)
+    model, tokenizer = open_model(open_encoder(make_bert(PIECES)), AutoModelForTokenClassification)
     return Inputs.of_model(tokenizer, model, "tiny")
 
 

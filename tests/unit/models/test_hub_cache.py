@@ -65,7 +65,7 @@ def test_a_cached_model_is_opened_without_the_hub(
         (none / "modules.json").touch()
     opened = open_encoder("acme/tiny")
     assert (opened.commit, opened.sentences.pooling, opened.sentences.prompt) == (A, None, "")
-    assert Encoder.open("acme/tiny", "cpu").inputs.encoder == "acme/tiny"
+    assert Encoder.open(open_encoder("acme/tiny"), "cpu").inputs.encoder == "acme/tiny"
     said = capfd.readouterr().err
     unanswered = "acme/tiny: modules.json is not in the cache, and the hub does not answer; none is read."
     assert (unanswered in said) is not is_known
@@ -92,7 +92,7 @@ def test_what_the_cache_lacks_of_a_model_is_said(
 ) -> None:
     (snapshot / missing).unlink() if missing else shutil.rmtree(snapshot)
     with pytest.raises(DataError, match=said):
-        Encoder.open("acme/tiny", "cpu")
+        Encoder.open(open_encoder("acme/tiny"), "cpu")
     assert "Retry" not in capfd.readouterr().err
 
 
@@ -120,7 +120,7 @@ def test_each_revision_in_the_cache_opens_its_own_files(cache: Path, monkeypatch
         (snapshot / "1_Pooling" / "config.json").write_text(f'{{"pooling_mode": "{pooling}"}}')
         (snapshot / "modules.json").write_text('[{"path": "1_Pooling", "type": "x.Pooling"}]')
         name = f"acme/tiny@{commit}"
-        assert Encoder.open(name, "cpu").model.config.xalign_seed == seed
+        assert Encoder.open(open_encoder(name), "cpu").model.config.xalign_seed == seed
         assert backbone(ModelConfig(init_from=name), 6, 8, 0)[1]["xalign_seed"] == seed
         looked_at = look_at_encoder(name)
         assert (looked_at.name, looked_at.has_head, looked_at.sentences.pooling) == (name, True, pooling)
@@ -174,7 +174,7 @@ def test_a_path_that_is_missing_is_refused_without_the_hub(
     (tmp_path / "runs" / "e5-small").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=said):
-        open_model(name, AutoModel)
+        open_model(open_encoder(name), AutoModel)
 
 
 class Hub(BaseHTTPRequestHandler):

@@ -20,6 +20,7 @@ from xalign_ray.align.encoder_aligner import PretrainedEncoder
 from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.encoder import build_encoder
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.open_folder import OWN_CODE, open_model
 
 WORDS = [f"w{number}" for number in range(55)]
@@ -38,9 +39,9 @@ FILE = "model.safetensors"
 # Each opens a folder as a verb does: pretrain, evaluate, tune, an encoder that aligns words.
 DOORS: dict[str, Callable[[str], Any]] = {
     "pretrain": lambda name: build_encoder(ModelConfig(init_from=name), 60, ["en"], 16, pad_id=0),
-    "evaluate": lambda name: open_model(name, AutoModel),
-    "cloze": lambda name: open_model(name, AutoModelForMaskedLM),
-    "tune": lambda name: open_model(name, AutoModelForTokenClassification, num_labels=3),
+    "evaluate": lambda name: open_model(open_encoder(name), AutoModel),
+    "cloze": lambda name: open_model(open_encoder(name), AutoModelForMaskedLM),
+    "tune": lambda name: open_model(open_encoder(name), AutoModelForTokenClassification, num_labels=3),
     "align": lambda name: PretrainedEncoder(name).open(Path(name)),
 }
 
@@ -226,8 +227,8 @@ def test_a_head_that_was_never_trained_is_not_scored(folder: Path) -> None:
     BertModel.from_pretrained(folder).save_pretrained(folder)
     for model_class in (AutoModelForMaskedLM, AutoModelForTokenClassification):
         with pytest.raises(DataError, match="has no head of its own"):
-            open_model(folder, model_class, new_head=False)
-        open_model(folder, model_class)
+            open_model(open_encoder(folder), model_class, new_head=False)
+        open_model(open_encoder(folder), model_class)
 
 
 def test_threads_that_open_an_encoder_at_once_each_get_all_of_its_weights(folder: Path) -> None:
@@ -236,7 +237,7 @@ def test_threads_that_open_an_encoder_at_once_each_get_all_of_its_weights(folder
     bare = {name.removeprefix("bert."): value for name, value in weights.items() if name.startswith("bert.")}
     save_file(bare, folder / "model.safetensors", {"format": "pt"})  # its head is drawn anew
     with ThreadPoolExecutor(4) as threads:
-        opened = threads.map(lambda _: open_model(folder, AutoModelForMaskedLM)[0], range(12))
+        opened = threads.map(lambda _: open_model(open_encoder(folder), AutoModelForMaskedLM)[0], range(12))
     for model in opened:
         found = model.state_dict()
         assert not any(value.is_meta for value in found.values())

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from xalign_ray.models.inference import Encoder
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.vectors import SentenceVectors
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -88,4 +89,5 @@ def make_bert(tmp_path: Path) -> Callable[..., Path]:
 
 def pool(encoder: Encoder, texts: Sequence[str], language: str, pooling: str = "mean") -> np.ndarray:
     """A vector of each text and layer, `[layers + 1, N, D]`."""
-    return SentenceVectors(encoder.inputs.encoder, encoder=encoder).layers(texts, language, pooling)[1][pooling]
+    vectors = SentenceVectors(open_encoder(encoder.inputs.encoder), encoder=encoder)
+    return vectors.layers(texts, language, pooling)[1][pooling]

@@ -22,6 +22,7 @@ from transformers import (
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.inference import Encoder, open_model
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.tokenized import Inputs
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.text_classification import LabelledText, longest_first, replace_running_words
@@ -37,7 +38,7 @@ def pair(key: str = "0", label: str = "neutral", language: str = "en", texts: tu
 
 
 def open_inputs(folder: Path) -> Inputs:
-    model, tokenizer = open_model(folder, AutoModelForSequenceClassification, num_labels=3)
+    model, tokenizer = open_model(open_encoder(folder), AutoModelForSequenceClassification, num_labels=3)
     return Inputs.of_model(tokenizer, model, str(folder))
 
 
@@ -86,7 +87,7 @@ def test_no_row_is_longer_than_128_pieces_where_the_model_has_more_places(make_b
 
 
 def test_accuracy_and_the_largest_class_are_those_of_the_examples(make_bert: Callable[..., Path]):
-    model, tokenizer = open_model(make_bert(WORDS), AutoModelForSequenceClassification, num_labels=3)
+    model, tokenizer = open_model(open_encoder(make_bert(WORDS)), AutoModelForSequenceClassification, num_labels=3)
     inputs = Inputs.of_model(tokenizer, model.eval(), "tiny")
     texts = [(f"w{number} w3", f"w{number + 1}") for number in range(9)]
     rows = [row for [row] in XNLI.features(inputs, [pair(texts=text) for text in texts], XNLI.classes)]
@@ -117,7 +118,7 @@ def test_each_family_of_exports_opens_with_a_new_head(
 ):
     model_class(config).save_pretrained(tmp_path)
     make_tokenizer(WORDS).save_pretrained(tmp_path)
-    model, tokenizer = open_model(tmp_path, AutoModelForSequenceClassification, num_labels=3)
+    model, tokenizer = open_model(open_encoder(tmp_path), AutoModelForSequenceClassification, num_labels=3)
     inputs = Inputs.of_model(tokenizer, model.eval(), str(tmp_path))
     rows = [row for part in XNLI.features(inputs, [pair()] * 2, XNLI.classes) for row in part]
     output = model(**inputs.collate(rows))

@@ -16,6 +16,7 @@ from transformers import AutoModelForMultipleChoice
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.tune import MODEL, tune_task
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.open_folder import open_model
 from xalign_ray.models.tokenized import Inputs
 from xalign_ray.tasks.multiple_choice import Choices
@@ -131,7 +132,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, content: str, said: str)
 
 
 def test_scores_and_loss_are_those_of_each_answer_read_alone(make_bert: Callable[..., Path]) -> None:
-    model, tokenizer = open_model(make_bert(WORDS), AutoModelForMultipleChoice)
+    model, tokenizer = open_model(open_encoder(make_bert(WORDS)), AutoModelForMultipleChoice)
     inputs = Inputs.of_model(tokenizer, model.eval(), "m")
     examples = [
         Choices("1", "cats see dogs", ("old", "the cause of rome"), 1, ("en", "en")),
@@ -155,7 +156,7 @@ def test_scores_and_loss_are_those_of_each_answer_read_alone(make_bert: Callable
 
 
 def test_the_passage_is_cut_and_the_answers_stay(make_bert: Callable[..., Path]) -> None:
-    model, tokenizer = open_model(make_bert(WORDS, positions=16), AutoModelForMultipleChoice)
+    model, tokenizer = open_model(open_encoder(make_bert(WORDS, positions=16)), AutoModelForMultipleChoice)
     inputs = Inputs.of_model(tokenizer, model, "m")
     example = Choices("1", " ".join(["cats"] * 40), ("the old rome", "dogs"), 1, ("en", "en"))
     ((row,),) = BELEBELE.features(inputs, [example], ())

@@ -29,6 +29,7 @@ from transformers import (
 from tests.unit.tasks.conftest import pool
 from tests.whole_words import write_encoder
 from xalign_ray.models.inference import Encoder
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.vectors import SentenceVectors
 
 BART = {
@@ -49,7 +50,7 @@ def test_mdeberta_is_evaluated_as_its_stock_class_computes(tmp_path: Path) -> No
     config = DebertaV2Config(relative_attention=True, share_att_key=True, **sizes, **relative)
     DebertaV2Model(config).save_pretrained(tmp_path)
     texts = ["w1 w2 w3", "w4"]
-    pooled = pool(Encoder.open(str(tmp_path), "cpu"), texts, "en")[-1]
+    pooled = pool(Encoder.open(open_encoder(str(tmp_path)), "cpu"), texts, "en")[-1]
     stock, tokenizer = AutoModel.from_pretrained(tmp_path).eval(), AutoTokenizer.from_pretrained(tmp_path)
     for text, vector in zip(texts, pooled, strict=True):
         with torch.no_grad():
@@ -79,8 +80,8 @@ def test_of_a_model_that_writes_text_the_encoder_is_evaluated(tmp_path: Path, mo
     with torch.no_grad():
         states = model.get_encoder()(**{key: given[key] for key in ("input_ids", "attention_mask")})
     expected = states.last_hidden_state[0].mean(0)
-    encoder = Encoder.open(tmp_path, "cpu")
+    encoder = Encoder.open(open_encoder(tmp_path), "cpu")
     layers = pool(encoder, [text, "w4"], "en")
     assert layers.shape == (3, 2, 16)
-    for vector in (layers[-1][0], SentenceVectors(tmp_path).encode([text])[0]):
+    for vector in (layers[-1][0], SentenceVectors(open_encoder(tmp_path)).encode([text])[0]):
         np.testing.assert_allclose(vector, expected, atol=1e-6)

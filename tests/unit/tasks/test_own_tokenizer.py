@@ -16,6 +16,7 @@ from transformers import AutoTokenizer
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.inference import Encoder
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, read_tokenizer
 from xalign_ray.tasks.cloze import Predictor
 from xalign_ray.verbs.scores import evaluate
@@ -66,14 +67,14 @@ def test_special_tokens_that_changed_places_are_refused(exported: Path) -> None:
     named = json.loads(path.read_text())
     path.write_text(json.dumps(named | {"cls_token": named["sep_token"], "sep_token": named["cls_token"]}))
     with pytest.raises(DataError, match="its tokenizer is not the one that the model was exported with"):
-        Encoder.open(exported)
+        Encoder.open(open_encoder(exported))
 
 
 def test_a_tokenizer_that_was_used_and_saved_again_is_still_the_models(exported: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(exported)
     tokenizer(["w1 w2", "w3"], padding=True, truncation=True, max_length=3)
     tokenizer.save_pretrained(exported)
-    Encoder.open(exported)
+    Encoder.open(open_encoder(exported))
 
 
 def test_ids_beyond_the_embeddings_are_refused(
@@ -82,7 +83,7 @@ def test_ids_beyond_the_embeddings_are_refused(
     folder = make_bert(PIECES)
     make_tokenizer([*PIECES, "more"]).save_pretrained(folder)
     with pytest.raises(DataError, match=r"its tokenizer gives ids up to 25, but the model has 25 embeddings"):
-        Encoder.open(folder)
+        Encoder.open(open_encoder(folder))
 
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Berlin", "##lin", "ber", "a", "b"]

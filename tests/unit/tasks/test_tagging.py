@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from xalign_ray.models.inference import Encoder
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tasks.registry import TUNED_TASKS
@@ -34,7 +35,7 @@ SENTENCE = sentence("the", "undoing", "cat", tags=("DET", "VERB", "NOUN"))
 
 
 def open_inputs(folder: Path) -> Inputs:
-    return Encoder.open(folder).inputs
+    return Encoder.open(open_encoder(folder)).inputs
 
 
 def test_the_label_stands_on_the_first_piece_of_its_word(make_bert: Callable[..., Path]):

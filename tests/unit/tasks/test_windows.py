@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from xalign_ray.models.inference import Encoder
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.tokenized import Features, Inputs
 from xalign_ray.tasks.question_answering import Answer, Context, Question, Window, best_span, piece_contexts
 from xalign_ray.tasks.registry import TUNED_TASKS
@@ -27,7 +28,7 @@ def ask(context: str, answer: str, question: str = "who", languages: tuple[str, 
 
 
 def open_inputs(folder: Path) -> Inputs:
-    return Encoder.open(folder).inputs
+    return Encoder.open(open_encoder(folder)).inputs
 
 
 def texts(inputs: Inputs, windows: Sequence[Features]) -> list[str]:

@@ -15,6 +15,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.feed.batches import BatchReader
 from xalign_ray.models.nearest import mined_negatives, unit_rows
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.shards.rows import STORED
@@ -54,7 +55,7 @@ def test_each_pair_brings_the_vector_of_its_english_sentence(world: tuple[Path, 
     shape = prepared.teacher
     assert shape is not None
     assert shape.width == WIDTH
-    reader, encoder, seen = BatchReader(prepared, config), SentenceVectors(teacher), 0
+    reader, encoder, seen = BatchReader(prepared, config), SentenceVectors(open_encoder(teacher)), 0
     for columns in map(reader, reader.requests(0, 0)):
         vectors = columns["teacher"].view(STORED)
         assert vectors.shape[1:] == shape
@@ -153,7 +154,7 @@ def test_each_sentence_brings_the_hard_negative_that_the_teacher_mined(world: tu
                 found.add(sides)
     english, german, of_english, of_german = zip(*sorted(found), strict=True)
     assert len(found) > 200
-    encoder = SentenceVectors(teacher)
+    encoder = SentenceVectors(open_encoder(teacher))
     texts = [sorted(set(side)) for side in (english, german)]
     vectors = [unit_rows(encoder.encode(side)) for side in texts]
     places = [np.array([of.index(text) for text in side]) for of, side in zip(texts, (english, german), strict=True)]
