@@ -40,9 +40,6 @@ class FineTuning(Frozen):
     """longest input in pieces, at most 512; null: the task's own"""
     load_best_model_at_end: bool = True
     """keep the best epoch by development score; if false, the last"""
-    dev_language: Literal["source", "target"] = "source"
-    """whose development file says which epoch is best: `source`, that of the language trained on; `target`, that of
-    each tested language, which gets an epoch of its own"""
     metric_for_best_model: str | None = None
     """metric of the development score; null: the first of the task's"""
     hidden_dropout_prob: Annotated[Float, Field(ge=0, lt=1)] | None = None
@@ -57,8 +54,6 @@ class FineTuning(Frozen):
     """run the encoder through torch.compile, in training and scoring; a minute at the start"""
 
     def _faults(self) -> Iterator[str]:
-        if self.dev_language == "target" and not self.load_best_model_at_end:
-            yield "dev_language target needs load_best_model_at_end; the last epoch is the same for all"
         if self.train_batch_size % (self.per_device_train_batch_size or 1):
             yield (
                 f"train_batch_size is {self.train_batch_size}, no multiple of per_device_train_batch_size, which is "
@@ -68,7 +63,7 @@ class FineTuning(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which epoch was kept for a development file, and why."""
+    """Which epoch was kept, and why."""
 
     epoch: int  # from 1; the first of equals
     development: tuple[float, ...]  # score after each epoch

@@ -6,7 +6,7 @@ import logging
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,6 @@ from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.models.export import name_accelerator
 from xalign_ray.models.open_folder import quiet_transformers
 from xalign_ray.private.transformers import forget_processes, keep_to_one_gpu
-from xalign_ray.results.aggregate import over_languages
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.work import process
 
@@ -54,23 +53,22 @@ def train(
     rows: Any,
     collate: Callable[[Any], dict[str, Any]],
     batches: LengthPools,
-    development: Callable[[], Sequence[float]],
+    development: Callable[[], float],
     settings: FineTuning,
     device: torch.device,
     on_epoch: Callable[[int, float], None] = lambda _epoch, _score: None,
-) -> Trained:
-    """Trains the model in place and leaves it at its last epoch, in evaluation mode. Call it in `repeatable`.
+) -> Choice:
+    """Trains the model in place and leaves it at the epoch that is kept, in evaluation mode. Call it in `repeatable`.
 
     Args:
         model: with a head, of transformers.
         rows: a data set of features.
         collate: makes a batch of rows.
         batches: which rows share one.
-        development: scores of the present weights, one for each development file, higher is better; called after
-            every epoch.
+        development: score of the present weights, higher is better; called after every epoch.
         settings: of the optimizer and the schedule.
         device: "cpu" or "cuda".
-        on_epoch: as for `tune_task`; called with the mean of the scores.
+        on_epoch: as for `tune_task`; called with the score.
     """
     epochs, on_gpu = _Epochs(development, settings, on_epoch), device.type != "cpu"
     with _alone(), quiet_transformers(), tempfile.TemporaryDirectory() as folder:
@@ -96,27 +94,10 @@ def train(
         process.collect_as_usual()
         trainer.train()
     model.eval()
-    kept_epochs = epochs.best if settings.load_best_model_at_end else [len(epochs.scores)] * len(epochs.scores[0])
-    choices = map(Choice, kept_epochs, zip(*epochs.scores, strict=True))
-    return Trained(tuple(choices), epochs.weights)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What training leaves beside the model.
-
-    Attributes:
-        choices: one for each development file.
-        weights: of the epochs that were chosen, by number; none if the last one is kept.
-    """
-
-    choices: tuple[Choice, ...]
-    weights: Mapping[int, Mapping[str, torch.Tensor]]
-
-    def load(self, model: Any, epoch: int) -> None:
-        """Puts a chosen epoch's weights into the model."""
-        if self.weights:
-            model.load_state_dict(self.weights[epoch])
+    if not settings.load_best_model_at_end:
+        return Choice(len(epochs.scores), tuple(epochs.scores))
+    model.load_state_dict(epochs.weights)
+    return Choice(epochs.best, tuple(epochs.scores))
 
 
 class _Trainer(Trainer):
@@ -151,18 +132,18 @@ class _Trainer(Trainer):
 
 @dataclass
 class _Epochs(TrainerCallback):
-    """Scores each epoch and keeps the weights of the best ones."""
+    """Scores each epoch and keeps the weights of the best one."""
 
-    development: Callable[[], Sequence[float]]
+    development: Callable[[], float]
     settings: FineTuning
     on_epoch: Callable[[int, float], None]
-    scores: list[Sequence[float]] = field(default_factory=list)
-    weights: dict[int, dict[str, torch.Tensor]] = field(default_factory=dict)
+    scores: list[float] = field(default_factory=list)
+    weights: dict[str, torch.Tensor] = field(default_factory=dict)
 
     @property
-    def best(self) -> list[int]:
-        """The best epoch of each development file, the first of equals."""
-        return [scores.index(max(scores)) + 1 for scores in zip(*self.scores, strict=True)]
+    def best(self) -> int:
+        """The best epoch, from 1; the first of equals."""
+        return self.scores.index(max(self.scores)) + 1
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any, **_: Any) -> None:  # noqa: ARG002
         if isinstance(train_dataloader.dataset, SwitchedWords):
@@ -172,12 +153,10 @@ class _Epochs(TrainerCallback):
         model.eval()
         self.scores.append(self.development())
         epoch, settings = len(self.scores), self.settings
-        means = [float(over_languages(scores)) for scores in self.scores]
-        log.info("epoch %d of %d: development score %.4f", epoch, settings.num_train_epochs, means[-1])
-        self.on_epoch(epoch, means[-1])
-        if settings.load_best_model_at_end and epoch in self.best:
-            self.weights[epoch] = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-            self.weights = {number: weights for number, weights in self.weights.items() if number in self.best}
+        log.info("epoch %d of %d: development score %.4f", epoch, settings.num_train_epochs, self.scores[-1])
+        self.on_epoch(epoch, self.scores[-1])
+        if settings.load_best_model_at_end and epoch == self.best:
+            self.weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
 
 def _count_labels(batch: Any) -> int:

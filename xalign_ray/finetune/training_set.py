@@ -188,14 +188,12 @@ class TuningFiles:
         train_language: that is fine-tuned on.
         found: all files, by split, then language.
         tested: the split that each language is scored on.
-        dev: files that choose epochs, by language; that of the language that is trained on is the first.
     """
 
     task: TunedTask[Any]
     train_language: str
     found: Files
     tested: Mapping[str, str]
-    dev: Mapping[str, Path]
 
     @classmethod
     def find(
@@ -204,11 +202,14 @@ class TuningFiles:
         folders: Sequence[Path],
         languages: Sequence[str] | None,
         train_language: str,
-        dev_language: str,
     ) -> TuningFiles:
         """Looks for the files in all folders; DataError if one is missing. Arguments as of `tune_task`."""
-        files, tested = task.find_all(folders, languages, train_language)
-        return cls(task, train_language, files, tested, _dev_files(files, tested, train_language, dev_language))
+        return cls(task, train_language, *task.find_all(folders, languages, train_language))
+
+    @property
+    def dev(self) -> Path:
+        """The file that chooses the epoch."""
+        return self.found["dev"][self.train_language]
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -238,7 +239,7 @@ class TuningFiles:
         task, training_set = self.task, self.training_set(training, most, 0)
         examples = list(training_set.examples())
         classes, lost = task.classes_of(examples), sum(not example.gold for example in examples)
-        scored = {path: language for language, path in self.dev.items()}
+        scored = {self.dev: self.train_language}
         scored |= {self.found[split][language]: language for language, split in self.tested.items()}
         for path, language in scored.items():
             task.check(task.read(path, language), classes, path)
@@ -278,16 +279,3 @@ def note_pooling(encoder: str, name: str) -> str:
     if head_pooling(opened):
         return f"{made} Heads for texts pool in the same way{', without the prompt' if files.prompt else ''}."
     return f"{made} Fine-tuning uses neither: a head of transformers is put on the encoder, as its model class does it."
-
-
-def _dev_files(found: Files, tested: Mapping[str, str], train_language: str, dev_language: str) -> dict[str, Path]:
-    if dev_language == "source":
-        return {train_language: found["dev"][train_language]}
-    if untested := sorted(language for language, split in tested.items() if split == "dev"):
-        raise DataError(
-            f"dev_language target chooses by the dev files, and {', '.join(untested)} would be scored on the same file "
-            "for want of a test file; name languages that have both."
-        )
-    if missing := sorted(set(tested) - set(found["dev"])):
-        raise DataError(f"dev_language target needs a dev file in {', '.join(missing)}; name languages that have one.")
-    return {language: found["dev"][language] for language in sorted(tested, key=lambda one: one != train_language)}

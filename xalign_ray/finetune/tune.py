@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xalign_ray.errors import DataError
-from xalign_ray.finetune.settings import FineTuning
+from xalign_ray.finetune.settings import Choice, FineTuning
 from xalign_ray.finetune.training_set import Training, TrainingSet, TuningFiles, head_pooling
 from xalign_ray.models.families import FAMILIES, find_family
 from xalign_ray.models.inference import Encoder, pick_device
@@ -18,13 +18,10 @@ from xalign_ray.models.open import open_encoder
 from xalign_ray.models.open_folder import open_model, quiet_transformers
 from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, identify, make_portable
 from xalign_ray.models.tokenized import Inputs
-from xalign_ray.tasks.scores import ALL_LANGUAGES, SCORES, Score, average_languages, write_scores
+from xalign_ray.tasks.scores import SCORES, Score, write_scores
 from xalign_ray.tasks.task import ENGLISH, TunedTask
 from xalign_ray.work.artifacts import MANIFEST, TRIAL_KIND, hash_file, hash_files, share, write_json, write_manifest
 from xalign_ray.work.run_folder import EVENT_LOG, PREDICTIONS
-
-if TYPE_CHECKING:
-    from xalign_ray.finetune.trainer import Trained
 
 MODEL = "model"
 CHOICE = "choice.json"
@@ -48,8 +45,7 @@ def tune_task(
     """Fine-tunes on one language, then tests on every language found. Test files are read after the choice is on disk.
 
     Writes into `out_folder`: `choice.json`, `scores.json`, `predictions/`, the manifest last; before them the
-    fine-tuned model (plain Hugging Face) in `model/`, if it is kept. Where languages have epochs of their own, that is
-    the model of the language that is trained on, or of the first if that is not tested.
+    fine-tuned model (plain Hugging Face) in `model/`, if it is kept.
 
     Args:
         task: from the registry.
@@ -73,37 +69,20 @@ def tune_task(
     from xalign_ray.finetune.trainer import repeatable
 
     settings, training = settings or FineTuning(), training or Training()
-    files = TuningFiles.find(task, data_folders, languages, train_language, settings.dev_language)
+    files = TuningFiles.find(task, data_folders, languages, train_language)
     training_set = files.training_set(training, settings.max_train_samples, settings.seed)
     (out_folder / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(out_folder / PREDICTIONS, ignore_errors=True)
     with repeatable(settings.seed), tempfile.TemporaryDirectory() as alone:
         tuned = _open(training_set, encoder_folder, settings, device)
         tuned.inputs.check_languages(files.spoken(training))
-        trained = _train(training_set, tuned, files.dev, settings, on_epoch, cache or Path(alone))
-    choices = dict(zip(files.dev, trained.choices, strict=True))
-    first = next(iter(choices.values()))
+        choice = _train(training_set, tuned, files.dev, settings, on_epoch, cache or Path(alone))
     if keep_model:
-        trained.load(tuned.model, first.epoch)
         _save(tuned, task.longest, out_folder / MODEL)
-    by_language = (
-        {"choices": {language: asdict(choice) for language, choice in choices.items()}} if len(choices) > 1 else {}
-    )
-    from xalign_ray.results.aggregate import over_languages  # here: pandas costs every importer half a second
-
-    write_json(out_folder / CHOICE, asdict(first) | {"split": "dev", "language": next(iter(choices))} | by_language)
-    scores: list[Score] = []
-    for epoch in sorted({choice.epoch for choice in choices.values()}):
-        trained.load(tuned.model, epoch)
-        by_epoch = {
-            choice: split for choice, split in files.tested.items() if choices.get(choice, first).epoch == epoch
-        }
-        scored = task.score(tuned, files.found, by_epoch, out_folder / PREDICTIONS)
-        scores += [score for score in scored if score.language != ALL_LANGUAGES]
-    scores.sort(key=lambda score: list(files.tested).index(score.language))
-    scores += average_languages(scores)
+    write_json(out_folder / CHOICE, asdict(choice) | {"split": "dev", "language": train_language})
+    scores = task.score(tuned, files.found, files.tested, out_folder / PREDICTIONS)
     write_scores(out_folder / SCORES, scores)
-    used = [*training_set.files, *map(Path, training.dictionaries), *files.dev.values()]
+    used = [*training_set.files, *map(Path, training.dictionaries), files.dev]
     write_manifest(
         out_folder,
         {
@@ -114,7 +93,7 @@ def tune_task(
             "languages": list(files.tested),
             "settings": settings.model_dump(),
             "training": training.model_dump(),
-            "development": float(over_languages([choice.development[choice.epoch - 1] for choice in choices.values()])),
+            "development": choice.development[choice.epoch - 1],
             "data": {str(path): hash_file(path) for path in used},
             "files": {
                 name: digest
@@ -158,31 +137,27 @@ def _open(training_set: TrainingSet, folder: str, settings: FineTuning, device: 
 def _train(
     training_set: TrainingSet,
     tuned: Encoder,
-    dev_files: Mapping[str, Path],
+    dev_file: Path,
     settings: FineTuning,
     on_epoch: Callable[[int, float], None],
     cache: Path,
-) -> Trained:
-    """Trains the model, and chooses an epoch by each of the development files."""
+) -> Choice:
+    """Trains the model, and chooses an epoch by the development file."""
     from xalign_ray.finetune.features import LengthPools, SwitchedWords, column, tokenize_once
     from xalign_ray.finetune.trainer import train
 
     task, inputs, classes = training_set.task, tuned.inputs, tuned.classes
     metric = settings.metric_for_best_model or task.metric
-    dev_sets = [(path, task.read(path, language)) for language, path in dev_files.items()]
-    for path, dev in dev_sets:
-        task.check(dev, classes, path)
-    asked = [(path, dev, task.features(inputs, dev, classes)) for path, dev in dev_sets]
+    dev = task.read(dev_file, training_set.english)
+    task.check(dev, classes, dev_file)
+    features = task.features(inputs, dev, classes)
     rows = tokenize_once(training_set, inputs, classes, cache)
 
-    def development() -> list[float]:
-        scores = []
-        for path, dev, features in asked:
-            measured = task.measure(dev, task.predict(tuned, features))
-            if metric not in measured:
-                raise DataError(f"{path} has no {metric}; metric_for_best_model can be {' or '.join(measured)}.")
-            scores.append(measured[metric].value)
-        return scores
+    def development() -> float:
+        measured = task.measure(dev, task.predict(tuned, features))
+        if metric not in measured:
+            raise DataError(f"{dev_file} has no {metric}; metric_for_best_model can be {' or '.join(measured)}.")
+        return measured[metric].value
 
     unit_size = training_set.unit_size
     batches = LengthPools(

@@ -385,9 +385,8 @@ def _check_choice(task: str, settings: Any) -> None:
                 f"metric_for_best_model '{metric}' is none of {task}.{suggest(metric, metrics)} Known: "
                 f"{', '.join(metrics)}"
             )
-    for name in ("metric_for_best_model", "dev_language"):
-        if len(getattr(settings, name) or ()) > 1:
-            raise ValueError(f"{name} takes one value: development scores of two cannot be compared")
+    if len(settings.metric_for_best_model or ()) > 1:
+        raise ValueError("metric_for_best_model takes one value: development scores of two cannot be compared")
 
 
 def _check_task(task: str, known: Iterable[str]) -> None:

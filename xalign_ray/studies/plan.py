@@ -224,7 +224,7 @@ def check_contents(plan: Plan) -> list[str]:
     """
     contents: dict[Any, str] = {}
     for cell in plan.finetunings:
-        where = cell.task, cell.data, cell.languages, cell.train_language, cell.settings.dev_language
+        where = cell.task, cell.data, cell.languages, cell.train_language
         how = cell.training, cell.settings.max_train_samples
         if (where, how) not in contents:
             files = _find_files(where[0], [*map(Path, where[1])], *where[2:])
@@ -265,8 +265,7 @@ def _check_task_files(
     for entry in study.finetunings:
         if (languages := _narrow(entry.languages, encoder.languages)) is not None:
             folders = [encoder.root / path for path in entry.data]
-            (dev_language,) = entry.settings.dev_language or ("source",)
-            files = _find_files(entry.task, folders, languages or None, entry.train_language, dev_language)
+            files = _find_files(entry.task, folders, languages or None, entry.train_language)
             check_languages(
                 name, known_languages, {code for training in entry.training for code in files.spoken(training)}
             )
@@ -329,7 +328,7 @@ def _with_targets(one: FineTuningConfig, roots: Sequence[Path]) -> FineTuningCon
 
 
 def _targets(one: FineTuningConfig, folders: Sequence[Path]) -> tuple[str, ...]:
-    return _find_files(one.task, folders, one.languages or None, one.train_language, "source").targets
+    return _find_files(one.task, folders, one.languages or None, one.train_language).targets
 
 
 def _recipe_of(encoder: EncoderConfig, study: StudyConfig, seed: int, output: Path) -> Recipe:

@@ -146,10 +146,6 @@ def test_what_is_given_beside_the_paper_counts():
             {"settings": {"metric_for_best_model": ["pos_accuracy", "pos_f1_seqeval0"]}},
             "metric_for_best_model takes one value: development scores of two cannot be compared.",
         ),
-        (
-            {"settings": {"dev_language": ["source", "target"]}},
-            "dev_language takes one value: development scores of two cannot be compared.",
-        ),
     ],
 )
 def test_what_no_paper_has_is_said_with_file_key_and_fix(tmp_path: Path, changes: dict[str, Any], said: str):

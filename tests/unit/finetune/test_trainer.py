@@ -60,10 +60,8 @@ def run(
     with repeatable(settings.seed):
         model = make()
         cpu = torch.device("cpu")
-        trained = train(model, rows, collate, batches(settings), lambda: [development(model)], settings, cpu, on_epoch)
+        choice = train(model, rows, collate, batches(settings), lambda: development(model), settings, cpu, on_epoch)
         assert not model.training
-    (choice,) = trained.choices
-    trained.load(model, choice.epoch)
     return choice, [parameter.item() for parameter in model.parameters()]
 
 
@@ -86,28 +84,6 @@ def test_the_first_of_the_best_epochs_is_kept_or_the_last():
         Choice(3, (0.2, 0.7, 0.7)),
         seen[2],
     )
-
-
-def test_each_development_file_has_an_epoch_of_its_own_and_only_their_weights_are_kept():
-    scores = iter([(0.1, 0.9), (0.2, 0.5), (0.8, 0.5), (0.3, 0.1)])
-    seen: list[list[float]] = []
-    model, told = Line(), []
-
-    def development() -> tuple[float, float]:
-        seen.append([parameter.item() for parameter in model.parameters()])
-        return next(scores)
-
-    settings, cpu = SETTINGS.model_copy(update={"num_train_epochs": 4}), torch.device("cpu")
-    with repeatable(1):
-        trained = train(
-            model, ROWS, collate, batches(settings), development, settings, cpu, lambda _, score: told.append(score)
-        )
-    assert trained.choices == (Choice(3, (0.1, 0.2, 0.8, 0.3)), Choice(1, (0.9, 0.5, 0.5, 0.1)))
-    assert trained.weights.keys() == {1, 3}
-    assert told == pytest.approx([0.5, 0.35, 0.65, 0.2])
-    for epoch in (3, 1):
-        trained.load(model, epoch)
-        assert [parameter.item() for parameter in model.parameters()] == seen[epoch - 1]
 
 
 def test_each_epoch_is_told_with_its_development_score_and_may_end_by_raising():

@@ -368,14 +368,6 @@ def test_missing_texts_of_a_recipe_are_said_with_the_plan(tmp_path: Path):
     assert re.search(rf"4 cells: 4 waiting\nBefore it can run: {tmp_path}/\S+ does not exist\.[^\n]*$", shown)
 
 
-def test_development_files_of_tested_languages_are_looked_for_where_they_choose(tmp_path: Path):
-    file = write(tmp_path, finetunings=[POS | {"settings": {"dev_language": "target"}}])
-    for language in ("en", "de"):
-        (tmp_path / "pos" / f"{language}.test.conllu").touch()
-    with pytest.raises(DataError, match="dev_language target needs a dev file in de; name languages that have one"):
-        check_task_files(plan_study(load_study(str(file)), tmp_path / "runs", str))
-
-
 def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
