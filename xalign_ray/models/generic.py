@@ -18,6 +18,8 @@ _READ = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     *("max_position_embeddings", "pad_token_id"),
 )
+# Decoders to transformers, of which sentence encoders are released: Qwen3-Embedding, EmbeddingGemma.
+_EMBEDDERS = ("qwen3", "gemma3_text")
 _OF_HEADS = ("classif", "qa_", "summary", "cls", "pooler")  # in the keys of dropouts that no state passes
 
 
@@ -130,7 +132,8 @@ def _encoder_class(model_type: str) -> Any:
     of_text = MODEL_FOR_TEXT_ENCODING_MAPPING.get(config, None)
     if defaults.is_encoder_decoder:
         return of_text
-    encoder = MODEL_MAPPING.get(config, None) if of_text or config in MODEL_FOR_MASKED_LM_MAPPING else None
+    is_listed = of_text or config in MODEL_FOR_MASKED_LM_MAPPING or model_type in _EMBEDDERS
+    encoder = MODEL_MAPPING.get(config, None) if is_listed else None
     if encoder is None or isinstance(encoder, tuple):  # Funnel's: one makes fewer states than tokens
         return None
     # FNet mixes padding into each token, and CLIP's text model takes ids alone.

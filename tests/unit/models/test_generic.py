@@ -34,6 +34,10 @@ STOCK = {  # class, and sizes by its own names
     "Albert": {**SIZES, **POSITIONS, "embedding_size": 8},
     "XLM": {"emb_dim": 16, "n_layers": 2, "n_heads": 2, **POSITIONS},
     "NomicBert": {**SIZES, **POSITIONS},
+    "Gte": {**SIZES, **POSITIONS},
+    "JinaEmbeddingsV3": {**SIZES, **POSITIONS},
+    "Qwen3": {**SIZES, **POSITIONS, "num_key_value_heads": 1, "head_dim": 8},  # causal
+    "Gemma3Text": {**SIZES, **POSITIONS, "num_key_value_heads": 1, "head_dim": 8, "use_bidirectional_attention": True},
     "T5Encoder": {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32, "d_kv": 8},
 }
 WORDS = [f"{code}{number}" for code in ("en", "de") for number in range(120)]
