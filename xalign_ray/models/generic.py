@@ -18,7 +18,7 @@ _READ = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     *("max_position_embeddings", "pad_token_id"),
 )
-# Decoders to transformers, of which sentence encoders are released: Qwen3-Embedding, EmbeddingGemma.
+# Decoders to transformers, whose states sentence encoders pool: Qwen3-Embedding, EmbeddingGemma.
 _EMBEDDERS = ("qwen3", "gemma3_text")
 _OF_HEADS = ("classif", "qa_", "summary", "cls", "pooler")  # in the keys of dropouts that no state passes
 
