@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xalign_ray.config.choices import OBJECTIVES
+from xalign_ray.config.choices import OBJECTIVES, STREAMS
 from xalign_ray.config.derive import base_recipe, derive_batch, needed_recipes, settle, with_absolute_paths
 from xalign_ray.config.load import Recipe
+from xalign_ray.config.plugins import find_code
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import GivenTokenizer
 from xalign_ray.errors import ConfigError
@@ -37,6 +38,9 @@ def check_recipe(recipe: Recipe) -> None:
         if config.model.init_from and has_weights(Path(config.model.init_from)):
             check_start(config)
         check_head(config)
+        for stream in config.streams:
+            if stream.kind not in STREAMS:
+                find_code(stream.computed_by or f"{stream.__module__}:{stream.kind}")
         if plugged := [type(loss) for loss in config.objectives if loss.kind not in OBJECTIVES]:
             from xalign_ray.objectives.combine import loss_class
 

@@ -7,7 +7,9 @@ import traceback
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
+from typing import Any
 
 from xalign_ray.config.choices import (
     OBJECTIVES,
@@ -18,7 +20,7 @@ from xalign_ray.config.choices import (
     StreamChoice,
 )
 from xalign_ray.config.fields import Frozen
-from xalign_ray.errors import first_sentence
+from xalign_ray.errors import ConfigError, first_sentence
 from xalign_ray.work.run_folder import RunFolder
 
 FAMILY = "xalign_ray.models.family"  # above this folder, so not imported here: whoever subclasses it has done so
@@ -90,6 +92,18 @@ def _import(name: str) -> ModuleType:
     except Exception as error:  # code of a user's own, which may raise anything
         file, line, reason = _place_of(error)
         raise ValueError(f"{file}, line {line}: {reason}") from error
+
+
+def find_code(path: str) -> Any:
+    """What computes a kind of stream or loss, by `module:name`.
+
+    Raises:
+        ConfigError: a plug-in has no such thing.
+    """
+    try:
+        return resolve_name(path)
+    except (AttributeError, ImportError, ValueError) as error:
+        raise ConfigError(f"plugins: there is no {path} ({error}).") from None
 
 
 def _place_of(error: Exception) -> tuple[str, int, str]:

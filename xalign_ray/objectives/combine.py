@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pkgutil import resolve_name
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch.profiler import record_function
 
 from xalign_ray.config.choices import OBJECTIVES, ObjectiveChoice
 from xalign_ray.config.fields import Scheduled
+from xalign_ray.config.plugins import find_code
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import laid_out
 from xalign_ray.models.encoder import AlignedEncoder
@@ -39,10 +39,7 @@ def loss_class(choice: type[ObjectiveChoice]) -> type[Objective]:
     kind = choice.model_fields["kind"].default
     module = f"xalign_ray.objectives.{kind}" if choice is OBJECTIVES.get(kind) else choice.__module__
     path = choice.computed_by or f"{module}:{choice.__name__}Loss"
-    try:
-        loss = resolve_name(path)
-    except (AttributeError, ImportError, ValueError) as error:
-        raise ConfigError(f"objective {kind} is computed by {path}, which cannot be imported: {error}.") from None
+    loss = find_code(path)
     if not issubclass(loss, Objective):
         raise ConfigError(f"{path} is no Objective (xalign_ray.objectives.objective).")
     if lacking := sorted(loss.__abstractmethods__):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pkgutil import resolve_name
 from typing import Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.config.choices import StreamChoice
 from xalign_ray.config.fields import value_at
+from xalign_ray.config.plugins import find_code
 from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.shards.counter_random import (
     CHOOSE_WORD,
@@ -415,7 +415,7 @@ def stream_columns(stream: StreamChoice, rows: Rows, positions: NDArray[np.int64
             for begin, part in zip(begins, split_rows(rows, SLICE), strict=True)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    columns = resolve_name(stream.computed_by or f"{stream.__module__}:{stream.kind}")
+    columns = find_code(stream.computed_by or f"{stream.__module__}:{stream.kind}")
     return columns(stream, Batch(rows, positions, row_keys(context.seed, positions), context))
 
 

@@ -27,6 +27,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.bert import Bert
 from xalign_ray.models.families import find_family
+from xalign_ray.models.family import Family
 from xalign_ray.models.generic import generic
 from xalign_ray.models.refusals import check_family
 from xalign_ray.streams.prediction import stream_columns
@@ -285,14 +286,15 @@ IMPORT = "from xalign_ray.objectives.objective import Objective, StepObjective\n
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("", "objective calm is computed by NAME:CalmLoss, which cannot be imported: module 'NAME' has no attribute"),
+        ("del second_text\n", "plugins: there is no NAME:second_text (module 'NAME' has no attribute 'second_text')."),
+        ("", "plugins: there is no NAME:CalmLoss (module 'NAME' has no attribute 'CalmLoss')."),
         (IMPORT + "class CalmLoss: ...\n", "NAME:CalmLoss is no Objective (xalign_ray.objectives.objective)."),
         (IMPORT + "class CalmLoss(Objective): ...\n", "NAME:CalmLoss lacks count, forward."),
         (IMPORT + LOSS, "NAME:CalmLoss is a StepObjective: set over_step = True in Calm."),
         (IMPORT + LOSS.replace("StepO", "O") + "    def forward(self, micro_step): ...\n", ""),
     ],
 )
-def test_a_loss_that_lacks_something_is_refused_before_a_cluster_starts(
+def test_a_stream_or_loss_that_lacks_something_is_refused_before_a_cluster_starts(
     written: str, said: str, name: str, tmp_path: Path
 ) -> None:
     with (tmp_path / f"{name}.py").open("a", encoding="utf-8") as file:
@@ -302,12 +304,17 @@ def test_a_loss_that_lacks_something_is_refused_before_a_cluster_starts(
         check_recipe(recipe)
 
 
-def test_a_family_of_classes_that_transformers_lacks_names_them() -> None:
+def test_a_family_that_lacks_something_says_what() -> None:
     class Misspelt(Bert):
         stock = "Brt"
 
+    class Bare(Family):
+        model_type = "bare"
+
     with pytest.raises(ConfigError, match=r"transformers has no BrtConfig: correct `stock` of .*test_plugins.Misspelt"):
         Misspelt().classes()
+    with pytest.raises(ConfigError, match=r"plugins: .*test_plugins.*Bare lacks kept_per_token\."):
+        find_family("bare")
 
 
 @pytest.mark.usefixtures("name")
