@@ -60,19 +60,6 @@ class Encoder:
         """The language that a head was fine-tuned on; English by default."""
         return getattr(self.model.config, "xalign_tune_language", "en")
 
-    @property
-    def origin(self) -> dict[str, Any]:
-        """Run, encoder, objective, seed and step of a `Score`, from the config of exports and fine-tuned folders."""
-        fields = vars(self.model.config)
-        recipe, fingerprint = fields.get("xalign_recipe"), fields.get("xalign_fingerprint")
-        return {
-            "run": f"{recipe.replace('/', '-')}-{fingerprint[:8]}" if recipe and fingerprint else None,
-            "encoder": fields.get("xalign_encoder") or self.inputs.encoder,
-            "objective": fields.get("xalign_objective"),
-            "seed": fields.get("xalign_tune_seed", fields.get("xalign_seed")),
-            "step": fields.get("xalign_step"),
-        }
-
     @torch.inference_mode()
     def run(self, features: Sequence[Features], **options: Any) -> Iterator[tuple[list[int], Any, Tensor]]:
         """The model's outputs in fp32, a batch at a time; inputs of like length go together, few where they are long.

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from xalign_ray.config.language_codes import check_language, name_of_pair
 from xalign_ray.config.plugins import import_plugin
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.models.weight_files import read_config
+from xalign_ray.models.hub import fetch_weights
+from xalign_ray.models.open import Opened, open_encoder
 from xalign_ray.tasks import BENCHMARKS, PROBES
-from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.tasks.scores import Score, average_languages, origin_of
 from xalign_ray.tasks.task import Metric, Task, TunedTask
 from xalign_ray.tasks.task_files import plain_language, without_usual_script
 from xalign_ray.work.artifacts import hash_value
@@ -80,7 +81,8 @@ class MtebTask(Task):
             of_folder = {**task.metadata.dataset, "path": str(data.absolute())}
             task.metadata = task.metadata.model_copy(update={"dataset": of_folder})
         self._load(task, data, languages)
-        model = _open(encoder, device, prompt)
+        opened = open_encoder(encoder)
+        model = _open(opened, device, prompt)
         say(f"mteb {mteb.__version__} runs {task.metadata.name}: {len(task.hf_subsets)} parts.")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -91,7 +93,7 @@ class MtebTask(Task):
                     raise
                 raise self._unreadable(error, f"{data} is not a copy of it") from None
         (result,) = results.task_results
-        origin, revision = _origin(encoder), task.metadata.dataset["revision"]
+        origin, revision = origin_of(opened.config, encoder), task.metadata.dataset["revision"]
         names = names_of_parts(task.metadata.hf_subsets_to_langscripts)
         scores = [
             Score(
@@ -152,34 +154,21 @@ class MtebTask(Task):
         return DataError(f"The data of {self.name} cannot be read ({type(error).__name__}: {first}); {hint}.")
 
 
-def _open(encoder: str, device: str, prompt: str | None) -> SentenceTransformer:
+def _open(opened: Opened, device: str, prompt: str | None) -> SentenceTransformer:
     """The encoder as Sentence Transformers opens it."""
     from sentence_transformers import SentenceTransformer
 
     from xalign_ray.models.inference import pick_device
 
-    if Path(encoder).is_dir() and read_config(encoder).get("xalign_languages"):
-        raise DataError(f"{encoder} has language embeddings, and mteb's texts come without a language.")
-    model = SentenceTransformer(encoder, device=str(pick_device(device)), trust_remote_code=False)
+    if opened.config.get("xalign_languages"):
+        raise DataError(f"{opened.name} has language embeddings, and mteb's texts come without a language.")
+    model = SentenceTransformer(
+        str(fetch_weights(opened.name)), device=str(pick_device(device)), trust_remote_code=False
+    )
     if prompt is not None:
         model.prompts = {**model.prompts, _GIVEN: prompt}
         model.default_prompt_name = _GIVEN
     return model
-
-
-def _origin(encoder: str) -> dict[str, Any]:
-    """Run, encoder, objective, seed and step, from the config.json of our exports."""
-    values: Mapping[str, Any] = {}
-    with suppress(DataError, OSError):
-        values = read_config(encoder)
-    recipe, fingerprint = values.get("xalign_recipe"), values.get("xalign_fingerprint")
-    return {
-        "run": f"{recipe.replace('/', '-')}-{fingerprint[:8]}" if recipe and fingerprint else None,
-        "encoder": encoder,
-        "objective": values.get("xalign_objective"),
-        "seed": values.get("xalign_seed"),
-        "step": values.get("xalign_step"),
-    }
 
 
 def names_of_parts(parts: Mapping[str, Collection[str]]) -> dict[str, str]:

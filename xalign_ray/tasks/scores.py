@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from xalign_ray.errors import DataError
 from xalign_ray.work.artifacts import hash_value, read_records, write_records
@@ -73,6 +74,22 @@ class Score:
                 f"which cannot be read here: {error}."
             ) from None
         assert self.metric in METRICS, f"{self.metric} is not a known metric"
+
+
+def origin_of(config: Mapping[str, Any], encoder: str) -> dict[str, Any]:
+    """The facts of origin of an encoder's scores, by the config.json of exports and fine-tuned folders.
+
+    Args:
+        encoder: its name, where the config has no other.
+    """
+    recipe, fingerprint = config.get("xalign_recipe"), config.get("xalign_fingerprint")
+    return {
+        "run": f"{recipe.replace('/', '-')}-{fingerprint[:8]}" if recipe and fingerprint else None,
+        "encoder": config.get("xalign_encoder") or encoder,
+        "objective": config.get("xalign_objective"),
+        "seed": config.get("xalign_tune_seed", config.get("xalign_seed")),
+        "step": config.get("xalign_step"),
+    }
 
 
 def average_languages(scores: Iterable[Score]) -> list[Score]:

@@ -15,7 +15,7 @@ from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import DataError
 from xalign_ray.models.open import open_encoder
 from xalign_ray.models.tokenized import LONGEST_INPUT, Features, Inputs
-from xalign_ray.tasks.scores import Score, average_languages
+from xalign_ray.tasks.scores import Score, average_languages, origin_of
 from xalign_ray.tasks.task_files import (
     DOWNLOAD,
     MAX_NAMED,
@@ -128,7 +128,7 @@ class Task(ABC):
     ) -> Score:
         """The score of an encoder in one language, with its origin; `where` are layer, pooling and test_set."""
         what = {"split": split, "language": language, "metric": metric, **asdict(measure), **where}
-        return Score(**encoder.origin, task=self.name, **what)
+        return Score(**origin_of(vars(encoder.model.config), encoder.inputs.encoder), task=self.name, **what)
 
 
 class SentenceTask(Task):

@@ -29,6 +29,7 @@ from xalign_ray.models import inference
 from xalign_ray.models.inference import Encoder
 from xalign_ray.models.open import open_encoder
 from xalign_ray.models.vectors import SentenceVectors
+from xalign_ray.tasks.scores import origin_of
 
 PIECES = ["the", "cat", "dog", "sees", "a", "un", "##do", "##ing", "."]
 SENTENCES = ["the cat sees a dog .", "dog", "undoing the cat", "a dog sees the cat . the cat sees a dog ."]
@@ -136,10 +137,10 @@ def test_roberta_counts_positions_from_behind_its_padding_id(tmp_path: Path, mak
 
 def test_the_origin_is_what_the_folder_says(make_bert: Callable[..., Path]):
     facts = {"xalign_recipe": "tiny/mlm", "xalign_fingerprint": "0123456789", "xalign_objective": "mlm"}
-    ours = Encoder.open(open_encoder(make_bert(PIECES, xalign_seed=4, xalign_step=900, **facts))).origin
+    ours = origin_of(open_encoder(make_bert(PIECES, xalign_seed=4, xalign_step=900, **facts)).config, "ours")
     assert (ours["run"], ours["objective"], ours["seed"], ours["step"]) == ("tiny-mlm-01234567", "mlm", 4, 900)
     folder = str(make_bert(PIECES, name="stranger"))
-    stranger = Encoder.open(open_encoder(folder)).origin
+    stranger = origin_of(vars(Encoder.open(open_encoder(folder)).model.config), folder)
     assert stranger == {"run": None, "encoder": folder, "objective": None, "seed": None, "step": None}
 
 
