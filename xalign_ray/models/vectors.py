@@ -85,7 +85,8 @@ class SentenceVectors:
         if prompt is not None:
             self.rule = replace(self.rule, prompt=prompt, source=f"the prompt by --prompt; {self.rule.source}")
         self.encoder = encoder or Encoder.open(opened, device)
-        self._modules = _load_modules(opened, rule.pooling if rule else "", self.encoder.model.device)
+        self._pooling = _pooling(self.rule.pooling, bool(rule) or not files.skips_prompt)
+        self._modules = _load_modules(opened, self._pooling, self.encoder.model.device)
         inputs = self.encoder.inputs
         longest = min(inputs.max_length, files.max_length or inputs.max_length)
         self._room = longest - len(inputs.prefix) - len(inputs.suffix)
@@ -129,7 +130,7 @@ class SentenceVectors:
         pieces = inputs.piece_texts([self.rule.prompt + text for text in texts])
         features = [inputs.single(ids[: self._room], code) for ids, code in zip(pieces, codes, strict=True)]
         (prompt,) = inputs.piece_texts([self.rule.prompt]) if self.rule.prompt else ([],)
-        ways = {kind: self._modules[0] if kind == self.rule.pooling else _pooling(kind) for kind in poolings}
+        ways = {kind: self._pooling if kind == self.rule.pooling else _pooling(kind) for kind in poolings}
         vectors: dict[int, Vectors] = {}
         layers: dict[str, dict[int, Vectors]] = {kind: {} for kind in ways}
         for places, output, mask in self.encoder.run(features, output_hidden_states=bool(ways)):
@@ -153,18 +154,15 @@ def _by_place(places: Sequence[int], layers: Sequence[Any]) -> zip[tuple[int, Ve
     return zip(places, np.stack([vectors.float().cpu().numpy() for vectors in layers], axis=1), strict=True)
 
 
-def _pooling(kinds: str) -> Any:
+def _pooling(kinds: str, include_prompt: bool = True) -> Any:
     """A pooling of Sentence Transformers; several kinds with " + " between are concatenated."""
     from sentence_transformers.models import Pooling  # three seconds of CPU
 
-    return Pooling(1, kinds.split(" + "))  # whatever width its states have
+    return Pooling(1, kinds.split(" + "), include_prompt)  # 1: whatever width its states have
 
 
-def _load_modules(opened: Opened, pooling: str, device: Any) -> list[Any]:
-    """The pooling of an encoder, and the modules that Sentence Transformers puts behind it.
-
-    Args:
-        pooling: in place of the encoder's own module; empty if it is that.
+def _load_modules(opened: Opened, pooling: Any, device: Any) -> list[Any]:
+    """What Sentence Transformers puts behind an encoder, with `pooling` in the place of its own.
 
     Raises:
         DataError: a module is of code that comes with the encoder, or its files are damaged.
@@ -174,14 +172,14 @@ def _load_modules(opened: Opened, pooling: str, device: Any) -> list[Any]:
     from xalign_ray.models.open_folder import as_one_sentence
 
     files = opened.sentences
-    replaced = pooling or ("" if files.poolings else files.rule.pooling)
-    modules = [_pooling(replaced)] if replaced else []
+    modules = [] if "Pooling" in files.kinds else [pooling]
     for kind, (name, below) in zip(files.kinds, files.modules, strict=True):
-        if kind == "Transformer" or (replaced and kind == "Pooling"):
-            continue
-        if not name.startswith("sentence_transformers."):
-            raise DataError(f"{files.name} makes its vectors by a module {kind}, whose code is not run here.")
-        with as_one_sentence(f"{files.name}: its module {kind} cannot be opened"):
-            module = import_from_string(name).load(str(opened.folder), subfolder=below, local_files_only=True)
-        modules.append(module.to(device).eval())
+        if kind == "Pooling":
+            modules.append(pooling)
+        elif kind != "Transformer":
+            if not name.startswith("sentence_transformers."):
+                raise DataError(f"{files.name} makes its vectors by a module {kind}, whose code is not run here.")
+            with as_one_sentence(f"{files.name}: its module {kind} cannot be opened"):
+                module = import_from_string(name).load(str(opened.folder), subfolder=below, local_files_only=True)
+            modules.append(module.to(device).eval())
     return modules

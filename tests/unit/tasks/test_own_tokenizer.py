@@ -49,7 +49,11 @@ def test_a_folder_without_its_tokenizer_is_not_scored(make_bert: Callable[..., P
     )
 
 
-@pytest.mark.parametrize("open_folder", [Encoder.open, lambda folder: Predictor.open(folder, "cpu")])
+@pytest.mark.parametrize(
+    "open_folder",
+    [lambda folder: Encoder.open(open_encoder(folder)), lambda folder: Predictor.open(folder, "cpu")],
+    ids=["open", "predictor"],
+)
 def test_an_altered_tokenizer_of_an_export_is_refused(exported: Path, open_folder: Callable[[str], Any]) -> None:
     open_folder(str(exported))
     path = exported / "tokenizer.json"
