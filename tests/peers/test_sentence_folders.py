@@ -88,6 +88,14 @@ def test_what_it_saves_gives_us_its_vectors(tmp_path: Path) -> None:
     np.testing.assert_allclose(own_vectors(tmp_path / "saved", TEXTS), theirs.encode(TEXTS), atol=1e-5)
 
 
+def test_a_text_is_cut_where_the_files_say_also_beyond_512_pieces(tmp_path: Path) -> None:
+    bert = make_bert_in(tmp_path / "bert", ["wb", "wc", "wd"], positions=1024)
+    texts = ["wd " * count + "wc wb" for count in (600, 690, 720)]
+    theirs = SentenceTransformer(modules=[Transformer(str(bert), max_seq_length=700), Pooling(16)], device="cpu")
+    theirs.save(str(tmp_path / "saved"))
+    np.testing.assert_allclose(own_vectors(tmp_path / "saved", texts), theirs.encode(texts), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("pooling", "prompts"),
     [

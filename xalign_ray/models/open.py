@@ -11,7 +11,7 @@ from typing import Any
 from xalign_ray.models.families import find_family
 from xalign_ray.models.family import Family
 from xalign_ray.models.hub import commit_of, encoder_folder
-from xalign_ray.models.own_tokenizer import read_tokenizer
+from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, read_tokenizer
 from xalign_ray.models.sentence_files import SentenceFiles, read_sentence_files
 from xalign_ray.models.weight_files import has_weights, read_config, read_weights
 
@@ -36,8 +36,8 @@ class Opened:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """As transformers opens it; DataError where it is missing, damaged or taken for another kind."""
-        return read_tokenizer(self.name)
+        """As transformers opens it; DataError where it is missing, damaged, another's, or taken for another kind."""
+        return read_tokenizer(self.name, self.config.get(TOKENIZER_KEY))
 
     @cached_property
     def sentences(self) -> SentenceFiles:

@@ -16,7 +16,6 @@ from transformers.utils import logging
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import fetch_weights
 from xalign_ray.models.open import Opened
-from xalign_ray.models.own_tokenizer import TOKENIZER_KEY, check_files
 from xalign_ray.models.weight_files import read_weights
 
 OWN_CODE = "it comes with code of its own (auto_map in its config.json), which is not run here: name another encoder"
@@ -60,7 +59,6 @@ def open_model(opened: Opened, model_class: Any, new_head: bool = True, **settin
     name = opened.name
     if not opened.commit:  # the weights of a hub model come after its small files
         read_weights(opened.folder)
-    check_files(opened.folder, opened.config.get(TOKENIZER_KEY))
     with as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder with its tokenizer"):
         config: PretrainedConfig = AutoConfig.from_pretrained(opened.folder, trust_remote_code=False, **settings)
         with quiet_transformers():

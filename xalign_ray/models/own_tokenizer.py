@@ -101,10 +101,13 @@ def identify(folder: Path) -> str | None:
     return identify_tokenizer(path.read_text(encoding="utf-8"), special)
 
 
-def read_tokenizer(name: str) -> Any:
+def read_tokenizer(name: str, identity: str | None = None) -> Any:
     """The tokenizer of a local folder or hub id, as `AutoTokenizer` opens it.
 
     Where Sentence Transformers lower-cases a text first (`do_lower_case`), the tokenizer does so itself.
+
+    Args:
+        identity: see `check_files`.
 
     Raises:
         DataError: a file of it is no vocabulary that can be read here, or transformers takes it for another kind.
@@ -112,7 +115,7 @@ def read_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     folder = encoder_folder(name)
-    check_files(folder)
+    check_files(folder, identity)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     _check_kind(name, tokenizer)
     if read_sentence_files(name).lower_case:

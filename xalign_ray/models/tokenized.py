@@ -39,6 +39,7 @@ class Inputs:
     segments: int  # rows of the token-type table per language; token_type_id = segment + segments * language id
     encoder: str  # name of the model, for messages
     max_seq_length: int | None = None  # of a fine-tuned model, if not the task's own length
+    longest: int = LONGEST_INPUT  # pieces that the tokenizer and the positions allow, which `max_length` bounds
 
     @classmethod
     def of_model(cls, tokenizer: Any, model: Any, encoder: str) -> Inputs:
@@ -58,6 +59,7 @@ class Inputs:
             segments=int(getattr(config, "xalign_segments", None) or getattr(config, "type_vocab_size", 1)),
             encoder=encoder,
             max_seq_length=getattr(config, "xalign_max_seq_length", None),
+            longest=min(stated, positions),
         )
 
     def check_languages(self, languages: Iterable[str]) -> None:

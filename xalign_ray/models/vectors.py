@@ -88,7 +88,7 @@ class SentenceVectors:
         self._pooling = _pooling(self.rule.pooling, bool(rule) or not files.skips_prompt)
         self._modules = _load_modules(opened, self._pooling, self.encoder.model.device)
         inputs = self.encoder.inputs
-        longest = min(inputs.max_length, files.max_length or inputs.max_length)
+        longest = min(inputs.longest, files.max_length or inputs.longest) if files.modules else inputs.max_length
         self._room = longest - len(inputs.prefix) - len(inputs.suffix)
 
     @property
