@@ -156,7 +156,7 @@ def _by_place(places: Sequence[int], layers: Sequence[Any]) -> zip[tuple[int, Ve
 
 def _pooling(kinds: str, include_prompt: bool = True) -> Any:
     """A pooling of Sentence Transformers; several kinds with " + " between are concatenated."""
-    from sentence_transformers.models import Pooling  # three seconds of CPU
+    from sentence_transformers.sentence_transformer.modules import Pooling  # three seconds of CPU
 
     return Pooling(1, kinds.split(" + "), include_prompt)  # 1: whatever width its states have
 
