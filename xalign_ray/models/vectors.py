@@ -158,7 +158,8 @@ def _pooling(kinds: str, include_prompt: bool = True) -> Any:
     """A pooling of Sentence Transformers; several kinds with " + " between are concatenated."""
     from sentence_transformers.sentence_transformer.modules import Pooling  # three seconds of CPU
 
-    return Pooling(1, kinds.split(" + "), include_prompt)  # 1: whatever width its states have
+    modes: Any = kinds.split(" + ")
+    return Pooling(1, modes, include_prompt)  # 1: whatever width its states have
 
 
 def _load_modules(opened: Opened, pooling: Any, device: Any) -> list[Any]:
