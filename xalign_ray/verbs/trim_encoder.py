@@ -131,12 +131,13 @@ def _compare(name: str, target: Path, lines: Sequence[str]) -> str:
     """A table of size and speed of both encoders, and the largest difference of a number of their vectors."""
     from rich.console import Console
 
+    from xalign_ray.models.open import open_encoder
     from xalign_ray.models.vectors import SentenceVectors
     from xalign_ray.results.tables import Table, plain_grid
 
     columns, vectors = list[tuple[str, ...]](), list[Any]()
     for encoder in (name, str(target)):
-        opened = SentenceVectors(encoder)
+        opened = SentenceVectors(open_encoder(encoder))
         opened.encode(lines[:SHOWN])  # warm
         start = time.perf_counter()
         vectors.append(opened.encode(lines))
