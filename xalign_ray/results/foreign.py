@@ -15,7 +15,8 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.run import Log, Run
 from xalign_ray.sources.csv_rows import csv_rows
 from xalign_ray.sources.open import read_lines
-from xalign_ray.tasks.registry import METRICS, PREFIX, load_task, names_of_parts
+from xalign_ray.tasks.mteb_task import PREFIX, names_of_parts
+from xalign_ray.tasks.registry import METRICS, load_task
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import Metric
 from xalign_ray.tasks.task_files import without_usual_script

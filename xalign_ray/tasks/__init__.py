@@ -15,4 +15,4 @@ PROBES = {
 BENCHMARKS = parse_yaml(Path(__file__).with_name("benchmarks.yaml").read_text(encoding="utf-8"))
 TUNED_TASK_NAMES = tuple(BENCHMARKS)
 TASK_NAMES = (*PROBES, *TUNED_TASK_NAMES)
-"""The tasks by name: what `xalign evaluate --task` and `xalign tune` may be given; for mteb's, see `registry`."""
+"""The tasks by name: what `xalign evaluate --task` and `xalign tune` may be given; for mteb's, see `mteb_task`."""
