@@ -48,32 +48,26 @@ def choose_columns(table: SourceTable, languages: Sequence[str], named: Sequence
     if not table.names:
         return [*wanted, *others]
     rows = table.rows or ()
-    below = rows[1] if len(rows) > 1 else ()
-    chosen_names = [column_of(table.texts, name) for name in wanted]
-    is_found = all(chosen_names) and len(set(chosen_names)) == len(chosen_names)
-    repeated = [table.names.index(name) for name in chosen_names] if is_found else []
-    repeated = repeated if _is_repeated(table.names, below, repeated) else []
-    if repeated and (named or len(languages) == 1):
-        names = " and ".join(map(repr, chosen_names))
-        raise DataError(
-            f"{table.path}: {names} are no names of columns, they stand in the second row too. Give their numbers."
-        )
-    if is_found and not repeated:
-        pass
+    found = [column_of(table.texts, name) for name in wanted]
+    called = [table.names.index(name) for name in found if name]
+    is_value = _is_repeated(table.names, rows[1] if len(rows) > 1 else (), called)  # of the second row too: no header
+    takes_others = not named and len(languages) > 1
+    if all(found) and len(set(found)) == len(found) and not is_value:
+        chosen_names = found
     elif rows and all(_is_number(name, table) for name in wanted):
         chosen_names = wanted
-    elif named or len(languages) == 1:
-        raise DataError(_explain_missing(table, wanted, chosen_names))
-    elif len(pair := find_pair(table.names)) == 2 and {*pair} <= {*_texts(table)}:
+    elif takes_others and len(pair := find_pair(table.names)) == 2 and {*pair} <= {*_texts(table)}:
         chosen_names = [table.names[index] for index in pair]
-    elif len(table.names) < 2 or not rows:
-        raise DataError(_explain_missing(table, wanted, chosen_names))
+    elif (
+        not takes_others
+        or not rows
+        or len(table.names) < 2
+        or (called and not is_value)
+        or all(map(language_of_name, table.names))
+    ):
+        raise DataError(_explain_missing(table, wanted, found) + " Its second row has that, too." * is_value)
     else:
-        called = [table.names.index(name) if name else None for name in chosen_names]
-        _check_half_header(table.path, table.names, below, languages, called)
-        if all(map(language_of_name, table.names)):
-            raise DataError(_explain_missing(table, wanted, chosen_names))
-        chosen_names = _first_two(table, kind, repeated)
+        chosen_names = _first_two(table, kind, called)
         chosen_names = chosen_names[::-1] if [*table.said] == [*languages][::-1] else chosen_names
     for name in others:
         is_there = name in table.names or (chosen_names[0].isdecimal() and _is_number(name, table))
@@ -132,28 +126,6 @@ def _is_repeated(names: Sequence[str], below: Sequence[str], places: Sequence[in
     """Whether one of the names in these places of a first row stands in the second too: a row may name its
     languages."""
     return any(index < len(below) and names[index] == below[index].strip() for index in places)
-
-
-def _check_half_header(
-    path: str, names: Sequence[str], below: Sequence[str], languages: Sequence[str], called: Sequence[int | None]
-) -> None:
-    """Looks whether a first row calls one column by a language and none by the other, which may stand in any of them.
-
-    Args:
-      below: the second row: a name that stands there too is a value, not a header.
-      called: the place of the column that is called by each of the languages, or None.
-
-    Raises:
-      DataError: it does; the rows would be read as they stand, and perhaps the wrong way round.
-    """
-    indexes = [index for index in called if index is not None]
-    if not indexes or None not in called or _is_repeated(names, below, indexes):
-        return
-    missing = called.index(None)
-    raise DataError(
-        f"{path}: its first row says which column is in '{languages[1 - missing]}' ({names[indexes[0]]}), and of "
-        f"none that it is in '{languages[missing]}'. Write that above its column, or name both with columns."
-    )
 
 
 def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:

@@ -26,7 +26,6 @@ from xalign_ray.sources.open import (
     check_lines,
     number_lines,
     open_bytes,
-    read_as,
     read_lines,
 )
 from xalign_ray.sources.readings import MISSING
@@ -232,8 +231,7 @@ def _format_of_lines(path: str) -> PairFormat | None:
         raise DataError(f"{path} is empty.")
     strange = [line.number for line in lines if line.fault == NOT_UTF8]
     if len(strange) * 10 > len(lines):
-        seen = f"line {strange[0]}{read_as(path, strange[0])}"
-        raise DataError(f"{path} is not in UTF-8 ({seen}). Convert it: iconv -f ENCODING -t UTF-8 {Path(path).name}")
+        raise DataError(f"is not in UTF-8. Convert it: iconv -f ENCODING -t UTF-8 {Path(path).name}", path, strange[0])
     good = [line for line in lines if not line.fault and line.text.strip()]
     suffix = table_suffix(path)
     tabs = sum("\t" in line.text for line in good)

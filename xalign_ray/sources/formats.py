@@ -18,14 +18,12 @@ from xalign_ray.sources.columns import choose_columns
 from xalign_ray.sources.conllu import read_conllu
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
 from xalign_ray.sources.open import (
-    NOT_UTF8,
     Chunks,
     check_lines,
     expand,
     is_folder,
     join_path,
     open_bytes,
-    read_as,
     read_lines,
 )
 from xalign_ray.sources.readings import OpenTable, read_part_of_table
@@ -387,19 +385,13 @@ def explain_no_good_row(todo: Sequence[Part], bad: Mapping[str, int]) -> str:
 
 
 def _first_row(part: Part) -> str:
-    """The first line of a part, for messages, or the encoding that it seems to have."""
+    """The first line of a part, for messages."""
     content, path = _find_format(part.format).content, part.paths[0]
     if content == "other" or is_zip(path):
         return ""
-    strange = 0
-    for line in read_lines(path, part.spans[0], part.first_line, json_lines=content == "json"):
-        if line.text.strip() and not line.text.startswith("#"):
-            return f" Its first row is {line.text[:SHOWN]!r}."
-        strange = strange or (line.number if line.fault == NOT_UTF8 else 0)
-    if not strange:
-        return ""
-    seen, name = read_as(path, strange), Path(path).name
-    return f" Line {strange} is not UTF-8{seen}. Convert it: iconv -f ENCODING -t UTF-8 {name}."
+    lines = read_lines(path, part.spans[0], part.first_line, json_lines=content == "json")
+    texts = (line.text for line in lines if line.text.strip() and not line.text.startswith("#"))
+    return f" Its first row is {text[:SHOWN]!r}." if (text := next(texts, "")) else ""
 
 
 def record_as_json(record: Record) -> dict[str, Any]:

@@ -120,7 +120,8 @@ _OPENING_HOLE = re.compile(r"([(\uff08])[\s,;:\u3001\uff0c]+")
 _CLOSING_HOLE = re.compile(r"[\s,;:\u3001\uff0c]+([)\uff09])")
 _SPACED = re.compile(r"\s+([,.)\u3001\u3002\uff0c])(?=\s|$)")
 _DOUBLED = re.compile(r"([,;\u3001\uff0c\u060c\uff1b])(\s*\1)+")
-_BLANKS = re.compile(r"[^\S\n]+")
+_BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")  # but a single blank, which stays
+_STOP = re.compile(r"[,;]\s*\.")  # most lines have none, so that _BEFORE_STOP is not asked
 _TABLE_LINE = re.compile(r"\s*(\{\||\|\}|\||!(?=[ \t]|.*(\|\||!!|\w=))|\}\})")  # but not "!Kung"
 _HEADING = "\x01"  # no XML holds it
 _CALLED = "\x10"  # nor this: between brackets that are empty in the source
@@ -416,14 +417,20 @@ def _clean(raw: str, noted: Counter[str]) -> _Line:
     """One line without left-over marks, holes where a template stood, and odd blanks."""
     level = int(raw[1]) if raw.startswith(_HEADING) else 0
     text = raw[2:] if level else raw
-    if _TABLE_LINE.match(text.lstrip(HOLE)):
-        noted[STRAY_ROWS] += any(map(str.isalpha, text))
+    if not any(map(str.isalpha, text)):
         return _Line("", level)
-    text = _CALL.sub(lambda call: f"{call[0][0]}{_CALLED}{call[0][1]}", text)
-    text = _BLANKS.sub(" ", drop_quotes(write_levels(_BEHAVIOUR.sub("", text))).replace(HOLE, ""))
-    text = _EMPTY_BRACKETS.sub("", _CLOSING_HOLE.sub(r"\1", _OPENING_HOLE.sub(r"\1", text)))
+    if _TABLE_LINE.match(text.lstrip(HOLE)):
+        noted[STRAY_ROWS] += 1
+        return _Line("", level)
+    if "()" in text or "[]" in text:
+        text = _CALL.sub(lambda call: f"{call[0][0]}{_CALLED}{call[0][1]}", text)
+    text = _BEHAVIOUR.sub("", text) if "__" in text else text
+    text = _BLANKS.sub(" ", drop_quotes(write_levels(text)).replace(HOLE, ""))
+    if any(bracket in text for bracket in "([\uff08"):
+        text = _EMPTY_BRACKETS.sub("", _CLOSING_HOLE.sub(r"\1", _OPENING_HOLE.sub(r"\1", text)))
     text = _DOUBLED.sub(r"\1", _SPACED.sub(r"\1", text))
-    text = _LEADING_HOLE.sub("", _BEFORE_STOP.sub(".", text)).replace(_CALLED, "").strip()
+    text = _BEFORE_STOP.sub(".", text) if _STOP.search(text) else text
+    text = _LEADING_HOLE.sub("", text).replace(_CALLED, "").strip()
     return _Line(text if any(mark.isalpha() for mark in text) else "", level)
 
 

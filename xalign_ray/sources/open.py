@@ -160,7 +160,6 @@ ZSTD_STEP_BYTES = 1 << 16  # its unpacker gives a step whole or not at all: smal
 
 NOT_UTF8 = "bytes are not UTF-8"
 OVER_LONG = f"line or document is longer than {MAX_LINE_BYTES >> 20} MB"
-GUESSED = "windows-1252"  # of files that are not UTF-8: a superset of Latin-1's letters
 NUL = "line holds NUL characters"
 CR = "line holds a carriage return (CR)"
 
@@ -432,19 +431,3 @@ def _decode(number: int, raw: bytes) -> Line:
         return Line(number, raw.decode("utf-8"), "")
     except UnicodeDecodeError:
         return Line(number, "", NOT_UTF8)
-
-
-def read_as(path: str, number: int, fault: str = NOT_UTF8) -> str:
-    """How a line that is not UTF-8 reads in the encoding that such files have most often, behind a comma; else nothing.
-
-    A file of another one is seen by what comes out.
-    """
-    if fault != NOT_UTF8:
-        return ""
-    before = b""
-    for chunk in Chunks(path):
-        lines = (before + chunk).split(b"\n")
-        if len(lines) > number:
-            return f", as {GUESSED} it reads {lines[number - 1][:80].decode(GUESSED, 'replace').strip()!r}"
-        number, before = number - len(lines) + 1, lines[-1]
-    return f", as {GUESSED} it reads {before[:80].decode(GUESSED, 'replace').strip()!r}"

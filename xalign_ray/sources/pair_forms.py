@@ -102,13 +102,10 @@ def _condition(table: FirstRows, where: str) -> str | None:
             continue
         values = sorted({*numbers})
         if len(values) > 1 or (values and not table.is_whole):
-            held = " and ".join(f"{value:.3g}" for value in values)
-            example = f"{name}={cells[numbers.index(max(numbers))]}"
-            if len(values) > 2:
-                held, example = f"{values[0]:.3g} to {values[-1]:.3g}", f"{name}>={values[len(values) // 2]:.3g}"
             raise ConfigError(
-                f"{table.title}: column {name} holds {held}, so not each row may be a translation. Say which rows are "
-                f"read: --where '{example}', or --where {ALL_ROWS}."
+                f"{table.title}: column {name} holds {values[0]:.3g} to {values[-1]:.3g}, so not each row may be a "
+                f"translation. Say which rows are read: --where '{name}>={values[len(values) // 2]:.3g}', or --where "
+                f"{ALL_ROWS}."
             )
     return None
 
@@ -203,13 +200,11 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
     files: list[str] = []
     below: dict[str, str] = {}  # files of folders, which may hold others than pairs, and why they are left out
     for path in paths:
-        if is_url(path) or Path(path).is_file():
-            files += expand(path)
-        elif Path(path).is_dir():
+        if not is_url(path) and Path(path).is_dir():
             saved = find_saved(Path(path), split)
             tables += [look_at_table(saved.files, "arrow", "saved data set")] if saved else []
             below |= {} if saved else _files_below(Path(path), split)
-        elif _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
+        elif not Path(path).is_file() and _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
             name, _, configuration = path.partition(":")
             tables.append(
                 look_at_table(fetch_dataset(name, configuration or None, split), "arrow", "data set of the hub")
@@ -230,7 +225,7 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
             if is_named:
                 raise
             first_error = first_error or error
-            below |= dict.fromkeys(together, str(error).removeprefix(path).strip(": ."))
+            below |= dict.fromkeys(together, str(error).removeprefix(path).lstrip(":1234567890").strip(" ."))
             continue
         if first is None:
             texts += together
@@ -329,21 +324,12 @@ def _text_groups(texts: Sequence[str], below: dict[str, str], has_others: bool) 
         below |= {path: "plain text without a translation" for name in alone for path in groups.pop(name).values()}
         alone = []
     if alone:
-        raise ConfigError(_explain_alone([next(iter(groups[name].values())) for name in alone], len(texts)))
-    yield from (look_at_texts(group) for group in groups.values())
-
-
-def _explain_alone(paths: Sequence[str], count: int) -> str:
-    if count == 1:
-        return (
-            f"{paths[0]} is plain text. Give the file of its translations too, line by line, or a table with a column "
-            "for each language."
+        files = [next(iter(groups[name].values())) for name in alone]
+        raise ConfigError(
+            f"{' and '.join(files[:3])}: plain text, and no file is its translation by name. Give two files, call them "
+            "alike but for the language (x.en, x.de), or give a table with a column for each language."
         )
-    named = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return (
-        f"{named}: which files of plain text translate each other cannot be seen from their names. Call them alike but "
-        "for the language (x.en, x.de), or give two files."
-    )
+    yield from (look_at_texts(group) for group in groups.values())
 
 
 # Chooses the columns of a table that translate each other, and their languages; asks where this is not clear.
@@ -463,31 +449,23 @@ def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_nam
         written = _in_order(written, codes_found)
         is_word = any(codes_found) and not any(map(is_alike, codes_found, written))
         codes_found = codes_found if is_word else written
+    there = ", ".join(
+        name if name == code else f"{name} ({code or 'unknown'})" for name, code in zip(names, codes_found, strict=True)
+    )
+    double = [code for code, count in Counter(filter(None, codes_found)).items() if count > 1]
     if codes:
-        there = ", ".join(
-            f"{name} ({code})" if code != name else name for name, code in zip(names, codes_found, strict=True)
-        )
-        missing = next((code for code in codes if code not in codes_found), codes[0])
-        if table.by_language:
-            raise ConfigError(f"{table.title} has no text in '{missing}'; its languages are {there}.")
-        raise ConfigError(
-            f"{table.title} has no column in '{missing}'; it has {there}. Name the columns with --columns."
-        )
-    if not all(codes_found):
-        unknown = [name for name, code in zip(names, codes_found, strict=True) if not code]
-        hint = "" if is_installed() else f", or install {PACKAGE} (pip install 'xalign-ray[langid]')"
-        raise ConfigError(
-            f"{table.title}: the language of {_columns(unknown)} cannot be told by name or text. Say the languages of "
-            f"{_listed(names)} in this order: --languages en,de{hint}."
-        )
-    if len(set(codes_found)) < len(codes_found):
-        double = next(code for code in codes_found if codes_found.count(code) > 1)
-        alike = [name for name, code in zip(names, codes_found, strict=True) if code == double]
-        raise ConfigError(
-            f"{table.title}: columns {_listed(alike)} are both '{double}'. Name two of different languages with "
-            f"--columns{'' if any(by_name) else f', or say the languages of {_listed(names)}: --languages en,de'}."
-        )
-    return Chosen(places, codes_found)
+        fault = f"none is in '{next((code for code in codes if code not in codes_found), codes[0])}'"
+    elif not all(codes_found):
+        fault = "not every language can be told by name or text"
+    elif double:
+        fault = f"two are in '{double[0]}'"
+    else:
+        return Chosen(places, codes_found)
+    hint = "" if is_installed() else f", or install {PACKAGE} (pip install 'xalign-ray[langid]')"
+    raise ConfigError(
+        f"{table.title} has {there}: {fault}. Name two columns with --columns, or their languages in this order with "
+        f"--languages{hint}."
+    )
 
 
 def _in_order(codes: Sequence[str], texts: Sequence[str]) -> list[str]:
@@ -525,10 +503,6 @@ def _check(table: FirstRows, found: Chosen) -> None:
 
 def _texts(table: FirstRows, place: int) -> list[str]:
     return [*filter(None, table.column(place))][:IDENTIFIED]
-
-
-def _columns(names: Sequence[str]) -> str:
-    return f"column {names[0]}" if len(names) == 1 else f"columns {_listed(names)}"
 
 
 def _listed(names: Sequence[str]) -> str:

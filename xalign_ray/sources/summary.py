@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import NOTED, explain_empty, explain_no_good_row
@@ -19,39 +18,29 @@ from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import BOTH_EMPTY, ONE_EMPTY, BadRow, list_reasons
 from xalign_ray.sources.stored import read_bad_rows, read_facts
 from xalign_ray.vocabulary.exchange import show_fertility
-from xalign_ray.work.artifacts import unfinished, write_atomic
+from xalign_ray.work.artifacts import replacing, write_atomic
 
 BAD_ROWS = "bad_rows.jsonl"
 
 
 class BadRowsFile:
-    """Writes bad rows as JSON lines {line, reason, source} while they come; one task, one file, bounded memory.
+    """Bad rows as JSON lines {line, reason, source}, written while they come, and their `counts` by reason."""
 
-    A context manager: the file appears under its name when the block ends without an error. `counts` (rows by reason)
-    is a plain mapping that tasks can send back and that merge_counts adds up.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, file: TextIO) -> None:
         self.counts: Counter[str] = Counter()
-        self._unfinished = unfinished(path)
-
-    def __enter__(self) -> BadRowsFile:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._unfinished.open("w", encoding="utf-8")
-        return self
+        self._file = file
 
     def add(self, row: BadRow) -> None:
         """Counts a row and writes it."""
         self.counts[row.reason] += 1
         self._file.write(json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._file.close()
-        if kind is None:
-            os.replace(self._unfinished, self.path)
-        else:
-            self._unfinished.unlink()
+
+@contextmanager
+def open_bad_rows(path: Path) -> Iterator[BadRowsFile]:
+    """A file of bad rows that appears under its name when the block ends without an error."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yield BadRowsFile(file)
 
 
 def merge_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -265,7 +254,7 @@ def judge_text(sources: Sequence[Input], max_bad_fraction: float, kept_in: Path)
         DataError: a source has no good row, or too many bad ones: names it, its first file and the reasons.
     """
     bad_by_source: list[dict[str, int]] = []
-    with BadRowsFile(kept_in) as out:
+    with open_bad_rows(kept_in) as out:
         for source in sources:
             before = out.counts.copy()
             for part in source.parts:

@@ -342,7 +342,7 @@ def _table_of_objects(path: str, values: Callable[[], Iterator[tuple[int, Any, s
     kinds: dict[str, str] = {}
     rows = values()
     head = list(islice(rows, ROWS))
-    unread = [chain(head, rows)]  # what was looked at is not asked for again
+    unread = [chain(head, rows)]  # the first rows are read once
     for _, value, _ in head:
         for key, kind in _leaves("", value):
             if kinds.get(key, "nothing") == "nothing" or kind == "text":

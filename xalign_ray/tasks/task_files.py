@@ -21,7 +21,7 @@ from xalign_ray.sources import open as opening
 from xalign_ray.sources.columnar import open_arrow_file, open_parquet_file
 from xalign_ray.sources.hub import SPLITS, config_names, data_files, saved_files, saved_splits
 from xalign_ray.sources.language_id import codes_in_name, language_of_name
-from xalign_ray.sources.open import CR, NOT_UTF8, NUL, OVER_LONG, read_as
+from xalign_ray.sources.open import CR, NOT_UTF8, NUL, OVER_LONG
 from xalign_ray.sources.records import BadRow, Entry
 
 _PARTS = {  # of the names of files
@@ -52,7 +52,7 @@ def read_lines(path: Path) -> list[str]:
     lines = []
     for number, text, fault in opening.read_lines(str(path), json_lines=True):
         if fault:
-            raise DataError(f"{path}, line {number}: {fault}{read_as(str(path), number, fault)}; {_HINTS[fault]}.")
+            raise DataError(f"{path}, line {number}: {fault}; {_HINTS[fault]}.")
         lines.append(text)
     while lines and not lines[-1]:
         lines.pop()

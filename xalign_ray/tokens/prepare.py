@@ -102,7 +102,7 @@ def prepare(config: RunConfig, verify: bool = False, connect: Callable[[], None]
             texts, dictionaries, *held = (_split(some, hashes) for some in sources)
             if not tokenizer_is_whole(folder):  # else an earlier attempt looked at them
                 unread = [*without_text(texts, output), *dictionaries]
-                # Each byte of a store is asked for once: the task that parses it says the same.
+                # Files in stores are read once, by the task that parses them, which raises the same errors.
                 check_first_rows([source for source in unread if not any(map(is_url, source.files))])
             kept_out = keep_out(config, texts, dict(zip((TESTS, DEV), held, strict=True)))
             translated = read_translations(config, dictionaries, folder)

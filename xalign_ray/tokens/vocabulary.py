@@ -34,7 +34,7 @@ from xalign_ray.sources.stage import (
     tokenizer_is_whole,
     write_arrays,
 )
-from xalign_ray.sources.summary import BAD_ROWS, BadRowsFile, SourceSummary, check_bad_fraction, file_names
+from xalign_ray.sources.summary import BAD_ROWS, SourceSummary, check_bad_fraction, file_names, open_bad_rows
 from xalign_ray.vocabulary.dictionary import (
     LONGEST_PHRASE,
     Key,
@@ -273,7 +273,8 @@ def read_translations(
     languages, labels = config.languages, translations.labels
     own_split = {frozenset(d.languages) for d in config.data.dictionaries if d.split == "held_out"}
     judged: list[tuple[Counter[str], int, str, list[str]]] = []
-    with BadRowsFile(folder / f"dictionary_{BAD_ROWS}") as bad_rows:
+    path = folder / f"dictionary_{BAD_ROWS}"
+    with open_bad_rows(path) as bad_rows:
         for dictionary, asked in zip(dictionaries, config.data.dictionaries, strict=True):
             ids = [languages.index(code) for code in dictionary.languages]
             pivot = languages.index("en") if "en" in dictionary.languages else None
@@ -306,7 +307,7 @@ def read_translations(
             added = len(translations.trained) + len(translations.held_out) - size
             sources.append(SourceSummary(name, file_names(dictionary), rows, added, dict(aside), noted))
     for its_bad, total, name, files in judged:
-        listed = f"They are listed in {bad_rows.path}. "
+        listed = f"They are listed in {path}. "
         check_bad_fraction(its_bad, total, config.data.max_bad_fraction, name, files, listed)
     separate(translations)
     return translations, sources

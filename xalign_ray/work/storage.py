@@ -17,9 +17,9 @@ from xalign_ray.errors import ConfigError, DataError, XalignError
 from xalign_ray.work.file_checks import check_plain
 
 BLOCK_BYTES = 1 << 20  # asked of a store ahead of what is read: a look at a head costs no more
-SMALL_BYTES = 4 << 20  # files of web servers that are asked for at once
+SMALL_BYTES = 4 << 20  # files of web servers that one request reads
 BUFFER_BYTES = 1 << 16  # least read of a stored file
-KNOWN_S = 60  # how long an object's size is taken to be what the store said
+KNOWN_S = 60  # lifetime of a cached size and version
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # The stores that are read and written; file:// is a path, memory:// lives as long as this process.
 CACHE = "XALIGN_CACHE"  # the folder that mirrors stores; nodes of a cluster must share it
@@ -96,7 +96,7 @@ _infos: dict[str, tuple[float, Mapping[str, Any]]] = {}
 
 
 def info_of(url: str, *, anew: bool = False) -> Mapping[str, Any]:
-    """What a store says of an object, its size and version; it is asked `anew`, or once in KNOWN_S.
+    """Size and version of an object in a store; cached for KNOWN_S, unless asked `anew`.
 
     Raises:
         DataError: the store refuses.
@@ -111,7 +111,7 @@ def info_of(url: str, *, anew: bool = False) -> Mapping[str, Any]:
 
 
 def is_web(url: str) -> bool:
-    """Whether a web server has it: one that lists no folders, and is asked for a size by a request of its own."""
+    """Whether a URL is of a web server, which lists no folders and gives a size in a separate request."""
     return url.lower().startswith(("http://", "https://"))
 
 

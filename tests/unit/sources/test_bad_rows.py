@@ -1,4 +1,4 @@
-"""BadRowsFile: bad rows are counted, kept, merged, and too many of them stop the job."""
+"""Bad rows are counted, kept, merged, and too many of them stop the job."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from xalign_ray.errors import DataError
 from xalign_ray.sources.records import BadRow
-from xalign_ray.sources.summary import BadRowsFile, check_bad_fraction, merge_counts
+from xalign_ray.sources.summary import check_bad_fraction, merge_counts, open_bad_rows
 
 
 def test_rows_are_counted_by_reason_and_kept_with_source_and_line(tmp_path: Path) -> None:
     path = tmp_path / "new" / "bad_rows.jsonl"
-    with BadRowsFile(path) as bad_rows:
+    with open_bad_rows(path) as bad_rows:
         bad_rows.add(BadRow("a.txt", 3, "one side is empty"))
         bad_rows.add(BadRow("\u00e9.txt", 9, "one side is empty"))
         bad_rows.add(BadRow("a.txt", 10, "bytes are not UTF-8"))
@@ -30,10 +30,10 @@ def test_rows_are_counted_by_reason_and_kept_with_source_and_line(tmp_path: Path
 
 def test_a_task_that_fails_leaves_no_file_under_the_final_name_and_its_retry_starts_over(tmp_path: Path) -> None:
     path = tmp_path / "bad_rows.jsonl"
-    with pytest.raises(AttributeError), BadRowsFile(path) as bad_rows:
+    with pytest.raises(AttributeError), open_bad_rows(path) as bad_rows:
         bad_rows.add("no row")  # type: ignore[arg-type]
     assert not path.exists()
-    with BadRowsFile(path) as bad_rows:
+    with open_bad_rows(path) as bad_rows:
         bad_rows.add(BadRow("a", 2, "x"))
     assert path.read_text() == '{"line": 2, "reason": "x", "source": "a"}\n'
     assert [file.name for file in tmp_path.iterdir()] == ["bad_rows.jsonl"]

@@ -36,15 +36,15 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.csv",
         csv_text(table("foo,bar", EN, EN[::-1])),
         {},
-        ": columns foo and bar are both 'en'. Name two of different languages with --columns, or say the languages of "
-        "foo and bar: --languages en,de.",
+        " has foo (en), bar (en): two are in 'en'. Name two columns with --columns, or their languages in this order "
+        "with --languages.",
     ),
     "unknown language": (
         "x.csv",
         csv_text(table("foo,bar", list("stuvwxyz"), list("STUVWXYZ"))),
         {},
-        ": the language of columns 1 and 2 cannot be told by name or text. Say the languages of 1 and 2 in this "
-        "order: --languages en,de.",
+        " has 1 (unknown), 2 (unknown): not every language can be told by name or text. Name two columns with "
+        "--columns, or their languages in this order with --languages.",
     ),
     "empty column": (
         "x.csv",
@@ -94,7 +94,8 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.csv",
         csv_text(table("en,de", EN, DE)),
         {"languages": ["en", "fr"]},
-        " has no column in 'fr'; it has en, de. Name the columns with --columns.",
+        " has en, de: none is in 'fr'. Name two columns with --columns, or their languages in this order with "
+        "--languages.",
     ),
     "double name": (
         "x.csv",
@@ -113,15 +114,14 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.csv",
         csv_text(table("de,fr", DE, FR)).replace("„", "").encode("latin-1"),
         {},
-        " is not in UTF-8 (line 2, as windows-1252 it reads 'Das Haus auf dem Hügel steht seit vielen Jahren leer.,La "
-        "maison sur la colline e'). Convert it: iconv -f ENCODING -t UTF-8 x.csv",
+        ":2 is not in UTF-8. Convert it: iconv -f ENCODING -t UTF-8 x.csv",
     ),
     "plain text": (
         "x.txt",
         "\n".join(EN),
         {},
-        " is plain text. Give the file of its translations too, line by line, or a table with a column for each "
-        "language.",
+        ": plain text, and no file is its translation by name. Give two files, call them alike but for the language "
+        "(x.en, x.de), or give a table with a column for each language.",
     ),
     "empty": ("x.csv", "", {}, " is empty."),
     "one language of a tmx": (
@@ -190,7 +190,7 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.csv",
         csv_text(table("sentence1,sentence2,label", EN, DE, ["0", "1"] * 4)),
         {"where": ""},
-        ": column label holds 0 and 1, so not each row may be a translation. Say which rows are read: --where 'label=1'"
+        ": column label holds 0 to 1, so not each row may be a translation. Say which rows are read: --where 'label>=1'"
         ", or --where all.",
     ),
     "scores": (
@@ -289,9 +289,7 @@ def test_without_the_identifier_languages_are_asked_for(tmp_path: Path, monkeypa
     monkeypatch.setattr(language_id, "PACKAGE", "no-such-package")
     path = tmp_path / "x.csv"
     path.write_text(csv_text(table("source,target", EN, DE)))
-    with pytest.raises(
-        XalignError, match=r"Say the languages of source and target in this order: --languages en,de, or"
-    ):
+    with pytest.raises(XalignError, match=r"or their languages in this order with --languages, or install"):
         look_at_pairs([str(path)])
     (corpus,) = look_at_pairs([str(path)], languages=["en", "de"])
     assert corpus.languages == ("en", "de")
@@ -300,9 +298,9 @@ def test_without_the_identifier_languages_are_asked_for(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("files", "answer"),
     [
-        (["a.txt", "b.txt", "c.txt"], "which files of plain text translate each other cannot be seen from their names"),
+        (["a.txt", "b.txt", "c.txt"], "plain text, and no file is its translation by name"),
         (["en.txt", "english.txt"], "are both 'en' by their names. Give one of them."),
-        (["x.en", "x.de", "z.fr"], "which files of plain text translate each other cannot be seen from their names"),
+        (["x.en", "x.de", "z.fr"], "plain text, and no file is its translation by name"),
     ],
 )
 def test_texts_that_do_not_belong_together(tmp_path: Path, files: list[str], answer: str) -> None:

@@ -109,13 +109,12 @@ def test_tsv_of_many_languages_gives_the_two_that_are_asked_for(tmp_path: Path) 
         (
             "en\tde\na\tb\n",
             ["en", "fr"],
-            "{path}: its first row says which column is in 'en' (en), and of none that it is in 'fr'.",
+            "{path} has no column 'fr'; its first row has 'en', 'de'.",
         ),
         (
             "English\tDeutsch\nThe house.\tDas Haus.\n",
             ["de", "en"],
-            "{path}: its first row says which column is in 'en' (English), and of none that it is in 'de'. Write that "
-            "above its column, or name both with columns.",
+            "{path} has no column 'de'; its first row has 'English', 'Deutsch'.",
         ),
     ],
 )

@@ -249,8 +249,8 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     ),
     "xliff without languages": (
         "x.xlf", xliff_text([both("a", "b")], ""),
-        ": the language of columns source and target cannot be told by name or text. Say the languages of source and "
-        "target in this order: --languages en,de.",
+        " has source (unknown), target (unknown): not every language can be told by name or text. Name two columns "
+        "with --columns, or their languages in this order with --languages.",
     ),
     "workbook cut short": (
         "x.xlsx", workbook(table("en,de", ["a"], ["b"]))[:2000],

@@ -37,7 +37,7 @@ def test_bytes_that_are_not_utf8_are_named_by_line(tmp_path: Path):
     path.write_bytes(b"fine\ncaf\xe9\n")
     with pytest.raises(
         DataError,
-        match=r"text, line 2: bytes are not UTF-8, as windows-1252 it reads 'café'; convert the file to UTF-8",
+        match=r"text, line 2: bytes are not UTF-8; convert the file to UTF-8",
     ):
         read_lines(path)
 

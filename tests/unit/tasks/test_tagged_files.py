@@ -218,10 +218,7 @@ def test_a_line_in_another_encoding_is_shown_as_it_may_read(tmp_path: Path) -> N
     path.write_bytes("La O\nseñora O\n".encode("latin-1"))
     with pytest.raises(DataError) as caught:
         NER.read(path, "es")
-    assert str(caught.value) == (
-        f"{path}, line 2: bytes are not UTF-8, as windows-1252 it reads 'señora O'; convert the file to UTF-8 with LF "
-        "line ends."
-    )
+    assert str(caught.value) == (f"{path}, line 2: bytes are not UTF-8; convert the file to UTF-8 with LF line ends.")
 
 
 def test_an_empty_file_has_no_columns_to_find() -> None:
