@@ -11,22 +11,32 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 
 from xalign_ray.errors import LockError
 from xalign_ray.work.artifacts import unfinished
-from xalign_ray.work.locks import LOCK, check_writable, hold, holds
+from xalign_ray.work.locks import LOCK, Lock, check_writable, hold, hold_stored
+from xalign_ray.work.storage import CACHE
 
 PATIENCE_S = 60
 LEASE_S, BEAT_S = 0.6, 0.1
 # Holds the lock until its standard input ends. It looks for that end again and again: a signal that comes just before a
 # blocking read would be seen after it only.
 HOLDER = """
-import sys, pathlib, select
-from xalign_ray.work.locks import hold
-with hold(pathlib.Path(sys.argv[1]), "prepare", lease_s=0.6, beat_s=0.1):
+import functools, select, sys, pathlib
+from xalign_ray.work import locks
+place, *machine = sys.argv[1:]
+if machine:
+    locks.Holder = functools.partial(locks.Holder, machine=machine[0])
+held = locks.hold_stored(place, "prepare", beat_s=0.1) if "://" in place else locks.hold(
+    pathlib.Path(place), "prepare", beat_s=0.1
+)
+with held:
     print("held", flush=True)
     while not select.select([sys.stdin], [], [], 0.05)[0]:
         pass
@@ -52,13 +62,13 @@ for number in range(rounds):
 """
 
 
-def start(script: str, folder: Path, *more: str) -> subprocess.Popen[str]:
+def start(script: str, folder: Path | str, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", script, str(folder), *more]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def start_holder(folder: Path) -> subprocess.Popen[str]:
-    holder = start(HOLDER, folder)
+def start_holder(folder: Path | str, *machine: str) -> subprocess.Popen[str]:
+    holder = start(HOLDER, folder, *machine)
     assert holder.stdout
     assert holder.stdout.readline() == "held\n"
     return holder
@@ -69,26 +79,91 @@ def end(process: subprocess.Popen[str]) -> str:
     return said
 
 
-def move_elsewhere(folder: Path) -> None:
-    """Makes the lock that of a host which is not this one, so that only its silence can tell that it is dead."""
-    lock = folder / LOCK
-    lock.write_text(json.dumps(json.loads(lock.read_text()) | {"host": "elsewhere", "machine": "another"}))
+URL = "s3://store/runs/a"
 
 
-def test_a_second_holder_is_refused_with_who_and_since_when(tmp_path: Path) -> None:
-    holder = start_holder(tmp_path)
-    since = json.loads((tmp_path / LOCK).read_text())["since"]
-    with pytest.raises(LockError) as refused, hold(tmp_path, "pretrain"):
+@pytest.fixture(params=["a disk", "a store"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path | str:
+    """A folder of a disk, and one of a store."""
+    if request.param == "a disk":
+        return tmp_path
+    assert request.getfixturevalue("s3").requests
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    return URL
+
+
+def take(place: Path | str, lease_s: float = PATIENCE_S) -> AbstractContextManager[Lock]:
+    if isinstance(place, Path):
+        return hold(place, "pretrain", lease_s=lease_s)
+    return hold_stored(place, "pretrain", lease_s=lease_s)
+
+
+def content(place: Path | str) -> dict[str, Any]:
+    """The lock that is there."""
+    if isinstance(place, Path):
+        return json.loads((place / LOCK).read_text())
+    return json.loads(fsspec.filesystem("s3", use_listings_cache=False).cat("store/runs/a/.lock"))
+
+
+def is_free(place: Path | str) -> bool:
+    try:
+        return not content(place)
+    except FileNotFoundError:
+        return True
+
+
+def test_a_second_holder_is_refused_with_who_and_since_when_and_a_killed_one_is_followed_at_once(
+    place: Path | str,
+) -> None:
+    holder = start_holder(place)
+    since = content(place)["since"]
+    with pytest.raises(LockError) as refused, take(place):
         pass
     assert str(refused.value) == (
-        f"{tmp_path} is being written by prepare on {os.uname().nodename} (process {holder.pid}) since {since}. "
+        f"{place} is being written by prepare on {os.uname().nodename} (process {holder.pid}) since {since}. "
         "Wait for its end, or stop it."
     )
+    holder.kill()  # and nobody has asked yet how it ended: a zombie
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        try:
+            with take(place) as lock:
+                assert content(place)["token"] == lock.token
+                break
+        except LockError:
+            time.sleep(0.01)
     end(holder)
-    with hold(tmp_path, "pretrain") as lock:
-        assert not lock.waited
-        assert holds(tmp_path, lock.token)
-    assert list(tmp_path.iterdir()) == []
+    assert is_free(place)
+
+
+def test_a_lock_of_another_host_is_refused_while_it_beats_and_followed_when_it_was_silent_for_a_lease(
+    place: Path | str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    holder = start_holder(place, "elsewhere")
+    with pytest.raises(LockError, match="is being written by prepare"), take(place, lease_s=5):
+        pass
+    holder.kill()
+    end(holder)
+    if isinstance(place, Path):
+        os.utime(place / LOCK, (2e9, 2e9))  # its clock is years ahead
+    began = time.monotonic()
+    with take(place, LEASE_S) as lock:
+        assert time.monotonic() - began > LEASE_S
+        assert (lock.waited, content(place)["token"]) == (True, lock.token)
+    assert "looking whether it still lives." in capsys.readouterr().err
+    assert is_free(place)
+
+
+def test_who_was_silent_for_a_lease_loses_its_lock_and_stops_with_a_sentence(place: Path | str) -> None:
+    silent = start_holder(place, "elsewhere")
+    silent.send_signal(signal.SIGSTOP)
+    with take(place, LEASE_S) as lock:
+        silent.send_signal(signal.SIGCONT)
+        assert silent.wait(PATIENCE_S) == 1
+        said = end(silent)
+        assert content(place)["token"] == lock.token
+    assert f"LockError: {place} is now written by pretrain on {os.uname().nodename} (process {os.getpid()})" in said
+    assert "It stops here and writes no more." in said
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -124,67 +199,6 @@ def test_one_that_waits_says_once_for_whom(tmp_path: Path, capsys: pytest.Captur
     assert said.startswith(f"{tmp_path} is being written by prepare on {os.uname().nodename} (process {holder.pid}) ")
     assert said.endswith("; it is waited for.\n")
     assert said.count("\n") == 1
-
-
-def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
-    holder = start_holder(tmp_path)
-    holder.kill()  # and nobody has asked yet how it ended: a zombie
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        try:
-            with hold(tmp_path, "pretrain", lease_s=PATIENCE_S):
-                break
-        except LockError:
-            time.sleep(0.01)
-    end(holder)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_lock_from_another_host_expires_when_nobody_touches_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    holder = start_holder(tmp_path)
-    holder.kill()
-    end(holder)
-    move_elsewhere(tmp_path)
-    os.utime(tmp_path / LOCK, (2e9, 2e9))  # its clock is years ahead
-    began = time.monotonic()
-    with hold(tmp_path, "pretrain", lease_s=LEASE_S):
-        assert time.monotonic() - began > LEASE_S
-    assert "prepare on elsewhere" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_lock_from_another_host_that_is_touched_is_refused(tmp_path: Path) -> None:
-    holder = start_holder(tmp_path)
-    lock = tmp_path / LOCK
-    lock.write_text(json.dumps(json.loads(lock.read_text()) | {"machine": "another"}))
-    over = threading.Event()
-
-    def touch() -> None:
-        while not over.wait(BEAT_S):
-            os.utime(lock)
-
-    thread = threading.Thread(target=touch)
-    thread.start()
-    with pytest.raises(LockError, match="is being written by prepare"), hold(tmp_path, "pretrain", lease_s=LEASE_S):
-        pass
-    over.set()
-    thread.join()
-    holder.kill()
-    end(holder)
-
-
-def test_who_was_silent_for_a_lease_loses_its_lock_and_stops_with_a_sentence(tmp_path: Path) -> None:
-    silent = start_holder(tmp_path)
-    silent.send_signal(signal.SIGSTOP)
-    with hold(tmp_path, "prepare", waits=True, lease_s=LEASE_S) as lock:
-        silent.send_signal(signal.SIGCONT)
-        assert silent.wait(PATIENCE_S) == 1
-        said = end(silent)
-        assert holds(tmp_path, lock.token)
-    assert f"LockError: {tmp_path} is now written by prepare on {os.uname().nodename} (process {os.getpid()})" in said
-    assert "It stops here and writes no more." in said
 
 
 def test_a_lock_that_somebody_removed_in_the_last_moment_spoils_nothing(tmp_path: Path) -> None:

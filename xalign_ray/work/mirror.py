@@ -17,7 +17,7 @@ from typing import Any
 
 from xalign_ray.errors import ConfigError, DataError, LockError
 from xalign_ray.work.artifacts import MANIFEST, check_files, hash_file, unfinished, whole_json, write_atomic, write_json
-from xalign_ray.work.locks import BEAT_S, StoredLock, hold_stored, is_locked
+from xalign_ray.work.locks import BEAT_S, Lock, hold_stored, is_locked
 from xalign_ray.work.run_folder import CHECKPOINTS, RunFolder
 from xalign_ray.work.status_line import duration, say
 from xalign_ray.work.storage import cache_folder, check_scheme, find_system, said_of, shown_path, url_of
@@ -241,7 +241,7 @@ class FolderMirror:
     copy takes the store's.
     """
 
-    def __init__(self, folder: Path, url: str, lock: StoredLock | None = None, keep: int | None = None) -> None:
+    def __init__(self, folder: Path, url: str, lock: Lock | None = None, keep: int | None = None) -> None:
         """
         Args:
             lock: held by who uploads.
