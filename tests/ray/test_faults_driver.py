@@ -96,3 +96,38 @@ def test_a_run_whose_driver_was_stopped_and_then_killed_goes_on_each_time(
     assert STOPPED_AT <= once <= twice < STEPS  # workers live a moment longer than their driver
     assert curve(tmp_path / "killed", STEPS) == expected
     check_rows(tmp_path / "killed", expected)
+
+
+BROKEN = """
+from typing import Literal
+
+from xalign_ray.config.choices import StreamChoice, Weight
+from xalign_ray.streams.masked import masked_text
+
+
+class Broken(StreamChoice):
+    kind: Literal["broken"] = "broken"
+    weight: Weight = 1.0
+
+
+def broken(stream, batch):
+    columns = masked_text(stream, batch)
+    return columns + 1 if columns["position"].any() else columns
+"""
+
+
+def test_a_programming_error_in_a_worker_is_not_tried_again_and_names_the_users_line(
+    world: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "broken_rows.py").write_text(BROKEN)
+    (tmp_path / "own.yaml").write_text("extends: tiny/mlm\nplugins: [broken_rows]\nstreams: [{kind: broken}]\n")
+    settings = [*world, *batches(24, 12, 20, 10), "parallel.data_cpus=null", "parallel.workers=2"]
+    given = ["own.yaml" if word == "tiny/align-mlm" else word for word in command(settings, tmp_path / "run")]
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"} | {"OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(given, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    last = ended.stderr.splitlines()[-1]
+    assert (ended.returncode, len(starts(tmp_path / "run"))) == (1, 1), ended.stderr
+    assert last.startswith("xalign: A worker met an error in its code, which no retry mends. TypeError: ")
+    assert last.endswith(
+        f'({tmp_path}/broken_rows.py:15, in broken: return columns + 1 if columns["position"].any() else columns)'
+    )

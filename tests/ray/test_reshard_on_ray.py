@@ -75,7 +75,8 @@ def test_a_run_of_few_rows_starts_no_data_tasks_and_takes_the_same_rows(
     expected = calm(two, recipe(settings), tmp_path / "calm")
     before = set(ray._private.state.actors())
     assert on_ray(recipe(settings), tmp_path / "run") == expected
-    assert started_since(before) == {"RayTrainWorker", "SynchronizationActor"}
+    asked = {"RayTrainWorker", "SynchronizationActor"}
+    assert asked <= started_since(before) <= asked | {"_AutoscalingCoordinatorActor"}  # which a cluster has once
 
 
 def write_config(folder: Path, config: RunConfig) -> None:

@@ -25,6 +25,16 @@ def disable_sigterm_handler() -> None:
     ray._private.utils.set_sigterm_handler = lambda _: None
 
 
+def disable_auto_connect() -> None:
+    """Keeps a thread that outlives the cluster, such as one in which Ray Train's controller works, from starting one.
+
+    If it changes: a second Ctrl-C leaves a warning and a cluster that nobody asked for (tests/ray/test_signals.py).
+    """
+    import ray._private.auto_init_hook
+
+    ray._private.auto_init_hook.enable_auto_connect = False
+
+
 @contextmanager
 def few_processes() -> Iterator[None]:
     """Inside, `ray.init` starts a node without the autoscaler's monitor, the log monitor and the dashboard's server.
@@ -98,44 +108,64 @@ def address_of_auto() -> str:
     return canonicalize_bootstrap_address("auto") or ""
 
 
+def post(key: str, value: str) -> None:
+    """Leaves a word for the other processes of the cluster, in Ray's key-value store.
+
+    If it changes: an ImportError when a training starts (tests/ray/test_stop_request.py).
+    """
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    _internal_kv_put(key, value)
+
+
+def posted(key: str) -> str:
+    """The word that `post` left under a key; empty where there is none, or the store does not answer.
+
+    If it changes: as `post`.
+    """
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    with suppress(Exception):  # a store that starts again fails no step
+        return (_internal_kv_get(key) or b"").decode()
+    return ""
+
+
 def new_trainer(
     *arguments: Any,
-    shares_cpus: bool,
+    final: tuple[type[Exception], ...],
     most_workers: Callable[[], int],
     has_free_place: Callable[[], bool],
+    move: Callable[[str], None],
     **options: Any,
 ) -> Any:
     """Ray Train's trainer of any framework; the public `ray.train.data_parallel_trainer` is still that of version 1.
 
     Its controller works in the thread that calls `fit` and not in an actor, for which workers would wait; a run of 24
-    CPU seconds would take 31. Without actors that take 1.3 to 2 CPU seconds each: that of Ray Train's own way of data,
-    since rows come from `feed/on_ray.py`; the one that frees the room of a dead controller, which dies with its driver,
-    as its workers do; and, unless the job shares CPUs with data tasks, the one that keeps them from taking the
-    workers'.
+    CPU seconds would take 31. Two actors are left out that take 1.3 to 2 CPU seconds each: that of Ray Train's own way
+    of data, since rows come from `feed/on_ray.py`; and the one that frees the room of a dead controller, which dies
+    with its driver, as its workers do.
 
-    Beside `fit` it has, for other threads:
-
-    - `rank_zero(function, *arguments)`: reference of the value that the function returns there, None while there is
-      none.
-    - `must_move`: why the workers are to save and end, empty while they need not. A node of theirs is drained, which
-      Ray Train only reports; or there is room for more, for which Ray Train would kill them in mid-step.
-    - `end()`, after which `fit` raises CancelledError and no worker lives.
+    Beside `fit` it has `end()`, for other threads: then `fit` raises CancelledError and no worker lives.
 
     Args:
+        final: errors of a worker that end the run: the next attempt would meet them again.
         most_workers: how many the nodes could hold, for elastic runs. Ray Train's own count has nodes that are drained,
             learns of others after up to 20 s, and leaves the feed no CPU.
         has_free_place: whether there is room for one more beside all that runs.
+        move: called with the reason why the workers are to save and start again: a node of theirs is drained, which
+            Ray Train only reports; or there is room for more, for which Ray Train would kill them in mid-step.
 
     If it changes: an ImportError or TypeError when a training starts, or actors are there again
     (tests/ray/test_reshard_on_ray.py), or a second Ctrl-C hangs (tests/ray/test_signals.py).
     """
+    from ray.runtime_context import RuntimeContext
+    from ray.train import FailureConfig
     from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
     from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
-    from ray.train.v2._internal.callbacks.state_manager import StateManagerCallback
     from ray.train.v2._internal.execution.controller import TrainController
+    from ray.train.v2._internal.execution.failure_handling import DefaultFailurePolicy, FailureDecision
     from ray.train.v2._internal.execution.scaling_policy import (
         ElasticScalingPolicy,
-        FixedScalingPolicy,
         NoopDecision,
         ResizeDecision,
         ScalingDecision,
@@ -143,14 +173,12 @@ def new_trainer(
     from ray.train.v2._internal.execution.worker_group import WorkerGroup
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-    class Fixed(FixedScalingPolicy):
-        def after_controller_start(self, train_run_context: Any) -> None:
-            if shares_cpus:
-                super().after_controller_start(train_run_context)
-
-        def _maybe_send_resource_request(self) -> None:
-            if shares_cpus:
-                super()._maybe_send_resource_request()
+    class FailFast(DefaultFailurePolicy):
+        def make_decision(self, training_failed_error: Any) -> FailureDecision:
+            failures = getattr(training_failed_error, "worker_failures", {}).values()
+            if any(isinstance(failure, final) for failure in failures):
+                return FailureDecision.RAISE
+            return super().make_decision(training_failed_error)
 
     class Elastic(ElasticScalingPolicy):
         tried = math.inf  # workers of a group that found no room, so that the next one is smaller
@@ -172,7 +200,7 @@ def new_trainer(
             decision = super().make_decision_for_running_worker_group(worker_group_state, **given)
             grows = isinstance(decision, ResizeDecision) and decision.num_workers > worker_group_state.num_workers
             if grows and has_free_place():
-                trainer.must_move = "room for more workers"
+                move("room for more workers")
             return NoopDecision()
 
     class Group(WorkerGroup):
@@ -180,21 +208,9 @@ def new_trainer(
             trainer.reserved = super()._create_placement_group(*given)
             return trainer.reserved
 
-        def _init_train_context_on_workers(self, workers: Any, sync_actor: Any, train_context_args: Any) -> None:
-            """As Ray Train's, which here would fail: it wants an actor for the controller, which no worker asks."""
-            started = [
-                worker.actor.init_train_context.remote(
-                    train_run_context=self._train_run_context,
-                    distributed_context=worker.distributed_context,
-                    synchronization_actor=sync_actor,
-                    storage_context=self._storage_context,
-                    worker_callbacks=self._worker_callbacks_to_propagate,
-                    controller_actor=None,
-                    **{name: of_all[rank] for name, of_all in train_context_args.items()},
-                )
-                for rank, worker in enumerate(workers)
-            ]
-            ray.get(started)
+        def _init_train_context_on_workers(self, *given: Any) -> None:
+            with _with(RuntimeContext, {"current_actor": None}):  # the controller's, which no worker asks
+                super()._init_train_context_on_workers(*given)
 
     class Controller(TrainController):
         worker_group_cls = Group
@@ -203,24 +219,14 @@ def new_trainer(
             if trainer.ended:
                 raise asyncio.CancelledError
             with suppress(Exception):  # the cluster may be what has died: the next line finds out
-                if not draining_nodes().isdisjoint(trainer.nodes_of_workers()):
-                    trainer.must_move = "a node is drained"
+                group, drained = self.get_worker_group(), draining_nodes()
+                if group and any(worker.metadata.node_id in drained for worker in group.get_workers()):
+                    move("a node is drained")
             await super()._run_control_loop_iteration()
 
     class Trainer(DataParallelTrainer):
-        controller: Any = None
         reserved: Any = None
         ended = False
-        must_move = ""
-
-        def nodes_of_workers(self) -> list[str]:
-            group = self.controller and self.controller.get_worker_group()
-            return [worker.metadata.node_id for worker in group.get_workers()] if group else []
-
-        def rank_zero(self, function: Any, *given: Any) -> Any:
-            group = self.controller and self.controller.get_worker_group()
-            with suppress(Exception):  # it is just ending
-                return group and group.execute_single_async(0, function, *given)
 
         def end(self) -> None:
             self.ended = True
@@ -229,16 +235,17 @@ def new_trainer(
                     self.reserved.shutdown()
 
         def _create_default_callbacks(self) -> list[Any]:
-            not_needed = (DatasetsCallback, PlacementGroupCleanerCallback, StateManagerCallback)
+            not_needed = (DatasetsCallback, PlacementGroupCleanerCallback)
             return [hook for hook in super()._create_default_callbacks() if not isinstance(hook, not_needed)]
 
         def _initialize_and_run_controller(self, **given: Any) -> Any:
             _log_to_session()
-            policy = Elastic if self.scaling_config.elasticity_enabled else Fixed
-            given["scaling_policy"] = policy(self.scaling_config)
-            self.controller = Controller(**given)
-            asyncio.run(self.controller.run())
-            return self.controller.get_result()
+            given |= {"failure_policy": FailFast(self.run_config.failure_config or FailureConfig())}
+            if self.scaling_config.elasticity_enabled:
+                given |= {"scaling_policy": Elastic(self.scaling_config)}
+            controller = Controller(**given)
+            asyncio.run(controller.run())
+            return controller.get_result()
 
     trainer = Trainer(*arguments, **options)
     return trainer
@@ -255,13 +262,3 @@ def _log_to_session() -> None:
     if logger.propagate:
         logger.propagate = False
         logger.addHandler(SessionFileHandler("xalign-controller.log"))
-
-
-def start_torch_group(worker_group: Any, backend: str, timeout_s: int) -> None:
-    """Ray Train's own way to start a process group, over several nodes.
-
-    If it changes: an ImportError when a training of several nodes starts (tests/ray/test_hosts.py).
-    """
-    from ray.train.torch.config import TorchConfig, _TorchBackend
-
-    _TorchBackend().on_start(worker_group, TorchConfig(backend=backend, timeout_s=timeout_s))

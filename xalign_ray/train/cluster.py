@@ -14,8 +14,8 @@ from ray.exceptions import AuthenticationError
 
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ClusterError, ConfigError, first_sentence, long_temporary_folder
-from xalign_ray.private.ray import disable_sigterm_handler, few_processes, local_node
-from xalign_ray.train.cluster_address import check_named_cluster, ensure_token, named_cluster, why_unauthenticated
+from xalign_ray.private.ray import disable_auto_connect, disable_sigterm_handler, few_processes, local_node
+from xalign_ray.train.cluster_address import UNAUTHENTICATED, check_named_cluster, ensure_token, named_cluster
 from xalign_ray.work import process
 from xalign_ray.work.status_line import say
 
@@ -42,6 +42,7 @@ def connect(parallel: ParallelConfig, cpus: int | None = None) -> None:
     else:
         say("Starting Ray on this machine.")
     disable_sigterm_handler()
+    disable_auto_connect()
     with process.kept():
         _connect(parallel, cpus)
 
@@ -53,7 +54,7 @@ def _connect(parallel: ParallelConfig, cpus: int | None) -> None:
             ray.init(address=address, **quiet)
         except AuthenticationError:
             raise ConfigError(
-                f"The cluster at {address}, which RAY_ADDRESS names, cannot be joined: {why_unauthenticated()}"
+                f"The cluster at {address}, which RAY_ADDRESS names, cannot be joined: {UNAUTHENTICATED}"
             ) from None
         except Exception as error:  # an address of another form, another Ray or Python: no class in common
             raise ConfigError(

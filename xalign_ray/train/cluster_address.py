@@ -83,33 +83,35 @@ def check_address(address: str) -> None:
     scheme, _, rest = address.rpartition("://")
     if scheme not in ("", "ray"):
         return
-    hint = (
-        "Start it, set RAY_ADDRESS to the HOST:PORT that `ray start` prints on the head node, or unset it to start a "
-        "cluster here."
-    )
     try:
         with socket.create_connection(_host_and_port(rest), timeout=ANSWER_S):
             why = ""
         if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
             why = _refusal(rest, is_auto=written == "auto")
-        if why == _UNAUTHENTICATED:
-            why, _, hint = why_unauthenticated().partition(". ")
     except ValueError:
         why = "it is no HOST:PORT" if address else "no cluster was started on this machine"
     except OSError as error:
         why = f"nothing answers there ({error.strerror or error})"
     if why:
-        raise ConfigError(f"The cluster at {written}, which RAY_ADDRESS names, cannot be joined: {why}. {hint}")
+        hint = "" if why == UNAUTHENTICATED else f". {_HINT}"
+        raise ConfigError(f"The cluster at {written}, which RAY_ADDRESS names, cannot be joined: {why}{hint}")
 
 
-_UNAUTHENTICATED = "UNAUTHENTICATED"
+_HINT = (
+    "Start it, set RAY_ADDRESS to the HOST:PORT that `ray start` prints on the head node, or unset it to start a "
+    "cluster here."
+)
+UNAUTHENTICATED = (
+    "it wants its token, which `ray get-auth-token` prints on its head node. Set RAY_AUTH_MODE=token, and "
+    "RAY_AUTH_TOKEN to the token or RAY_AUTH_TOKEN_PATH to a file that holds it."
+)
 
 
 def _refusal(address: str, is_auto: bool) -> str:
     """Why a call of Ray's, with the token that Ray would send, fails; Ray itself would try for 20 s."""
     import grpc  # here: a cluster that is started needs none of it
 
-    mode, (token, _) = os.environ.get("RAY_AUTH_MODE"), _own_token()
+    mode, token = os.environ.get("RAY_AUTH_MODE"), _own_token()
     sends = mode.lower() == "token" if mode else is_auto and bool(token)
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:
@@ -118,7 +120,7 @@ def _refusal(address: str, is_auto: bool) -> str:
             )
         except grpc.RpcError as error:
             reasons = {
-                grpc.StatusCode.UNAUTHENTICATED: _UNAUTHENTICATED,
+                grpc.StatusCode.UNAUTHENTICATED: UNAUTHENTICATED,
                 grpc.StatusCode.DEADLINE_EXCEEDED: f"nothing has answered for {ANSWER_S:.0f} s",
                 grpc.StatusCode.UNAVAILABLE: "what answers there is not Ray's head node",
             }
@@ -126,41 +128,18 @@ def _refusal(address: str, is_auto: bool) -> str:
     return ""
 
 
-def _own_token() -> tuple[str, str]:
-    """The token that Ray would send, empty where there is none, and where it looks for it.
-
-    Raises:
-        ConfigError: its file cannot be read.
-    """
+def _own_token() -> str:
+    """The token that Ray would send, empty where there is none; ConfigError where its file cannot be read."""
     if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
-        return token, "RAY_AUTH_TOKEN"
-    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    path = Path(named) if named else home_folder() / ".ray" / "auth_token"
-    where = f"{path} (RAY_AUTH_TOKEN_PATH)" if named else str(path)
+        return token
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or home_folder() / ".ray" / "auth_token")
     try:
-        return path.read_text("utf-8", "replace").strip() if path.is_file() else "", where
+        return path.read_text("utf-8", "replace").strip() if path.is_file() else ""
     except OSError as error:
         raise ConfigError(
-            f"The cluster's token cannot be read from {where}: {error.strerror}. Let this user read it, or set "
+            f"The cluster's token cannot be read from {path}: {error.strerror}. Let this user read it, or set "
             "RAY_AUTH_TOKEN to the token."
         ) from None
-
-
-def why_unauthenticated() -> str:
-    """Why a cluster with a token does not let this process in; and in a second sentence what to do."""
-    token, where = _own_token()
-    if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
-        hint = ", and RAY_AUTH_TOKEN to the cluster's token or RAY_AUTH_TOKEN_PATH to a file that holds it"
-        hint = f"; the token in {where} is sent then" if token else hint
-        return f"it wants a token, and RAY_AUTH_MODE is not `token`. Set RAY_AUTH_MODE=token{hint}."
-    if token:
-        return f"the token in {where} is not the cluster's. `ray get-auth-token` prints the cluster's on its head node."
-    if "RAY_AUTH_TOKEN_PATH" in os.environ:
-        return f"there is no token in {where}. Name a file that holds the cluster's token."
-    return (
-        f"it wants a token, and there is none in RAY_AUTH_TOKEN or {where}. Set RAY_AUTH_TOKEN to the cluster's token, "
-        "or RAY_AUTH_TOKEN_PATH to a file that holds it."
-    )
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -115,6 +115,10 @@ class Workers:
         """Waits until every rank is here."""
         self.sum([0.0])
 
+    def leave(self) -> None:
+        """Ends the process group."""
+        dist.destroy_process_group()
+
 
 def split_hash(value: int) -> tuple[float, float]:
     """A 64-bit number as two 32-bit halves, which float64 adds exactly over up to two million ranks."""
@@ -126,11 +130,14 @@ def combine_hash(low: float, high: float) -> int:
     return (int(low) + (int(high) << 32)) % 2**64
 
 
-def setup_workers(parallel: ParallelConfig) -> Workers:
+def setup_workers(parallel: ParallelConfig, listening: socket.socket | None = None) -> Workers:
     """Sets up the process group of the job that this process was started for: by Ray Train, by torchrun, or alone.
 
-    Ray Train has set up the process group; torchrun names the ranks in the environment; a plain process becomes a
-    group of one that no other machine reaches. GPUs are used if `parallel.gpus_per_worker` is above 0.
+    The environment names the ranks; a plain process becomes a group of one that no other machine reaches. GPUs are used
+    if `parallel.gpus_per_worker` is above 0.
+
+    Args:
+        listening: the socket at which rank 0 is met, where it has opened one itself.
 
     Raises:
         ConfigError: the recipe wants a GPU that is not there, or another number of workers than were started.
@@ -149,7 +156,8 @@ def setup_workers(parallel: ParallelConfig) -> Workers:
         # A sum over threads depends on their number: the recipe sets it, not the machine.
         torch.set_num_threads(max(1, int(parallel.cpus_per_worker)))
     if not dist.is_initialized():
-        _start_group(backend_of(on_gpu), timedelta(seconds=parallel.group_timeout_s))
+        backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"  # gloo for the host's tensors, NCCL for a GPU's
+        _start_group(backend, timedelta(seconds=parallel.group_timeout_s), listening)
     if dist.get_world_size() != parallel.workers:
         raise ConfigError(
             f"parallel.workers is {parallel.workers}, but {dist.get_world_size()} were started; "
@@ -158,23 +166,18 @@ def setup_workers(parallel: ParallelConfig) -> Workers:
     return Workers(dist.get_rank(), dist.get_world_size(), local_rank, device)
 
 
-def backend_of(on_gpu: bool) -> str:
-    """The backends of a job's process group, in torch's words: gloo for the host's tensors, NCCL for a GPU's."""
-    return "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
-
-
-def _start_group(backend: str, timeout: timedelta) -> None:
+def _start_group(backend: str, timeout: timedelta, listening: socket.socket | None) -> None:
     rank, size = process.launched()
     if os.environ.get("LOCAL_WORLD_SIZE", "1") == str(size):
         keep_to_loopback()
     if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun has all processes
         dist.init_process_group(backend, timeout=timeout)
         return
-    store = _meet(rank, size, timeout) if size > 1 else dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    store = _meet(rank, size, timeout, listening) if size > 1 else dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
 
 
-def _meet(rank: int, size: int, timeout: timedelta) -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
+def _meet(rank: int, size: int, timeout: timedelta, listening: socket.socket | None) -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
     """The store of the process group, when all processes have come.
 
     Waits in Python, where a stop signal ends it: torch waits in C++, and no handler of Python's runs.
@@ -214,8 +217,9 @@ def _meet(rank: int, size: int, timeout: timedelta) -> dist.Store:  # pyright: i
         wait_for(rank_zero)
     try:
         store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage] - documented all the same
-            address, int(port), is_master=rank == 0, timeout=timeout, wait_for_workers=False
-        )
+            address, int(port), is_master=rank == 0, timeout=timeout, wait_for_workers=False,
+            master_listen_fd=listening.detach() if listening else None,
+        )  # fmt: skip
     except dist.DistNetworkError as error:
         raise ConfigError(f"The processes cannot meet at MASTER_ADDR:MASTER_PORT: {first_sentence(error)}") from None
     store.add(_HERE, 1)

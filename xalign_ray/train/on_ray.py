@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import sys
 import threading
 import time
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,7 @@ from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.capacity import has_free_place, most_workers, resources_of, wait_for_room
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
-from xalign_ray.train.rendezvous import ClosedTorchConfig
-from xalign_ray.train.worker import ask_to_stop, work
+from xalign_ray.train.worker import SharedGpus, ask_to_stop, asked_to_stop, listens, work
 from xalign_ray.work import process
 from xalign_ray.work.job import Job
 from xalign_ray.work.mirror import cache_folder, url_of
@@ -41,10 +40,9 @@ from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import CACHE
 
 LOOK_S = 0.05  # how soon a signal is passed on
-ASK_S = 5.0  # between two questions whether somebody still ends a step
-ENDS_S = 60  # for Ray to end, and report ended, the workers of a run that has saved its step
 PARTING_S = 10  # seconds for the thread that fits to notice the end of its workers
 POLL_S = 0.5  # how often Ray Train looks at its workers; Ray's 2 s lose work after a death
+FINAL = ConfigError, TrainingError  # what a worker raises, and the next attempt would raise again
 # In a thread that is not the first, such as Ray Train's, glibc maps and unmaps large blocks each time, in spite of
 # `keep_freed_memory`, unless the process began with one arena for all threads.
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
@@ -95,13 +93,12 @@ def run_on_ray(
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # it notifies workers, and moves none
     os.environ.setdefault("RAY_TRAIN_ENABLE_CONTROLLER_STRUCTURED_LOGGING", "0")  # it takes over this process's logging
     storage = RunFolder(job.folder.resolve()).ray
-    few_rows = needs_few_rows(Prepared.open(prepared_folder), config)
     sent = {
         "job": {"folder": str(job.folder.resolve()), "identity": dict(job.identity), "token": job.token},
         "trust": job.trust,
         "prepared_folder": str(prepared_folder.resolve()),
         "config": config.model_dump(mode="json"),
-        "few_rows": few_rows,
+        "few_rows": needs_few_rows(Prepared.open(prepared_folder), config),
     }
     fewest = "" if parallel.min_workers is None else f"{parallel.min_workers} to "
     many = f"{fewest}{parallel.workers} training {'process' if parallel.workers == 1 else 'processes'}"
@@ -110,13 +107,31 @@ def run_on_ray(
         with job.shown(line, RunGauges(job.folder.resolve(), job.identity)):
             while True:
                 say(f"{title}{': ' if title else ''}Starting {many}, which takes some 10 s.")
-                trainer = _trainer(parallel, scaling, sent, storage, shares_cpus=not few_rows)
+                attempt = f"attempts-{time.time_ns()}"
+                trainer = new_trainer(
+                    work,
+                    final=FINAL,
+                    most_workers=partial(most_workers, parallel),
+                    has_free_place=partial(has_free_place, parallel),
+                    move=partial(ask_to_stop, attempt),
+                    train_loop_config=sent | {"attempt": attempt},
+                    backend_config=SharedGpus(),
+                    scaling_config=scaling,
+                    run_config=RunConfig(
+                        name=attempt,  # a new one each time: the run folder, not Ray, knows where to resume from
+                        storage_path=str(storage),
+                        failure_config=FailureConfig(parallel.max_failures),
+                        logging_config=LoggingConfig(log_level="ERROR"),
+                        # Such processes start anew, in two seconds; a step of a large vocabulary is a quarter faster.
+                        worker_runtime_env={} if parallel.gpus_per_worker else {"env_vars": ONE_ARENA},
+                    ),
+                )
                 try:
-                    return _wait_for(trainer)
+                    return _wait_for(trainer, attempt)
                 except StoppedError:
-                    if not trainer.must_move or process.asked():
+                    if process.asked():
                         raise
-                    say(f"the workers start again: {trainer.must_move}")
+                    say(f"the workers start again: {asked_to_stop(attempt)}")
     except KeyboardInterrupt:
         # Ends the workers, here and on other machines; where a thread still waits for Ray, this process would crash.
         ray.shutdown()
@@ -138,31 +153,8 @@ def _scaling_config(parallel: schema.ParallelConfig) -> ScalingConfig:
         raise ConfigError(f"parallel.ray: Ray Train's ScalingConfig cannot read it: {error}") from None
 
 
-def _trainer(
-    parallel: schema.ParallelConfig, scaling: ScalingConfig, sent: dict[str, Any], storage: Path, shares_cpus: bool
-) -> Any:
-    return new_trainer(
-        work,
-        shares_cpus=shares_cpus,
-        most_workers=lambda: most_workers(parallel),
-        has_free_place=lambda: has_free_place(parallel),
-        train_loop_config=sent,
-        backend_config=ClosedTorchConfig(parallel.gpus_per_worker > 0, parallel.group_timeout_s),
-        scaling_config=scaling,
-        run_config=RunConfig(
-            # A new name for each call: the run folder, not Ray, knows the checkpoint to resume from.
-            name=f"attempts-{time.time_ns()}",
-            storage_path=str(storage),
-            failure_config=FailureConfig(parallel.max_failures),
-            logging_config=LoggingConfig(log_level="ERROR"),
-            # Such processes start anew, in two seconds; a step of a large vocabulary is a quarter faster.
-            worker_runtime_env={} if parallel.gpus_per_worker else {"env_vars": ONE_ARENA},
-        ),
-    )
-
-
-def _wait_for(trainer: Any) -> None:
-    """Fits in a thread, and meanwhile asks rank 0 to stop where a signal or a node that leaves wants it."""
+def _wait_for(trainer: Any, attempt: str) -> None:
+    """Fits in a thread, and meanwhile passes a signal on to the workers, where they take steps."""
     outcome: Future[XalignError | None] = Future()
 
     def fit() -> None:
@@ -172,21 +164,20 @@ def _wait_for(trainer: Any) -> None:
             outcome.set_exception(error)
 
     thread = threading.Thread(target=fit, name="fit", daemon=True)
-    asked_at = heard_at = -math.inf
+    passed_on = False
     try:
         with process.heeded():
             thread.start()
             while thread.is_alive():
                 thread.join(LOOK_S)
-                why, now = process.asked() or trainer.must_move, time.monotonic()
-                if why and now > asked_at + ASK_S:
-                    asked_at = now
-                    if ask_to_stop(trainer.rank_zero, why):
-                        heard_at = now
-                    elif process.asked() and now > heard_at + ENDS_S:  # no step is in progress
-                        if threading.current_thread() is threading.main_thread():
-                            process.interrupt()
-                        raise StoppedError(f"Stopped ({process.asked()}); no step was in progress.")
+                if passed_on or not (why := process.asked()):
+                    continue
+                if not listens(attempt):  # no step is in progress
+                    if threading.current_thread() is threading.main_thread():
+                        process.interrupt()
+                    raise StoppedError(f"Stopped ({why}); no step was in progress.")
+                ask_to_stop(attempt, why)
+                passed_on = True
             if (error := outcome.result()) is not None:
                 raise error
     finally:
@@ -202,12 +193,14 @@ def _fit(trainer: Any) -> XalignError | None:
         failures = failed.worker_failures if isinstance(failed, WorkerGroupError) else {}
         if why := out_of_memory("\n".join(map(str, [failed, *failures.values()]))):
             return TrainingError(why)
+        if final := [failure for failure in failures.values() if isinstance(failure, FINAL)]:
+            return final[0]
         if failures:
             errors = "; ".join(f"worker {rank}: {_last_line(error)}" for rank, error in sorted(failures.items()))
             return TrainingError(f"Workers failed more often than parallel.max_failures allows; the last time {errors}")
         return TrainingError(f"Ray gave the job up: {_last_line(failed)}")
 
 
-def _last_line(error: Exception) -> str:
+def _last_line(error: object) -> str:
     """The sentence below a traceback."""
     return str(error).strip().rpartition("\n")[2]

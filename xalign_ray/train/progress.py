@@ -28,7 +28,6 @@ class Progress:
             "held_out": partial(self._scored, title="held-out loss", metric="held_out/loss"),
             "retrieval": partial(self._scored, title="retrieval", metric="retrieval/accuracy"),
             "profile": self._text,
-            "stage": self._text,
             "stalled": self._text,
         }
 

@@ -1,33 +1,68 @@
-"""Entry point of a Ray Train worker: its rows, the process group, the loop, and requests to stop."""
+"""Entry point of a Ray Train worker: its rows, its process group, the loop, and requests to stop."""
 
 from __future__ import annotations
 
+import math
 import os
+import socket
+import sys
+import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ray
 import ray.train
+import ray.util
 from ray import cloudpickle
-from ray.exceptions import RayError
+from ray.train.backend import Backend, BackendConfig
 
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import CheckpointError, LockError, TrainingError, XalignError
 from xalign_ray.feed.batches import open_local
+from xalign_ray.private.ray import post, posted
 from xalign_ray.shards.prepared import Prepared
+from xalign_ray.work import process
 from xalign_ray.work.job import Job
 
 if TYPE_CHECKING:
+    from ray.train import TrainContext
+
     from xalign_ray.train.loop import OpenBatches
 
-ANSWER_S = 6.0  # for rank 0 to answer, after which it does not listen
+LOOPBACK = "127.0.0.1"
+LOOK_S = 0.2  # between two looks for a request to stop
+
+
+# What a worker raises because of code, and not of a machine. Torch's errors are RuntimeErrors, of a lost peer as of a
+# wrong shape: these are tried again.
+_BUGS = (TypeError, AttributeError, LookupError, NameError, ValueError, AssertionError, ArithmeticError, ImportError)
 
 
 def work(sent: dict[str, Any]) -> XalignError | None:
-    """The train function. Errors that the loop raises on all ranks are returned: a retry would only meet them again."""
-    config = RunConfig.model_validate(sent["config"])
-    parallel = config.parallel.model_copy(update={"workers": ray.train.get_context().get_world_size()})
+    """The train function. Errors that the loop raises on all ranks are returned: a retry would only meet them again.
+
+    Raises:
+        TrainingError: a programming error in this worker, with its line of code; the others may still work.
+    """
+    try:
+        return _train(sent)
+    except _BUGS as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        users = [
+            at for at in frames if "site-packages" not in at.filename and not at.filename.startswith(sys.base_prefix)
+        ]
+        at = (users or frames)[-1]
+        raise TrainingError(
+            f"A worker met an error in its code, which no retry mends. {type(error).__name__}: {error} "
+            f"({at.filename}:{at.lineno}, in {at.name}: {at.line})"
+        ) from error
+
+
+def _train(sent: dict[str, Any]) -> XalignError | None:
+    process.spare_imports()
+    config, context = RunConfig.model_validate(sent["config"]), ray.train.get_context()
+    parallel = config.parallel.model_copy(update={"workers": context.get_world_size()})
     config = config.model_copy(update={"parallel": parallel})
     prepared = Prepared.open(Path(sent["prepared_folder"]))
     open_rows, fields = _feed(prepared, config, sent["few_rows"])
@@ -35,11 +70,7 @@ def work(sent: dict[str, Any]) -> XalignError | None:
     from xalign_ray.train.distributed import keep_freed_memory, setup_workers
     from xalign_ray.train.loop import train
 
-    if config.parallel.gpus_per_worker:
-        from ray.train.torch import get_device
-
-        os.environ["LOCAL_RANK"] = str(get_device().index)  # which of those that it sees is its own
-    workers = setup_workers(config.parallel)
+    workers = setup_workers(config.parallel, _meeting_place(context, config.parallel.gpus_per_worker > 0))
     if not workers.on_gpu:
         keep_freed_memory()
 
@@ -48,14 +79,48 @@ def work(sent: dict[str, Any]) -> XalignError | None:
         sent["job"]["identity"] | fields,
         sent["job"]["token"],
         trust=sent["trust"],
-        stop_asked=hear_stop() if workers.rank == 0 else lambda: "",
+        stop_asked=hear_stop(sent["attempt"]) if workers.rank == 0 else lambda: "",
         on_checkpoint=lambda step, metrics: ray.train.report({"step": step, **metrics}),
     )
     try:
         train(job, config, prepared, open_rows, workers)
     except (CheckpointError, LockError, TrainingError) as error:
         return error
+    workers.leave()
     return None
+
+
+def _meeting_place(context: TrainContext, on_gpu: bool) -> socket.socket | None:
+    """Sets the ranks and the address of the process group, as torchrun does; rank 0 listens there from now on.
+
+    The store of a group asks nobody who they are, and torch would open it on every address of the machine: it is on
+    loopback where one machine holds all workers, else on the address of rank 0's node.
+    """
+    size, of_node, listening = context.get_world_size(), context.get_local_world_size(), None
+    if context.get_world_rank() == 0:
+        address = LOOPBACK if of_node == size else ray.util.get_node_ip_address()
+        listening = socket.create_server((address, 0))
+    address, port = _from_rank_zero(listening and listening.getsockname()[:2])
+    ranks = {"RANK": context.get_world_rank(), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": of_node}
+    ranks |= {"LOCAL_RANK": context.get_local_rank(), "MASTER_ADDR": address, "MASTER_PORT": port}
+    if on_gpu:
+        from ray.train.torch import get_device
+
+        ranks["LOCAL_RANK"] = get_device().index  # which of those that it sees is its own
+    os.environ |= {name: str(value) for name, value in ranks.items()}
+    return listening
+
+
+class _SharedGpus(Backend):
+    share_cuda_visible_devices = True
+
+
+class SharedGpus(BackendConfig):
+    """Has each worker see the GPUs of all on its node, as NCCL needs it; the workers meet by themselves."""
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return _SharedGpus
 
 
 def _feed(prepared: Prepared, config: RunConfig, few_rows: bool) -> tuple[OpenBatches, dict[str, Any]]:
@@ -81,36 +146,36 @@ def _from_rank_zero(value: Any) -> Any:
     return cloudpickle.loads(ray.train.collective.broadcast_from_rank_zero(sent))
 
 
-def ask_to_stop(rank_zero: Callable[..., Any], why: str) -> bool:
-    """Asks rank 0 of the workers that train, which may be on another machine, to save and end the job.
+def ask_to_stop(attempt: str, why: str) -> None:
+    """Asks the workers of an attempt, which may be on other machines, to save and end the job.
 
     Args:
-        rank_zero: calls a function in rank 0, as the trainer's method does; gives no reference while there is none.
+        attempt: its name.
         why: a signal's name, or what stands for it.
-
-    Returns:
-        Whether a rank that takes steps has heard it.
     """
-    if (answer := rank_zero(_hear, why)) is None:
-        return False
-    try:
-        return ray.get(answer, timeout=ANSWER_S)
-    except RayError:
-        return False
+    post(f"{attempt}/stop", why)
 
 
-_heard: list[str] = []
-_listening = False
+def asked_to_stop(attempt: str) -> str:
+    """Why the workers of an attempt are to stop; empty while they are not."""
+    return posted(f"{attempt}/stop")
 
 
-def hear_stop() -> Callable[[], str]:
-    """Listens from now on in this process, rank 0's; gives the signal's name, empty while there is none."""
-    global _listening
-    _listening = True
-    return lambda: _heard[0] if _heard else ""
+def listens(attempt: str) -> bool:
+    """Whether workers of an attempt have begun to take steps, after which they will see a request to stop."""
+    return posted(f"{attempt}/listens") != ""
 
 
-def _hear(name: str) -> bool:
-    if _listening:
-        _heard.append(name)
-    return _listening
+def hear_stop(attempt: str) -> Callable[[], str]:
+    """Listens from now on; gives why the workers are to stop, empty while they are not."""
+    post(f"{attempt}/listens", "yes")
+    heard, asked_at = "", -math.inf
+
+    def asked() -> str:
+        nonlocal heard, asked_at
+        if not heard and time.monotonic() > asked_at + LOOK_S:
+            asked_at = time.monotonic()
+            heard = asked_to_stop(attempt)
+        return heard
+
+    return asked

@@ -25,7 +25,7 @@ from xalign_ray.config.explain import suggest
 from xalign_ray.config.load import RECIPES, load_recipe
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import ClusterError, ConfigError, first_sentence
-from xalign_ray.train.cluster_address import why_unauthenticated
+from xalign_ray.train.cluster_address import UNAUTHENTICATED
 from xalign_ray.verbs.continue_encoder import check_submitted
 from xalign_ray.work import process
 from xalign_ray.work.credentials import has_credentials, hint_for, strip_credentials
@@ -268,7 +268,7 @@ def connect(address: str) -> Any:
     except ConnectionError:
         fault = f"No Ray dashboard answers at {address}. Give its address, http://HEAD:8265, as --address."
     except AuthenticationError:
-        fault = f"The cluster at {address} refuses us: {why_unauthenticated()}"
+        fault = f"The cluster at {address} refuses us: {UNAUTHENTICATED}"
     except (OSError, RuntimeError, ValueError, KeyError) as error:  # an HTTP status, a page that is not JSON
         fault = (
             f"What answers at {address} is no Ray dashboard ({first_sentence(error).rstrip('.')}). Give its address, "

@@ -53,7 +53,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # What may be imported, and by whom (folders or files below the package).
 HOMES = {
     "ray.data": ["sources/stage.py", "feed/on_ray.py", "private/ray.py"],
-    "ray.train": ["train/on_ray.py", "train/rendezvous.py", "train/worker.py", "private/ray.py"],
+    "ray.train": ["train/on_ray.py", "train/worker.py", "private/ray.py"],
     "ray.tune": ["studies/workers.py"],
     "deepspeed": ["private/deepspeed.py"],
     "mlflow": ["track", "results"],

@@ -168,7 +168,7 @@ def test_token_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch
         said, _ = refusal(address)
         socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))).close()  # the call that was not made
     assert said == (
-        "The cluster's token cannot be read from /proc/self/mem (RAY_AUTH_TOKEN_PATH): Input/output error. "
+        "The cluster's token cannot be read from /proc/self/mem: Input/output error. "
         "Let this user read it, or set RAY_AUTH_TOKEN to the token."
     )
 
