@@ -78,7 +78,7 @@ def check_named_files(recipe: Recipe) -> str:
         if root != DEMO and not is_url(root) and not Path(root).exists():
             unseen = f"Its data.root {root} is not there: its files were not looked for."
         else:
-            check_inputs(needed.config, writes_demo=False)
+            check_inputs(needed.config)
         if base_recipe(needed) is None:
             check_models(settle(needed, needed.config.model.init_from).config, here_only=True)
     return unseen

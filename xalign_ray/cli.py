@@ -277,7 +277,7 @@ def report(
         str,
         typer.Option(
             metavar="NAMES",
-            help="task,language,family,dictionary,training,vocabulary: the first in the terminal",
+            help="task,language,family,dictionary,training: the first in the terminal",
         ),
     ] = "",
     baseline: Annotated[str | None, typer.Option(metavar="LABEL", help="compared with, instead of the first")] = None,

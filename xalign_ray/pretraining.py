@@ -249,7 +249,7 @@ def _resolve(recipe: Recipe, out: Path | None, rehash: bool) -> Recipe:
     recipe = with_commits(with_absolute_paths(recipe), out)
     if rehash:
         forget_inputs(local_folder(recipe.config.output))
-    check_start(recipe.config)  # before the embedded world is written
+    check_start(recipe.config)
     check_inputs(recipe.config)
     return recipe
 

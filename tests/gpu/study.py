@@ -21,7 +21,7 @@ from xalign_ray import pretraining
 from xalign_ray.config.load import Recipe
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import XalignError
-from xalign_ray.results.page import report
+from xalign_ray.results.report import report
 from xalign_ray.studies.cells import Cell
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.rates import choose_rates, trial_study, with_rates

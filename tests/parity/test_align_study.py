@@ -16,7 +16,7 @@ from tests.parity.cells_here import pretrain_here, run_cells_here
 from tests.ray.small import write_world
 from xalign_ray.errors import ConfigError
 from xalign_ray.results.bundle import verify_bundle
-from xalign_ray.results.page import report
+from xalign_ray.results.report import report
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.rates import read_rates, trial_study, with_rates
 from xalign_ray.studies.study import run_study, show_plan

@@ -24,7 +24,7 @@ from tests.parity.damage import DAMAGES, Walk, damaged, each_damaged, files_of
 from xalign_ray import exports, pretraining
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.demo.writer import write_demo
-from xalign_ray.results.page import report
+from xalign_ray.results.report import report
 from xalign_ray.sources import stage
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import read_scores

@@ -24,7 +24,7 @@ from tests.parity.damage import DAMAGES, Walk, damaged, each_damaged, files_of
 from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.results.run_folders import score, write_run
 from xalign_ray.finetune.tune import MODEL
-from xalign_ray.results.page import report
+from xalign_ray.results.report import report
 from xalign_ray.studies.cells import CELLS
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import Score, read_scores

@@ -12,9 +12,7 @@ import pytest
 
 from tests.unit.demo.conftest import SIZES
 from tests.unit.demo.test_writer import contents, read_lines, read_sentences
-from xalign_ray.config.load import load_recipe
-from xalign_ray.demo import write_demo
-from xalign_ray.sources import inputs
+from xalign_ray.demo import first_use, write_demo
 
 
 def test_same_seed_in_another_process_writes_the_same_bytes(tmp_path: Path) -> None:
@@ -37,14 +35,13 @@ def test_the_default_sizes_are_those_of_the_recipes(tmp_path: Path) -> None:
 
 def test_the_world_of_another_version_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"sentences": 30, "parallel_sentences": 5, "retrieval_pairs": 5}
-    monkeypatch.setattr(inputs, "write_demo", lambda folder: write_demo(folder, **small))
-    config = load_recipe("tiny/mlm", [f"output={tmp_path}"]).config
-    folder = inputs.data_root(config)
+    monkeypatch.setattr(first_use, "write_demo", lambda folder: write_demo(folder, **small))
+    folder = first_use.open_world(tmp_path)
     whole = (folder / "wiki" / "en.jsonl").read_bytes()
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "wiki" / "en.jsonl").write_text("of old")
-    assert inputs.data_root(config) == folder
+    assert first_use.open_world(tmp_path) == folder
     assert (folder / "wiki" / "en.jsonl").read_text() == "of old", "a world of this version is left alone"
     (folder / "manifest.json").write_text(json.dumps(manifest | {"code": "of another version"}))
-    inputs.data_root(config)
+    first_use.open_world(tmp_path)
     assert (folder / "wiki" / "en.jsonl").read_bytes() == whole

@@ -23,7 +23,7 @@ from tests.ray.small import batches, write_world
 from tests.unit.conftest import prepare_here
 from xalign_ray import cli
 from xalign_ray.config.load import load_recipe
-from xalign_ray.results.page import report
+from xalign_ray.results.report import report
 from xalign_ray.track.destinations import resolve_uri
 from xalign_ray.track.events import EVENT_LOG, EventLog, read_events
 from xalign_ray.track.follower import Follower, publish, replay

@@ -19,8 +19,8 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.derive.corpus import write_demo_derived
 from xalign_ray.errors import TrainingError
 from xalign_ray.results.bundle import verify_bundle
-from xalign_ray.results.page import report
 from xalign_ray.results.printed import read_claims
+from xalign_ray.results.report import report
 from xalign_ray.studies.declared import load_study
 from xalign_ray.studies.study import run_study
 from xalign_ray.tasks.scores import SCORES, read_scores

@@ -265,7 +265,7 @@ def test_a_fine_tuning_killed_at_work_is_retried_with_the_same_scores(tmp_path: 
 
 
 def test_halving_stops_a_poor_trial_for_good_and_repeats_the_chosen_setting_under_the_other_seeds(tmp_path: Path):
-    search = {"kind": "asha", "num_samples": 8, "reduction_factor": 2}
+    search = {"num_samples": 8, "asha": {"reduction_factor": 2}}
     file = one_encoder(tmp_path, {"learning_rate": RATES}, search=search)
     tree = yaml.safe_load(file.read_text())
     tree["finetunings"][0]["seeds"] = [0, 1]

@@ -20,7 +20,7 @@ from tests.unit.results.run_folders import score, write_run
 from xalign_ray import exports
 from xalign_ray.errors import LockError
 from xalign_ray.evaluation import track_of_scores
-from xalign_ray.results import card, page
+from xalign_ray.results import card, report
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.tasks.registry import TASKS
 from xalign_ray.tasks.scores import read_scores
@@ -93,7 +93,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     monkeypatch.setattr(Prepared, "open", lambda _: None)
     monkeypatch.setattr(exports, "export_run", gated(lambda _, __, folder, *___, **____: write_export(folder)))
     monkeypatch.setattr(card, "write_model_card", gated(card.write_model_card))
-    monkeypatch.setattr(page, "write_report", gated(page.write_report))
+    monkeypatch.setattr(report, "write_report", gated(report.write_report))
     return gate
 
 
@@ -123,7 +123,7 @@ class Scored:
 VERBS: dict[str, Callable[[Path], Any]] = {
     "evaluate": lambda run: evaluate(run, "tatoeba"),
     "export": lambda run: exports.export(run),
-    "report": lambda run: page.report([str(run)]),
+    "report": lambda run: report.report([str(run)]),
 }
 
 
@@ -222,14 +222,14 @@ def test_report_is_refused_while_another_process_writes_its_run(run: Path, tmp_p
     assert holder.stdout.readline() == "held\n"
     try:
         with pytest.raises(LockError) as refused:
-            page.report([str(run)])
+            report.report([str(run)])
         assert str(refused.value).startswith(f"{run} is being written by pretrain on ")
         assert str(refused.value).endswith("or stop it. Or write the report into another folder: --out FOLDER.")
         assert not (run / "report").exists()
-        assert page.report([str(run)], tmp_path / "elsewhere").is_file()
+        assert report.report([str(run)], tmp_path / "elsewhere").is_file()
     finally:
         holder.communicate("\n", timeout=60)
-    assert page.report([str(run)]).is_file()
+    assert report.report([str(run)]).is_file()
     assert not (run / LOCK).exists()
 
 

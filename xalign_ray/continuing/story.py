@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from xalign_ray.checks import check_recipe
 from xalign_ray.config.choices import MaskedLm
 from xalign_ray.config.load import resolve_tree
 from xalign_ray.continuing.compared_run import compare_run
@@ -15,8 +16,9 @@ from xalign_ray.continuing.length import choose_steps
 from xalign_ray.continuing.methods import check_replay, choose, look_at_encoder
 from xalign_ray.continuing.recipe import Continuation, make_recipe, note_pieces, put_settings
 from xalign_ray.evaluation import publish_scores
+from xalign_ray.planning.describe import describe
 from xalign_ray.pretraining import prepare, pretrain
-from xalign_ray.results.page import report
+from xalign_ray.results.continued_page import write_page
 from xalign_ray.sources.pair_checks import refuse_doubtful
 from xalign_ray.work.status_line import say
 
@@ -39,8 +41,14 @@ def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, r
 
     if os.environ.get("RANK", "0") == "0" and compare_run(continuation, run, trust):
         publish_scores(run)
-        report([str(run)])
+        write_page(run)
     return run
+
+
+def describe_needs(continuation: Continuation) -> str:
+    """The notes on encoder and data, and the plan of its recipe."""
+    check_recipe(continuation.recipe)
+    return "\n".join([*continuation.notes, "", describe(continuation.recipe)])
 
 
 def resolve(lines: FiveLines) -> Continuation:

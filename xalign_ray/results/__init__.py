@@ -2,5 +2,5 @@
 
 `sources.read_runs` reads folders, bundles and CSV files into one long frame. `aggregate.means` averages it over
 languages and seeds, `compare.baseline_differences` compares encoders, with the intervals of `difference`.
-`page.report`, `card.write_model_card`, `claims.against_papers` and `bundle.write_bundle` show the same numbers.
+`report.report`, `card.write_model_card`, `claims.against_papers` and `bundle.write_bundle` show the same numbers.
 """

@@ -222,3 +222,8 @@ def _say_contents(hashes: Sequence[Any]) -> str:
 
 def _rank(split: str) -> int:
     return _SPLITS.index(split) if split in _SPLITS else len(_SPLITS)
+
+
+def as_csv(frame: pd.DataFrame) -> str:
+    """A frame as a report writes it."""
+    return frame.to_csv(index=False, lineterminator="\n")

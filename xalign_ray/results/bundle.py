@@ -24,6 +24,7 @@ import yaml
 
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
+from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.claims import against_papers, measured
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
 from xalign_ray.results.run import Log, Run, as_published, declared_seeds, is_of
@@ -398,11 +399,6 @@ def _differing_cells(stored: str, computed: str) -> Iterator[str]:
     for row, column in np.argwhere(differs.to_numpy()):
         cells = [frame.iat[row, column] or "empty" for frame in (written, again)]
         yield f" line {row + 2}: {again.columns[column]} is {cells[0]}, computed again {cells[1]}"
-
-
-def as_csv(frame: pd.DataFrame) -> str:
-    """A frame as a report writes it."""
-    return frame.to_csv(index=False, lineterminator="\n")
 
 
 def _json(value: Any) -> bytes:

@@ -24,7 +24,6 @@ from matplotlib.lines import Line2D
 from xalign_ray.results.aggregate import KEY, means, seed_values
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.run import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, Run, columns_of, is_loss, thin_points
-from xalign_ray.results.tables import NONE, Row, Table
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 # Okabe and Ito's colours, distinct for any colour vision; dashes and markers differ too.
@@ -67,8 +66,6 @@ _COLOUR = re.compile("|".join(VARIABLES))
 Styles = Mapping[str, Mapping[str, Any]]  # how matplotlib draws each label
 MAX_DRAWN = 160  # points of a curve; more are averaged, so that a long run is still a small page
 _MAX_PANELS = 12
-_MAX_PLACES = 8  # of a curve, in a table
-_NUMBERS = "Numbers of this chart"
 _MAX_DOTS = 60  # of a score chart: with more, families stand for their languages, and all languages for families
 _MAX_NAME = 24  # letters of a baseline that fit above a panel
 _ALL_SCORES = "comparison.csv"
@@ -90,7 +87,6 @@ class Chart:
         styles, rings: of each label; a ring is a step after which a run of it went on from a checkpoint.
         panels: what draws each one, by the title above it.
         size: of a panel: width and height in inches.
-        numbers: the drawn numbers as a table; of curves some points.
     """
 
     name: str
@@ -101,7 +97,6 @@ class Chart:
     panels: Mapping[str, Callable[[Axes], None]]
     rings: Mapping[str, Sequence[int]] = field(default_factory=dict)
     size: tuple[float, float] = (3.6, 2.3)
-    numbers: Table | None = None
 
 
 def _new_figure(size: tuple[float, float], colour: str) -> Figure:
@@ -325,21 +320,7 @@ def _curve_chart(
         )
         for panel in drawn
     }
-    numbers = _curve_numbers(own, {panel: titles[panel] for panel in drawn}, axis)
-    return Chart(name, f"{subject} by {axis}", notes, file, styles, panels, rings, numbers=numbers)
-
-
-def _curve_numbers(curves: pd.DataFrame, titles: Mapping[str, str], axis: str) -> Table:
-    """At most _MAX_PLACES places of every curve, evenly spread."""
-    places = np.unique(curves.x)
-    shown = places[np.unique(np.linspace(0, len(places) - 1, _MAX_PLACES).round().astype(int))]
-    rows: list[Row] = []
-    for panel, title in titles.items():
-        rows.append((title,))
-        for label, points in curves.loc[curves.panel == panel].groupby("label", sort=False):
-            mean_at = dict(zip(points.x, points["mean"], strict=True))
-            rows.append((str(label), *(f"{mean_at[x]:.3f}" if x in mean_at else NONE for x in shown)))
-    return Table(_NUMBERS, (axis, *(f"{x:,.6g}" for x in shown)), rows)
+    return Chart(name, f"{subject} by {axis}", notes, file, styles, panels, rings)
 
 
 def _line_styles(labels: Iterable[str]) -> Styles:

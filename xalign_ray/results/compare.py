@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -26,14 +25,11 @@ from xalign_ray.tasks.task import SHARE
 
 EVERY = "all languages"
 UNTRAINED = "in no training data"
-UNMEASURED = "not measured"
-PREMIUMS = (1.2, 1.5, 2.0)  # pieces for each of English, where groups end
 WITH, SOME, WITHOUT, PIVOT = "dictionary", "dictionary in some runs only", "no dictionary", "English itself"
 _PIVOT = "en"
 _NEEDS = {
     "dictionary": "no compared run had a dictionary.",
     "training": "of no compared run the prepared data are known.",
-    "vocabulary": "no compared run has scores of the task tatoeba.",
 }
 
 Place = tuple[float, str]  # where a group stands in a table, and its name
@@ -63,8 +59,6 @@ def known_groupings(runs: Sequence[Run]) -> Groupings:
         )
     if trained := _training_tokens(runs):
         groupings["training"] = partial(_beside_english, partial(_training_group, trained))
-    if premiums := _premiums(runs):
-        groupings["vocabulary"] = partial(_beside_english, partial(_premium_group, premiums))
     return groupings
 
 
@@ -131,25 +125,6 @@ def _training_group(tokens: Mapping[str, float], languages: tuple[str, ...]) -> 
         return 0, UNTRAINED
     power = math.floor(math.log10(fewest))
     return 1 + power, f"{10**power:,} to {10 ** (power + 1):,} tokens"
-
-
-def _premiums(runs: Sequence[Run]) -> Mapping[str, float]:
-    """Pieces for each of English, by language, in the tokenizer and on the test that give it most."""
-    premiums: dict[str, float] = {}
-    for score in (score for run in runs for score in run.scores if score.metric == "tokenization_premium"):
-        premiums[score.language] = max(score.value, premiums.get(score.language, 0.0))
-    return premiums
-
-
-def _premium_group(premiums: Mapping[str, float], languages: tuple[str, ...]) -> Place:
-    """Where a language is cut into few pieces the vocabulary holds much of it; of two languages the worse decides."""
-    most = max(premiums.get(code, math.inf) for code in languages)
-    if most == math.inf:
-        return len(PREMIUMS) + 1, UNMEASURED
-    level = bisect_right(PREMIUMS, most)
-    low, high = ["", *PREMIUMS][level], [*PREMIUMS, ""][level]
-    words = f"{low} to {high}" if low and high else f"below {high}" if high else f"{low} and more"
-    return level, f"{words} pieces for each of English"
 
 
 def other_languages(language: str) -> tuple[str, ...]:
@@ -303,26 +278,6 @@ def compare_runs(
     return replace(
         comparison, by=tuple(by) or tuple(name for name in groupings_by_name if name in _ALWAYS or name in several)
     )
-
-
-def compare_with_beginning(runs: Sequence[Run], scores: pd.DataFrame) -> Comparison | None:
-    """What became of the encoder that a study's recipes begin from, in English and in languages of no training data.
-
-    None where it was not scored with them, or their data are not known.
-    """
-    beginning, trained = _column_of_study(runs, _begins_from), _training_tokens(runs)
-    if beginning is None or not trained:
-        return None
-    by = {"training": partial(_beside_english, partial(_training_group, trained))}
-    comparison = compare_scores(scores, list(columns_of(runs)), beginning, by)
-    return replace(comparison, frame=comparison.frame.loc[comparison.frame.group.isin((UNTRAINED, PIVOT))])
-
-
-def _begins_from(study: Mapping[str, Any]) -> str | None:
-    declared = study.get("study", {})
-    beginning = declared.get("encoder")  # which older studies do not have
-    encoders = (encoder for encoder in declared.get("encoders", ()) if beginning and encoder["model"] == beginning)
-    return next((encoder["label"] or encoder["model"] for encoder in encoders), None)
 
 
 def _column_of_study(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], str | None]) -> str | None:

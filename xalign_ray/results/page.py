@@ -1,44 +1,24 @@
-"""The verb `report`: one page on runs and studies, its figures and numbers."""
+"""Page of a report: tables, charts and text in one HTML file, which needs no network and no other file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from rich.console import Console
 
-from xalign_ray.config.explain import flatten
-from xalign_ray.errors import ConfigError, LockError
-from xalign_ray.results import charts, claims, continued, sentences, tables
-from xalign_ray.results.benchmark_average import average_table, check_average
-from xalign_ray.results.bundle import Options, as_csv, is_bundle, write_bundle
+from xalign_ray.results import charts
 from xalign_ray.results.charts import Chart
-from xalign_ray.results.compare import (
-    SCORE_COLUMNS,
-    Comparison,
-    compare_runs,
-    compare_with_beginning,
-    score_frame,
-)
-from xalign_ray.results.run import Run, as_published, columns_of, label_runs
+from xalign_ray.results.run import Run, columns_of
 from xalign_ray.results.sentences import ENVIRONMENT
-from xalign_ray.results.sources import check_names, find_runs, is_foreign
 from xalign_ray.results.tables import Table
-from xalign_ray.results.transfer import transfer_table
-from xalign_ray.work.artifacts import hash_value, write_atomic
-from xalign_ray.work.job import open_job
-from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.run_folder import CARD, RunFolder
-from xalign_ray.work.status_line import say
-from xalign_ray.work.storage import hide_places, shown_path
 
 PAGE = "index.html"
-_FILES = ("comparison.csv", "comparison.md", "scores.csv", "losses.csv", "layers.csv")
-_AT_TIMES = {claims.CELLS, claims.CLAIMS, *(f"{name}.svg" for name in charts.NAMES)}
-
 _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
 
@@ -55,227 +35,77 @@ class Section(NamedTuple):
     is_open: bool = False
 
 
-def report(
-    names: Sequence[str],
-    out: Path | None = None,
-    by: Sequence[str] = (),
-    baseline: str | None = None,
-    average: str = "",
-    bundle: Path | None = None,
-) -> Path:
-    """One page on a run or study (inside its folder) or on several compared.
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What a page shows.
 
-    Args:
-        names: folders of runs or studies, bundles, CSV files of scores.
-        out: folder of the report.
-        by: groupings, the first one for the terminal; all that are possible if none are given.
-        baseline: label of the column that the others are compared with; the study's, or the first one's if None.
-        average: a benchmark, whose one number is shown with its rule.
-        bundle: a file for everything that the numbers rest on, which `verify_bundle` computes again.
-
-    Returns:
-        The page.
-
-    Raises:
-        ConfigError: there is no such folder, the baseline is none of the labels, a grouping cannot be made, or a task
-            of the benchmark has no score.
-        DataError: a folder is no run, or a file is damaged.
+    Attributes:
+        title: its heading.
+        notes: paragraphs below it.
+        finding, detail: the first sentence, and the one below.
+        caveats: what must be known before the first number is read.
+        links: files next to it, by their kind.
+        headline: the chart below the finding.
+        reading: how to read the numbers.
+        sections: its parts; those without a table, chart or text are left out.
+        lead, origins: the last line: what it is about, and how it was made.
+        files: those beside it that have its numbers.
+        columns: the number of encoders.
     """
-    alone = len(names) == 1 and not is_foreign(local_folder(names[0]))
-    target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
-    check_names(names)
-    if average:
-        check_average(average)
-    if bundle:
-        _check_bundled(bundle)
-    _check_kept(names, target)
-    say(f"Reading {', '.join(names)}.")
-    runs = label_runs(continued.with_bases(find_runs(names)))
-    try:
-        with open_job(target, "report", waits=False, with_run=True):
-            comparison, papers = write_report(runs, target, by, baseline, average)
-            if bundle:
-                options = Options(by, baseline)
-                write_bundle(bundle, runs, [local_folder(name) for name in names], options)
-                if outside := _outside(as_published(runs)):
-                    say(f"{shown_path(bundle)} names places outside this folder and your home: {', '.join(outside)}.")
-    except LockError as locked:
-        raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
-    if paired := continued.paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
-        Console(stderr=True).print(tables.plain_grid(paired))
-    judged = claims.claim_table(papers.claims.loc[papers.claims.seeds > 0])
-    for table in (tables.terminal_table(comparison, comparison.by[0]), judged):
-        if table.rows:
-            Console(stderr=True).print(tables.plain_grid(table))
-    if average:
-        shown = average_table(claims.measured(runs, score_frame(runs)), list(columns_of(runs)), average)
-        Console(stderr=True).print(tables.plain_grid(shown))
-        say(shown.note)
-    return target / PAGE
+
+    title: str
+    finding: str
+    detail: str = ""
+    notes: Sequence[str] = ()
+    caveats: Sequence[str] = ()
+    links: Mapping[str, str]
+    headline: Chart | None = None
+    reading: Sequence[str]
+    sections: Sequence[Section]
+    lead: str
+    origins: Sequence[str]
+    files: Sequence[str]
+    columns: int
+
+    def write(self, out: Path) -> set[str]:
+        """Writes the page and each of its charts as SVG; returns the names of these files."""
+        parts = [
+            part._replace(tables=filled(part.tables), charts=[*filter(None, part.charts)]) for part in self.sections
+        ]
+        sections = [part for part in parts if part.tables or part.charts or part.notes or part.recipes]
+        drawn = filter(None, [self.headline, *(chart for part in sections for chart in part.charts)])
+        files = {f"{chart.name}.svg": charts.draw_file(chart) for chart in drawn}
+        files[PAGE] = ENVIRONMENT.get_template("page.html").render(
+            vars(self)
+            | {
+                "sections": sections,
+                "wide": self.columns > _MAX_NARROW,
+                "draw_svgs": charts.draw_svgs,
+                "variables": charts.VARIABLES,
+                "restarted": charts.RESTARTED,
+            }
+        )
+        for name, content in files.items():
+            write_atomic(out / name, content)
+        return {*files}
 
 
-def write_report(
-    runs: Sequence[Run],
-    out: Path,
-    by: Sequence[str] = (),
-    baseline: str | None = None,
-    average: str = "",
-) -> tuple[Comparison, claims.AgainstPapers]:
-    """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, comparison.md, and figures.
+def filled(tables: Sequence[Table | None]) -> list[Table]:
+    """The tables that have a row or a note."""
+    return [table for table in tables if table and (table.rows or table.note)]
 
-    Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
-    one column: mean and spread. The page needs no network and no other file to be read.
-    Removes files of an earlier report that this one does not write.
-    Arguments as in `report`.
-    """
-    runs, baseline = as_published(runs), hide_places(baseline)
-    scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
-    comparison = compare_runs(runs, scores, by, baseline)
-    measurements, finding = claims.measured(runs, scores), sentences.find(comparison, sentences.declared_metric(runs))
-    papers = claims.against_papers(measurements)
-    headline = charts.score_chart(comparison, finding.key) if finding.key else None
-    beginning = compare_with_beginning(runs, scores)
-    bases = {run.label: base for run in runs if run.on_disk and (base := continued.read_continued(run.folder))}
-    paired = continued.paired_table(runs, comparison.baseline) if len(bases) > 1 else None
-    averages = [average_table(measurements, list(columns), average)] if average else []
-    recipes = {
+
+def recipes_of(runs: Sequence[Run]) -> dict[str, str]:
+    """The resolved recipe of each label that has one, as YAML."""
+    return {
         label: yaml.safe_dump(dict(seeds[0].config), sort_keys=False, allow_unicode=True)
-        for label, seeds in columns.items()
+        for label, seeds in columns_of(runs).items()
         if seeds[0].config
     }
-    parts = [
-        Section("pairs", "The same test", [paired], is_open=True),
-        *(
-            Section(
-                f"base-{number}",
-                "Base against yours" if len(bases) == 1 else f"{base.name} against {label}",
-                [*continued.of_comparison(base)],
-                notes=hide_places(base.notes),
-                is_open=True,
-            )
-            for number, (label, base) in enumerate(bases.items())
-        ),
-        Section("average", "Average of a benchmark", averages, is_open=True),
-        *(
-            Section(
-                name,
-                tables.SUBJECTS[name],
-                [
-                    tables.decided_table(comparison) if name == "task" else None,
-                    tables.score_table(comparison, name),
-                    tables.cost_table(runs) if name == "task" and len(comparison.frame) else None,
-                ],
-                is_open=name == "task",
-            )
-            for name in comparison.by
-        ),
-        Section("forgetting", "Forgetting", [tables.forgetting_table(beginning)] if beginning else []),
-        Section("transfer", "Transfer", [transfer_table(measurements)]),
-        Section(
-            "papers",
-            "Against the papers",
-            [claims.claim_table(papers.claims), claims.cell_table(papers.cells)],
-            notes=claims.citations(papers.papers),
-            is_open=True,
-        ),
-        Section("retrieval", "Retrieval", charts=[charts.retrieval_chart(runs, losses)]),
-        Section("losses", "Losses", charts=[charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]),
-        Section("layers", "Layers", charts=[charts.layer_chart(runs, scores)]),
-        Section("data", "Data", tables.data_tables(runs)),
-        Section("recipes", "Recipes", [tables.values_table(runs)], recipes=recipes),
-        Section("running", "Running", [*tables.study_tables(runs), tables.run_table(runs)]),
-    ]
-    filled = (Section(*part[:2], _filled(part.tables), [*filter(None, part.charts)], *part[4:]) for part in parts)
-    sections = [section for section in filled if any(section[2:6])]
-    only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
-    guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
-    different = len({hash_value([seeds[0].settings or label]) for label, seeds in columns.items()})
-    page = ENVIRONMENT.get_template("page.html").render(
-        title=_title(runs),
-        notes=[
-            *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),
-            *([continued.origin_sentence(only)] if only else []),
-        ],
-        links=_links(runs[-1], out) if (len(runs) == 1 or only) and runs[-1].on_disk else {},
-        lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {different} recipe{'s' * (different > 1)}.",
-        wide=len(columns) > _MAX_NARROW,
-        finding=continued.sentence(only) if only else finding.brief,
-        detail=continued.forgotten(only) if only else finding.detail,
-        origins=sentences.origins(runs, {label: hide_places(base.command) for label, base in bases.items()}),
-        headline=headline,
-        caveats=[*guessed, *sentences.caveats(runs)],
-        reading=sentences.how_to_read(runs),
-        sections=sections,
-        draw_svgs=charts.draw_svgs,
-        variables=charts.VARIABLES,
-        restarted=charts.RESTARTED,
-        files=[*_FILES, *papers.files],
-    )
-    shown_scores = scores.reindex(columns=SCORE_COLUMNS)
-    files = papers.files | {
-        "scores.csv": shown_scores,
-        "layers.csv": shown_scores.loc[scores.single_layer],
-        "losses.csv": losses,
-    }
-    for name, frame in files.items():
-        write_atomic(out / name, as_csv(frame))
-    write_tables(comparison, out, papers)
-    drawn = filter(None, [headline, *(chart for section in sections for chart in section.charts)])
-    figures = {f"{chart.name}.svg": charts.draw_file(chart) for chart in drawn}
-    for name, figure in figures.items():
-        write_atomic(out / name, figure)
-    write_atomic(out / PAGE, page)
-    for name in _AT_TIMES.difference(files, figures):
-        (out / name).unlink(missing_ok=True)
-    return comparison, papers
 
 
-def write_tables(comparison: Comparison, out: Path, papers: claims.AgainstPapers | None = None) -> None:
-    """Writes every number as comparison.csv, in [0, 1] for shares, and the tables as comparison.md, in percent."""
-    write_atomic(out / "comparison.csv", as_csv(comparison.shown))
-    shown = _filled([tables.decided_table(comparison), *(tables.score_table(comparison, by) for by in comparison.by)])
-    shown += _filled([claims.claim_table(papers.claims), claims.cell_table(papers.cells)]) if papers else []
-    write_atomic(out / "comparison.md", "\n".join(map(tables.as_markdown, shown)))
-
-
-def _links(run: Run, out: Path) -> dict[str, str]:
+def links_of(run: Run, out: Path) -> dict[str, str]:
     """Files next to a run's page, by their kind; relative to the page."""
     folder = RunFolder(run.folder)
     paths = {"the encoder": folder.export, "its model card": folder.export / CARD, "the recipe": folder.config}
     return {name: os.path.relpath(path, out) for name, path in paths.items() if path.exists()}
-
-
-def _filled(every: Sequence[Table | None]) -> list[Table]:
-    return [table for table in every if table and (table.rows or table.note)]
-
-
-def _title(runs: Sequence[Run]) -> str:
-    labels = list(columns_of(runs))
-    compared = " / ".join(labels) if len(labels) <= 4 else f"{len(labels)} recipes compared"
-    return " / ".join(dict.fromkeys(run.study["name"] for run in runs if run.study)) or compared
-
-
-def _outside(runs: Sequence[Run]) -> list[str]:
-    """Paths of the machine that recipes and scores name and that `hide_places` leaves."""
-    values = (
-        value for run in runs for value in (*flatten(run.config).values(), *(score.encoder for score in run.scores))
-    )
-    return sorted({value for value in values if isinstance(value, str) and value.startswith("/")})
-
-
-def _check_kept(names: Sequence[str], out: Path) -> None:
-    """Raises ConfigError where a file that the report reads is one that it writes."""
-    written = {(out / name).resolve() for name in (PAGE, *_FILES, *_AT_TIMES)}
-    if read := next((name for name in names if local_folder(name).resolve() in written), None):
-        raise ConfigError(
-            f"{shown_path(Path(read))} is read, and the report would be written in its place. Name another folder by "
-            "--out."
-        )
-
-
-def _check_bundled(path: Path) -> None:
-    """Raises ConfigError where the bundle would replace another file."""
-    if path.is_dir():
-        raise ConfigError(f"--bundle {shown_path(path)} is a folder; name a file, such as results.zip.")
-    if path.is_file() and not is_bundle(path):
-        raise ConfigError(f"--bundle {shown_path(path)} is there, and is no bundle. Name another file.")

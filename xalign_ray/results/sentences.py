@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from xalign_ray.config.load import list_studies
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.difference import NEAR_ZERO, ONE_RUN
@@ -116,7 +114,9 @@ def origins(runs: Sequence[Run], continued: Mapping[str, str] | None = None) -> 
     Args:
         continued: the command of each run of `xalign continue`, by its label.
     """
-    studies = dict.fromkeys(_command(run.study) for run in runs if run.study)
+    studies = dict.fromkeys(
+        run.study.get("study", {}).get("command") or f"the study {run.study['name']}" for run in runs if run.study
+    )
     by_run = continued or {}
     made_by = [by_run.get(run.label) or f"xalign pretrain {run.recipe}" for run in runs if run.config]
     commands = [*studies] or [*dict.fromkeys(made_by)]
@@ -130,23 +130,6 @@ def origins(runs: Sequence[Run], continued: Mapping[str, str] | None = None) -> 
     if commits := sorted(filter(None, made)):
         lines.append(f"Commit{'s' * (len(commits) > 1)} {', '.join(commit[:12] for commit in commits)}.")
     return lines + [f"MLflow: experiment {experiment} at {where}." for experiment, where in tracks]
-
-
-def _command(study: Mapping[str, Any]) -> str:
-    """What makes a study of the package again; the name of any other, whose file is not known."""
-    declares, name = study.get("study", {}), study["name"]
-    if (study.get("notes") or "").startswith(f"Rates of {name.removesuffix('-rates')},"):
-        name = name.removesuffix("-rates")  # the study tries them itself
-    studies, scale = list_studies(), study.get("scale")
-    scaled = name.partition(f"-{scale}")[0]
-    if scale and f"{scaled}/{scale}" in studies:
-        words = ["xalign", "study", scaled, "--scale", scale]
-    elif name in studies:
-        words = ["xalign", "study", name]
-    else:
-        return f"the study {name}"
-    words += ["--encoder", declares["encoder"]] if declares.get("encoder") else []
-    return shlex.join([*words, *(word for setting in declares.get("settings", ()) for word in ("--set", setting))])
 
 
 def how_to_read(runs: Sequence[Run]) -> list[str]:

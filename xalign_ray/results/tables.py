@@ -33,7 +33,6 @@ SUBJECTS = {
     "family": "Families",
     "dictionary": "Dictionaries",
     "training": "Training data",
-    "vocabulary": "Vocabulary",
 }
 _TITLES = {
     "task": "Scores, mean over languages",
@@ -41,11 +40,9 @@ _TITLES = {
     "family": "Scores by language family",
     "dictionary": "Scores of languages with and without a dictionary",
     "training": "Scores by how much of a language the training data hold",
-    "vocabulary": "Scores by how much of the vocabulary a language has",
 }
 _NOTES = {
     "dictionary": "A language has a dictionary where the recipe names one that it is a side of.",
-    "vocabulary": "Pieces of sentences for each piece of their English translations: few of what the vocabulary holds.",
     "training": "Tokens in the data of the encoder that has most of a language; half of a pair's count for each.",
 }
 # `_` inside a word, and brackets that no link follows, are text: names of metrics and intervals stay readable.
@@ -193,24 +190,6 @@ def decided_table(comparison: Comparison) -> Table:
     return Table(f"What is decided against {base}", header, rows, note, names=len(header))
 
 
-def forgetting_table(comparison: Comparison) -> Table:
-    """One row a metric and group of languages, one column an encoder: points above the one that it began from."""
-    labels = [label for label in comparison.labels if label != comparison.baseline]
-    rows = []
-    for cells in _grouped(comparison, "training"):
-        metric, by_label = cells[0]["metric"], {cell["label"]: cell for cell in cells}
-        if is_share(metric) and (before := by_label.get(comparison.baseline)):
-            name = Entry(before["title"], before["languages"].replace(" ", ", "))
-            gaps = (_difference(by_label[label]) if label in by_label else NONE for label in labels)
-            rows.append((name, _entry(before, best=False), *gaps))
-    note = (
-        f"Points of percent above {comparison.baseline}, with 95 % intervals: in English, and in languages that the "
-        "training data lack."
-    )
-    title = f"What became of {comparison.baseline}"
-    return Table(title, ("", comparison.baseline, *labels), rows, note if rows else "")
-
-
 def data_tables(runs: Sequence[Run]) -> list[Table]:
     """One table a prepared data set: tokens of each language or pair, and how many words the dictionaries know."""
     users: dict[str, dict[str, Mapping[str, Any]]] = {}
@@ -314,26 +293,10 @@ def cost_table(runs: Sequence[Run]) -> Table | None:
     return Table("What it cost", ("", *columns), rows, note)
 
 
-def study_tables(runs: Sequence[Run]) -> list[Table]:
-    """Learning rates and settings that a study tried, with development scores and its choices."""
-    tables = []
-    for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
-        if "rates" in study:
-            tables.append(_rates_table(name, study["rates"]))
-        tried = list[Row]()
-        for choice in (item for item in study["choices"] if len(item["candidates"]) > 1):
-            settings = [candidate["setting"] for candidate in choice["candidates"]]
-            varied = [key for key in settings[0] if any(item[key] != settings[0][key] for item in settings)]
-            for number, candidate in enumerate(choice["candidates"]):
-                names = ("", "") if number else (choice["label"], choice["task"])
-                shown = ", ".join(f"{key} {candidate['setting'][key]}" for key in varied)
-                scores = ["-" if item is None else f"{100 * item:.1f}" for item in candidate["development"].values()]
-                chosen = Entry("chosen", mark="best") if number == choice["chosen"] else ""
-                tried.append((*names, shown, ", ".join(scores), chosen))
-        header = ("fine-tuning", "task", "setting", "development score of each cell", "chosen")
-        note = "The highest mean development score decides, before a test score is looked at."
-        tables.append(Table(f"Settings tried by {name}", header, tried, note if tried else "", names=3))
-    return tables
+def rates_tables(runs: Sequence[Run]) -> list[Table]:
+    """The learning rates that each study tried, with development scores and its choices."""
+    studies = {run.study["name"]: run.study for run in runs if run.study}
+    return [_rates_table(name, study["rates"]) for name, study in studies.items() if "rates" in study]
 
 
 def percent(metric: str, value: float) -> str:

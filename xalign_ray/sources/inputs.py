@@ -1,4 +1,4 @@
-"""Inputs of a recipe: its files, split into parts; the embedded world is written where it is named."""
+"""Inputs of a recipe: its files, split into parts"""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from pathlib import Path
 
 from xalign_ray.config.language_codes import explain_unknown, is_unknown
 from xalign_ray.config.schema import DEMO, Corpus, DataConfig, Dictionary, ParallelCorpus, RunConfig
-from xalign_ray.demo.writer import is_written, write_demo
 from xalign_ray.errors import ConfigError
 from xalign_ray.sources.formats import check_contents, check_languages, find_source, parts, read_part, read_together
 from xalign_ray.sources.records import Kind, Part, Record, numbered, undivided
-from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import is_url
 
 _KINDS: dict[str, Kind] = {"corpora": "documents", "dictionaries": "entries"}
+WORLD = "demo"  # folder of the embedded world, below the output
 LOOKED_AT = 16  # files of a source that are opened before anything is started; prepare opens all
 
 
@@ -56,20 +55,8 @@ class Input:
 
 
 def data_root(config: RunConfig) -> Path:
-    """The folder that relative paths of `data` start from; the embedded world is written if it is not there."""
-    return open_root(config.data.root, local_folder(config.output))
-
-
-def open_root(root: str, output: Path) -> Path:
-    """The folder that `root` names, which is `output/demo` for the embedded world, written at first use."""
-    if root != DEMO:
-        return Path(root)
-    folder = output / "demo"
-    if not is_written(folder):
-        with open_job(folder, "writing the embedded world", upload=None):
-            if not is_written(folder):
-                write_demo(folder)
-    return folder
+    """The folder that relative paths of `data` start from; that of the embedded world may be missing."""
+    return local_folder(config.output) / WORLD if config.data.root == DEMO else Path(config.data.root)
 
 
 def check_codes(config: RunConfig) -> None:
@@ -93,19 +80,17 @@ def _all_sources(data: DataConfig) -> Iterator[tuple[str, int, Corpus | Parallel
         yield from ((key, number, source) for number, source in enumerate(getattr(data, key)))
 
 
-def check_inputs(config: RunConfig, writes_demo: bool = True) -> None:
+def check_inputs(config: RunConfig) -> None:
     """Finds out in moments, and before anything is started, whether the sources are there and mean anything.
 
-    Args:
-        writes_demo: whether the embedded world is written where it is not there; else only absolute paths are looked up
-            below it.
+    Of a recipe that reads the embedded world, only absolute paths are looked up before the world is written.
 
     Raises:
         DataError, ConfigError: a path, format or language that is not there, a file that is no data, or one that is
             named twice, in a sentence.
     """
-    is_unwritten = config.data.root == DEMO and not writes_demo
-    root = Path() if is_unwritten else data_root(config)
+    root = data_root(config)
+    is_unwritten = config.data.root == DEMO and not root.is_dir()
     codes, named = dict(_all_codes(config)), dict[tuple[object, ...], str]()
     for key, number, source in _all_sources(config.data):
         if not is_unwritten or all(Path(path).is_absolute() for path in source.paths):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import random
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError, create_model, model_validator
 
@@ -141,43 +142,30 @@ class EvaluationConfig(Frozen):
         return self
 
 
-class GridSearch(Frozen):
-    """Every combination of the settings that are lists."""
+class Search(Frozen):
+    """Every combination of the settings that are lists, or some of them, the same for every encoder."""
 
-    kind: Literal["grid"] = "grid"
-
-    def settings_to_try(self, settings: Frozen) -> list[dict[str, Any]]:
-        """Values for fields of `FineTuning`, a dict a combination, each once."""
-        among = {name: values for name, values in settings if values is not None}
-        return [dict(zip(among, values, strict=True)) for values in itertools.product(*among.values())]
-
-
-class RandomSearch(Frozen):
-    """Combinations drawn at random, the same ones for every encoder."""
-
-    kind: Literal["random"] = "random"
-    num_samples: Positive
+    num_samples: Annotated[Positive | None, Field(description="combinations to draw at random; all if null")] = None
     seed: Annotated[Int, Field(ge=0, description="of the draw")] = 0
+    asha: Annotated[
+        dict[str, Any] | None,
+        Field(
+            description="options of Ray Tune's ASHAScheduler: poor trials of the first seeds stop early, and other "
+            "seeds repeat the chosen setting; none stops if null"
+        ),
+    ] = None
 
     def settings_to_try(self, settings: Frozen) -> list[dict[str, Any]]:
-        """As that of a grid; one value alone is never searched."""
+        """Values for fields of `FineTuning`, a dict a combination, each once; one value alone is never searched."""
         among = {name: values for name, values in settings if values is not None}
+        if self.num_samples is None:
+            return [dict(zip(among, values, strict=True)) for values in itertools.product(*among.values())]
         rng = random.Random(f"study/{self.seed}")
         drawn = [
             {name: values[0] if len(values) == 1 else rng.choice(values) for name, values in among.items()}
             for _ in range(self.num_samples)
         ]
         return [setting for number, setting in enumerate(drawn) if setting not in drawn[:number]]
-
-
-class AshaSearch(RandomSearch):
-    """Random search that stops poor trials early, under the first seeds; other seeds repeat the chosen setting."""
-
-    kind: Literal["asha"] = "asha"  # type: ignore[assignment]
-    reduction_factor: Annotated[Float, Field(gt=1, description="one in so many goes on")] = 3.0
-
-
-Search = Annotated[GridSearch | RandomSearch | AshaSearch, Field(discriminator="kind")]
 
 
 class RatesConfig(Frozen):
@@ -204,6 +192,7 @@ class StudyConfig(Frozen):
 
     name: Annotated[str, Field(pattern=r"^[\w.-]+$", description="its folder; the file's name if not given")]
     notes: str = ""
+    command: Annotated[str, Field(description="that runs it again; of a study in the package")] = ""
     scale: Annotated[str, Field(description="of a study that there is at several: tiny, small or paper")] = ""
     root: Annotated[
         str | None,
@@ -225,7 +214,7 @@ class StudyConfig(Frozen):
     settings: Annotated[tuple[str, ...], Field(description="of every recipe, as given to --set")] = ()
     evaluations: tuple[EvaluationConfig, ...] = ()
     finetunings: tuple[FineTuningConfig, ...] = ()
-    search: Search = GridSearch()
+    search: Search = Search()
     baseline: Annotated[str | None, Field(description="label that the others are compared with; the first if null")] = (
         None
     )
@@ -296,6 +285,10 @@ def load_study(name: str, settings: Sequence[str] = (), encoder: str = "") -> St
             tree["settings"] = [*tree.get("settings", []), setting]
     is_scaled = path.parent.parent == STUDIES
     names = {"name": f"{path.parent.name}-{path.stem}", "scale": path.stem} if is_scaled else {"name": path.stem}
+    words = [path.parent.name, "--scale", path.stem] if is_scaled else [path.stem]
+    words += ["--encoder", encoder] if encoder else []
+    words += [word for setting in settings for word in ("--set", setting)]
+    command = shlex.join(["xalign", "study", *words]) if path.is_relative_to(STUDIES) else ""
     if encoder and "encoder" not in tree:
         raise ConfigError(f"--encoder: the study {name} begins from no encoder; `encoder` in its file names one.")
     if encoder:
@@ -308,7 +301,7 @@ def load_study(name: str, settings: Sequence[str] = (), encoder: str = "") -> St
     for key in ("encoders", "evaluations", "finetunings"):
         if isinstance(items := tree.get(key), list):
             tree[key] = [arm for item in items for arm in _arms(item)]
-    return parse_study(names | tree, origins, str(path))
+    return parse_study(names | tree | {"command": command}, origins, str(path))
 
 
 def _read_study(path: Path, extended_by: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -12,16 +12,15 @@ from typing import Any
 from xalign_ray.config.code import source_hashes
 from xalign_ray.config.derive import FEED_CPUS, needed_recipes
 from xalign_ray.config.load import Recipe, load_recipe
-from xalign_ray.config.schema import RunConfig
+from xalign_ray.config.schema import DEMO, RunConfig
+from xalign_ray.demo.first_use import open_world
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.finetune.settings import FineTuning
 from xalign_ray.finetune.training_set import Training, TuningFiles
 from xalign_ray.models.hub import at_commit, revision_of
 from xalign_ray.models.tokenized import check_languages
-from xalign_ray.sources.inputs import open_root
 from xalign_ray.studies.cells import EVALUATION, FINETUNING, PRETRAINING, Cell, Encoder
 from xalign_ray.studies.declared import (
-    AshaSearch,
     EncoderConfig,
     EvaluationConfig,
     FineTuningConfig,
@@ -111,7 +110,7 @@ def _scored_cells(
             on = f" on {folder}" if (folder := Path(entry.data).name) not in ("", entry.task) else ""
             paths = (entry.data,) if entry.data else ()
             yield cell(entry, encoder.label, paths, on, kind=EVALUATION, languages=languages or None)
-    asha = isinstance(study.search, AshaSearch)
+    asha = study.search.asha is not None
     is_later = encoder is not next(entry for entry in encoders if entry.label == encoder.label)
     for entry in study.finetunings:
         settings = study.search.settings_to_try(entry.settings)
@@ -301,7 +300,7 @@ def _check_distinct(encoders: Sequence[Encoder]) -> None:
 
 
 def _open(root: str, output: Path) -> Path:
-    return open_root(root, output).resolve()
+    return (open_world(output) if root == DEMO else Path(root)).resolve()
 
 
 def _root_of_recipes(study: StudyConfig, output: Path) -> str:

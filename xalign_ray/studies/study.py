@@ -139,7 +139,7 @@ def run_planned(study: StudyConfig, output: Path, rehash: bool = False) -> Path:
             raise TrainingError(
                 f"{len(queue.failures)} cells of {study.name} failed; the same command tries them again.\n{reasons}"
             )
-        from xalign_ray.results.page import report  # pandas, which takes a second to import
+        from xalign_ray.results.report import report  # pandas, which takes a second to import
 
         page = report([str(folder)])
         inner = sorted(path for name in (EVENT_LOG, SCORES, MANIFEST) for path in folder.glob(f"*/*/{name}"))
@@ -273,6 +273,6 @@ def _identity(plan: Plan) -> dict[str, Any]:
     return {
         "recipe": f"{STUDIES}/{study.name}",
         "fingerprint": hash_value(study.name),
-        "params": {"search": study.search.kind, "encoders": len(plan.encoders)},
+        "params": {"encoders": len(plan.encoders)},
         "labels": {"scale": study.scale},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,6 @@ from ray.exceptions import RayError, RayTaskError
 from xalign_ray import pretraining
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.studies.cells import FINETUNING, FINISHED, PRETRAINING, STOPPED, TOKENIZED, WAITING, Cell
-from xalign_ray.studies.declared import AshaSearch
 from xalign_ray.studies.plan import Plan
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
 from xalign_ray.tasks.scores import SCORES, are_whole, write_scores
@@ -148,9 +148,9 @@ class CellRunner:
         self._study, self._keep_models = folder.resolve(), plan.study.keep_models
         self._started: list[Any] = []
         self._halving = None
-        if isinstance(plan.study.search, AshaSearch):
+        if (options := plan.study.search.asha) is not None:
             epochs = max((cell.settings.num_train_epochs for cell in plan.cells if cell.settings), default=1)
-            self._halving = ray.remote(Halving).options(num_cpus=0).remote(plan.study.search, epochs)
+            self._halving = ray.remote(Halving).options(num_cpus=0).remote({"max_t": epochs} | options)
 
     def start(self, cell: Cell) -> Future[Any]:
         """Starts a cell. The future of a pretraining has its run folder; that of a failed cell has the error."""
@@ -175,16 +175,10 @@ class Halving:
     development scores of different tasks cannot be compared.
     """
 
-    def __init__(self, search: AshaSearch, max_epochs: int) -> None:
-        self._options = {
-            "time_attr": "epoch",
-            "metric": "development",
-            "mode": "max",
-            "max_t": max_epochs,
-            "grace_period": 1,
-            "reduction_factor": search.reduction_factor,
-            "stop_last_trials": False,  # the last epoch is followed by the test
-        }
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        # After the last epoch there is a test.
+        fixed = {"time_attr": "epoch", "metric": "development", "mode": "max", "stop_last_trials": False}
+        self._options = {"reduction_factor": 3, **options, **fixed}
         self._schedulers: dict[tuple[str, ...], Any] = {}
         self._trials: dict[str, SimpleNamespace] = {}
 

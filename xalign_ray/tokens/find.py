@@ -14,7 +14,7 @@ import tokenizers
 
 from xalign_ray.config.code import SHARDS_CODE, package_code
 from xalign_ray.config.identity import data_settings
-from xalign_ray.config.schema import DataConfig, RunConfig
+from xalign_ray.config.schema import DEMO, DataConfig, RunConfig
 from xalign_ray.config.sources import (
     REPLACING,
     BpeTokenizer,
@@ -36,6 +36,8 @@ from xalign_ray.work.mirror import fetch_listed, local_folder, url_of
 
 def find_prepared(config: RunConfig) -> Prepared | None:
     """The shards of a recipe if they are finished, else None; makes nothing."""
+    if config.data.root == DEMO and not data_root(config).is_dir():
+        return None
     sources = [*chain(*find_sources(config.data, data_root(config)))]
     folder = data_folder(config, fingerprint_of(config, sources, InputHashes.of_output(local_folder(config.output))))
     fetch_listed(folder)

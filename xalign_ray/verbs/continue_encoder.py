@@ -106,14 +106,13 @@ def continue_encoder(
     say(f"Continuing {lines.model}: looking at the encoder and the data.")
     with options_named():
         from xalign_ray.continuing import story  # takes seconds
-        from xalign_ray.verbs.recipes import plan as plan_recipe
 
         if not plan and not show_recipe:
             return Run(story.continue_lines(lines, local, trust, rehash))
         continuation = story.resolve(lines)
         if show_recipe:
             return continuation.as_yaml.rstrip("\n")
-        return "\n".join([*continuation.notes, "", plan_recipe(continuation.recipe)])
+        return story.describe_needs(continuation)
 
 
 def show_end(run: Run) -> str:

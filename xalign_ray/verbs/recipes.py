@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from xalign_ray.config.load import Recipe
+from xalign_ray.config.schema import DEMO
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.verbs.arguments import PathLike, as_model, as_path, as_recipe
 from xalign_ray.verbs.opened_run import Run
@@ -80,6 +81,7 @@ def prepare(recipe: Recipe | PathLike, *settings: str, rehash: bool = False) -> 
     loaded = as_recipe(recipe, settings)
     from xalign_ray.pretraining import prepare as make_shards
 
+    _write_world(loaded)
     folder = make_shards(loaded, rehash=rehash).folder
     if not isinstance(recipe, Recipe):
         options = [word for setting in settings for word in ("--set", setting)]
@@ -122,6 +124,7 @@ def pretrain(
     loaded = as_recipe(recipe, [*settings, *([f"track.profile_steps={profile}"] if profile else [])])
     from xalign_ray.pretraining import pretrain as train_recipe
 
+    _write_world(loaded)
     run = train_recipe(loaded, as_path(out), local, trust, rehash)
     say_next(f"xalign evaluate {quoted(run)} --task tatoeba --data FOLDER", f"xalign report {quoted(run)}")
     return Run(run)
@@ -167,3 +170,14 @@ def export(
     folder = export_folder(as_path(run), step, as_path(out), trust, as_, pooling, prompt, push_to, merge)
     say_next(f"xalign evaluate {quoted(folder)} --task tatoeba --data FOLDER")
     return folder
+
+
+def _write_world(recipe: Recipe) -> None:
+    """Writes the embedded world where the recipe reads it, and can be run."""
+    from xalign_ray.checks import check_recipe
+    from xalign_ray.demo.first_use import open_world
+    from xalign_ray.work.mirror import local_folder
+
+    if recipe.config.data.root == DEMO:
+        check_recipe(recipe)
+        open_world(local_folder(recipe.config.output))

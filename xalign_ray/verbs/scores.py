@@ -240,7 +240,7 @@ def report(
     Args:
         runs: runs, studies, bundles, CSV of scores, results of mteb.
         out: where to write; `<run>/report` of one run, `report` of several if not given.
-        by: groupings of the scores: task, language, family, dictionary, training, vocabulary.
+        by: groupings of the scores: task, language, family, dictionary, training.
         baseline: label of the run that others are compared with, instead of the first.
         average: "xtreme" or "mmbert-8": one number of that benchmark, by its rule.
         bundle: a zip file to write, that `verify` computes again.
@@ -252,11 +252,11 @@ def report(
         ConfigError: an argument cannot mean anything.
         DataError: a folder is not a run, or is damaged.
     """
-    from xalign_ray.results import page
+    from xalign_ray.results.report import report as write_report
 
     names = [as_model(run) for run in runs]
     file = as_path(bundle)
-    path = page.report(names, as_path(out), codes(by), baseline, average, file)
+    path = write_report(names, as_path(out), codes(by), baseline, average, file)
     say_next("open the page in a browser", *([f"xalign verify {quoted(file)}"] if file else []))
     return path
 

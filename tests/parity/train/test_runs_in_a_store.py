@@ -22,7 +22,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import DataError
 from xalign_ray.feed import batches as feeding
-from xalign_ray.results.page import report
+from xalign_ray.results.report import report
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.verbs.scores import evaluate
 from xalign_ray.work import mirror

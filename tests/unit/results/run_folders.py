@@ -11,7 +11,7 @@ from typing import Any
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import describe_saved, write_saved
 from xalign_ray.results.compare import Comparison, compare_runs, score_frame
-from xalign_ray.results.page import write_report
+from xalign_ray.results.report import write_report
 from xalign_ray.results.run import Run, label_runs
 from xalign_ray.results.sources import find_runs
 from xalign_ray.results.tables import Entry

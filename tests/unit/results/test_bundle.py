@@ -28,7 +28,7 @@ from tests.unit.results.whole_study import (
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.bundle import FORMAT, INDEX, read_bundle, verify_bundle
 from xalign_ray.results.compare import compare_runs, score_frame
-from xalign_ray.results.page import report
+from xalign_ray.results.report import report
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import average_languages, read_scores, write_scores
 from xalign_ray.tasks.task import TunedTask

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,20 @@ from rich.console import Console
 
 from tests.unit.results.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.errors import ConfigError
+from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.compare import (
     Comparison,
     Record,
     compare_scores,
-    compare_with_beginning,
     known_groupings,
     score_frame,
 )
 from xalign_ray.results.difference import differences_from, guess_variance, is_at_chance
-from xalign_ray.results.page import write_tables
 from xalign_ray.results.run import Log, Run
 from xalign_ray.results.tables import (
     Entry,
+    as_markdown,
     decided_table,
-    forgetting_table,
     percent,
     plain_grid,
     score_table,
@@ -72,11 +71,9 @@ def cells(comparison: Comparison, by: str, label: str) -> dict[str, Record]:
     return {record["group"]: record for record in comparison.records(by) if record["label"] == label}
 
 
-def written(comparison: Comparison, folder: Path) -> tuple[list[dict[str, str]], str]:
-    """The records of comparison.csv and the text of comparison.md."""
-    write_tables(comparison, folder)
-    with (folder / "comparison.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file)), (folder / "comparison.md").read_text(encoding="utf-8")
+def records_of(comparison: Comparison) -> list[dict[str, str]]:
+    """The records of comparison.csv."""
+    return list(csv.DictReader(io.StringIO(as_csv(comparison.shown))))
 
 
 THREE = ("de", "fr", "hi")
@@ -384,30 +381,28 @@ def test_test_sets_come_before_development_sets_and_stand_as_they_were_written()
     assert [record["split"] for record in compare(given, None, ["task"]).records("task")] == ["test", "dev", "pud"]
 
 
-def test_what_is_at_chance_says_so_and_a_fall_to_it_stays_in_the_csv(tmp_path: Path) -> None:
+def test_what_is_at_chance_says_so_and_a_fall_to_it_stays_in_the_csv() -> None:
     given = {"base": scores({"de": 0.5}), "new": scores({"de": 0.12})}
     found = compare(given, "base", ["language"])
     _, row = score_table(found, "language").rows
     assert row[:4] == entries("de", Entry("50.0", mark="best"), Entry("12.0", "at chance", "quiet"), "10")
-    records, _ = written(found, tmp_path)
+    records = records_of(found)
     assert [(row["label"], row["mean"], row["at_chance"], row["difference"]) for row in records] == [
         ("base", "0.5", "False", ""),
         ("new", "0.12", "True", "-0.38"),
     ]
 
 
-def test_the_files_hold_every_grouping(tmp_path: Path) -> None:
+def test_csv_and_markdown_hold_every_grouping() -> None:
     given = {
         "base": scores({"de": 0.2, "nl": 0.4, "fr": 0.6}),
         "new": scores({"de": 0.5, "nl": 0.5, "fr": 0.7}),
     }
-    records, text = written(compare(given, "base", ["family", "task"]), tmp_path)
-    assert [line for line in text.splitlines() if line.startswith("###")] == [
-        "### Scores by language family",
-        "### Scores, mean over languages",
-    ]
+    found = compare(given, "base", ["family", "task"])
+    text = "\n".join(as_markdown(score_table(found, by)) for by in found.by)
     assert "| Germanic (de, nl) | 30.0 | 50.0 (+20.0) | 10 | 200 | 1 |" in text
     assert "| 40.0 | 56.7 (+16.7 [-45.1, 78.4]) | 10 | 300 (3 languages) | 1 |" in text
+    records = records_of(found)
     last = records[-1]
     assert [(row["by"], row["group"], row["label"]) for row in records][:2] == [
         ("family", "Germanic", "base"),
@@ -450,48 +445,3 @@ def test_a_report_has_the_groupings_that_say_more_than_the_mean(tmp_path: Path) 
     assert groupings([one]) == ["task", "language"]
     assert groupings([two]) == ["task", "language", "family", "dictionary", "training"]
     assert groupings([one], by=["dictionary"]) == ["dictionary"]
-
-
-def test_forgetting_is_seen_in_english_and_in_languages_of_no_data_from_the_encoder_that_was_continued() -> None:
-    """Whatever the baseline is; without that encoder, data that are known or a study of one, there is no such table."""
-    study = {
-        "name": "s",
-        "baseline": "mlm",
-        "labels": ["base", "mlm"],
-        "study": {"encoder": "e5", "encoders": [{"model": "e5", "label": "base"}]},
-    }
-    pools = {"text/en": {"tokens": 9}, "pairs/de-en": {"tokens": 9}}
-    values = {"base": (0.9, 0.8, 0.5), "mlm": (0.8, 0.7, 0.6), "align": (0.85, 0.8, 0.7)}
-    runs = [
-        Run(
-            Path(label),
-            {"seed": 0} if label != "base" else {},
-            Log(),
-            (
-                *scores(dict(zip(("en", "ru", "de"), own, strict=True)), run=label),
-                score("pair_cosine", 0.1, language="ru"),
-            ),
-            data=None if label == "base" else {"pools": pools},
-            label=label,
-            study=study,
-        )
-        for label, own in values.items()
-    ]
-    found = compare_with_beginning(runs, score_frame(runs))
-    assert found is not None
-    shown = forgetting_table(found)
-    assert shown.title == "What became of base"
-    assert [*shown.header] == ["", "base", "mlm", "align"]
-    assert [[cell.text for cell in row] for row in shown.rows] == [
-        ["Sentence retrieval (Tatoeba)", "80.0", "-10.0", "+0.0"],
-        ["Sentence retrieval (Tatoeba)", "90.0", "-10.0", "-5.0"],
-    ]
-    assert [row[0].note for row in shown.rows] == ["ru", "en"]  # type: ignore[union-attr]
-    assert compare_with_beginning([one for one in runs if one.label != "base"], score_frame(runs)) is None
-    assert compare_with_beginning([replace(one, data=None) for one in runs], score_frame(runs)) is None
-    for declared in (
-        {"encoder": None, "encoders": [{"model": None, "label": "base"}]},
-        {"encoders": [{"model": "e5"}]},
-    ):
-        others = [replace(one, study={**study, "study": declared}) for one in runs]
-        assert compare_with_beginning(others, score_frame(runs)) is None

@@ -13,11 +13,11 @@ from xalign_ray.errors import DataError
 from xalign_ray.results.continued import (
     comparison_text,
     forgotten,
-    paired_table,
     read_continued,
     sentence,
     sparkline,
 )
+from xalign_ray.results.paired import paired_table
 from xalign_ray.results.run import Run, read_run
 from xalign_ray.tasks.scores import Score, write_scores
 from xalign_ray.tasks.task import write_rows

@@ -22,7 +22,7 @@ from tests.unit.results.whole_study import (
 )
 from xalign_ray.errors import DataError
 from xalign_ray.results.bundle import INDEX, RUNS_FILE, STUDIES_FILE
-from xalign_ray.results.page import report
+from xalign_ray.results.report import report
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.work.artifacts import hash_value
 

@@ -1,4 +1,4 @@
-"""Groups of languages: families, dictionaries, data, vocabulary, and what they are refused for."""
+"""Groups of languages: families, dictionaries, data, and what they are refused for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from xalign_ray.config.language_codes import check_language, family_of, language
 from xalign_ray.errors import ConfigError
 from xalign_ray.results.compare import Groupings, check_groupings, known_groupings
 from xalign_ray.results.run import Log, Run
-from xalign_ray.tasks.scores import Score
 
 XTREME = (
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi "
@@ -29,13 +28,6 @@ def grouped(by: str, languages: list[str], known: Groupings) -> dict[str, list[s
 def run_with_dictionaries(label: str, *languages: str) -> Run:
     config: dict[str, Any] = {"data": {"dictionaries": [{"languages": ["en", code]} for code in languages]}}
     return Run(Path(label), config, Log(), (), label=label)
-
-
-def premium(language: str, value: float) -> Score:
-    """Of the tokenizer of some encoder."""
-    origin: dict[str, Any] = dict.fromkeys(["run", "objective", "chance", "seed", "step"])
-    what = {"task": "tatoeba", "split": "test", "metric": "tokenization_premium"}
-    return Score(**origin, **what, encoder="one", language=language, value=value, n=1)
 
 
 def test_every_language_of_xtreme_has_a_family() -> None:
@@ -120,24 +112,6 @@ def test_languages_are_told_apart_by_the_tokens_that_training_saw() -> None:
     }
 
 
-def test_languages_are_told_apart_by_how_the_vocabulary_cuts_them() -> None:
-    """The tokenizer that cuts a language into most pieces counts, and of a pair the language that is cut into more."""
-    premiums = [{"de": 1.19, "es": 1.2, "all": 9.0}, {"de": 1.1, "hi": 2.0, "tr": 1.99, "all": 9.0}]
-    runs = [
-        replace(run_with_dictionaries(f"{number}"), scores=[premium(*item) for item in one.items()])
-        for number, one in enumerate(premiums)
-    ]
-    known = known_groupings(runs)
-    assert grouped("vocabulary", ["de", "en-es", "tr", "de-hi", "hi", "yo", "de-yo", "en"], known) == {
-        "below 1.2 pieces for each of English": ["de"],
-        "1.2 to 1.5 pieces for each of English": ["en-es"],
-        "1.5 to 2.0 pieces for each of English": ["tr"],
-        "2.0 and more pieces for each of English": ["de-hi", "hi"],
-        "not measured": ["de-yo", "yo"],
-        "English itself": ["en"],
-    }
-
-
 def test_only_what_is_known_is_a_grouping() -> None:
     assert list(known_groupings([])) == ["task", "language", "family"]
     known = known_groupings([run_with_dictionaries("a", "de")])
@@ -149,7 +123,6 @@ def test_only_what_is_known_is_a_grouping() -> None:
     [
         ("famly", r"There is no grouping 'famly'\. Did you mean 'family'\? Known: task, language, family, dictionary"),
         ("dictionary", r"Scores cannot be grouped by dictionary: no compared run had a dictionary"),
-        ("vocabulary", r"Scores cannot be grouped by vocabulary: no compared run has scores of the task tatoeba"),
         ("training", r"Scores cannot be grouped by training: of no compared run the prepared data are known"),
     ],
 )

@@ -90,7 +90,7 @@ def write_whole_study(
                 {"task": "pos", "train_language": "en", "seeds": [0], "languages": [*LANGUAGES]}
                 | {"settings": {"learning_rate": [0.1, 0.2], "weight_decay": None}}
             ],
-            "search": {"kind": "grid"},
+            "search": {},
             "seeds": seeds,
         }
     }

@@ -31,6 +31,7 @@ LAYERS = [
     {"streams", "demo", "track"},
     {"work"},
     {"models", "sources"},
+    {"demo/first_use"},
     {"vocabulary/tokenizer_folder"},
     {"vocabulary/surgery"},
     {"clean", "align", "derive"},

@@ -15,7 +15,7 @@ from ray.exceptions import ActorDiedError
 from xalign_ray.errors import TrainingError
 from xalign_ray.studies import progress, queue
 from xalign_ray.studies.cells import FAILED, FINISHED, NOT_CHOSEN, STOPPED, WAITING, Cell
-from xalign_ray.studies.declared import AshaSearch, load_study
+from xalign_ray.studies.declared import load_study
 from xalign_ray.studies.plan import Plan, plan_study
 from xalign_ray.studies.progress import Progress
 from xalign_ray.studies.queue import Queue
@@ -167,7 +167,7 @@ def test_repetitions_run_of_the_setting_that_their_search_chose(
             raise KeyboardInterrupt
 
     for _ in range(2):  # the second continues the study
-        study = open_study(tmp_path, search="search: {kind: asha, num_samples: 3}\n")
+        study = open_study(tmp_path, search="search: {num_samples: 3, asha: {}}\n")
         searched = [cell for cell in study.trials if not cell.after_choice]
         settings = {cell.encoder: [one.setting for one in searched if one.encoder == cell.encoder] for cell in searched}
         Fake.scores = {cell: 0.5 + 0.1 * (cell.setting == settings[cell.encoder][best]) for cell in searched}
@@ -209,7 +209,7 @@ def test_a_stopped_cell_is_not_run_again(tmp_path: Path) -> None:
 
 def test_halving_stops_what_is_below_the_best_third_at_each_rung() -> None:
     """Against the rule of the paper, written down again: at epochs 1, 3, 9 the best third of those seen goes on."""
-    halving, seen = Halving(AshaSearch(num_samples=20, reduction_factor=3), 9), {1: list[float](), 3: [], 9: []}
+    halving, seen = Halving({"reduction_factor": 3, "max_t": 9}), {1: list[float](), 3: [], 9: []}
     scores = [((7 * trial) % 20) / 20 for trial in range(20)]
     for trial, score in enumerate(scores):
         for epoch in range(1, 10):

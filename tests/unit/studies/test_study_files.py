@@ -14,7 +14,7 @@ from xalign_ray.config.load import list_studies
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.studies.cells import EVALUATION, Cell
-from xalign_ray.studies.declared import RandomSearch, Resources, Settings, StudyConfig, load_study
+from xalign_ray.studies.declared import Resources, Search, Settings, StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_task_files, plan_study
 from xalign_ray.studies.study import show_plan
 from xalign_ray.tasks.registry import TASKS
@@ -56,8 +56,7 @@ def tuned(folder: Path, **changes: Any) -> list[Cell]:
     ("changes", "said"),
     [
         ({"serch": {}}, "unknown key 'serch'. Did you mean 'search'?"),
-        ({"search": {"kind": "gird"}}, "'search': kind 'gird' is not one of grid, random, asha. Did you mean 'grid'?"),
-        ({"search": {"kind": "random"}}, "'search.num_samples' is required and not given."),
+        ({"search": {"num_sample": 2}}, "unknown key 'search.num_sample'. Did you mean 'num_samples'?"),
         (
             {"finetunings": [POS | {"settings": {"learning_rate": []}}]},
             "'finetunings.0.settings.learning_rate' is []; it must have at least 1 entry.",
@@ -214,7 +213,7 @@ def test_a_grid_has_every_combination_of_what_is_a_list(tmp_path: Path):
 
 
 def test_a_random_search_draws_the_same_for_every_encoder_and_another_seed_draws_otherwise(tmp_path: Path):
-    search = {"kind": "random", "num_samples": 5}
+    search = {"num_samples": 5}
     settings = {"learning_rate": [1e-5, 2e-5, 5e-5, 1e-4, 1e-3], "num_train_epochs": [1, 2, 3], "train_batch_size": 8}
     found = tuned(tmp_path, search=search, finetunings=[POS | {"settings": settings}])
     drawn = {label: [cell.settings for cell in found if cell.encoder == label] for label in ENCODERS}
@@ -222,7 +221,7 @@ def test_a_random_search_draws_the_same_for_every_encoder_and_another_seed_draws
     values = [(setting.learning_rate, setting.num_train_epochs) for setting in drawn["a"]]
     assert len(set(values)) == len(values) > 2
     assert {setting.train_batch_size for setting in drawn["a"]} == {8}
-    other = RandomSearch(num_samples=5, seed=1).settings_to_try(Settings.model_validate(settings))
+    other = Search(num_samples=5, seed=1).settings_to_try(Settings.model_validate(settings))
     assert [(setting["learning_rate"], setting["num_train_epochs"]) for setting in other] != values
 
 
@@ -231,7 +230,7 @@ def test_halving_searches_under_the_first_seeds_and_the_others_wait_for_its_choi
     found = tuned(
         tmp_path,
         encoders=encoders,
-        search={"kind": "asha", "num_samples": 2},
+        search={"num_samples": 2, "asha": {}},
         finetunings=[POS | {"settings": {"learning_rate": [1e-5, 1e-4, 1e-3]}, "seeds": [7, 8]}],
     )
     searched = {(cell.encoder, cell.source.seed, cell.seed) for cell in found if not cell.after_choice}

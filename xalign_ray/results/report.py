@@ -1,0 +1,216 @@
+"""The verb `report`: one page on runs and studies, its figures and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from xalign_ray.config.explain import flatten
+from xalign_ray.errors import ConfigError, LockError
+from xalign_ray.results import charts, claims, continued, sentences, tables
+from xalign_ray.results.aggregate import as_csv
+from xalign_ray.results.benchmark_average import average_table, check_average
+from xalign_ray.results.bundle import Options, is_bundle, write_bundle
+from xalign_ray.results.compare import SCORE_COLUMNS, Comparison, compare_runs, score_frame
+from xalign_ray.results.continued_page import base_section
+from xalign_ray.results.page import PAGE, Page, Section, links_of, recipes_of
+from xalign_ray.results.paired import paired_table, with_bases
+from xalign_ray.results.run import Run, as_published, columns_of, label_runs
+from xalign_ray.results.sources import check_names, find_runs, is_foreign
+from xalign_ray.work.artifacts import hash_value, write_atomic
+from xalign_ray.work.job import open_job
+from xalign_ray.work.mirror import local_folder
+from xalign_ray.work.status_line import say
+from xalign_ray.work.storage import hide_places, shown_path
+
+_FILES = ("comparison.csv", "scores.csv", "losses.csv", "layers.csv")
+_AT_TIMES = {claims.CELLS, claims.CLAIMS, *(f"{name}.svg" for name in charts.NAMES)}
+
+
+def report(
+    names: Sequence[str],
+    out: Path | None = None,
+    by: Sequence[str] = (),
+    baseline: str | None = None,
+    average: str = "",
+    bundle: Path | None = None,
+) -> Path:
+    """One page on a run or study (inside its folder) or on several compared.
+
+    Args:
+        names: folders of runs or studies, bundles, CSV files of scores.
+        out: folder of the report.
+        by: groupings, the first one for the terminal; all that are possible if none are given.
+        baseline: label of the column that the others are compared with; the study's, or the first one's if None.
+        average: a benchmark, whose one number is shown with its rule.
+        bundle: a file for everything that the numbers rest on, which `verify_bundle` computes again.
+
+    Returns:
+        The page.
+
+    Raises:
+        ConfigError: there is no such folder, the baseline is none of the labels, a grouping cannot be made, or a task
+            of the benchmark has no score.
+        DataError: a folder is no run, or a file is damaged.
+    """
+    alone = len(names) == 1 and not is_foreign(local_folder(names[0]))
+    target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
+    check_names(names)
+    if average:
+        check_average(average)
+    if bundle:
+        _check_bundled(bundle)
+    _check_kept(names, target)
+    say(f"Reading {', '.join(names)}.")
+    runs = label_runs(with_bases(find_runs(names)))
+    try:
+        with open_job(target, "report", waits=False, with_run=True):
+            comparison, papers = write_report(runs, target, by, baseline, average)
+            if bundle:
+                options = Options(by, baseline)
+                write_bundle(bundle, runs, [local_folder(name) for name in names], options)
+                if outside := _outside(as_published(runs)):
+                    say(f"{shown_path(bundle)} names places outside this folder and your home: {', '.join(outside)}.")
+    except LockError as locked:
+        raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
+    if paired := paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
+        Console(stderr=True).print(tables.plain_grid(paired))
+    judged = claims.claim_table(papers.claims.loc[papers.claims.seeds > 0])
+    for table in (tables.terminal_table(comparison, comparison.by[0]), judged):
+        if table.rows:
+            Console(stderr=True).print(tables.plain_grid(table))
+    if average:
+        shown = average_table(claims.measured(runs, score_frame(runs)), list(columns_of(runs)), average)
+        Console(stderr=True).print(tables.plain_grid(shown))
+        say(shown.note)
+    return target / PAGE
+
+
+def write_report(
+    runs: Sequence[Run],
+    out: Path,
+    by: Sequence[str] = (),
+    baseline: str | None = None,
+    average: str = "",
+) -> tuple[Comparison, claims.AgainstPapers]:
+    """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, and figures.
+
+    Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
+    one column: mean and spread. The page needs no network and no other file to be read.
+    Removes files of an earlier report that this one does not write.
+    Arguments as in `report`.
+    """
+    runs, baseline = as_published(runs), hide_places(baseline)
+    scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
+    comparison = compare_runs(runs, scores, by, baseline)
+    measurements, finding = claims.measured(runs, scores), sentences.find(comparison, sentences.declared_metric(runs))
+    papers = claims.against_papers(measurements)
+    headline = charts.score_chart(comparison, finding.key) if finding.key else None
+    bases = {run.label: base for run in runs if run.on_disk and (base := continued.read_continued(run.folder))}
+    paired = paired_table(runs, comparison.baseline) if len(bases) > 1 else None
+    averages = [average_table(measurements, list(columns), average)] if average else []
+    sections = [
+        Section("pairs", "The same test", [paired], is_open=True),
+        *(
+            base_section(base)._replace(
+                name=f"base-{number}",
+                title="Base against yours" if len(bases) == 1 else f"{base.name} against {label}",
+            )
+            for number, (label, base) in enumerate(bases.items())
+        ),
+        Section("average", "Average of a benchmark", averages, is_open=True),
+        *(
+            Section(
+                name,
+                tables.SUBJECTS[name],
+                [
+                    tables.decided_table(comparison) if name == "task" else None,
+                    tables.score_table(comparison, name),
+                    tables.cost_table(runs) if name == "task" and len(comparison.frame) else None,
+                ],
+                is_open=name == "task",
+            )
+            for name in comparison.by
+        ),
+        Section(
+            "papers",
+            "Against the papers",
+            [claims.claim_table(papers.claims), claims.cell_table(papers.cells)],
+            notes=claims.citations(papers.papers),
+            is_open=True,
+        ),
+        Section("retrieval", "Retrieval", charts=[charts.retrieval_chart(runs, losses)]),
+        Section("losses", "Losses", charts=[charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]),
+        Section("layers", "Layers", charts=[charts.layer_chart(runs, scores)]),
+        Section("data", "Data", tables.data_tables(runs)),
+        Section("recipes", "Recipes", [tables.values_table(runs)], recipes=recipes_of(runs)),
+        Section("running", "Running", [*tables.rates_tables(runs), tables.run_table(runs)]),
+    ]
+    only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
+    guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
+    different = len({hash_value([seeds[0].settings or label]) for label, seeds in columns.items()})
+    page = Page(
+        title=_title(runs),
+        notes=[
+            *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),
+            *([continued.origin_sentence(only)] if only else []),
+        ],
+        links=links_of(runs[-1], out) if (len(runs) == 1 or only) and runs[-1].on_disk else {},
+        lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {different} recipe{'s' * (different > 1)}.",
+        finding=continued.sentence(only) if only else finding.brief,
+        detail=continued.forgotten(only) if only else finding.detail,
+        origins=sentences.origins(runs, {label: hide_places(base.command) for label, base in bases.items()}),
+        headline=headline,
+        caveats=[*guessed, *sentences.caveats(runs)],
+        reading=sentences.how_to_read(runs),
+        sections=sections,
+        files=[*_FILES, *papers.files],
+        columns=len(columns),
+    )
+    shown_scores = scores.reindex(columns=SCORE_COLUMNS)
+    files = papers.files | {
+        "comparison.csv": comparison.shown,
+        "scores.csv": shown_scores,
+        "layers.csv": shown_scores.loc[scores.single_layer],
+        "losses.csv": losses,
+    }
+    for name, frame in files.items():
+        write_atomic(out / name, as_csv(frame))
+    written = page.write(out)
+    for name in _AT_TIMES.difference(files, written):
+        (out / name).unlink(missing_ok=True)
+    return comparison, papers
+
+
+def _title(runs: Sequence[Run]) -> str:
+    labels = list(columns_of(runs))
+    compared = " / ".join(labels) if len(labels) <= 4 else f"{len(labels)} recipes compared"
+    return " / ".join(dict.fromkeys(run.study["name"] for run in runs if run.study)) or compared
+
+
+def _outside(runs: Sequence[Run]) -> list[str]:
+    """Paths of the machine that recipes and scores name and that `hide_places` leaves."""
+    values = (
+        value for run in runs for value in (*flatten(run.config).values(), *(score.encoder for score in run.scores))
+    )
+    return sorted({value for value in values if isinstance(value, str) and value.startswith("/")})
+
+
+def _check_kept(names: Sequence[str], out: Path) -> None:
+    """Raises ConfigError where a file that the report reads is one that it writes."""
+    written = {(out / name).resolve() for name in (PAGE, *_FILES, *_AT_TIMES)}
+    if read := next((name for name in names if local_folder(name).resolve() in written), None):
+        raise ConfigError(
+            f"{shown_path(Path(read))} is read, and the report would be written in its place. Name another folder by "
+            "--out."
+        )
+
+
+def _check_bundled(path: Path) -> None:
+    """Raises ConfigError where the bundle would replace another file."""
+    if path.is_dir():
+        raise ConfigError(f"--bundle {shown_path(path)} is a folder; name a file, such as results.zip.")
+    if path.is_file() and not is_bundle(path):
+        raise ConfigError(f"--bundle {shown_path(path)} is there, and is no bundle. Name another file.")
