@@ -1,4 +1,4 @@
-"""Draws the charts of a report as SVG: headline scores with intervals, losses, scores by layer."""
+"""Charts of a page as SVG, and its curves: losses, held-out losses, retrieval while training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -21,10 +21,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from xalign_ray.results.aggregate import KEY, means, seed_values
-from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.run import HELD_OUT, MASKED_LM, POINT, RETRIEVAL, TOTAL, Run, columns_of, is_loss, thin_points
-from xalign_ray.tasks.scores import ALL_LANGUAGES
 
 # Okabe and Ito's colours, distinct for any colour vision; dashes and markers differ too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#010101")  # SVG leaves plain black out
@@ -66,13 +63,9 @@ _COLOUR = re.compile("|".join(VARIABLES))
 Styles = Mapping[str, Mapping[str, Any]]  # how matplotlib draws each label
 MAX_DRAWN = 160  # points of a curve; more are averaged, so that a long run is still a small page
 _MAX_PANELS = 12
-_MAX_DOTS = 60  # of a score chart: with more, families stand for their languages, and all languages for families
-_MAX_NAME = 24  # letters of a baseline that fit above a panel
-_ALL_SCORES = "comparison.csv"
-_LAYERED = "tatoeba_accuracy"
-_MEAN = "mean over languages"
-_MARKERS = "oDs^"  # of dots, the next one each time that all colours are taken
-_TOLD_APART = len(COLOURS) * len(_MARKERS)  # labels of a chart; there are as many pairs of colour and dash
+MEAN = "mean over languages"
+MARKERS = "oDs^"  # of dots, the next one each time that all colours are taken
+TOLD_APART = len(COLOURS) * len(MARKERS)  # labels of a chart; there are as many pairs of colour and dash
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 _WIDTH = 1.6  # of a line, in points
 
@@ -150,48 +143,6 @@ def draw_file(chart: Chart) -> str:
         return _as_svg(figure)
 
 
-def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
-    """One measurement by language, or by family where languages are too many, and the differences next to it."""
-    baseline, all_cells = comparison.baseline, _cells(comparison, "task", key)
-
-    def rank(cell: Record) -> tuple[Any, ...]:  # means may be over other languages, differences are over common ones
-        gap = cell["difference"]
-        return cell["label"] != baseline, gap is None, -(gap or 0), -cell["mean"]
-
-    best = {cell["label"] for cell in sorted(all_cells, key=rank)[:_TOLD_APART]}
-    by = {
-        name: [cell for cell in _cells(comparison, name, key) if cell["label"] in best]
-        for name in ("task", "language", "family")
-    }
-    shown = next((by[name] for name in ("language", "family") if 0 < len(by[name]) <= _MAX_DOTS), [])
-    cells = [*by["task"], *shown]
-    styles = _dot_styles([label for label in comparison.labels if label in best])
-    panels = {"percent": partial(_draw_scores, cells, styles)}
-    notes = ["Small dots: seeds."] if any(cell["seeds"] > 1 for cell in cells) else []
-    if len(best) < len(all_cells):
-        notes.append(
-            f"{len(best)} of {len(all_cells)} encoders: {baseline} and the best others; {_ALL_SCORES} has all."
-        )
-    if any(cell["difference"] is not None for cell in cells):
-        name = baseline if len(baseline) <= _MAX_NAME else "the baseline"
-        panels[f"points above {name}"] = partial(_draw_differences, cells, styles)
-        notes.append(
-            "Differences: 95 % confidence interval over languages and seeds, which allows for all encoders of a row; "
-            "none below three languages and three seeds."
-        )
-    groups = len({cell["group"] for cell in cells})
-    size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
-    return Chart("headline", cells[0]["title"], notes, _ALL_SCORES, styles, panels, size=size)
-
-
-def _dot_styles(labels: Sequence[str]) -> Styles:
-    """A colour a label; another marker where all colours are taken."""
-    return {
-        label: {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number // len(COLOURS) % 4], "ls": ""}
-        for number, label in enumerate(labels)
-    }
-
-
 def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """One long frame of losses: label, run, seed, and what `Log.points` has, runs of one label equally thinned."""
     widths = {label: max(run.log.width for run in label_runs) for label, label_runs in columns_of(runs).items()}
@@ -209,7 +160,7 @@ def training_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
     titles = {name: f"{name.removeprefix(f'{TOTAL}_').replace('_', ' ')} loss" for name in (MASKED_LM, *others)}
     titles |= {MASKED_LM: "masked LM loss"} | ({TOTAL: "total loss (weighted sum)"} if others else {})
     points = shown.rename(columns={"series": "panel", "step": "x", "run": "across"})
-    return _curve_chart(runs, points, titles, "losses", "Training losses", shared=False)
+    return curve_chart(runs, points, titles, "losses", "Training losses", shared=False)
 
 
 def held_out_chart(runs: Sequence[Run], losses: pd.DataFrame) -> Chart | None:
@@ -233,35 +184,9 @@ def _language_chart(runs: Sequence[Run], own: pd.DataFrame, name: str, subject: 
     if len(languages) >= _MAX_PANELS:  # not all are drawn: those with most text
         pools = {name: pool for run in runs for name, pool in (run.data or {}).get("pools", {}).items()}
         languages.sort(key=lambda code: -pools.get(f"text/{code}", {}).get("tokens", 0))
-    titles = ({} if len(languages) == 1 else {"": _MEAN}) | {code: code for code in languages}
+    titles = ({} if len(languages) == 1 else {"": MEAN}) | {code: code for code in languages}
     points = own.rename(columns={"language": "panel", "step": "x", "run": "across"})
-    return _curve_chart(runs, points, titles, name, subject)
-
-
-def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
-    """Tatoeba accuracy at every layer: the mean over languages, then language by language.
-
-    Of several test sets it is the one that most encoders have, of these the first; the chart is named after it.
-    """
-    means_of_layers = seed_values(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
-    splits = means_of_layers.sort_values("place", kind="stable").groupby("split", sort=False).label.nunique()
-    subject = "Tatoeba accuracy" + (f" ({splits.idxmax()})" if len(splits) > 1 else "")
-    means_of_layers = means_of_layers.loc[means_of_layers.split == splits.idxmax()] if len(splits) else means_of_layers
-    single = means_of_layers.loc[means_of_layers.language != ALL_LANGUAGES]
-    panels = [
-        (single if len(single) else means_of_layers).assign(panel=ALL_LANGUAGES),
-        single.assign(panel=single.language),
-    ]
-    averaged = means(pd.concat(panels), ["panel", "label", "layer"])
-    rows = [
-        (row.panel, row.label, row.layer, seed, 100 * value)
-        for row in averaged.itertuples()
-        for seed, value in zip(row.block.columns, row.values, strict=True)
-    ]
-    points = pd.DataFrame(rows, columns=["panel", "label", "x", "across", "value"])
-    titles = {ALL_LANGUAGES: _MEAN} | {language: language for language in sorted(single.language.unique())}
-    chances = {row.panel: 100 * row.chance for row in averaged.itertuples() if row.chance is not None}
-    return _curve_chart(runs, points, titles, "layers", subject, "layer", chances=chances)
+    return curve_chart(runs, points, titles, name, subject)
 
 
 def curves_of(points: pd.DataFrame) -> pd.DataFrame:
@@ -283,7 +208,7 @@ def curves_of(points: pd.DataFrame) -> pd.DataFrame:
     return bins[["x", "mean", "low", "high"]].mean().reset_index().drop(columns="bin")
 
 
-def _curve_chart(
+def curve_chart(
     runs: Sequence[Run],
     points: pd.DataFrame,
     titles: Mapping[str, str],
@@ -304,9 +229,9 @@ def _curve_chart(
     if len(drawn) > _MAX_PANELS:
         notes.append(f"{len(drawn) - _MAX_PANELS} more are in {file}.")
         drawn = drawn[:_MAX_PANELS]
-    if len(columns) > _TOLD_APART:
-        notes.append(f"The first {_TOLD_APART} of {len(columns)} encoders; {file} has all.")
-        columns = dict(islice(columns.items(), _TOLD_APART))
+    if len(columns) > TOLD_APART:
+        notes.append(f"The first {TOLD_APART} of {len(columns)} encoders; {file} has all.")
+        columns = dict(islice(columns.items(), TOLD_APART))
     own = curves.loc[curves.panel.isin(drawn) & curves.label.isin(columns)]
     starts = {label: {start["step"] for run in own for start in run.log.starts} for label, own in columns.items()}
     rings = {label: sorted(steps - {0}) for label, steps in starts.items() if axis == "step" and steps - {0}}
@@ -329,10 +254,6 @@ def _line_styles(labels: Iterable[str]) -> Styles:
         label: {"color": COLOURS[number % len(COLOURS)], "linestyle": _DASHES[number % len(_DASHES)], "lw": _WIDTH}
         for number, label in enumerate(labels)
     }
-
-
-def _cells(comparison: Comparison, by: str, key: tuple[str, ...]) -> list[Record]:
-    return [cell for cell in comparison.records(by) if tuple(cell[name] for name in KEY) == key]
 
 
 def _draw_curves(
@@ -358,39 +279,3 @@ def _draw_curves(
     axes.locator_params(axis="y", nbins=5)
     axes.locator_params(axis="x", nbins=5, integer=axis == "layer")
     axes.set_ylim(limits)
-
-
-def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
-    for cell, row, at, style in _places(cells, styles, axes):
-        if cell["of_test"]:  # others give no count of questions, or are no share
-            axes.plot([100 * end for end in cell["of_test"]], [at] * 2, color=style["color"], lw=0.9)
-        if cell["seeds"] > 1:
-            axes.plot([100 * value for value in cell["values"]], [at] * cell["seeds"], ".", ms=3, color=style["color"])
-        axes.plot(100 * cell["mean"], at, ms=5, **style)
-        if cell["chance"] is not None:
-            axes.plot([100 * cell["chance"]] * 2, [row - 0.45, row + 0.45], color=LINE, lw=1, ls=(0, (1, 1.5)))
-    axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
-
-
-def _draw_differences(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
-    axes.axvline(0, color=INK, lw=0.8)
-    for cell, _, at, style in _places(cells, styles, axes):
-        if cell["low_95"] is not None:
-            axes.plot([100 * cell["low_95"], 100 * cell["high_95"]], [at] * 2, color=style["color"], lw=1.6)
-        if cell["difference"] is not None:
-            axes.plot(100 * cell["difference"], at, ms=5, **style)
-
-
-def _places(
-    cells: Sequence[Record], styles: Styles, axes: Axes
-) -> Iterator[tuple[Record, int, float, Mapping[str, Any]]]:
-    """Each cell with its row, height and style: a row a group from above, its labels below each other."""
-    rows, labels = list(dict.fromkeys(cell["group"] for cell in cells)), list(styles)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.grid(axis="x")
-    axes.tick_params(axis="y", length=0)
-    for cell in cells:
-        row = rows.index(cell["group"])
-        shift = (labels.index(cell["label"]) - (len(labels) - 1) / 2) * 0.75 / len(labels)
-        yield cell, row, row + shift, styles[cell["label"]]

@@ -9,12 +9,13 @@ from rich.console import Console
 
 from xalign_ray.config.explain import flatten
 from xalign_ray.errors import ConfigError, LockError
-from xalign_ray.results import charts, claims, continued, sentences, tables
+from xalign_ray.results import charts, claims, continued, report_tables, score_charts, sentences, tables
 from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.benchmark_average import average_table, check_average
 from xalign_ray.results.bundle import Options, is_bundle, write_bundle
 from xalign_ray.results.compare import SCORE_COLUMNS, Comparison, compare_runs, score_frame
 from xalign_ray.results.continued_page import base_section
+from xalign_ray.results.finding import declared_metric, find
 from xalign_ray.results.page import PAGE, Page, Section, links_of, recipes_of
 from xalign_ray.results.paired import paired_table, with_bases
 from xalign_ray.results.run import Run, as_published, columns_of, label_runs
@@ -78,7 +79,7 @@ def report(
     if paired := paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
         Console(stderr=True).print(tables.plain_grid(paired))
     judged = claims.claim_table(papers.claims.loc[papers.claims.seeds > 0])
-    for table in (tables.terminal_table(comparison, comparison.by[0]), judged):
+    for table in (report_tables.terminal_table(comparison, comparison.by[0]), judged):
         if table.rows:
             Console(stderr=True).print(tables.plain_grid(table))
     if average:
@@ -105,9 +106,9 @@ def write_report(
     runs, baseline = as_published(runs), hide_places(baseline)
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     comparison = compare_runs(runs, scores, by, baseline)
-    measurements, finding = claims.measured(runs, scores), sentences.find(comparison, sentences.declared_metric(runs))
+    measurements, finding = claims.measured(runs, scores), find(comparison, declared_metric(runs))
     papers = claims.against_papers(measurements)
-    headline = charts.score_chart(comparison, finding.key) if finding.key else None
+    headline = score_charts.score_chart(comparison, finding.key) if finding.key else None
     bases = {run.label: base for run in runs if run.on_disk and (base := continued.read_continued(run.folder))}
     paired = paired_table(runs, comparison.baseline) if len(bases) > 1 else None
     averages = [average_table(measurements, list(columns), average)] if average else []
@@ -126,9 +127,9 @@ def write_report(
                 name,
                 tables.SUBJECTS[name],
                 [
-                    tables.decided_table(comparison) if name == "task" else None,
+                    report_tables.decided_table(comparison) if name == "task" else None,
                     tables.score_table(comparison, name),
-                    tables.cost_table(runs) if name == "task" and len(comparison.frame) else None,
+                    report_tables.cost_table(runs) if name == "task" and len(comparison.frame) else None,
                 ],
                 is_open=name == "task",
             )
@@ -143,10 +144,10 @@ def write_report(
         ),
         Section("retrieval", "Retrieval", charts=[charts.retrieval_chart(runs, losses)]),
         Section("losses", "Losses", charts=[charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]),
-        Section("layers", "Layers", charts=[charts.layer_chart(runs, scores)]),
+        Section("layers", "Layers", charts=[score_charts.layer_chart(runs, scores)]),
         Section("data", "Data", tables.data_tables(runs)),
         Section("recipes", "Recipes", [tables.values_table(runs)], recipes=recipes_of(runs)),
-        Section("running", "Running", [*tables.rates_tables(runs), tables.run_table(runs)]),
+        Section("running", "Running", [*report_tables.rates_tables(runs), tables.run_table(runs)]),
     ]
     only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []

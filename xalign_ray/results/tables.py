@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import rich.box
@@ -17,12 +16,9 @@ from rich.text import Text
 
 from xalign_ray.results.aggregate import KEY, Block, average
 from xalign_ray.results.compare import Comparison, Record, is_share
-from xalign_ray.results.difference import NEAR_ZERO
-from xalign_ray.results.run import Run, columns_of
-from xalign_ray.tasks.registry import METRICS
+from xalign_ray.results.run import Run
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 from xalign_ray.vocabulary.exchange import show_fertility
-from xalign_ray.work.status_line import duration
 
 AT_CHANCE = "at chance"
 PLUS_MINUS = "\u00b1"
@@ -34,7 +30,7 @@ SUBJECTS = {
     "dictionary": "Dictionaries",
     "training": "Training data",
 }
-_TITLES = {
+TITLES = {
     "task": "Scores, mean over languages",
     "language": "Scores by language",
     "family": "Scores by language family",
@@ -88,7 +84,7 @@ class Table:
 def score_table(comparison: Comparison, by: str) -> Table:
     """One row a metric and group of languages, one column an encoder, with the difference as a note on each score."""
     grouped, rows, last = by != "task", [], ""
-    for cells in _grouped(comparison, by):
+    for cells in rows_of(comparison, by):
         first, by_label, best = cells[0], {cell["label"]: cell for cell in cells}, _best(cells)
         name = Entry(first["title"], first["metric"])
         rows += [(name,)] if grouped and name.text != last else []
@@ -102,32 +98,14 @@ def score_table(comparison: Comparison, by: str) -> Table:
             (
                 Entry(first["group"], "" if by == "language" else named) if grouped else name,
                 *(_entry(by_label[label], label in best) if label in by_label else NONE for label in comparison.labels),
-                _chance(cells) or "-",
-                Entry(_span(cells, "n", "{:,.0f}".format) or "-", "" if grouped else count),
+                show_chance(cells) or "-",
+                Entry(show_span(cells, "n", "{:,.0f}".format) or "-", "" if grouped else count),
                 seeds[0] if len(set(seeds)) == 1 else ", ".join(seeds),
             )
         )
     header = (by if grouped else "", *comparison.labels, "chance", "n", "seeds")
     note = " ".join(["Percent; cosines and pieces as they are.", *_explain(comparison, by), _NOTES.get(by, "")])
-    return Table(_TITLES[by], header, rows, note.strip() if rows else "", link="comparison.csv")
-
-
-def terminal_table(comparison: Comparison, by: str) -> Table:
-    """A grouping with a row an encoder below each metric and group: fits however many encoders there are."""
-    several, alone, rows, last = len(comparison.labels) > 1, by == "task", list[Row](), ""
-    title = _TITLES[by] + (f"; difference: points above {comparison.baseline}" if several else "")
-    title += ", with 95 % intervals" if comparison.frame.loc[comparison.frame.by == by].low_95.notna().any() else ""
-    for cells in _grouped(comparison, by):
-        metric = cells[0]["metric"] + cells[0]["apart"]
-        chance, n = _chance(cells), _span(cells, "n", "{:,.0f}".format)
-        rows += [(metric, "", "", "")] if not alone and metric != last else []
-        name = metric if alone else f"  {cells[0]['group']}"
-        rows.append((name, f"chance {chance}" if chance else "", f"n {n}" if n else "", ""))
-        last = metric
-        for cell in cells:
-            mean = Entry(_mean(cell), AT_CHANCE if cell["at_chance"] else "")
-            rows.append((f"{'  ' if alone else '    '}{cell['label']}", mean, _difference(cell), str(cell["seeds"])))
-    return Table(title, ("", "percent", "difference" if several else "", "seeds"), rows)
+    return Table(TITLES[by], header, rows, note.strip() if rows else "", link="comparison.csv")
 
 
 def plain_grid(table: Table) -> rich.table.Table:
@@ -162,32 +140,6 @@ def as_markdown(table: Table) -> str:
 def escape_markdown(text: str) -> str:
     """Text of users on one line, with the markup of Markdown and HTML escaped."""
     return _MARKDOWN.sub(r"\\\g<0>", html.escape(re.sub(r"[\r\n]+", " ", text), quote=False))
-
-
-def decided_table(comparison: Comparison) -> Table:
-    """One row a metric: the encoders above the baseline, below it, and undecided ones.
-
-    Empty where two encoders are compared, which the scores show as well.
-    """
-    rows: list[Row] = []
-    for cells in _grouped(comparison, "task") if len(comparison.labels) > 2 else ():
-        labels_by_group: dict[str, list[str]] = {"above": [], "not decided": [], "below": [], NEAR_ZERO: []}
-        compared = [cell for cell in cells if cell["difference"] is not None]
-        for cell in sorted(compared, key=lambda cell: -cell["difference"]):
-            why, sign = cell["undecided"], "above" if cell["difference"] > 0 else "below"
-            group = why if why == NEAR_ZERO else "not decided" if why else sign
-            gap = "" if group == NEAR_ZERO else f"\u00a0{points(cell['difference'])}"
-            labels_by_group[group].append(f"{cell['label']}{gap}")
-        if compared:
-            shown = (
-                Entry(", ".join(labels_of_group)) if labels_of_group else NONE
-                for labels_of_group in labels_by_group.values()
-            )
-            rows.append((Entry(cells[0]["title"], cells[0]["metric"]), *shown))
-    base = comparison.baseline
-    header = ("", f"above {base}", "not decided", f"below {base}", "within 1 point")
-    note = f"Points by which an encoder differs from {base}; scores and intervals stand below." if rows else ""
-    return Table(f"What is decided against {base}", header, rows, note, names=len(header))
 
 
 def data_tables(runs: Sequence[Run]) -> list[Table]:
@@ -264,41 +216,6 @@ def run_table(runs: Sequence[Run]) -> Table:
     return Table("How it was run", (*names, *numbers), rows, note if rows else "", names=3)
 
 
-def cost_table(runs: Sequence[Run]) -> Table | None:
-    """One column an encoder, as in the table of scores: what its trainings took; None where nothing is known."""
-    columns = columns_of(runs)
-    trained = {label: [run for run in label_runs if run.log.started] for label, label_runs in columns.items()}
-    if not any(trained.values()):
-        return None
-
-    def row(name: str, note: str, show: str, value: Callable[[Run], float]) -> Row:
-        shown = [show.format(fmean(map(value, label_runs))) if label_runs else NONE for label_runs in trained.values()]
-        return (Entry(name, note), *shown)
-
-    hours = [
-        duration(fmean(run.log.seconds for run in label_runs)) if label_runs else NONE
-        for label_runs in trained.values()
-    ]
-    rows = [
-        (Entry("Time of a training", "mean over seeds, all attempts"), *hours),
-        row(
-            "Worker hours",
-            "time x training processes",
-            "{:,.2f}",
-            lambda run: run.log.seconds * run.log.starts[-1].get("workers", 1) / 3600,
-        ),
-        row("Tokens", "that it was trained on", "{:,.0f}", lambda run: run.log.metrics.get("run/tokens") or 0),
-    ]
-    note = "Of the encoder itself; fine-tunings and evaluations stand below Running. - is an encoder that was given."
-    return Table("What it cost", ("", *columns), rows, note)
-
-
-def rates_tables(runs: Sequence[Run]) -> list[Table]:
-    """The learning rates that each study tried, with development scores and its choices."""
-    studies = {run.study["name"]: run.study for run in runs if run.study}
-    return [_rates_table(name, study["rates"]) for name, study in studies.items() if "rates" in study]
-
-
 def percent(metric: str, value: float) -> str:
     """A score as tables print it."""
     return f"{100 * value:z.1f}" if is_share(metric) else f"{value:z.2f}"
@@ -315,7 +232,7 @@ def points(gap: float) -> str:
     return f"{round(100 * gap, 1) + 0.0:+.1f}"  # adding zero makes -0.0 a plain zero
 
 
-def _grouped(comparison: Comparison, by: str) -> Iterator[list[Record]]:
+def rows_of(comparison: Comparison, by: str) -> Iterator[list[Record]]:
     """The cells of each row."""
     for _, row in groupby(comparison.records(by), key=lambda cell: (*(cell[name] for name in KEY), cell["group"])):
         yield list(row)
@@ -323,8 +240,8 @@ def _grouped(comparison: Comparison, by: str) -> Iterator[list[Record]]:
 
 def _entry(cell: Record, best: bool) -> Entry:
     if cell["at_chance"]:
-        return Entry(_mean(cell), AT_CHANCE, "quiet")
-    return Entry(_mean(cell), _difference(cell), "best" if best else "")
+        return Entry(show_mean(cell), AT_CHANCE, "quiet")
+    return Entry(show_mean(cell), show_difference(cell), "best" if best else "")
 
 
 def _best(cells: Sequence[Record]) -> set[str]:
@@ -335,12 +252,12 @@ def _best(cells: Sequence[Record]) -> set[str]:
     return {label for label, value in shown.items() if value == max(shown.values())}
 
 
-def _mean(cell: Record) -> str:
+def show_mean(cell: Record) -> str:
     mean, spread = percent(cell["metric"], cell["mean"]), cell["standard_deviation"]
     return mean if spread is None else f"{mean} {PLUS_MINUS} {percent(cell['metric'], spread)}"
 
 
-def _difference(cell: Record) -> str:
+def show_difference(cell: Record) -> str:
     """The difference in points of percent with its 95 % interval, empty where there is none."""
     if cell["difference"] is None:
         return ""
@@ -363,32 +280,14 @@ def _explain(comparison: Comparison, by: str) -> Iterator[str]:
         yield "Rows that name n or content are of test sets that differ; they are not compared with each other."
 
 
-def _span(cells: Sequence[Record], name: str, show: Callable[..., str]) -> str:
+def show_span(cells: Sequence[Record], name: str, show: Callable[..., str]) -> str:
     """The values that the cells of a row have: one, or from the lowest to the highest."""
     ends = list(dict.fromkeys(map(show, sorted({cell[name] for cell in cells if cell[name] is not None}))))
     return " to ".join(ends if len(ends) < 2 else (ends[0], ends[-1]))
 
 
-def _chance(cells: Sequence[Record]) -> str:
-    return _span(cells, "chance", lambda value: f"{100 * value:.2g}")
-
-
-def _rates_table(name: str, rates: Mapping[str, Any]) -> Table:
-    """The learning rates that were tried for each encoder of a study."""
-
-    rows = list[Row]()
-    for tried_rate in rates["tried"]:
-        encoder, rate, chosen = tried_rate["encoder"], tried_rate["learning_rate"], Entry("")
-        if rate == rates["chosen"][encoder]:
-            tried = [other["learning_rate"] for other in rates["tried"] if other["encoder"] == encoder]
-            ends = {max(tried): ", the highest tried", min(tried): ", the lowest tried"} if len(tried) > 1 else {}
-            chosen = Entry(f"chosen{ends.get(rate, '')}", mark="best")
-        rows.append((encoder, f"{rate:g}", percent(rates["metric"], tried_rate["score"]), chosen))
-    note = (
-        f"{METRICS[rates['metric']].title} in {', '.join(rates['languages'])}, which nothing else here is scored in. "
-        "Beyond the lowest or the highest rate there may be a better one."
-    )
-    return Table(f"Learning rates tried by {name}", ("encoder", "learning rate", "score", "chosen"), rows, note)
+def show_chance(cells: Sequence[Record]) -> str:
+    return show_span(cells, "chance", lambda value: f"{100 * value:.2g}")
 
 
 def _count(value: float | None) -> Entry | str:

@@ -24,16 +24,9 @@ from xalign_ray.results.compare import (
     score_frame,
 )
 from xalign_ray.results.difference import differences_from, guess_variance, is_at_chance
+from xalign_ray.results.report_tables import decided_table, terminal_table
 from xalign_ray.results.run import Log, Run
-from xalign_ray.results.tables import (
-    Entry,
-    as_markdown,
-    decided_table,
-    percent,
-    plain_grid,
-    score_table,
-    terminal_table,
-)
+from xalign_ray.results.tables import Entry, as_markdown, percent, plain_grid, score_table
 from xalign_ray.tasks.scores import Score
 
 Values = Mapping[str, float]

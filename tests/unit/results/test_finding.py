@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from tests.unit.results.run_folders import score
-from xalign_ray.results.charts import draw_svgs, score_chart
+from xalign_ray.results.charts import draw_svgs
 from xalign_ray.results.compare import Comparison, compare_scores, known_groupings, score_frame
+from xalign_ray.results.finding import MAX_WORDS, declared_metric, find
 from xalign_ray.results.run import Log, Run
-from xalign_ray.results.sentences import MAX_WORDS, declared_metric, find
+from xalign_ray.results.score_charts import score_chart
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import Score
 

@@ -18,8 +18,8 @@ from xalign_ray.errors import DataError
 from xalign_ray.results.bundle import Options, tables_of, verify_bundle
 from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.difference import difference
+from xalign_ray.results.finding import find
 from xalign_ray.results.report import report
-from xalign_ray.results.sentences import find
 
 HEADER = "encoder,seed,language,metric,value\n"
 LANGUAGES, SEEDS = ("de", "fi", "hi", "tr"), (0, 1, 2)

@@ -38,16 +38,17 @@ from xalign_ray.results.charts import (
     draw_file,
     draw_svgs,
     held_out_chart,
-    layer_chart,
     loss_frame,
-    score_chart,
     training_chart,
 )
 from xalign_ray.results.compare import score_frame
+from xalign_ray.results.finding import find
 from xalign_ray.results.report import report
+from xalign_ray.results.report_tables import terminal_table
 from xalign_ray.results.run import Log, Run, label_runs
-from xalign_ray.results.sentences import ENVIRONMENT, caveats, find, how_to_read, origins
-from xalign_ray.results.tables import Entry, Table, as_markdown, plain_grid, run_table, score_table, terminal_table
+from xalign_ray.results.score_charts import layer_chart, score_chart
+from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read, origins
+from xalign_ray.results.tables import Entry, Table, as_markdown, plain_grid, run_table, score_table
 from xalign_ray.work.artifacts import write_json
 
 LAYERS = [

@@ -1,0 +1,129 @@
+"""Charts of scores: the headline measurement with its intervals, and scores by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from xalign_ray.results.aggregate import KEY, means, seed_values
+from xalign_ray.results.charts import COLOURS, INK, LINE, MARKERS, MEAN, TOLD_APART, Chart, Styles, curve_chart
+from xalign_ray.results.compare import Comparison, Record
+from xalign_ray.results.run import Run
+from xalign_ray.tasks.scores import ALL_LANGUAGES
+
+_MAX_DOTS = 60  # of a score chart: with more, families stand for their languages, and all languages for families
+_MAX_NAME = 24  # letters of a baseline that fit above a panel
+_ALL_SCORES = "comparison.csv"
+_LAYERED = "tatoeba_accuracy"
+
+
+def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
+    """One measurement by language, or by family where languages are too many, and the differences next to it."""
+    baseline, all_cells = comparison.baseline, _cells(comparison, "task", key)
+
+    def rank(cell: Record) -> tuple[Any, ...]:  # means may be over other languages, differences are over common ones
+        gap = cell["difference"]
+        return cell["label"] != baseline, gap is None, -(gap or 0), -cell["mean"]
+
+    best = {cell["label"] for cell in sorted(all_cells, key=rank)[:TOLD_APART]}
+    by = {
+        name: [cell for cell in _cells(comparison, name, key) if cell["label"] in best]
+        for name in ("task", "language", "family")
+    }
+    shown = next((by[name] for name in ("language", "family") if 0 < len(by[name]) <= _MAX_DOTS), [])
+    cells = [*by["task"], *shown]
+    styles = _dot_styles([label for label in comparison.labels if label in best])
+    panels = {"percent": partial(_draw_scores, cells, styles)}
+    notes = ["Small dots: seeds."] if any(cell["seeds"] > 1 for cell in cells) else []
+    if len(best) < len(all_cells):
+        notes.append(
+            f"{len(best)} of {len(all_cells)} encoders: {baseline} and the best others; {_ALL_SCORES} has all."
+        )
+    if any(cell["difference"] is not None for cell in cells):
+        name = baseline if len(baseline) <= _MAX_NAME else "the baseline"
+        panels[f"points above {name}"] = partial(_draw_differences, cells, styles)
+        notes.append(
+            "Differences: 95 % confidence interval over languages and seeds, which allows for all encoders of a row; "
+            "none below three languages and three seeds."
+        )
+    groups = len({cell["group"] for cell in cells})
+    size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
+    return Chart("headline", cells[0]["title"], notes, _ALL_SCORES, styles, panels, size=size)
+
+
+def _dot_styles(labels: Sequence[str]) -> Styles:
+    """A colour a label; another marker where all colours are taken."""
+    return {
+        label: {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number // len(COLOURS) % 4], "ls": ""}
+        for number, label in enumerate(labels)
+    }
+
+
+def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
+    """Tatoeba accuracy at every layer: the mean over languages, then language by language.
+
+    Of several test sets it is the one that most encoders have, of these the first; the chart is named after it.
+    """
+    means_of_layers = seed_values(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
+    splits = means_of_layers.sort_values("place", kind="stable").groupby("split", sort=False).label.nunique()
+    subject = "Tatoeba accuracy" + (f" ({splits.idxmax()})" if len(splits) > 1 else "")
+    means_of_layers = means_of_layers.loc[means_of_layers.split == splits.idxmax()] if len(splits) else means_of_layers
+    single = means_of_layers.loc[means_of_layers.language != ALL_LANGUAGES]
+    panels = [
+        (single if len(single) else means_of_layers).assign(panel=ALL_LANGUAGES),
+        single.assign(panel=single.language),
+    ]
+    averaged = means(pd.concat(panels), ["panel", "label", "layer"])
+    rows = [
+        (row.panel, row.label, row.layer, seed, 100 * value)
+        for row in averaged.itertuples()
+        for seed, value in zip(row.block.columns, row.values, strict=True)
+    ]
+    points = pd.DataFrame(rows, columns=["panel", "label", "x", "across", "value"])
+    titles = {ALL_LANGUAGES: MEAN} | {language: language for language in sorted(single.language.unique())}
+    chances = {row.panel: 100 * row.chance for row in averaged.itertuples() if row.chance is not None}
+    return curve_chart(runs, points, titles, "layers", subject, "layer", chances=chances)
+
+
+def _cells(comparison: Comparison, by: str, key: tuple[str, ...]) -> list[Record]:
+    return [cell for cell in comparison.records(by) if tuple(cell[name] for name in KEY) == key]
+
+
+def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
+    for cell, row, at, style in _places(cells, styles, axes):
+        if cell["of_test"]:  # others give no count of questions, or are no share
+            axes.plot([100 * end for end in cell["of_test"]], [at] * 2, color=style["color"], lw=0.9)
+        if cell["seeds"] > 1:
+            axes.plot([100 * value for value in cell["values"]], [at] * cell["seeds"], ".", ms=3, color=style["color"])
+        axes.plot(100 * cell["mean"], at, ms=5, **style)
+        if cell["chance"] is not None:
+            axes.plot([100 * cell["chance"]] * 2, [row - 0.45, row + 0.45], color=LINE, lw=1, ls=(0, (1, 1.5)))
+    axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+
+
+def _draw_differences(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
+    axes.axvline(0, color=INK, lw=0.8)
+    for cell, _, at, style in _places(cells, styles, axes):
+        if cell["low_95"] is not None:
+            axes.plot([100 * cell["low_95"], 100 * cell["high_95"]], [at] * 2, color=style["color"], lw=1.6)
+        if cell["difference"] is not None:
+            axes.plot(100 * cell["difference"], at, ms=5, **style)
+
+
+def _places(
+    cells: Sequence[Record], styles: Styles, axes: Axes
+) -> Iterator[tuple[Record, int, float, Mapping[str, Any]]]:
+    """Each cell with its row, height and style: a row a group from above, its labels below each other."""
+    rows, labels = list(dict.fromkeys(cell["group"] for cell in cells)), list(styles)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+    for cell in cells:
+        row = rows.index(cell["group"])
+        shift = (labels.index(cell["label"]) - (len(labels) - 1) / 2) * 0.75 / len(labels)
+        yield cell, row, row + shift, styles[cell["label"]]
