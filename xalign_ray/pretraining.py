@@ -13,6 +13,7 @@ from typing import Any
 from xalign_ray.checks import check_models, check_recipe
 from xalign_ray.config.derive import (
     base_recipe,
+    column_of,
     deciding_values,
     method_of,
     settle,
@@ -87,6 +88,7 @@ def pretrain(
     if local:
         recipe = with_workers(recipe, size)
     check_recipe(recipe)
+    column = column_of(recipe)
     check_lasting("output", recipe.config.output)
     check_lasting("--out", out)
     if not title:
@@ -123,7 +125,7 @@ def pretrain(
         say(f"{folder.name} is a new run: with the same settings it differs from {others}.")
     waits, keep = finished_run(folder) is not None, recipe.config.checkpoint.save_total_limit
     with nullcontext(Job(folder)) if rank else open_job(folder, "pretrain", waits=waits, keep=keep) as job:
-        job.identity, job.trust = facts, trust
+        job.identity, job.trust = facts | column, trust
         is_new = finished_run(folder) is None
         if is_new and not local:
             _open_cluster(recipe, out)

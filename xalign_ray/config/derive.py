@@ -7,18 +7,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xalign_ray.config.choices import ObjectiveChoice
+from xalign_ray.config.explain import flatten
 from xalign_ray.config.fields import Scheduled
-from xalign_ray.config.load import Recipe, find_recipe, load_recipe, merge
+from xalign_ray.config.load import COMMAND_LINE, Recipe, find_recipe, load_recipe, merge
 from xalign_ray.config.schema import DEMO, RunConfig
 from xalign_ray.config.sources import FolderTokenizer, GivenTokenizer, StartTokenizer
 from xalign_ray.config.training import ScheduleConfig, TrainConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.work.storage import RUN_OF, absolute_model, absolute_path, is_url
+from xalign_ray.work.artifacts import hash_value
+from xalign_ray.work.storage import RUN_OF, absolute_model, absolute_path, hide_places, is_url
 
 FLAT_WEIGHTS = 1_000_000_000  # at most: of more, all gradients at once are too much; DeepSpeed reduces them by buckets
 TERMS_AT_ONCE = 1024  # terms of a loss over the whole step whose comparisons are in memory
 BLOCK_BYTES = 16 << 20  # of rows that a data task makes at once for a worker: far below where Ray Data splits blocks
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl
+
+# Not part of a recipe's meaning: who ran it, where, on how many machines, and the seed that columns group over.
+_NOT_OF_A_COLUMN = ("notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
+_MAX_IN_LABEL = 3
 
 
 @dataclass(frozen=True)
@@ -271,3 +277,20 @@ def absolute_aligner(written: str) -> str:
     """The name of an aligner; the folder of `encoder:FOLDER` as absolute path."""
     folder = written.removeprefix(_ENCODER)
     return written if folder == written else f"{_ENCODER}{absolute_model(folder)}"
+
+
+def column_of(recipe: Recipe) -> dict[str, str]:
+    """The column of reports that a run belongs to, by its recipe as it was given: written into its start event.
+
+    Returns:
+        column: a hash that is equal for runs that differ in nothing but seed, workers and places.
+        label: the recipe's name, with what `--set` changed in brackets where that is little.
+    """
+    tree = recipe.config.model_dump(mode="json")
+    settings = {key: value for key, value in hide_places(tree).items() if key not in _NOT_OF_A_COLUMN}
+    settings["train"] = settings["train"] | {"per_device_batch_size": None}
+    values = flatten(settings)
+    own = [key for key, origin in recipe.origins.items() if origin == COMMAND_LINE and key in values]
+    named = ", ".join(f"{key.rpartition('.')[2]}={values[key]}" for key in own)
+    label = f"{recipe.name} ({named})" if 0 < len(own) <= _MAX_IN_LABEL else recipe.name
+    return {"column": hash_value([recipe.name, settings]), "label": label}

@@ -27,7 +27,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.claims import against_papers, measured
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
-from xalign_ray.results.run import Log, Run, as_published, declared_seeds, is_of
+from xalign_ray.results.run import Log, Run, as_published, is_of
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
 from xalign_ray.tasks.task import Measure, Metric
@@ -362,7 +362,7 @@ def _check_seeds(bundle: Bundle) -> None:
     declared = 0
     for study in bundle.studies:
         runs = [run for run in bundle.runs if run.study and run.study["name"] == study["name"]]
-        for label, seeds in declared_seeds(study).items():
+        for label, seeds in study.get("seeds", {}).items():
             scored_seeds = {run.seed for run in runs if is_of(run.label, label, study) and run.scores}
             declared += len(seeds)
             where = f"study {study['name']}: seed"

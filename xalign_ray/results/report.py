@@ -20,7 +20,7 @@ from xalign_ray.results.page import PAGE, Page, Section, links_of, recipes_of
 from xalign_ray.results.paired import paired_table, with_bases
 from xalign_ray.results.run import Run, as_published, columns_of, label_runs
 from xalign_ray.results.sources import check_names, find_runs, is_foreign
-from xalign_ray.work.artifacts import hash_value, write_atomic
+from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.status_line import say
@@ -151,7 +151,7 @@ def write_report(
     ]
     only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
-    different = len({hash_value([seeds[0].settings or label]) for label, seeds in columns.items()})
+    different = len({seeds[0].column or label for label, seeds in columns.items()})
     page = Page(
         title=_title(runs),
         notes=[

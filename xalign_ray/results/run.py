@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +10,6 @@ from typing import Any, cast
 
 import pandas as pd
 
-from xalign_ray.config.explain import flatten
-from xalign_ray.config.identity import INPUTS
-from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.scores import Score, read_scores
@@ -21,7 +17,7 @@ from xalign_ray.track.events import Event, check_whole, stream_events
 from xalign_ray.work.artifacts import hash_value, read_manifest, whole_manifest
 from xalign_ray.work.mirror import data_of_run
 from xalign_ray.work.run_folder import RunFolder
-from xalign_ray.work.storage import RUN_OF, hide_places
+from xalign_ray.work.storage import hide_places
 
 MAX_POINTS = 2000  # of a series; more are averaged in bins of steps
 TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/loss"
@@ -134,11 +130,7 @@ def _points(event: Event) -> Iterator[tuple]:
     return ((name, language, event["step"], value, 1) for language, name, value in points if value is not None)
 
 
-# Not part of a recipe's meaning: who ran it, where, on how many machines, and the seed that columns group over.
-_ASIDE = ("recipe", "fingerprint", INPUTS, "notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
 PATHS = ("/", "./", "~/", "encoder:/", "encoder:./", "encoder:~/", "file:")  # of folders, which machines have elsewhere
-_MAX_IN_LABEL = 3
-_RUN_EXPORT = re.compile(r"([^/]+)-[0-9a-f]{8}/export/?$")  # as a run folder is named
 
 
 @dataclass(frozen=True)
@@ -190,9 +182,14 @@ class Run:
         return any(is_of(self.label, encoder.get("label") or encoder["model"], study) for encoder in encoders)
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that decide its result, without the seed, as dotted keys."""
-        return _settings(self.config)
+    def start(self) -> Event:
+        """Its newest start event, which has `column` and `label`; empty for an encoder made elsewhere."""
+        return self.log.starts[-1] if self.log.starts else {}
+
+    @property
+    def column(self) -> str:
+        """The same for runs that differ in nothing but their seed."""
+        return self.start.get("column") or self.config.get("fingerprint", "")
 
     @property
     def scale(self) -> str:
@@ -260,9 +257,9 @@ def _published(run: Run) -> Run:
 def label_runs(runs: Sequence[Run]) -> list[Run]:
     """The runs with labels, grouped by label, in the order of each label's first run.
 
-    Without a label of a study, runs belong together if their recipes are equal but for the seed; a second run of the
-    same recipe and seed gets another label, so that a repetition is never counted as a seed. Runs of one recipe
-    name are named by the settings in which they differ from the recipe.
+    Without a label of a study, runs belong together by the column that each wrote at its start; a second run of the
+    same seed gets another label, so that a repetition is never counted as a seed. Of one recipe's several columns each
+    has the label that was written at its start.
 
     Raises:
         ConfigError: there is none.
@@ -272,23 +269,12 @@ def label_runs(runs: Sequence[Run]) -> list[Run]:
     groups: dict[tuple[Any, ...], list[Run]] = {}
     seen: Counter[tuple[Any, ...]] = Counter()
     for run in runs:
-        recipe = (run.recipe, hash_value(run.settings))
+        recipe = (run.recipe, run.column)
         key = (run.label,) if run.label else (*recipe, seen[(*recipe, run.seed)])
         seen[(*recipe, run.seed)] += not run.label
         groups.setdefault(key, []).append(run)
     labels = _labels([group[0] for group in groups.values()])
     return [replace(run, label=label) for label, group in zip(labels, groups.values(), strict=True) for run in group]
-
-
-def declared_seeds(study: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The seeds of pretraining of each label; of a study that ran in parts the seeds of all parts."""
-    seeds = {label: {*label_seeds} for label, label_seeds in study.get("seeds", {}).items()}
-    declares = study.get("study", {})
-    for encoder in (encoder for encoder in declares.get("encoders", ()) if encoder["recipe"]):
-        seeds.setdefault(encoder["label"] or encoder["recipe"], set()).update(
-            encoder.get("seeds") or declares.get("seeds", ())
-        )
-    return {label: sorted(label_seeds) for label, label_seeds in seeds.items()}
 
 
 def is_of(shown: str, label: str, study: Mapping[str, Any]) -> bool:
@@ -305,38 +291,16 @@ def columns_of(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return columns
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    settings = flatten({key: value for key, value in config.items() if key not in _ASIDE})
-    settings.pop("train.per_device_batch_size", None)
-    # A recipe's start as written, not as resolved: every seed continues another folder.
-    start = str(settings.get("model.init_from") or "")
-    if start.startswith(RUN_OF):
-        settings["model.init_from"] = start.replace("/", "-")
-    elif match := _RUN_EXPORT.search(start):
-        settings["model.init_from"] = f"{RUN_OF}{match[1]}"
-        if settings.get("data.tokenizer.kind") == "folder" and settings.get("data.tokenizer.path") == start:
-            settings |= {"data.tokenizer.kind": "start", "data.tokenizer.path": None}
-    return hide_places(settings)
-
-
 def _labels(firsts: Sequence[Run]) -> list[str]:
     """A label for each column, by its first run."""
     names = Counter(run.recipe for run in firsts if not run.label)
-    labels = [run.label or (_own_label(run) if names[run.recipe] > 1 and run.config else run.recipe) for run in firsts]
+    labels = [
+        run.label or (run.start.get("label", run.recipe) if names[run.recipe] > 1 else run.recipe) for run in firsts
+    ]
     count = Counter(labels)
     return [
         f"{run.recipe} ({run.name})" if count[label] > 1 else label for label, run in zip(labels, firsts, strict=True)
     ]
-
-
-def _own_label(run: Run) -> str:
-    """The recipe's name with what this run set otherwise; the plain recipe keeps its plain name."""
-    try:
-        plain = _settings(load_recipe(run.recipe).config.model_dump(mode="json"))
-    except ConfigError:
-        return run.recipe  # a recipe that was given by path
-    changed = [f"{key.rsplit('.', 1)[-1]}={value}" for key, value in run.settings.items() if plain.get(key) != value]
-    return f"{run.recipe} ({', '.join(changed)})" if 0 < len(changed) <= _MAX_IN_LABEL else run.recipe
 
 
 def left_out(choices: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]] = ()) -> set[str]:

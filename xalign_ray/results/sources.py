@@ -168,8 +168,11 @@ def join_sources(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
         for run in runs:
             column = ((run.study or {}).get("name", ""), run.label)
             others = earlier.get(column, []) if run.label else []
-            if others and run.study:
-                _check_recipes(source, run, *others[0])
+            if others and run.study and run.config and others[0][1].config and run.column != others[0][1].column:
+                raise DataError(
+                    f"{others[0][0]} and {source} are of one study, and its {run.label} has other settings in each: "
+                    "`xalign config diff` shows them. Give one of them."
+                )
             same = [pair for pair in others if pair[1].seed == run.seed]
             for other in same:
                 _check_scores(source, run, *other)
@@ -181,18 +184,6 @@ def join_sources(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
         for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
             studies[name] = _join_declarations(source, study, again, studies[name]) if name in studies else study
     return [replace(run, study=studies[run.study["name"]]) if run.study else run for run in joined]
-
-
-def _check_recipes(source: str, run: Run, other: str, known: Run) -> None:
-    """An encoder that was given has no recipe."""
-    left, two = run.settings, known.settings
-    differing = [key for key in left | two if _without_paths(left.get(key)) != _without_paths(two.get(key))]
-    if differing and run.config and known.config:
-        key = differing[0]
-        raise DataError(
-            f"{other} and {source} are of one study, and its {run.label} has {key} {two.get(key)} in the first and "
-            f"{left.get(key)} in the second. Give one of them."
-        )
 
 
 def _check_scores(source: str, run: Run, other: str, known: Run) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from xalign_ray.config.derive import column_of
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import describe_saved, write_saved
 from xalign_ray.results.compare import Comparison, compare_runs, score_frame
@@ -64,14 +65,20 @@ def write_run(
     seed: int = 0,
     scores: Mapping[str, Sequence[Score]] | None = None,
     events: Sequence[Mapping[str, Any]] | None = None,
+    given: Sequence[str] | None = None,
 ) -> Path:
-    """A run: config.yaml, events.jsonl, evaluation/<task>/scores.json, a manifest if it ended; data lies beside it."""
+    """A run: config.yaml, events.jsonl, evaluation/<task>/scores.json, a manifest if it ended; data lies beside it.
+
+    Its column is that of the settings as they were `given`, before `pretrain` resolved them.
+    """
     resolved = load_recipe(recipe, [*settings, f"seed={seed}"])
     folder.mkdir(parents=True)
     write_manifest(folder.parent / "data", DATA_MANIFEST)
     saved = describe_saved(replace(resolved, name=recipe), INPUTS)
     write_saved(folder, saved)
+    column = column_of(replace(load_recipe(recipe, [*(settings if given is None else given)]), name=recipe))
     lines = list(whole_run(folder.parent / "data") if events is None else events)
+    lines = [{**line, **column} if line["event"] == "start" else line for line in lines]
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     for task, records in (scores or {}).items():
         write_scores(folder / "evaluation" / task / "scores.json", records)

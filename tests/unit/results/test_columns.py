@@ -59,13 +59,14 @@ def continued(folder: Path, base: str, seed: int, recipe: str = "tiny/ppa") -> P
     """A run that began from another run's export, as `pretrain` resolves its recipe: paths in place of run:NAME."""
     start = f"{folder.parent}/{base}/export"
     settings = [f"model.init_from={start}", f"data.tokenizer={{kind: folder, path: {start}}}"]
-    return write_run(folder, recipe, settings, seed)
+    given = [] if base.startswith("tiny-mlm") else ["model.init_from=run:tiny/align-mlm"]
+    return write_run(folder, recipe, settings, seed, given=given)
 
 
 def test_seeds_that_continue_one_recipes_runs_are_one_column(tmp_path: Path) -> None:
     runs = [continued(tmp_path / f"ppa{seed}", f"tiny-mlm-6f107dc{seed}", seed) for seed in (0, 1)]
     other = continued(tmp_path / "other", "tiny-align-mlm-6f107dc2", 0)
-    assert sizes(open_folders([*runs, other])) == {"tiny/ppa": 2, "tiny/ppa (init_from=run:tiny-align-mlm)": 1}
+    assert sizes(open_folders([*runs, other])) == {"tiny/ppa": 2, "tiny/ppa (init_from=run:tiny/align-mlm)": 1}
 
 
 def test_data_without_dictionaries_have_no_column_of_what_dictionaries_know(tmp_path: Path) -> None:
