@@ -198,7 +198,8 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
                 recipe = _recipe_of(entry, study, seeds[number], output)
                 made = _pretraining(entry, recipe, pretrainings)
                 _check_step(entry, recipe.config)
-                root = _open(study.root or recipe.config.data.root, output)
+                of_recipe = _open(recipe.config.data.root, output)
+                root = _open(study.root, output) if study.root else of_recipe
                 encoders.append(
                     Encoder(entry.shown, root, seeds[number], made, step=entry.step, languages=entry.languages)
                 )
