@@ -290,7 +290,7 @@ def column_of(recipe: Recipe) -> dict[str, str]:
     settings = {key: value for key, value in hide_places(tree).items() if key not in _NOT_OF_A_COLUMN}
     settings["train"] = settings["train"] | {"per_device_batch_size": None}
     values = flatten(settings)
-    own = [key for key, origin in recipe.origins.items() if origin == COMMAND_LINE and key in values]
-    named = ", ".join(f"{key.rpartition('.')[2]}={values[key]}" for key in own)
-    label = f"{recipe.name} ({named})" if 0 < len(own) <= _MAX_IN_LABEL else recipe.name
+    changed = [key for key, origin in recipe.origins.items() if origin == COMMAND_LINE and key in values]
+    named = ", ".join(f"{key.rpartition('.')[2]}={values[key]}" for key in changed)
+    label = f"{recipe.name} ({named})" if 0 < len(changed) <= _MAX_IN_LABEL else recipe.name
     return {"column": hash_value([recipe.name, settings]), "label": label}

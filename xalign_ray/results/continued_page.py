@@ -18,21 +18,21 @@ from xalign_ray.work.storage import hide_places
 
 
 def write_page(folder: Path) -> None:
-    """Writes the page into the run's folder; `xalign report` shows other scores too, and other runs beside it."""
-    found, out = read_continued(folder), RunFolder(folder).report
-    assert found is not None, "a finished run has been compared"
+    """Writes the page into the run's folder; `xalign report` adds other scores and other runs."""
+    comparison, out = read_continued(folder), RunFolder(folder).report
+    assert comparison is not None, "a finished run has been compared"
     runs = as_published(label_runs([read_run(folder)]))
     losses = loss_frame(runs)
     page = Page(
         title=runs[0].label,
-        finding=sentence(found),
-        detail=forgotten(found),
-        notes=[origin_sentence(found)],
+        finding=sentence(comparison),
+        detail=forgotten(comparison),
+        notes=[origin_sentence(comparison)],
         caveats=caveats(runs),
         links=links_of(runs[0], out),
         reading=how_to_read(runs),
         sections=[
-            base_section(found),
+            base_section(comparison),
             Section("retrieval", "Retrieval", charts=[retrieval_chart(runs, losses)]),
             Section("losses", "Losses", charts=[training_chart(runs, losses), held_out_chart(runs, losses)]),
             Section("data", "Data", data_tables(runs)),
@@ -40,7 +40,7 @@ def write_page(folder: Path) -> None:
             Section("running", "Running", [run_table(runs)]),
         ],
         lead="One run.",
-        origins=origins(runs, {runs[0].label: hide_places(found.command)}),
+        origins=origins(runs, {runs[0].label: hide_places(comparison.command)}),
         files=["losses.csv"],
         columns=1,
     )
@@ -49,6 +49,8 @@ def write_page(folder: Path) -> None:
         page.write(out)
 
 
-def base_section(found: Continued) -> Section:
+def base_section(comparison: Continued) -> Section:
     """The part of a page that has the tables of a comparison."""
-    return Section("base", "Base against yours", [*of_comparison(found)], notes=hide_places(found.notes), is_open=True)
+    return Section(
+        "base", "Base against yours", [*of_comparison(comparison)], notes=hide_places(comparison.notes), is_open=True
+    )

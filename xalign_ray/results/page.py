@@ -37,7 +37,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a page shows.
+    """Content of a page.
 
     Attributes:
         title: its heading.
@@ -48,8 +48,8 @@ class Page:
         headline: the chart below the finding.
         reading: how to read the numbers.
         sections: its parts; those without a table, chart or text are left out.
-        lead, origins: the last line: what it is about, and how it was made.
-        files: those beside it that have its numbers.
+        lead, origins: the last line: its runs, and the commands that made them.
+        files: files beside the page with its numbers.
         columns: the number of encoders.
     """
 

@@ -1,4 +1,4 @@
-"""Tables of a report on several encoders: what is decided, what it cost, the rates that were tried; the terminal's."""
+"""Tables of a report on several encoders: decisions, costs, learning rates, and scores for a terminal."""
 
 from __future__ import annotations
 
