@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import os
 import re
-import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -29,7 +27,6 @@ from tests.unit.results.run_folders import (
     write_run,
     write_study,
 )
-from xalign_ray.config.load import find_study
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.charts import (
     MAX_DRAWN,
@@ -49,6 +46,8 @@ from xalign_ray.results.run import Log, Run, label_runs
 from xalign_ray.results.score_charts import layer_chart, score_chart
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read, origins
 from xalign_ray.results.tables import Entry, Table, as_markdown, plain_grid, run_table, score_table
+from xalign_ray.studies.declared import StudyConfig, load_study
+from xalign_ray.studies.rates import trial_study
 from xalign_ray.work.artifacts import write_json
 
 LAYERS = [
@@ -166,26 +165,19 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes(runs: list[Path], files
 @pytest.mark.parametrize(
     ("study", "made_by"),
     [
-        ({"name": "demo-pos"}, "xalign study demo-pos"),
+        (load_study("demo-pos"), "xalign study demo-pos"),
         (
-            {"name": "align-two-cores-e5", "scale": "two-cores"}
-            | {"study": {"encoder": "models/my e5", "settings": ["data.root=DATA"]}},
-            "xalign study align --scale two-cores --encoder 'models/my e5' --set data.root=DATA",
+            load_study("align/two-cores", ["data.root=DATA", "seeds=[1]"], "models/my e5"),
+            "xalign study align --scale two-cores --encoder 'models/my e5' --set data.root=DATA --set 'seeds=[1]'",
         ),
-        (
-            {"name": "weam-tiny-rates", "scale": "tiny", "notes": "Rates of weam-tiny, in de."},
-            "xalign study weam --scale tiny",
-        ),
-        ({"name": "mine", "scale": "", "notes": ""}, "the study mine"),
+        (trial_study(load_study("align/two-cores")), "xalign study align --scale two-cores"),
+        (None, "the study mine"),
     ],
 )
-def test_a_study_is_made_by_a_command_that_can_be_given(study: dict[str, Any], made_by: str) -> None:
-    runs = [Run(Path("x"), {}, Log(), (), label="mlm", study=study)]
+def test_a_study_is_made_by_a_command_that_can_be_given(study: StudyConfig | None, made_by: str) -> None:
+    declared = {"study": study.model_dump(mode="json")} if study else {}
+    runs = [Run(Path("x"), {}, Log(), (), label="mlm", study={"name": "mine", **declared})]
     assert origins(runs) == [f"Made by {made_by}."]
-    if made_by.startswith("xalign"):
-        command = shlex.split(made_by)
-        scale = f"/{command[command.index('--scale') + 1]}" if "--scale" in command else ""
-        assert find_study(f"{command[2]}{scale}").is_file()
 
 
 def test_a_released_encoder_that_was_tuned_once_has_one_seed() -> None:
