@@ -115,6 +115,7 @@ def pretrain(
 
     # Open the run: its folder is named by a hash of all that changes its result.
     saved, facts = describe_run(recipe, prepared)
+    saved |= column
     folder = (out or default_folder(recipe, saved["fingerprint"])).absolute()
     if rank == 0:
         refresh(folder)
@@ -125,7 +126,7 @@ def pretrain(
         say(f"{folder.name} is a new run: with the same settings it differs from {others}.")
     waits, keep = finished_run(folder) is not None, recipe.config.checkpoint.save_total_limit
     with nullcontext(Job(folder)) if rank else open_job(folder, "pretrain", waits=waits, keep=keep) as job:
-        job.identity, job.trust = facts | column, trust
+        job.identity, job.trust = facts, trust
         is_new = finished_run(folder) is None
         if is_new and not local:
             _open_cluster(recipe, out)

@@ -280,7 +280,7 @@ def absolute_aligner(written: str) -> str:
 
 
 def column_of(recipe: Recipe) -> dict[str, str]:
-    """The column of reports that a run belongs to, by its recipe as it was given: written into its start event.
+    """The column of reports that a run belongs to, by its recipe as it was given: keys of its config.yaml.
 
     Returns:
         column: a hash that is equal for runs that differ in nothing but seed, workers and places.

@@ -147,7 +147,9 @@ OPTIMIZER, ADAMW = "optimizer", {"kind": AdamW().kind}
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 STUDIES = RECIPES / "studies"
 COMMAND_LINE = "--set"
-RUN_KEYS = frozenset(("recipe", "fingerprint", "inputs", "sha256"))  # of a run's config.yaml, besides a recipe's keys
+RUN_KEYS = frozenset(
+    ("recipe", "fingerprint", "inputs", "column", "label", "sha256")
+)  # of a run's config.yaml, besides a recipe's keys
 _OF_LANGUAGES = ("language", "languages")  # keys whose values are codes
 
 

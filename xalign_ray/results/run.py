@@ -182,14 +182,9 @@ class Run:
         return any(is_of(self.label, encoder.get("label") or encoder["model"], study) for encoder in encoders)
 
     @property
-    def start(self) -> Event:
-        """Its newest start event, which has `column` and `label`; empty for an encoder made elsewhere."""
-        return self.log.starts[-1] if self.log.starts else {}
-
-    @property
     def column(self) -> str:
         """The same for runs that differ in nothing but their seed."""
-        return self.start.get("column") or self.config.get("fingerprint", "")
+        return self.config.get("column") or self.config.get("fingerprint", "")
 
     @property
     def scale(self) -> str:
@@ -295,7 +290,7 @@ def _labels(firsts: Sequence[Run]) -> list[str]:
     """A label for each column, by its first run."""
     names = Counter(run.recipe for run in firsts if not run.label)
     labels = [
-        run.label or (run.start.get("label", run.recipe) if names[run.recipe] > 1 else run.recipe) for run in firsts
+        run.label or (run.config.get("label", run.recipe) if names[run.recipe] > 1 else run.recipe) for run in firsts
     ]
     count = Counter(labels)
     return [

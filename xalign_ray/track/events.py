@@ -20,8 +20,7 @@ from xalign_ray.work.run_folder import EVENT_LOG
 
 EVENTS: dict[str, str] = {
     "start": "an attempt begins or resumes after `step` finished steps; carries recipe, fingerprint, attempt, steps, "
-    "the column and label of reports, the share of tokens planned for each language, the bad rows that `prepare` set "
-    "aside, and the host of each rank",
+    "the share of tokens planned for each language, the bad rows that `prepare` set aside, and the host of each rank",
     "step": "an optimizer step has finished; carries batch_hash and the train/ metrics",
     "held_out": "held-out rows were scored; carries held_out/ metrics and the loss per language",
     "retrieval": "retrieval was scored on dev pairs, or on data.tests without them (`part`); carries retrieval/ "

@@ -74,11 +74,10 @@ def write_run(
     resolved = load_recipe(recipe, [*settings, f"seed={seed}"])
     folder.mkdir(parents=True)
     write_manifest(folder.parent / "data", DATA_MANIFEST)
-    saved = describe_saved(replace(resolved, name=recipe), INPUTS)
+    as_given = load_recipe(recipe, [*(settings if given is None else given)])
+    saved = describe_saved(replace(resolved, name=recipe), INPUTS) | column_of(replace(as_given, name=recipe))
     write_saved(folder, saved)
-    column = column_of(replace(load_recipe(recipe, [*(settings if given is None else given)]), name=recipe))
     lines = list(whole_run(folder.parent / "data") if events is None else events)
-    lines = [{**line, **column} if line["event"] == "start" else line for line in lines]
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     for task, records in (scores or {}).items():
         write_scores(folder / "evaluation" / task / "scores.json", records)
