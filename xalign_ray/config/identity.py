@@ -31,19 +31,8 @@ _FILES = {  # keys of each source that choose its files, by the key of its list
 }
 # Keys of config.yaml that change no result, or are hashed with the inputs.
 _ASIDE = (
-    *(
-        "recipe",
-        "fingerprint",
-        "column",
-        "label",
-        "plugins",
-        "notes",
-        "allow",
-        "output",
-        "checkpoint",
-        "track",
-        "data.tokenizer",
-    ),
+    *("recipe", "fingerprint", "column", "label", "plugins", "notes", "allow"),
+    *("output", "checkpoint", "track", "data.tokenizer"),
     *(f"parallel.{key}" for key in ParallelConfig.model_fields if key != "deepspeed_overrides"),
     *("train.bf16", "train.num_train_epochs", "train.pairs_per_step", "model.init_from"),
     *(f"train.{key}" for key in HOW_A_STEP_IS_COMPUTED),

@@ -147,9 +147,8 @@ OPTIMIZER, ADAMW = "optimizer", {"kind": AdamW().kind}
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 STUDIES = RECIPES / "studies"
 COMMAND_LINE = "--set"
-RUN_KEYS = frozenset(
-    ("recipe", "fingerprint", "inputs", "column", "label", "sha256")
-)  # of a run's config.yaml, besides a recipe's keys
+# Of a run's config.yaml, besides a recipe's keys.
+RUN_KEYS = frozenset(("recipe", "fingerprint", "inputs", "column", "label", "sha256"))
 _OF_LANGUAGES = ("language", "languages")  # keys whose values are codes
 
 
