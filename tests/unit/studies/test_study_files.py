@@ -56,7 +56,7 @@ def tuned(folder: Path, **changes: Any) -> list[Cell]:
     ("changes", "said"),
     [
         ({"serch": {}}, "unknown key 'serch'. Did you mean 'search'?"),
-        ({"search": {"num_sample": 2}}, "unknown key 'search.num_sample'. Did you mean 'num_samples'?"),
+        ({"search": {"num_sample": 2}}, "unknown key 'search.num_sample'. Did you mean 'search.num_samples'?"),
         (
             {"finetunings": [POS | {"settings": {"learning_rate": []}}]},
             "'finetunings.0.settings.learning_rate' is []; it must have at least 1 entry.",
