@@ -15,7 +15,7 @@ OTHERS = {
     "results/difference.py": "variances of an interval; ranks, and sentences of one language",
     "results/run.py": "losses in a bin of steps, waiting time",
     "results/charts.py": "neighbouring points of a curve",
-    "results/tables.py": "seconds of cells",
+    "results/report_tables.py": "seconds of trainings",
     "results/printed.py": "printed numbers that another printed number follows from",
     "continuing/comparison.py": "sentences of one language",
     "continuing/compared_run.py": "sentences of one language",
