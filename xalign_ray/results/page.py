@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import yaml
 
@@ -22,7 +21,8 @@ PAGE = "index.html"
 _MAX_NARROW = 6  # encoders whose numbers fit beside each other in a column of text
 
 
-class Section(NamedTuple):
+@dataclass(frozen=True)
+class Section:
     """A part of the page that the links at the top lead to; the `recipes` by label open on a click, as do all parts but
     those that a reader came for (`is_open`)."""
 
@@ -31,7 +31,7 @@ class Section(NamedTuple):
     tables: Sequence[Table | None] = ()
     charts: Sequence[Chart | None] = ()
     notes: Sequence[str] = ()
-    recipes: Mapping[str, str] = {}
+    recipes: Mapping[str, str] = field(default_factory=dict)
     is_open: bool = False
 
 
@@ -70,7 +70,7 @@ class Page:
     def write(self, out: Path) -> set[str]:
         """Writes the page and each of its charts as SVG; returns the names of these files."""
         parts = [
-            part._replace(tables=filled(part.tables), charts=[*filter(None, part.charts)]) for part in self.sections
+            replace(part, tables=filled(part.tables), charts=[*filter(None, part.charts)]) for part in self.sections
         ]
         sections = [part for part in parts if part.tables or part.charts or part.notes or part.recipes]
         drawn = filter(None, [self.headline, *(chart for part in sections for chart in part.charts)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -115,7 +116,8 @@ def write_report(
     sections = [
         Section("pairs", "The same test", [paired], is_open=True),
         *(
-            base_section(base)._replace(
+            replace(
+                base_section(base),
                 name=f"base-{number}",
                 title="Base against yours" if len(bases) == 1 else f"{base.name} against {label}",
             )
