@@ -13,9 +13,9 @@ from typing import Any
 from xalign_ray.checks import check_models, check_recipe
 from xalign_ray.config.derive import (
     base_recipe,
-    column_of,
     deciding_values,
     method_of,
+    report_column,
     settle,
     with_absolute_paths,
     with_models,
@@ -88,7 +88,7 @@ def pretrain(
     if local:
         recipe = with_workers(recipe, size)
     check_recipe(recipe)
-    column = column_of(recipe)
+    column = report_column(recipe)
     check_lasting("output", recipe.config.output)
     check_lasting("--out", out)
     if not title:

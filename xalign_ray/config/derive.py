@@ -279,7 +279,7 @@ def absolute_aligner(written: str) -> str:
     return written if folder == written else f"{_ENCODER}{absolute_model(folder)}"
 
 
-def column_of(recipe: Recipe) -> dict[str, str]:
+def report_column(recipe: Recipe) -> dict[str, str]:
     """The column of reports that a run belongs to, by its recipe as it was given: keys of its config.yaml.
 
     Returns:

@@ -7,7 +7,7 @@ from pathlib import Path
 from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.charts import held_out_chart, loss_frame, retrieval_chart, training_chart
 from xalign_ray.results.continued import Continued, forgotten, of_comparison, origin_sentence, read_continued, sentence
-from xalign_ray.results.page import Page, Section, links_of, recipes_of
+from xalign_ray.results.page import ReportPage, Section, links_of, recipes_of
 from xalign_ray.results.run import as_published, label_runs, read_run
 from xalign_ray.results.sentences import caveats, how_to_read, origins
 from xalign_ray.results.tables import data_tables, run_table, values_table
@@ -23,7 +23,7 @@ def write_page(folder: Path) -> None:
     assert comparison is not None, "a finished run has been compared"
     runs = as_published(label_runs([read_run(folder)]))
     losses = loss_frame(runs)
-    page = Page(
+    page = ReportPage(
         title=runs[0].label,
         finding=sentence(comparison),
         detail=forgotten(comparison),

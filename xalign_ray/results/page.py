@@ -36,7 +36,7 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
+class ReportPage:
     """Content of a page.
 
     Attributes:
@@ -70,7 +70,8 @@ class Page:
     def write(self, out: Path) -> set[str]:
         """Writes the page and each of its charts as SVG; returns the names of these files."""
         parts = [
-            replace(part, tables=filled(part.tables), charts=[*filter(None, part.charts)]) for part in self.sections
+            replace(part, tables=without_empty(part.tables), charts=[*filter(None, part.charts)])
+            for part in self.sections
         ]
         sections = [part for part in parts if part.tables or part.charts or part.notes or part.recipes]
         drawn = filter(None, [self.headline, *(chart for part in sections for chart in part.charts)])
@@ -90,7 +91,7 @@ class Page:
         return {*files}
 
 
-def filled(tables: Sequence[Table | None]) -> list[Table]:
+def without_empty(tables: Sequence[Table | None]) -> list[Table]:
     """The tables that have a row or a note."""
     return [table for table in tables if table and (table.rows or table.note)]
 

@@ -17,7 +17,7 @@ from xalign_ray.results.bundle import Options, is_bundle, write_bundle
 from xalign_ray.results.compare import SCORE_COLUMNS, Comparison, compare_runs, score_frame
 from xalign_ray.results.continued_page import base_section
 from xalign_ray.results.finding import declared_metric, find
-from xalign_ray.results.page import PAGE, Page, Section, links_of, recipes_of
+from xalign_ray.results.page import PAGE, ReportPage, Section, links_of, recipes_of
 from xalign_ray.results.paired import paired_table, with_bases
 from xalign_ray.results.run import Run, as_published, columns_of, label_runs
 from xalign_ray.results.sources import check_names, find_runs, is_foreign
@@ -154,7 +154,7 @@ def write_report(
     only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
     guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
     different = len({seeds[0].column or label for label, seeds in columns.items()})
-    page = Page(
+    page = ReportPage(
         title=_title(runs),
         notes=[
             *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),

@@ -84,7 +84,7 @@ class Table:
 def score_table(comparison: Comparison, by: str) -> Table:
     """One row a metric and group of languages, one column an encoder, with the difference as a note on each score."""
     grouped, rows, last = by != "task", [], ""
-    for cells in rows_of(comparison, by):
+    for cells in score_rows(comparison, by):
         first, by_label, best = cells[0], {cell["label"]: cell for cell in cells}, _best(cells)
         name = Entry(first["title"], first["metric"])
         rows += [(name,)] if grouped and name.text != last else []
@@ -232,7 +232,7 @@ def points(gap: float) -> str:
     return f"{round(100 * gap, 1) + 0.0:+.1f}"  # adding zero makes -0.0 a plain zero
 
 
-def rows_of(comparison: Comparison, by: str) -> Iterator[list[Record]]:
+def score_rows(comparison: Comparison, by: str) -> Iterator[list[Record]]:
     """The cells of each row."""
     for _, row in groupby(comparison.records(by), key=lambda cell: (*(cell[name] for name in KEY), cell["group"])):
         yield list(row)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.derive import column_of
+from xalign_ray.config.derive import report_column
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import describe_saved, write_saved
 from xalign_ray.results.compare import Comparison, compare_runs, score_frame
@@ -75,7 +75,7 @@ def write_run(
     folder.mkdir(parents=True)
     write_manifest(folder.parent / "data", DATA_MANIFEST)
     as_given = load_recipe(recipe, [*(settings if given is None else given)])
-    saved = describe_saved(replace(resolved, name=recipe), INPUTS) | column_of(replace(as_given, name=recipe))
+    saved = describe_saved(replace(resolved, name=recipe), INPUTS) | report_column(replace(as_given, name=recipe))
     write_saved(folder, saved)
     lines = list(whole_run(folder.parent / "data") if events is None else events)
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
