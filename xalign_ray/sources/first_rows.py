@@ -35,6 +35,7 @@ from xalign_ray.sources.terms import is_kaikki
 from xalign_ray.sources.translation_files import is_po
 from xalign_ray.work.file_checks import HEAD_BYTES
 
+MAX_TEXTS = 64  # within one object: more are a table
 FITTING = 0.5  # of the rows: those that have as many columns as the first
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
 _ZIP = b"PK\x03\x04"
@@ -141,6 +142,10 @@ def look_at_table(paths: Sequence[str], format_: PairFormat, form: str = "") -> 
         )
     rows, is_whole = table.first_rows(names)
     good = [row for row in rows if not row.fault]
+    if format_ == "jsonl" and len(rows) == 1 and len(names) > MAX_TEXTS:
+        raise DataError(
+            f"{path} is one JSON object of all texts. Write an object a line with a text of both languages."
+        )
     if not good and (faults := Counter(row.fault for row in rows)):
         below = " below its first" if table.rows else ""
         raise DataError(f"{path}: no row{below} can be read ({list_reasons(faults)}).")

@@ -371,8 +371,14 @@ def _named(table: FirstRows, columns: Sequence[str]) -> list[int]:
         raise ConfigError(f"--columns names {', '.join(columns)}; name two different columns, such as source,target.")
     for column in columns:
         if column not in table.names:
-            raise ConfigError(f"{table.title} has no column '{column}'; its columns are {list_some(table.names)}.")
+            raise ConfigError(
+                f"{table.title} has no column '{column}'; its columns are {list_some(table.names)}{_lists(table)}."
+            )
     return [table.names.index(column) for column in columns]
+
+
+def _lists(table: FirstRows) -> str:
+    return f"; lists, of which each text needs a row: {list_some(table.lists)}" if table.lists else ""
 
 
 def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
@@ -395,10 +401,9 @@ def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
         return named
     if len(texts) < 2:
         held = f"only column {table.names[texts[0]]} holds text" if texts else "no column holds text"
-        lists = f"; lists are not read: {list_some(table.lists)}" if table.lists else ""
         raise ConfigError(
-            f"{table.title}: {held} (columns: {list_some(table.names)}{lists}), and pairs need two. Name them with "
-            "--columns."
+            f"{table.title}: {held} (columns: {list_some(table.names)}{_lists(table)}), and pairs need two. Name them "
+            "with --columns."
         )
     if len(texts) > 2 and len(texts) != len(codes):
         raise ConfigError(

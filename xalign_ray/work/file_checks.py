@@ -155,7 +155,8 @@ def check_text(path: str | Path, head: bytes, *, json_lines: bool = False) -> No
             path,
             head,
             kind,
-            "is no plain text, but binary, XML or JSON. Read it with the format that fits, or take the text out of it.",
+            "is no plain text, but binary, XML or JSON. Read it with the format that fits (jsonl of WikiExtractor "
+            "--json), or take the text out of it.",
         )
 
 

@@ -177,8 +177,20 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.jsonl",
         "".join(json.dumps({"query": en, "pos": [de], "neg": [en]}) + "\n" for en, de in PAIRS),
         {},
-        ": only column query holds text (columns: query; lists are not read: pos, neg), and pairs need two. Name them "
-        "with --columns.",
+        ": only column query holds text (columns: query; lists, of which each text needs a row: pos, neg), and pairs "
+        "need two. Name them with --columns.",
+    ),
+    "a column of lists that is named": (
+        "x.jsonl",
+        "".join(json.dumps({"query": en, "pos": [de]}) + "\n" for en, de in PAIRS),
+        {"columns": ["query", "pos"]},
+        " has no column 'pos'; its columns are query; lists, of which each text needs a row: pos.",
+    ),
+    "columns of pandas": (
+        "x.json",
+        json.dumps({"en": dict(enumerate(EN * 9)), "de": dict(enumerate(DE * 9))}),
+        {},
+        " is one JSON object of all texts. Write an object a line with a text of both languages.",
     ),
     "many columns": (
         "x.csv",
