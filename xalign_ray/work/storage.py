@@ -158,10 +158,13 @@ class _StoredFile(io.RawIOBase):
         if url.startswith("file:"):
             check_plain(path)
         size = info_of(url).get("size") if is_web(url) else None
-        at_once = {"block_size": max(size, 1) if size and size <= SMALL_BYTES else BLOCK_BYTES}
         with said_of(url):
-            self._file = system.open(path, "rb", **at_once, **({"size": size} if size else {}))
-            self._size = self._file.seek(0, io.SEEK_END)
+            if size and size <= SMALL_BYTES:  # whole, also where it has grown since its size was asked for
+                self._file = io.BytesIO(system.cat_file(path))
+            else:
+                self._file = system.open(path, "rb", block_size=BLOCK_BYTES)
+                size = 0
+            self._size = max(size, self._file.seek(0, io.SEEK_END))
             self._file.seek(0)
 
     def readable(self) -> bool:

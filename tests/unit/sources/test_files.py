@@ -123,7 +123,7 @@ def test_what_cannot_be_found_or_opened_is_said_in_a_sentence(path: str, message
 
 
 @contextmanager
-def serving(content: bytes) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def serving(content: bytes | bytearray) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """The address of a server that gives this content for any path, and the requests that it gets."""
     asked = list[tuple[str, str]]()
 
@@ -167,6 +167,16 @@ def test_a_file_of_a_web_server_is_transferred_for_its_records_alone() -> None:
         (pair,) = split.records()
         assert isinstance(pair, Pair)
         assert [method for method, _ in asked if method != "HEAD"] == ["GET"]
+
+
+def test_a_file_of_a_web_server_that_has_grown_is_read_whole() -> None:
+    content = bytearray(b"a line\n")
+    with serving(content) as (address, _):
+        with open_bytes(f"{address}/a.txt") as file:
+            assert file.read() == content
+        content += b"another\n"
+        with open_bytes(f"{address}/a.txt") as file:
+            assert file.read() == content
 
 
 def test_a_store_that_does_not_answer_is_said_in_a_sentence() -> None:
