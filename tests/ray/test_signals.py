@@ -1,4 +1,4 @@
-"""Signals to a driver under Ray when no step ends: the cluster starts, no worker listens yet, a step hangs."""
+"""Signals to a driver under Ray when no step ends: the cluster starts, no worker listens, one is dead, a step hangs."""
 
 from __future__ import annotations
 
@@ -82,6 +82,13 @@ def test_a_driver_that_cannot_end_a_step_ends_at_once_with_a_sentence_and_leaves
     unheard.wait(lambda: unheard.pids("ray::SynchronizationActor"))
     unheard.send(signal.SIGHUP)
     assert unheard.end() == (1, interrupted("SIGHUP"))
+
+    failed = Driver(settings, tmp_path / "failed")
+    failed.wait(reached(tmp_path / "failed", 1))
+    (worker,) = failed.pids(TRAIN_WORKER)
+    psutil.Process(worker).kill()  # others could follow only when there is room for them
+    failed.send(signal.SIGTERM)
+    assert failed.end() == (143, interrupted("SIGTERM"))
 
     hanging = Driver(settings, out)
     hanging.wait(reached(out, 1))

@@ -8,7 +8,7 @@ import pytest
 import ray
 
 from xalign_ray.train import worker
-from xalign_ray.train.worker import ask_to_stop, asked_to_stop, hear_stop, listens
+from xalign_ray.train.worker import ask_to_stop, asked_to_stop, has_failed, hear_stop, listens, say_failed
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
@@ -37,4 +37,9 @@ def test_a_rank_that_takes_steps_hears_the_first_request_of_its_own_attempt() ->
     ask_to_stop("now", "SIGHUP")
     assert ray.get(rank.asked.remote()) == "SIGTERM"
     assert asked_to_stop("before") == "a node is drained"
+    assert not has_failed("now")
+    say_failed("now")
+    assert (listens("now"), has_failed("now")) == (False, True)
+    ray.get(rank.train.remote("now"))
+    assert (listens("now"), has_failed("now")) == (True, False)
     ray.kill(rank)

@@ -136,6 +136,7 @@ def new_trainer(
     most_workers: Callable[[], int],
     has_free_place: Callable[[], bool],
     move: Callable[[str], None],
+    restart: Callable[[], None],
     **options: Any,
 ) -> Any:
     """Ray Train's trainer of any framework; the public `ray.train.data_parallel_trainer` is still that of version 1.
@@ -154,6 +155,7 @@ def new_trainer(
         has_free_place: whether there is room for one more beside all that runs.
         move: called with the reason why the workers are to save and start again: a node of theirs is drained, which
             Ray Train only reports; or there is room for more, for which Ray Train would kill them in mid-step.
+        restart: called when workers have failed and others are to follow, as soon as there is room for them.
 
     If it changes: an ImportError or TypeError when a training starts, or actors are there again
     (tests/ray/test_reshard_on_ray.py), or a second Ctrl-C hangs (tests/ray/test_signals.py).
@@ -178,7 +180,11 @@ def new_trainer(
             failures = getattr(training_failed_error, "worker_failures", {}).values()
             if any(isinstance(failure, final) for failure in failures):
                 return FailureDecision.RAISE
-            return super().make_decision(training_failed_error)
+            decision = super().make_decision(training_failed_error)
+            if decision == FailureDecision.RETRY:
+                with suppress(Exception):  # the cluster may be what has died
+                    restart()
+            return decision
 
     class Elastic(ElasticScalingPolicy):
         tried = math.inf  # workers of a group that found no room, so that the next one is smaller

@@ -31,7 +31,7 @@ from xalign_ray.shards.prepared import Prepared
 from xalign_ray.train.capacity import has_free_place, most_workers, resources_of, wait_for_room
 from xalign_ray.train.progress import Progress
 from xalign_ray.train.ray_gauges import RunGauges
-from xalign_ray.train.worker import SharedGpus, ask_to_stop, asked_to_stop, listens, work
+from xalign_ray.train.worker import SharedGpus, ask_to_stop, asked_to_stop, has_failed, listens, say_failed, work
 from xalign_ray.work import process
 from xalign_ray.work.job import Job
 from xalign_ray.work.mirror import cache_folder, url_of
@@ -114,6 +114,7 @@ def run_on_ray(
                     most_workers=partial(most_workers, parallel),
                     has_free_place=partial(has_free_place, parallel),
                     move=partial(ask_to_stop, attempt),
+                    restart=partial(say_failed, attempt),
                     train_loop_config=sent | {"attempt": attempt},
                     backend_config=SharedGpus(),
                     scaling_config=scaling,
@@ -170,7 +171,7 @@ def _wait_for(trainer: Any, attempt: str) -> None:
             thread.start()
             while thread.is_alive():
                 thread.join(LOOK_S)
-                if passed_on or not (why := process.asked()):
+                if not (why := process.asked()) or (passed_on and not has_failed(attempt)):
                     continue
                 if not listens(attempt):  # no step is in progress
                     if threading.current_thread() is threading.main_thread():

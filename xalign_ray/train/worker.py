@@ -163,7 +163,17 @@ def asked_to_stop(attempt: str) -> str:
 
 def listens(attempt: str) -> bool:
     """Whether workers of an attempt have begun to take steps, after which they will see a request to stop."""
-    return posted(f"{attempt}/listens") != ""
+    return posted(f"{attempt}/listens") == "yes"
+
+
+def has_failed(attempt: str) -> bool:
+    """Whether the workers of an attempt have failed, and none that followed them takes steps yet."""
+    return posted(f"{attempt}/listens") == "no"
+
+
+def say_failed(attempt: str) -> None:
+    """Says of an attempt that its workers have failed: nobody sees a request to stop until others take steps."""
+    post(f"{attempt}/listens", "no")
 
 
 def hear_stop(attempt: str) -> Callable[[], str]:
