@@ -52,7 +52,7 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "ytick.major.size": 2.5,
 }
-NAMES = ("headline", "losses", "held-out", "retrieval", "layers")  # of the charts of a report
+NAMES = ("headline", "change", "losses", "held-out", "retrieval", "layers")  # of the charts of a report
 _PER_ROW = 3  # panels of a file
 _LEGEND_LETTERS, _LEGEND_HANDLE = 11, 8  # letters of an inch of a legend, and those that a dot or line takes
 _LEGEND_LINE = 0.19  # inches

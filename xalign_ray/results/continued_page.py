@@ -7,6 +7,7 @@ from pathlib import Path
 from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.charts import held_out_chart, loss_frame, retrieval_chart, training_chart
 from xalign_ray.results.continued import Continued, forgotten, of_comparison, origin_sentence, read_continued, sentence
+from xalign_ray.results.continued_chart import change_chart
 from xalign_ray.results.page import ReportPage, Section, links_of, recipes_of
 from xalign_ray.results.run import as_published, label_runs, read_run
 from xalign_ray.results.sentences import caveats, how_to_read, origins
@@ -30,6 +31,7 @@ def write_page(folder: Path) -> None:
         notes=[origin_sentence(comparison)],
         caveats=caveats(runs),
         links=links_of(runs[0], out),
+        headline=change_chart(comparison),
         reading=how_to_read(runs),
         sections=[
             base_section(comparison),
@@ -52,5 +54,9 @@ def write_page(folder: Path) -> None:
 def base_section(comparison: Continued) -> Section:
     """The part of a page that has the tables of a comparison."""
     return Section(
-        "base", "Base against yours", [*of_comparison(comparison)], notes=hide_places(comparison.notes), is_open=True
+        "base",
+        "Base against yours",
+        [*of_comparison(comparison)],
+        notes=hide_places(comparison.notes),
+        is_open=True,
     )
