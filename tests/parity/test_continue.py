@@ -95,6 +95,7 @@ def test_page_leads_with_base_against_yours(run: Path) -> None:
     assert "Continued from encoder by contrast: 4 steps" in page
     assert page.index("Translations found in de: ") < page.index("Base against yours</h2>") < page.index("Losses</h2>")
     assert '<a href="../export">the encoder</a>' in page
+    assert "Translations found: points above encoder" in page
 
 
 def test_card_says_what_was_continued(run: Path) -> None:
@@ -176,6 +177,9 @@ def test_a_bound_that_few_kept_pairs_cannot_show_exports_the_least_harmful_and_e
         torch.testing.assert_close(tensor, (1 - share) * first[name] + share * whole[name], rtol=0, atol=1e-7)
     assert {row["count"] for row in found["rows"]} == {20}  # the half that did not choose
     assert not [*run.glob(".mixture-*")]
+    page = (folder.report / "index.html").read_text(encoding="utf-8")
+    assert "mixtures: gain, and change of what is kept" in page
+    assert "The bound is not shown to hold: " in page
 
     monkeypatch.setattr("sys.argv", ["xalign", *words])
     with pytest.raises(SystemExit) as ended:
