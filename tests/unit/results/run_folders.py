@@ -74,7 +74,7 @@ def write_run(
     resolved = load_recipe(recipe, [*settings, f"seed={seed}"])
     folder.mkdir(parents=True)
     write_manifest(folder.parent / "data", DATA_MANIFEST)
-    as_given = load_recipe(recipe, [*(settings if given is None else given)])
+    as_given = load_recipe(recipe, [*(settings if given is None else given), f"seed={seed}"])
     saved = describe_saved(replace(resolved, name=recipe), INPUTS) | report_column(replace(as_given, name=recipe))
     write_saved(folder, saved)
     lines = list(whole_run(folder.parent / "data") if events is None else events)

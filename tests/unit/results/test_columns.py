@@ -19,7 +19,7 @@ def sizes(runs: Sequence[Run]) -> dict[str, int]:
 
 def test_a_setting_of_ones_own_makes_a_column_that_names_it(tmp_path: Path) -> None:
     plain = write_run(tmp_path / "plain", "tiny/align-mlm")
-    control = write_run(tmp_path / "control", "tiny/align-mlm", ["objectives.1.shuffled=true"])
+    control = write_run(tmp_path / "control", "tiny/align-mlm", ["objectives.1.shuffled=true"], seed=1)
     assert list(columns_of(open_folders([control, plain]))) == [
         "tiny/align-mlm (shuffled=True)",
         "tiny/align-mlm",
