@@ -426,7 +426,7 @@ def _clean(raw: str, noted: Counter[str]) -> _Line:
         text = _CALL.sub(lambda call: f"{call[0][0]}{_CALLED}{call[0][1]}", text)
     text = _BEHAVIOUR.sub("", text) if "__" in text else text
     text = _BLANKS.sub(" ", drop_quotes(write_levels(text)).replace(HOLE, ""))
-    if any(bracket in text for bracket in "([\uff08"):
+    if any(bracket in text for bracket in "([)\uff08\uff09"):
         text = _EMPTY_BRACKETS.sub("", _CLOSING_HOLE.sub(r"\1", _OPENING_HOLE.sub(r"\1", text)))
     text = _DOUBLED.sub(r"\1", _SPACED.sub(r"\1", text))
     text = _BEFORE_STOP.sub(".", text) if _STOP.search(text) else text

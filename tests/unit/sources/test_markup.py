@@ -101,6 +101,7 @@ def test_apostrophes_that_are_no_marks_stay(markup: str, text: str) -> None:
         ("Eagle{{'s}} 15{{nbsp}}May, a [[17.&nbsp;Juni]] day", "Eagle's 15 May, a 17. Juni day"),
         (", ISBN 0-1", "ISBN 0-1"),
         ("For example, {{sfn|f}}, {{sfn|g}}.", "For example."),
+        ("a line that ends, {{sfn|f}}) a bracket", "a line that ends) a bracket"),
         ("It was .79 or 1, .5 at most", "It was .79 or 1, .5 at most"),
         ("...and so on", "...and so on"),
     ],
