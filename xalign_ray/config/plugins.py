@@ -90,8 +90,7 @@ def _import(name: str) -> ModuleType:
             f"it, or put that folder on PYTHONPATH"
         ) from None
     except Exception as error:  # code of a user's own, which may raise anything
-        file, line, reason = _place_of(error)
-        raise ValueError(f"{file}, line {line}: {reason}") from error
+        raise ValueError(f"{_place_of(error, name)}: {_reason_of(error)}") from error
 
 
 def find_code(path: str) -> Any:
@@ -106,13 +105,18 @@ def find_code(path: str) -> Any:
         raise ConfigError(f"plugins: there is no {path} ({error}).") from None
 
 
-def _place_of(error: Exception) -> tuple[str, int, str]:
-    """File, line and words of an error of a module's import: of its syntax, or of the line that raised it."""
+def _place_of(error: Exception, name: str) -> str:
+    """File and line of an error of a module's import; its name where Python says neither, as of a null byte."""
     if isinstance(error, SyntaxError) and error.filename:
-        return error.filename, error.lineno or 0, error.msg
+        return f"{error.filename}, line {error.lineno or 0}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
-    reason = f"{type(error).__name__}: {first_sentence(error)}"
-    return frames[-1].filename, frames[-1].lineno or 0, reason.rstrip(".")
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else name
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return error.msg
+    return f"{type(error).__name__}: {first_sentence(error)}".rstrip(".")
 
 
 def _add(choice: type[Frozen], added: dict, of_package: Mapping[str, type[Frozen]]) -> str:

@@ -235,10 +235,12 @@ def test_a_plugin_that_cannot_be_loaded_is_the_only_thing_said(name: str, tmp_pa
     (tmp_path / f"{name}_taken.py").write_text(PLUGIN.replace('"calm"', '"masked_lm"'), encoding="utf-8")
     (tmp_path / f"{name}_second.py").write_text(PLUGIN, encoding="utf-8")
     (tmp_path / f"{name}_cut.py").write_text("DEPTH = 2\nclass Calm(:\n", encoding="utf-8")
+    (tmp_path / f"{name}_null.py").write_text("DEPTH = 2\0\n", encoding="utf-8")
     (tmp_path / f"{name}_helped.py").write_text(f"import {name}_helper\n", encoding="utf-8")
     (tmp_path / f"{name}_helper.py").write_text("\nDEPTH = depth + 1\n", encoding="utf-8")
     said = {
         f"{name}_cut": f"{tmp_path}/{name}_cut.py, line 2: invalid syntax.",
+        f"{name}_null": f"{name}_null: source code string cannot contain null bytes.",
         f"{name}_helped": f"{tmp_path}/{name}_helper.py, line 2: NameError: name 'depth' is not defined.",
         "no_such_plugin": f"'plugins.0': there is no module no_such_plugin in {tmp_path} or on Python's path; run the "
         "command in the folder that holds it, or put that folder on PYTHONPATH.",
