@@ -47,10 +47,13 @@ def export_run(
     """Writes the weights of a run as a Hugging Face folder: of its best checkpoint on the dev pairs, or of a step.
 
     Without dev pairs the newest one counts as the best. With `merge` this share of them is mixed with the weights that
-    the run began with.
+    the run began with; the run's own export is the mixture that its comparison chose, see `continuing/bound.py`.
     """
     from xalign_ray.models.export import export as write_export
+    from xalign_ray.results.continued import read_continued  # pandas
 
+    if merge is None and out is None and step is None and (found := read_continued(folder)) and found.bound:
+        merge = found.bound["share"]
     state, reached = _weights(recipe, prepared, folder, facts["fingerprint"], step, trust)
     if merge is not None:
         state = mix_weights(recipe.config, prepared, state, merge)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from tests.unit.conftest import prepare_here
+from xalign_ray import exports
 from xalign_ray.cli import main
 from xalign_ray.config.derive import settle, with_absolute_paths
 from xalign_ray.config.load import load_recipe
@@ -164,6 +166,7 @@ def test_a_bound_that_few_kept_pairs_cannot_show_exports_the_least_harmful_and_e
     whole, before = load_file(folder.export / "model.safetensors"), json.loads(folder.comparison.read_text())
     options = ["--pairs", "pairs.en-de.tsv", "--keep", "kept.en-fr.tsv", "--steps", str(STEPS), "--out", "runs/mine"]
     words = ["continue", "encoder", *options, "--no-ray"]
+    (run / ".mixture-of-a-killed-command").mkdir()
     monkeypatch.setattr("sys.argv", ["xalign", *words, "--lose-at-most", "0.5"])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -180,6 +183,10 @@ def test_a_bound_that_few_kept_pairs_cannot_show_exports_the_least_harmful_and_e
     page = (folder.report / "index.html").read_text(encoding="utf-8")
     assert "mixtures: gain, and change of what is kept" in page
     assert "The bound is not shown to hold: " in page
+    mixture = load_file(folder.export / "model.safetensors")
+    shutil.rmtree(folder.export)
+    assert exports.export(run) == folder.export  # as `pretrain` does where it is damaged
+    assert all(torch.equal(mixture[name], one) for name, one in load_file(folder.export / "model.safetensors").items())
 
     monkeypatch.setattr("sys.argv", ["xalign", *words])
     with pytest.raises(SystemExit) as ended:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from xalign_ray.continuing.comparison import BaseComparison, Kept
+from xalign_ray.continuing.comparison import BaseComparison, Kept, Row
+from xalign_ray.continuing.files import THE_TEST
 from xalign_ray.results.difference import Interval, MeanEstimate
 from xalign_ray.tasks.retrieval import TranslatedSentences
 
+T = TypeVar("T")
 SHARES = (0.25, 0.5, 0.75, 1.0)
 _BETTER = {"retrieval": 1, "mlm_loss": -1}  # the measures that are bound, and whether a higher value is better
 
@@ -45,13 +47,16 @@ class Sentences(NamedTuple):
     texts: Sequence[Kept]
 
     def half(self, number: int) -> Sentences:
-        """Every second pair and text, from `number` (0 or 1)."""
+        """Every second pair and text, from `number` (0 or 1); a single one is in both halves."""
+
+        def every_second(texts: Sequence[T]) -> Sequence[T]:
+            return texts[number::2] or texts
 
         def of_pairs(pairs: TranslatedSentences) -> TranslatedSentences:
             pairs = pairs.thinned()
-            return replace(pairs, first=pairs.first[number::2], second=pairs.second[number::2])
+            return replace(pairs, first=every_second(pairs.first), second=every_second(pairs.second))
 
-        texts = [replace(kept, texts=kept.texts[number::2]) for kept in self.texts]
+        texts = [replace(kept, texts=every_second(kept.texts)) for kept in self.texts]
         return Sentences([*map(of_pairs, self.tests)], [*map(of_pairs, self.kept)], texts)
 
 
@@ -62,12 +67,12 @@ def judge_mixture(share: float, compared: BaseComparison, bound: float) -> Mixtu
         bound: points; of a masked-LM loss hundredths of a nat.
     """
     rows = [*zip(compared.rows, compared.estimates, strict=True)]
-    gains = [row.difference for row, _ in rows if row.trained and row.measure == "retrieval"]
+    gains = [row.difference for row, _ in rows if _is_gained(row) and row.measure == "retrieval"]
     kept, lost, holds = dict[str, tuple[float, float, float]](), dict[str, None](), True
     for measure, better in _BETTER.items():
         estimates, ends = list[MeanEstimate](), list[Interval]()
         for row, estimate in rows:
-            if row.measure != measure or row.trained:
+            if row.measure != measure or _is_gained(row):
                 continue
             if estimate is None or row.low is None or row.high is None:
                 holds = False  # a single sentence excludes nothing
@@ -89,6 +94,11 @@ def judge_mixture(share: float, compared: BaseComparison, bound: float) -> Mixtu
         lost=[*lost],
         holds=holds and bool(kept) and not lost,
     )
+
+
+def _is_gained(row: Row) -> bool:
+    """Whether a row is of the test in trained languages; all others must not get worse, English text too."""
+    return row.trained and row.split == THE_TEST
 
 
 def choose(mixtures: Sequence[Mixture]) -> Mixture:

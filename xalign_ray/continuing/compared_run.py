@@ -55,7 +55,8 @@ def compare_run(continuation: Continuation, run: Path, trust: bool = False) -> b
         comparison = json.loads(path.read_text(encoding="utf-8"))
         for row in comparison["rows"]:
             row["verdict"] = verdict_of(row["measure"], row["low"], row["high"], lines.margin)
-        command = lines.model_copy(update={"keep": tuple(before.keep)}).command
+        named = {"keep": tuple(before.keep), "lose_at_most": (before.bound or {}).get("lose_at_most")}
+        command = lines.model_copy(update=named).command
         with open_job(run, "comparison"):
             write_json(path, comparison | {"margin": lines.margin, "command": command})
     else:
@@ -85,9 +86,15 @@ def _export_within(
     recipe, fingerprint = open_saved(run)
     prepared, facts = open_data(run), {"fingerprint": fingerprint}
     fetch_checkpoint(run)
+
+    def replace_export(share: float | None) -> None:
+        folder.comparison.unlink(missing_ok=True)  # it is of the old one, and a kill comes at any time
+        export_run(recipe, prepared, run, facts, trust=trust, merge=share)
+
     if lines.lose_at_most is None:
-        export_run(recipe, prepared, run, facts, trust=trust)
-        return None
+        return replace_export(None)
+    for left in run.glob(".mixture-*"):  # of a command that was killed
+        shutil.rmtree(left)
     old, margin = SentenceScores(base), lines.lose_at_most
 
     def score(share: float) -> BaseComparison:
@@ -100,7 +107,7 @@ def _export_within(
 
     found = find_mixture(score, margin)
     if replaced or found["share"] < 1:
-        export_run(recipe, prepared, run, facts, trust=trust, merge=found["share"])
+        replace_export(found["share"])
     return found
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from xalign_ray.continuing.bound import SHARES, Mixture, choose, find_mixture, judge_mixture
-from xalign_ray.continuing.comparison import BaseComparison, Row, _judged
+from xalign_ray.continuing.bound import SHARES, Mixture, Sentences, choose, find_mixture, judge_mixture
+from xalign_ray.continuing.comparison import BaseComparison, Kept, Row, _judged
+from xalign_ray.continuing.files import THE_TEST
 from xalign_ray.results.continued import of_bound
 from xalign_ray.results.difference import MeanEstimate, accuracy_gain, ratio
+from xalign_ray.tasks.retrieval import TranslatedSentences
 
 ROW = Row(measure="retrieval", language="de", trained=False, base=0.9, yours=0.9, difference=0.0, count=1, split="kept")
 KEPT = ("retrieval", False, MeanEstimate(0.0, 0.001))
 
 
-def compared(*changes: tuple[str, bool, MeanEstimate | None]) -> BaseComparison:
-    """A comparison of these changes: measure, whether trained, and the estimate."""
+def compared(*changes: Any) -> BaseComparison:
+    """A comparison of these changes: measure, whether trained, the estimate, and the split: the test where trained."""
+    named = [(*change, THE_TEST if change[1] else "kept")[:4] for change in changes]
     rows = [
         (
             replace(
@@ -25,11 +29,12 @@ def compared(*changes: tuple[str, bool, MeanEstimate | None]) -> BaseComparison:
                 measure=measure,
                 language=f"l{number}",
                 trained=trained,
+                split=split,
                 difference=estimate.value if estimate else 0,
             ),
             estimate,
         )
-        for number, (measure, trained, estimate) in enumerate(changes)
+        for number, (measure, trained, estimate, split) in enumerate(named)
     ]
     judged = [*_judged(rows, 1.0)]
     return BaseComparison([row for row, _ in judged], [estimate for _, estimate in judged], ())
@@ -51,16 +56,19 @@ def compared(*changes: tuple[str, bool, MeanEstimate | None]) -> BaseComparison:
         ([("retrieval", False, None)], False, []),  # one sentence
         ([("retrieval", True, MeanEstimate(-0.3, 0.001)), KEPT], True, []),
         ([("retrieval", True, MeanEstimate(0.1, 0.001))], False, []),  # nothing was kept
+        ([("mlm_loss", True, MeanEstimate(0.02, 0.001), "kept"), KEPT], False, ["l0"]),  # kept of a trained language
         ([("drift", False, MeanEstimate(0.2, 0.001)), KEPT], True, []),
     ],
 )  # fmt: skip
 def test_a_mixture_holds_where_the_mean_excludes_the_loss_and_no_set_is_lost(
-    changes: list[tuple[str, bool, MeanEstimate | None]], holds: bool, lost: list[str]
+    changes: list[Any], holds: bool, lost: list[str]
 ) -> None:
     mixture = judge_mixture(0.5, compared(*changes), bound=0.5)
     assert (mixture.holds, mixture.lost) == (holds, lost)
     gains = [
-        estimate.value for measure, trained, estimate in changes if trained and measure == "retrieval" and estimate
+        estimate.value
+        for measure, trained, estimate, *kept in changes
+        if trained and measure == "retrieval" and estimate and not kept
     ]
     assert mixture.gain == (pytest.approx(np.mean(gains)) if gains else None)
 
@@ -113,6 +121,16 @@ def test_no_loss_is_exported_whole_and_a_small_set_is_said_to_show_too_little() 
     assert not small["holds"]
     assert of_bound(large).startswith("Exported: 100% of the trained weights")
     assert of_bound(small).startswith("The bound is not shown to hold: ")
+
+
+@pytest.mark.parametrize(("count", "halves"), [(1, [1, 1]), (2, [1, 1]), (5, [3, 2])])
+def test_halves_have_every_second_sentence_and_none_is_empty(count: int, halves: list[int]) -> None:
+    words = [f"w{number}" for number in range(count)]
+    pairs = TranslatedSentences(("de", "en"), words, words, "kept")
+    sentences = Sentences([pairs], [pairs], [Kept.of_text("de", words, "kept")])
+    for number, expected in enumerate(halves):
+        tests, kept, texts = sentences.half(number)
+        assert [len(tests[0]), len(kept[0]), len(texts[0].texts)] == [expected] * 3
 
 
 def test_a_loss_of_words_counts_by_its_ratio() -> None:

@@ -213,13 +213,13 @@ def test_finished_run_is_compared_again_with_other_kept_files(
 def test_another_margin_reads_the_verdicts_again_and_loses_no_row(tmp_path: Path) -> None:
     write_comparison_file(tmp_path)
     file = tmp_path / COMPARISON
-    before = json.loads(file.read_text()) | {"keep": ["fr.txt"], "command": "xalign continue e5 --keep fr.txt"}
+    before = json.loads(file.read_text()) | {"keep": ["fr.txt"], "command": "as before", "bound": BOUND}
     file.write_text(json.dumps(before))
     found: Any = SimpleNamespace(lines=read_five_lines("e5", {"margin": 0.5}))
     assert compared_run.compare_run(found, tmp_path)
     after = json.loads(file.read_text())
     assert (after["keep"], after["margin"]) == (["fr.txt"], 0.5)
-    assert after["command"] == "xalign continue e5 --keep fr.txt --margin 0.5"
+    assert after["command"] == "xalign continue e5 --keep fr.txt --margin 0.5 --lose-at-most 0.5"
     verdicts = [row.pop("verdict") for row in after["rows"]]
     assert verdicts == ["gained", "unclear", "kept", "lost", None]
     assert [row.pop("verdict") for row in before["rows"]] == ["gained", "kept", "kept", "lost", None]
