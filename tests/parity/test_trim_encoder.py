@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
+    BertModel,
     Gemma3TextConfig,
     Gemma3TextModel,
     LlamaConfig,
@@ -30,8 +36,8 @@ HEADS = {"num_key_value_heads": 1, "head_dim": 8}
 KINDS = {
     "e5-small": (XLMRobertaModel, XLMRobertaConfig, {"max_position_embeddings": 130, "pad_token_id": 1}),
     "minilm": (BertForMaskedLM, BertConfig, {"max_position_embeddings": 128}),
-    "gemma": (Gemma3TextModel, Gemma3TextConfig, HEADS),
-    "llama3": (LlamaModel, LlamaConfig, {"num_key_value_heads": 1, "pad_token_id": 128_001}),
+    "gemma": (Gemma3TextModel, Gemma3TextConfig, HEADS | {"eos_token_id": [1, 106]}),
+    "llama3": (LlamaModel, LlamaConfig, {"num_key_value_heads": 1, "pad_token_id": 128_004}),  # not the tokenizer's
 }
 TEXT = [LINES[code] for code in ("en", "de", "fr", "hi")]
 OTHER = [LINES[code] for code in ("ru", "ko")]
@@ -73,9 +79,44 @@ def test_pieces_and_states_of_the_text_are_those_of_the_whole_encoder(
         (pieces, before), (pieces_of_small, after) = states(whole, line), states(small, line)
         assert pieces == pieces_of_small
         torch.testing.assert_close(before, after, rtol=0, atol=1e-6)
+    (tokenizer, config), (of_small, small_config) = (
+        (AutoTokenizer.from_pretrained(one), AutoConfig.from_pretrained(one)) for one in (whole, small)
+    )
+    assert (of_small.bos_token, of_small.eos_token) == (tokenizer.bos_token, tokenizer.eos_token)
+    for key in (key for key in ("eos_token_id", "pad_token_id") if getattr(config, key) is not None):
+        old, new = getattr(config, key), getattr(small_config, key)
+        assert of_small.convert_ids_to_tokens(new) == tokenizer.convert_ids_to_tokens(old)
     for line in OTHER:
         assert torch.isfinite(states(small, line)[1]).all()  # other text is still read, by characters or as unknown
     assert type(AutoModel.from_pretrained(small)) is type(AutoModel.from_pretrained(whole))
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(("min_count", "cut_otherwise"), [(1, 0), (2, 1)])
+def test_modules_stay_whole_and_a_piece_counts_once_behind_however_many_prompts(
+    released_models: Path, tmp_path: Path, min_count: int, cut_otherwise: int
+) -> None:
+    whole, small, text = tmp_path / "whole", tmp_path / "small", tmp_path / "en.txt"
+    whole.mkdir()
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(released_models / "minilm" / file, whole / file)
+    config = BertConfig(**SMALL, vocab_size=len(AutoTokenizer.from_pretrained(whole)))
+    BertModel(config, add_pooling_layer=False).save_pretrained(whole)
+    modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense"}
+    written = [
+        {"name": kind, "path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in modules.items()
+    ]
+    (whole / "modules.json").write_text(json.dumps(written), encoding="utf-8")
+    for path, module in (("1_Pooling", Pooling(16)), ("2_Dense", Dense(16, 8))):
+        (whole / path).mkdir()
+        module.save(str(whole / path))
+    prompts = {"prompts": {"query": "query: ", "passage": "passage: "}}
+    (whole / "config_sentence_transformers.json").write_text(json.dumps(prompts), encoding="utf-8")
+    text.write_text("the cat\nthe cat\nyesterday\n", encoding="utf-8")
+    assert f"Lines cut otherwise: {cut_otherwise} of 3." in trim_encoder(whole, [text], small, min_count)
+    vectors = [SentenceTransformer(str(one), device="cpu").encode("the cat") for one in (whole, small)]
+    assert vectors[0] == pytest.approx(vectors[1], abs=1e-6)
+    assert not [name for name in load_file(small / "model.safetensors") if "pooler" in name]
 
 
 def test_a_folder_that_is_there_and_no_text_are_refused(

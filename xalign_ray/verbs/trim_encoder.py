@@ -6,6 +6,7 @@ import io
 import shutil
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ from xalign_ray.work.storage import quoted, shown_path
 SHOWN = 64  # lines whose vectors are compared
 TIMED = 256  # lines whose vectors are timed
 EQUAL = 1e-4  # difference of two numbers of vectors that are the same but for rounding
-SPECIAL_IDS = tuple(f"{name}_token_id" for name in ("bos", "cls", "eos", "mask", "pad", "sep", "unk"))
+SPECIAL_IDS = tuple(f"{name}_token_id" for name in ("bos", "cls", "decoder_start", "eos", "mask", "pad", "sep", "unk"))
 
 
 def trim_encoder(model: PathLike, text: Sequence[PathLike], out: PathLike, min_count: int = 1) -> str:
     """Writes an encoder without the pieces that texts do not use, and compares the two.
 
-    Pieces are counted in all lines, with each prompt of the encoder before them too. Special pieces, single bytes and
+    Pieces are counted in all lines, and in all behind each prompt of the encoder. Special pieces, single bytes and
     single characters of the texts stay. Each piece keeps its row, so a line that is cut as before has the vector that
     it had. Nothing is trained.
 
@@ -54,6 +55,7 @@ def trim_encoder(model: PathLike, text: Sequence[PathLike], out: PathLike, min_c
     from xalign_ray.models.open_folder import quiet_transformers
     from xalign_ray.models.own_tokenizer import make_portable, stated_length
     from xalign_ray.models.sentence_files import copy_modules
+    from xalign_ray.models.tokenized import first_position
     from xalign_ray.vocabulary.surgery import trim
 
     # The vocabulary.
@@ -67,8 +69,10 @@ def trim_encoder(model: PathLike, text: Sequence[PathLike], out: PathLike, min_c
     prompts = {"", *opened.sentences.prompts.values()}
     say(f"Trimming {name}: the pieces of {len(lines):,} lines.")
     before = tokenizer.backend_tokenizer
-    trimmed, rows, _ = trim(tokenizer, (prompt + line for prompt in prompts for line in lines), min_count)
+    named = {number for key in SPECIAL_IDS for number in _as_list(opened.config.get(key))}
+    trimmed, rows, _ = trim(tokenizer, lines, min_count, prompts, named & {*before.get_vocab().values()})
     trimmed.padding_side = tokenizer.padding_side
+    trimmed.bos_token, trimmed.eos_token = tokenizer.bos_token, tokenizer.eos_token
 
     # The encoder with these rows.
     say(f"Trimming {name}: {len(rows.olds):,} of {before.get_vocab_size():,} rows stay.")
@@ -79,9 +83,13 @@ def trim_encoder(model: PathLike, text: Sequence[PathLike], out: PathLike, min_c
         with quiet_transformers():
             hf.save_pretrained(target)
         trimmed.save_pretrained(target)
-        length = min(stated_length(name), int(getattr(hf.config, "max_position_embeddings", None) or 1 << 30))
+        positions = int(getattr(hf.config, "max_position_embeddings", None) or 1 << 30) - first_position(hf)
+        length = min(stated_length(name), positions)
         make_portable(target, length, int(getattr(hf.config, "type_vocab_size", None) or 1))
         copy_modules(name, target)
+        for _, below in opened.sentences.modules:
+            if below:  # their weights, which no row of the vocabulary is in
+                shutil.copytree(opened.folder / below, target / below, dirs_exist_ok=True)
 
         # Both on the same lines.
         cut_otherwise = _cut_otherwise(before, trimmed.backend_tokenizer, lines)
@@ -100,19 +108,30 @@ def _with_rows(name: str, rows: Any, new_of: dict[int, int]) -> Any:
 
     from xalign_ray.models.extension import exchange_rows
     from xalign_ray.models.open import open_encoder
-    from xalign_ray.models.open_folder import as_one_sentence, open_weights
+    from xalign_ray.models.open_folder import POOLER, as_one_sentence, open_weights
 
     opened = open_encoder(name)
     with as_one_sentence(f"{name} cannot be opened as a Hugging Face encoder"):
         config: Any = transformers.AutoConfig.from_pretrained(opened.folder, trust_remote_code=False)
     kind = next(iter(config.architectures or ()), "")
     hf, _ = open_weights(name, getattr(transformers, kind, transformers.AutoModel), config)
+    if opened.weights and not any(POOLER in weight.split(".") for weight in opened.weights):
+        hf.base_model.pooler = None  # it would be drawn at random
     pad = config.pad_token_id
-    exchange_rows(hf, rows, None if pad is None else new_of[pad], draw=False)
-    for key in SPECIAL_IDS:
-        if isinstance(old := getattr(hf.config, key, None), int) and key != "pad_token_id":
-            setattr(hf.config, key, new_of.get(old))
+    of_generation = getattr(hf, "generation_config", None)
+    exchange_rows(hf, rows, None if pad is None else new_of.get(pad), draw=False)
+    for settings, key in product(filter(None, (hf.config, of_generation)), SPECIAL_IDS):
+        if settings is hf.config and key == "pad_token_id":  # done with the rows
+            continue
+        if (old := getattr(settings, key, None)) is not None:
+            ids = [new_of[number] for number in _as_list(old) if number in new_of]
+            setattr(settings, key, ids if isinstance(old, list) else next(iter(ids), None))
+    vars(hf.config).pop("auto_map", None)  # of code that the folder does not hold, and that its class does not need
     return hf
+
+
+def _as_list(ids: int | list[int] | None) -> list[int]:
+    return ids if isinstance(ids, list) else [] if ids is None else [ids]
 
 
 def _cut_otherwise(before: Any, after: Any, lines: Sequence[str]) -> set[int]:

@@ -63,15 +63,22 @@ def exchange(
 
 
 def trim(
-    tokenizer: PreTrainedTokenizerFast, lines: Iterable[str], min_count: int
+    tokenizer: PreTrainedTokenizerFast,
+    lines: Iterable[str],
+    min_count: int,
+    prompts: Collection[str] = ("",),
+    special: Collection[int] = (),
 ) -> tuple[PreTrainedTokenizerFast, StartRows, dict[str, int]]:
     """The tokenizer without the pieces that text does not use, the old row of each, and the number of each kind.
 
     Args:
-        min_count: how often a piece must stand in the lines.
+        lines: read once for each prompt.
+        min_count: how often a piece must stand in the lines, behind one of the prompts.
+        special: ids that stay, beside those of the tokenizer's special pieces.
     """
     backend = tokenizer.backend_tokenizer
-    keep = pieces_to_keep(backend, count_pieces(backend, lines), tokenizer.all_special_ids, min_count)
+    counts = np.max([count_pieces(backend, (prompt + line for line in lines)) for prompt in prompts], axis=0)
+    keep = pieces_to_keep(backend, counts, {*tokenizer.all_special_ids, *special}, min_count)
     rows = StartRows(np.ones(len(keep), np.int32), np.asarray(keep, np.int32), np.ones(len(keep), np.float32))
     counts = {SHARED: len(keep), "dropped": backend.get_vocab_size() - len(keep)}
     return wrap_tokenizer(keep_pieces(backend, keep), like=tokenizer), rows, counts
