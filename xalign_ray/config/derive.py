@@ -23,7 +23,7 @@ BLOCK_BYTES = 16 << 20  # of rows that a data task makes at once for a worker: f
 FEED_CPUS = 1  # a whole CPU that no worker holds: Ray Data's share is an integer, and 0 is a silent crawl
 
 # Not part of a recipe's meaning: who ran it, where, on how many machines, and the seed that columns group over.
-_NOT_OF_A_COLUMN = ("notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
+NOT_OF_A_COLUMN = ("notes", "allow", "seed", "output", "parallel", "checkpoint", "track")
 _MAX_IN_LABEL = 3
 
 
@@ -287,7 +287,7 @@ def report_column(recipe: Recipe) -> dict[str, str]:
         label: the recipe's name, with what `--set` changed in brackets where that is little.
     """
     tree = recipe.config.model_dump(mode="json")
-    settings = {key: value for key, value in hide_places(tree).items() if key not in _NOT_OF_A_COLUMN}
+    settings = {key: value for key, value in hide_places(tree).items() if key not in NOT_OF_A_COLUMN}
     settings["train"] = settings["train"] | {"per_device_batch_size": None}
     values = flatten(settings)
     changed = [key for key, origin in recipe.origins.items() if origin == COMMAND_LINE and key in values]

@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from xalign_ray.config.derive import NOT_OF_A_COLUMN
 from xalign_ray.config.explain import check_folder
+from xalign_ray.config.load import RUN_KEYS
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
@@ -168,7 +170,7 @@ def join_sources(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
         for run in runs:
             column = ((run.study or {}).get("name", ""), run.label)
             others = earlier.get(column, []) if run.label else []
-            if others and run.study and run.config and others[0][1].config and run.column != others[0][1].column:
+            if others and run.study and not _are_alike(run, others[0][1]):
                 raise DataError(
                     f"{others[0][0]} and {source} are of one study, and its {run.label} has other settings in each: "
                     "`xalign config diff` shows them. Give one of them."
@@ -184,6 +186,18 @@ def join_sources(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
         for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
             studies[name] = _join_declarations(source, study, again, studies[name]) if name in studies else study
     return [replace(run, study=studies[run.study["name"]]) if run.study else run for run in joined]
+
+
+def _are_alike(run: Run, other: Run) -> bool:
+    """Whether two runs differ in nothing but seed, workers and places; an encoder that was given has no recipe."""
+    if not run.config or not other.config or run.column == other.column:
+        return True
+    return _settings(run.config) == _settings(other.config)
+
+
+def _settings(config: Mapping[str, Any]) -> Any:
+    settings = {key: value for key, value in config.items() if key not in RUN_KEYS | {*NOT_OF_A_COLUMN}}
+    return _without_paths(settings | {"train": settings["train"] | {"per_device_batch_size": None}})
 
 
 def _check_scores(source: str, run: Run, other: str, known: Run) -> None:

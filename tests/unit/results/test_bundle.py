@@ -249,6 +249,12 @@ def test_what_is_not_of_one_study_is_not_joined(other: dict[str, Any], problem: 
         assert set(pd.read_csv(tmp_path / "page/scores.csv").query("label == 'mlm'").seed) == {0, 1, 2}
 
 
+def test_parts_of_a_study_whose_texts_lie_in_other_folders_are_joined(tmp_path: Path) -> None:
+    parts = {name: {"seeds": (seed,), "settings": [f"data.root=/{name}/texts"]} for seed, name in enumerate("ab")}
+    report([str(bundle_of(tmp_path / name, base=0.5, **part)) for name, part in parts.items()], tmp_path / "page")
+    assert set(pd.read_csv(tmp_path / "page/scores.csv").query("label == 'mlm'").seed) == {0, 1}
+
+
 def test_a_seed_with_other_scores_and_a_changed_bundle_are_refused(tmp_path: Path) -> None:
     first, second = bundle_of(tmp_path / "a", seeds=(0, 1)), bundle_of(tmp_path / "b", seeds=(1, 2))
     content = second.read_bytes()
