@@ -6,13 +6,17 @@ Mixtures are chosen on one half of the test and kept sentences, and reported on 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from xalign_ray.config.language_codes import ENGLISH, name_of_pair
 from xalign_ray.continuing.comparison import BaseComparison, Kept, Row
 from xalign_ray.continuing.files import THE_TEST
-from xalign_ray.results.difference import Interval, MeanEstimate
+from xalign_ray.results.difference import Interval, MeanEstimate, accuracy_gain
 from xalign_ray.tasks.retrieval import TranslatedSentences
 
 T = TypeVar("T")
@@ -84,6 +88,7 @@ def judge_mixture(share: float, compared: BaseComparison, bound: float) -> Mixtu
         if estimates:
             mean = better * math.fsum(estimate.value for estimate in estimates) / len(estimates)
             error = math.sqrt(math.fsum(estimate.standard_error**2 for estimate in estimates)) / len(estimates)
+            error = max(error, _shared_error(compared, measure))
             low, high = MeanEstimate(mean, error, min(estimate.degrees for estimate in estimates)).interval()
             kept[measure] = mean, low, high
             holds = holds and low > -bound / 100
@@ -94,6 +99,26 @@ def judge_mixture(share: float, compared: BaseComparison, bound: float) -> Mixtu
         lost=[*lost],
         holds=holds and bool(kept) and not lost,
     )
+
+
+def _shared_error(compared: BaseComparison, measure: str) -> float:
+    """The standard error of the mean change over kept pairs, whose sets may share sentences, such as English ones.
+
+    The changes of all pairs of a sentence are added before they are squared, with the two that `accuracy_gain` adds:
+    of sets without a sentence in common it is the error of independent ones. 0 of other measures.
+    """
+    kept = {(row.language, row.split) for row in compared.rows if not _is_gained(row)}
+    found = [scored for scored in compared.of_pairs if scored.measure == measure]
+    found = [one for one in found if (name_of_pair(*one.pairs.languages), one.pairs.split) in kept]
+    changes = defaultdict[tuple[str, float], float](float)
+    for scored in found:
+        pairs, gain = scored.pairs, accuracy_gain(scored.base, scored.yours)
+        gaps = np.concatenate([scored.yours - scored.base, [1.0, -1.0]])
+        texts = pairs.texts[ENGLISH in pairs.languages and pairs.languages.index(ENGLISH)]
+        keys = [*((text, 0.0) for text in texts), (texts[0], 1.0), (texts[0], -1.0)]
+        for key, change in zip(keys, (gaps - gain.value) / len(gaps) / len(found), strict=True):
+            changes[key] += float(change)
+    return math.sqrt(math.fsum(change**2 for change in changes.values()))
 
 
 def _is_gained(row: Row) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xalign_ray.continuing.bound import SHARES, Mixture, Sentences, choose, find_mixture, judge_mixture
-from xalign_ray.continuing.comparison import BaseComparison, Kept, Row, _judged
+from xalign_ray.continuing.comparison import BaseComparison, Kept, PairScores, Row, _judged
 from xalign_ray.continuing.files import THE_TEST
 from xalign_ray.results.continued import of_bound
 from xalign_ray.results.difference import MeanEstimate, accuracy_gain, ratio
@@ -121,6 +121,19 @@ def test_no_loss_is_exported_whole_and_a_small_set_is_said_to_show_too_little() 
     assert not small["holds"]
     assert of_bound(large).startswith("Exported: 100% of the trained weights")
     assert of_bound(small).startswith("The bound is not shown to hold: ")
+
+
+@pytest.mark.parametrize(("english", "independent"), [("same", 1), ("other", 2)])
+def test_sets_that_share_their_english_sentences_show_no_more_than_one_of_them(english: str, independent: int) -> None:
+    base, yours = np.zeros(500), np.resize([0.0] * 48 + [1.0, -1.0], 500)
+    change = accuracy_gain(base, yours)
+    found, scores = compared(*[("retrieval", False, change)] * 2), list[PairScores]()
+    for number, (row, other) in enumerate(zip(found.rows, ("same", english), strict=True)):
+        texts = [f"{other} {line}" for line in range(500)]
+        pairs = TranslatedSentences((f"l{number}", "en"), [f"{row.language} {text}" for text in texts], texts, "kept")
+        scores.append(PairScores("retrieval", pairs, base, yours))
+    value, low, _ = judge_mixture(0.5, replace(found, of_pairs=scores), 0.5).kept["retrieval"]
+    assert value - low == pytest.approx((change.value - change.interval()[0]) / independent**0.5)
 
 
 @pytest.mark.parametrize(("count", "halves"), [(1, [1, 1]), (2, [1, 1]), (5, [3, 2])])
