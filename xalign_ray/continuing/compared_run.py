@@ -83,32 +83,33 @@ def _export_within(
     replaced = "merge" in (whole_manifest(folder.export) or {})
     if lines.lose_at_most is None and not replaced:
         return None
-    recipe, fingerprint = open_saved(run)
-    prepared, facts = open_data(run), {"fingerprint": fingerprint}
-    fetch_checkpoint(run)
+    with open_job(run, "export", with_run=True):
+        recipe, fingerprint = open_saved(run)
+        prepared, facts = open_data(run), {"fingerprint": fingerprint}
+        fetch_checkpoint(run)
 
-    def replace_export(share: float | None) -> None:
-        folder.comparison.unlink(missing_ok=True)  # it is of the old one, and a kill comes at any time
-        export_run(recipe, prepared, run, facts, trust=trust, merge=share)
+        def replace_export(share: float | None) -> None:
+            folder.comparison.unlink(missing_ok=True)  # it is of the old one, and a kill comes at any time
+            export_run(recipe, prepared, run, facts, trust=trust, merge=share)
 
-    if lines.lose_at_most is None:
-        return replace_export(None)
-    for left in run.glob(".mixture-*"):  # of a command that was killed
-        shutil.rmtree(left)
-    old, margin = SentenceScores(base), lines.lose_at_most
+        if lines.lose_at_most is None:
+            return replace_export(None)
+        for left in run.glob(".mixture-*"):  # of a command that was killed
+            shutil.rmtree(left)
+        old, margin = SentenceScores(base), lines.lose_at_most
 
-    def score(share: float) -> BaseComparison:
-        say(f"Merging {share:.0%} of the trained weights with {1 - share:.0%} of {base}.")
-        with tempfile.TemporaryDirectory(prefix=".mixture-", dir=run) as out:
-            mixture = export_run(recipe, prepared, run, facts, None, Path(out) / EXPORT, trust, merge=share)
-            return compare_with_base(
-                old, str(mixture), *sentences, trained_languages=recipe.config.languages, margin=margin
-            )
+        def score(share: float) -> BaseComparison:
+            say(f"Merging {share:.0%} of the trained weights with {1 - share:.0%} of {base}.")
+            with tempfile.TemporaryDirectory(prefix=".mixture-", dir=run) as out:
+                mixture = export_run(recipe, prepared, run, facts, None, Path(out) / EXPORT, trust, merge=share)
+                return compare_with_base(
+                    old, str(mixture), *sentences, trained_languages=recipe.config.languages, margin=margin
+                )
 
-    found = find_mixture(score, margin)
-    if replaced or found["share"] < 1:
-        replace_export(found["share"])
-    return found
+        found = find_mixture(score, margin)
+        if replaced or found["share"] < 1:
+            replace_export(found["share"])
+        return found
 
 
 def _compare(continuation: Continuation, run: Path, trust: bool) -> None:
@@ -124,8 +125,7 @@ def _compare(continuation: Continuation, run: Path, trust: bool) -> None:
         Kept.of_text(corpus.language, [*read_text(corpus)], Path(corpus.paths[0]).name) for corpus in data.kept_text
     ]
     sentences = Sentences(tests, as_sentences(data.kept), texts)
-    with open_job(run, "export", with_run=True):
-        bound = _export_within(continuation, run, base, sentences.half(0), trust)
+    bound = _export_within(continuation, run, base, sentences.half(0), trust)
     if bound:
         sentences = sentences.half(1)
     comparison = compare_with_base(base, str(folder.export), *sentences, config.languages, margin=lines.margin)

@@ -85,7 +85,7 @@ class SentenceVectors:
         if prompt is not None:
             self.rule = replace(self.rule, prompt=prompt, source=f"the prompt by --prompt; {self.rule.source}")
         self.encoder = encoder or Encoder.open(opened, device)
-        self._pooling = _pooling(self.rule.pooling, bool(rule) or not files.skips_prompt)
+        self._pooling = _pooling(self.rule.pooling, not files.skips_prompt)
         self._modules = _load_modules(opened, self._pooling, self.encoder.model.device)
         inputs = self.encoder.inputs
         longest = min(inputs.longest, files.max_length or inputs.longest) if files.modules else inputs.max_length

@@ -120,7 +120,9 @@ def of_bound(bound: Mapping[str, Any]) -> str:
     weights = f"{bound['share']:.0%} of the trained weights and {1 - bound['share']:.0%} of the base's"
     asked = f"a loss of at most {bound['lose_at_most']:g} points of what is kept"
     if bound["holds"]:
-        return f"Exported: {weights}, the mixture that gains most with {asked}."
+        return (
+            f"Exported: {weights}, the mixture that gains most with {asked}, by the half of the sentences that chooses."
+        )
     return (
         f"The bound is not shown to hold: no mixture excludes more than {asked}. Exported: {weights}, which may have "
         "lost least. More kept sentences show smaller losses."
