@@ -24,8 +24,11 @@ SHORTEST_ROW = 64  # tokens
 OF_OUR_RUNS = "xalign_recipe"  # in the config.json of our exports
 
 
-def check_recipe(recipe: Recipe) -> None:
+def check_recipe(recipe: Recipe, warn: bool = True) -> None:
     """Checks the keys of a recipe and of the recipes that it continues, and the encoder's config; reads no data.
+
+    Args:
+        warn: print what it can run with and probably should not.
 
     Raises:
         ConfigError: a key has a value with which the recipe cannot run.
@@ -33,7 +36,7 @@ def check_recipe(recipe: Recipe) -> None:
     for needed in reversed(needed_recipes(recipe)):
         config = needed.config
         check_codes(config)
-        if warning := values_from_scratch(config):
+        if warn and (warning := values_from_scratch(config)):
             say(warning)
         if config.model.init_from and has_weights(Path(config.model.init_from)):
             check_start(config)

@@ -175,9 +175,13 @@ def export(
 def _write_world(recipe: Recipe) -> None:
     """Writes the embedded world where the recipe reads it, and can be run."""
     from xalign_ray.checks import check_recipe
+    from xalign_ray.config.derive import base_recipe
     from xalign_ray.demo.first_use import open_world
+    from xalign_ray.models.refusals import check_start
     from xalign_ray.work.mirror import local_folder
 
     if recipe.config.data.root == DEMO:
-        check_recipe(recipe)
+        check_recipe(recipe, warn=False)
+        if recipe.config.model.init_from and not base_recipe(recipe):
+            check_start(recipe.config)
         open_world(local_folder(recipe.config.output))

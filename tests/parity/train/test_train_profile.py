@@ -38,7 +38,7 @@ def test_a_profile_says_where_the_time_of_a_step_goes(two: Pool, tmp_path: Path)
     for name in ("forward masked_lm", "backward", "optimizer", "checkpoint", "encoder"):
         assert parts[name][0] > 0, name
     assert len(summary.splitlines()) < 40
-    assert "aten::linear" in (folder / "operations.txt").read_text()
+    assert "aten::" in (folder / "operations.txt").read_text()
     assert max(map(len, summary.splitlines())) <= 80
     spans = {event.get("name") for event in json.loads((folder / "trace.json").read_text())["traceEvents"]}
     assert {"step/backward", "step/forward masked_lm"} <= spans
