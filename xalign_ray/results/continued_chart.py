@@ -8,11 +8,11 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from xalign_ray.results.charts import COLOURS, INK, LINE, Chart
+from xalign_ray.results.charts import COLOURS, INK, LINE, Chart, Styles
 from xalign_ray.results.continued import Continued, Row
 
 TRAINED, KEPT = "trained", "not trained"
-_STYLES = {
+_STYLES: Styles = {
     TRAINED: {"color": COLOURS[1], "marker": "o", "ls": ""},
     KEPT: {"color": COLOURS[0], "marker": "D", "ls": ""},
 }
