@@ -60,6 +60,10 @@ def test_without_decay_the_rate_stays_at_the_peak():
     assert [learning_rate(step, 6, 2, 3.0, 0) for step in range(6)] == [1.0, 2.0, 3.0, 3.0, 3.0, 3.0]
 
 
+def test_a_decay_that_is_longer_than_what_the_warm_up_leaves_begins_behind_it():
+    assert [learning_rate(step, 6, 2, 3.0, 5) for step in range(6)] == [1.0, 2.0, 3.0, 2.25, 1.5, 0.75]
+
+
 def test_a_step_s_rate_is_that_of_the_recipe_s_schedule():
     settings = ["train.max_steps=30", "train.schedule={warmup_steps: 4, decay_steps: 10}"]
     train = load_recipe("tiny/mlm", settings).config.train
