@@ -28,7 +28,7 @@ def check_recipe(recipe: Recipe, warn: bool = True) -> None:
     """Checks the keys of a recipe and of the recipes that it continues, and the encoder's config; reads no data.
 
     Args:
-        warn: print what it can run with and probably should not.
+        warn: print settings with which it runs, but which are seldom meant.
 
     Raises:
         ConfigError: a key has a value with which the recipe cannot run.
@@ -47,7 +47,7 @@ def check_recipe(recipe: Recipe, warn: bool = True) -> None:
         if plugged := [type(loss) for loss in config.objectives if loss.kind not in OBJECTIVES]:
             from xalign_ray.objectives.combine import loss_class
 
-            for choice in plugged:  # what a plug-in lacks is found before a cluster starts
+            for choice in plugged:  # refuses an incomplete plug-in before a cluster starts
                 loss_class(choice)
         if config.data.teacher:
             from xalign_ray.tokens.teacher import check_teacher

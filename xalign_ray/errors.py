@@ -57,7 +57,7 @@ class DataError(XalignError):
     Args:
         what: the sentences; of a file what follows its name.
         path, line: the file, and the line in it.
-        shown: its content, of which the message has the first SHOWN characters.
+        shown: its content; the message has the first SHOWN characters.
     """
 
     def __init__(self, what: str, path: str | Path = "", line: int = 0, shown: str | bytes = "") -> None:

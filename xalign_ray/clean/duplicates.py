@@ -262,7 +262,7 @@ def _next_run(digests: Iterator[bytes]) -> Hashes:
 
 def find_duplicates(partition: Partition) -> Made:
     """Writes the numbers of the lines whose hash stood before in their part or in an earlier one, part after part, and
-    where those of each part end."""
+    the end of each part's."""
     runs: dict[str, list[Path]] = {f"part-{part:05d}": [] for part in range(partition.parts)}
     for path in sorted(Path(partition.folder).glob(f"part-*{_HASHES}-*")):  # listed once for all parts
         runs[path.stem].append(path)

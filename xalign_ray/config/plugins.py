@@ -106,7 +106,7 @@ def find_code(path: str) -> Any:
 
 
 def _place_of(error: Exception, name: str) -> str:
-    """File and line of an error of a module's import; its name where Python says neither, as of a null byte."""
+    """File and line of an error of a module's import; its name where Python gives neither (a null byte)."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno or 0}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]

@@ -26,7 +26,7 @@ _BETTER = {"retrieval": 1, "mlm_loss": -1}  # the measures that are bound, and w
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """What a share of the trained weights gains and loses on the half of the sentences that chooses.
+    """Gain and loss of a share of the trained weights on the half of the sentences that chooses.
 
     Attributes:
         share: in [0, 1] of the trained weights; the rest are those that training began with.
@@ -65,7 +65,7 @@ class Sentences(NamedTuple):
 
 
 def judge_mixture(share: float, compared: BaseComparison, bound: float) -> Mixture:
-    """What a mixture gains and loses.
+    """Judges the gain and the loss of a mixture.
 
     Args:
         bound: points; of a masked-LM loss hundredths of a nat.

@@ -40,9 +40,10 @@ def find_family(model_type: str) -> Family | None:
     if len(described) > 1:
         places = " and ".join(sorted(".".join(place) for place in described))
         raise ConfigError(f"plugins: the family {model_type} is described by {places}; only one can be used.")
-    for place, kind in described.items():
+    if described:
+        [((module, name), kind)] = described.items()
         if lacking := sorted(kind.__abstractmethods__):
-            raise ConfigError(f"plugins: {'.'.join(place)} lacks {', '.join(lacking)}.")
+            raise ConfigError(f"plugins: {module}.{name} lacks {', '.join(lacking)}.")
         return BY_MODEL_TYPE.get(model_type) or kind()
     from xalign_ray.models.generic import generic  # transformers, which takes seconds
 

@@ -131,8 +131,8 @@ def holds_bound(run: Run) -> bool:
     """Whether the export of a run is shown to hold the bound that was asked for; true where none was."""
     from xalign_ray.results.continued import read_continued
 
-    found = read_continued(run.path)
-    return not found or not found.bound or found.bound["holds"]
+    comparison = read_continued(run.path)
+    return not comparison or not comparison.bound or comparison.bound["holds"]
 
 
 def five_lines_of(arguments: Mapping[str, Any]) -> FiveLines:

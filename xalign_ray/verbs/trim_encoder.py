@@ -136,14 +136,16 @@ def _as_list(ids: int | list[int] | None) -> list[int]:
 
 def _cut_otherwise(before: Any, after: Any, lines: Sequence[str]) -> set[int]:
     """The numbers of the lines whose pieces are not the same texts in both tokenizers."""
-    found = set[int]()
+    differing = set[int]()
     for first in range(0, len(lines), 4096):
         some = [*lines[first : first + 4096]]
         sides = (side.encode_batch(some, add_special_tokens=False) for side in (before, after))
-        found.update(
-            first + number for number, (one, other) in enumerate(zip(*sides, strict=True)) if one.tokens != other.tokens
+        differing.update(
+            first + number
+            for number, (whole, trimmed) in enumerate(zip(*sides, strict=True))
+            if whole.tokens != trimmed.tokens
         )
-    return found
+    return differing
 
 
 def _compare(name: str, target: Path, lines: Sequence[str]) -> str:
