@@ -12,7 +12,7 @@ from tests.unit.conftest import one_after_the_other
 from xalign_ray import pretraining
 from xalign_ray.sources import stage
 from xalign_ray.studies import queue, workers
-from xalign_ray.studies.cells import Cell
+from xalign_ray.studies.cells import PRETRAINING, Cell
 from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.workers import run_cell
 from xalign_ray.train import cluster
@@ -25,7 +25,7 @@ class WorkersHere(workers.CellRunner):
         self._study, self._keep_models, self._started = folder, plan.study.keep_models, []
 
     def start(self, job: Cell) -> Future[Any]:
-        if job.recipe:
+        if job.kind == PRETRAINING:
             return super().start(job)
         future: Future[None] = Future()
         run_cell(job, self._study, self._keep_models)
@@ -44,7 +44,7 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
 
     class Named(WorkersHere):
         def start(self, job: Cell) -> Future[Any]:
-            if not job.recipe:
+            if job.kind != PRETRAINING:
                 ran.append(job.name)
             return super().start(job)
 

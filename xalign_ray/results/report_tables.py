@@ -81,24 +81,34 @@ def cost_table(runs: Sequence[Run]) -> Table | None:
     if not any(trained.values()):
         return None
 
-    def row(name: str, note: str, show: str, value: Callable[[Run], float]) -> Row:
-        shown = [show.format(fmean(map(value, label_runs))) if label_runs else NONE for label_runs in trained.values()]
-        return (Entry(name, note), *shown)
+    def row(name: str, note: str, show: Callable[[float], str], value: Callable[[Run], float | None]) -> Row:
+        of_label = ([value(run) for run in label_runs] for label_runs in trained.values())
+        known = ([number for number in numbers if number is not None] for numbers in of_label)
+        return (Entry(name, note), *(show(fmean(numbers)) if numbers else NONE for numbers in known))
 
-    hours = [
-        duration(fmean(run.log.seconds for run in label_runs)) if label_runs else NONE
-        for label_runs in trained.values()
-    ]
     rows = [
-        (Entry("Time of a training", "mean over seeds, all attempts"), *hours),
+        row("Time of a training", "mean over seeds, all attempts", duration, lambda run: run.log.seconds),
         row(
             "Worker hours",
             "time x training processes",
-            "{:,.2f}",
+            "{:,.2f}".format,
             lambda run: run.log.seconds * run.log.starts[-1].get("workers", 1) / 3600,
         ),
-        row("Tokens", "that it was trained on", "{:,.0f}", lambda run: run.log.metrics.get("run/tokens") or 0),
+        row("Tokens", "that it was trained on", "{:,.0f}".format, lambda run: run.log.metrics.get("run/tokens")),
+        row(
+            "CPU minutes",
+            "of all processes of a command",
+            lambda seconds: f"{seconds / 60:,.1f}",
+            lambda run: run.log.metrics.get("run/cpu_seconds"),
+        ),
+        row(
+            "Memory",
+            "of all processes of a command, at most",
+            lambda megabytes: f"{megabytes / 1e3:,.1f} GB",
+            lambda run: run.log.metrics.get("run/peak_memory_mb"),
+        ),
     ]
+    rows = [row for row in rows if {*row[1:]} != {NONE}]
     note = "Of the encoder itself; fine-tunings and evaluations stand below Running. - is an encoder that was given."
     return Table("What it cost", ("", *columns), rows, note)
 

@@ -146,6 +146,7 @@ class Run:
         label: of its column; empty before `label_runs`, unless a study gives one.
         study: the study.json of its study, and its `choices`.
         given_seed: that of an encoder without a recipe, where it is known.
+        made_by: the cell of its study whose command made the encoder; None of others.
         on_disk: whether it was read from `folder`: of others no file is looked for there.
     """
 
@@ -157,6 +158,7 @@ class Run:
     label: str = ""
     study: Mapping[str, Any] | None = None
     given_seed: int | None = None
+    made_by: str | None = None
     on_disk: bool = False
 
     @property

@@ -95,27 +95,28 @@ def check_names(names: Sequence[str]) -> None:
 def join_trials(runs: Sequence[Run]) -> list[Run]:
     """The runs, each with the scores of the trials among them that were tuned from its encoder.
 
-    A run without a recipe is a trial, or an evaluation of another encoder. Its scores go to the run and step that
-    they name; where that is not among the runs of its label, all scores of one encoder become one run, with the recipe
-    of the run or that beside the encoder if it is still there. A run or score that is found twice counts once. Labels
-    keep their order.
+    A run without a recipe or a seed is a trial, or an evaluation of another encoder. Its scores go to the run and step
+    that they name, or to the command that made the encoder; where that is not among the runs of its label, all scores
+    of one encoder become one run, with the recipe of the run or that beside the encoder if it is still there. A run or
+    score that is found twice counts once. Labels keep their order.
     """
     joined_runs: dict[tuple[str, Path], Run] = {}
     trials: dict[Source, list[Score]] = defaultdict(list)
     studies: dict[Source, Mapping[str, Any] | None] = {}
     for run in runs:
-        if "recipe" in run.config or not run.scores or _is_given(run):
+        if "recipe" in run.config or run.given_seed is not None or not run.scores or _is_given(run):
             label_and_folder = (run.label, run.folder.resolve())
             joined_runs[label_and_folder] = _with(joined_runs.get(label_and_folder, run), run.scores)
             continue
         for score in run.scores:
-            source = (run.label, score.run or score.encoder, score.step)
+            source = (run.label, run.made_by or score.run or score.encoder, None if run.made_by else score.step)
             trials[source].append(score)
             studies[source] = run.study
     joined = []
     for run in joined_runs.values():
         steps = {run.log.last_step, *(score.step for score in run.scores)}
-        joined.append(_with(run, [score for step in steps for score in trials.pop((run.label, run.name, step), [])]))
+        sources = [(run.label, run.made_by, None)] if run.made_by else [(run.label, run.name, step) for step in steps]
+        joined.append(_with(run, [score for source in sources for score in trials.pop(source, [])]))
     recipes = {run.name: run.config for run in joined_runs.values()}
     joined += [_as_run(source, scores, recipes, studies[source]) for source, scores in trials.items()]
     labels = list(dict.fromkeys(run.label for run in runs))
@@ -262,6 +263,7 @@ def _from_study(folder: Path) -> list[Run]:
     rows = _rows_without_english(study["cells"])
     for cell in study["cells"]:
         path, what = opened(folder / local_folder(cell["folder"] or "")), {"label": cell["label"], "study": study}
+        what["made_by"] = cell.get("made_by")
         if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["name"] not in competed:
             run = replace(read_run(path), config={}, **what)
             if cell["label"] in _of_several_models(study):
@@ -274,7 +276,8 @@ def _from_study(folder: Path) -> list[Run]:
             if cell["label"] not in study["labels"]:
                 continue  # others begin from it; it is none of the study's encoders
             # What else was ever evaluated in its folder is not of this study.
-            runs.append(replace(read_run(path), scores=(), **what))
+            seed = {"given_seed": cell["seed"]} if what["made_by"] else {}
+            runs.append(replace(read_run(path), scores=(), **seed, **what))
     order = {label: number for number, label in enumerate(study["labels"])}
     return sorted(join_trials(runs), key=lambda run: order.get(run.label, len(order)))
 

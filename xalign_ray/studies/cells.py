@@ -14,6 +14,7 @@ from xalign_ray.work.artifacts import hash_value, read_json, write_json
 from xalign_ray.work.run_folder import CHOICES
 
 PRETRAINING, FINETUNING, EVALUATION = "pretraining", "finetuning", "evaluation"
+COMMAND = "command"  # the folder of what one makes begins with it
 CELLS = "cells"
 WAITING, RUNNING, FINISHED, STOPPED = "waiting", "running", "finished", "stopped"
 FAILED, NOT_CHOSEN = "failed", "not chosen"
@@ -50,10 +51,10 @@ class Encoder:
     @property
     def known_languages(self) -> Sequence[str]:
         """Languages with an embedding, by the recipe or config.json; empty where the encoder takes any language."""
-        if self.pretraining:
+        if self.pretraining and self.pretraining.recipe:
             config = self.pretraining.recipe.config
             return config.languages if config.model.language_embeddings else ()
-        path = Path(self.model) / "config.json"
+        path = Path(self.model or "none yet") / "config.json"
         return read_json(path, "It is the encoder's.").get(LANGUAGES_KEY) or () if path.is_file() else ()
 
 
@@ -62,13 +63,14 @@ class Cell:
     """One job of a study.
 
     Attributes:
-        kind: PRETRAINING, in the folder of an ordinary run; FINETUNING or EVALUATION, which end with scores in a folder
-            of the study.
+        kind: PRETRAINING, in the folder of an ordinary run, or of the study where a command makes the encoder;
+            FINETUNING or EVALUATION, which end with scores in a folder of the study.
         title: names it for the user.
         label: its column in the report.
         resources: reserved while it runs.
         source: the encoder that is made, or scored.
         recipe: the `Recipe` of a pretraining, with its seed and output.
+        command: of a pretraining by another program; only `{out}` in it is not filled.
         needs: the pretraining that must have finished before, if that is a cell too.
         task: name in the registry of tasks.
         data: the task's files or folders; empty where a run has its own.
@@ -84,6 +86,7 @@ class Cell:
     source: Encoder
     title: str = ""
     recipe: Any = None
+    command: str = ""
     needs: Cell | None = None
     task: str = ""
     data: tuple[str, ...] = ()
@@ -117,7 +120,7 @@ class Cell:
         """Its length, in words."""
         if self.settings:
             return f"{self.settings.num_train_epochs} epochs"
-        return self.recipe.config.train.in_words if self.recipe else "scoring"
+        return self.recipe.config.train.in_words if self.recipe else self.command or "scoring"
 
     @property
     def name(self) -> str:
@@ -127,7 +130,9 @@ class Cell:
         if self.settings:
             content |= {"settings": self.settings.model_dump(), "training": self.training.model_dump()}
             content |= {"train_language": self.train_language}
-        return f"{self.task}-{hash_value(content)[:12]}"
+        if self.command:
+            content |= {"command": self.command}
+        return f"{self.task or COMMAND}-{hash_value(content)[:12]}"
 
     def folder(self, study: Path) -> Path:
         """The folder of an evaluation or a fine-tuning in the folder of a study."""
@@ -151,8 +156,9 @@ class Cell:
     @property
     def described(self) -> dict[str, Any]:
         """Fields of study.json."""
-        if self.recipe:
-            return {"label": self.label, "setting": {"recipe": self.recipe.name}}
+        if self.kind == PRETRAINING:
+            setting = {"recipe": self.recipe.name} if self.recipe else {"command": self.command}
+            return {"label": self.label, "setting": setting}
         fields = {"label": self.label, "task": self.task}
         if not self.training:
             return fields

@@ -58,12 +58,20 @@ class Resources(Frozen):
 
 
 class EncoderConfig(Frozen):
-    """Compared encoders: of a recipe, pretrained where they are missing, or a model."""
+    """Compared encoders: of a recipe or another program, made where they are missing, or a model."""
 
     recipe: Annotated[str, Field(description="pretrained with each seed")] = ""
+    command: Annotated[
+        str,
+        Field(
+            description="of any program, run with each `{seed}`: it writes an encoder, or a run of this package, into "
+            "the folder `{out}`"
+        ),
+    ] = ""
     model: Annotated[str, Field(description="a run, an exported folder or a hub id")] = ""
     settings: Annotated[tuple[str, ...], Field(description="of the recipe, as given to --set")] = ()
     seeds: Annotated[tuple[Int, ...], Field(description="of pretraining; the study's if none are given")] = ()
+    resources: Annotated[Resources | None, Field(description="of a command; the study's if null")] = None
     step: Annotated[
         Int | None,
         Field(ge=0, description="of a checkpoint that the recipe's run kept, 0 is untrained; the last if null"),
@@ -78,14 +86,18 @@ class EncoderConfig(Frozen):
     def shown(self) -> str:
         """The label in tables."""
         step = () if self.step is None else (f"step {self.step}",)
-        return self.label or " ".join((self.recipe or self.model, *self.settings, *step))
+        return self.label or " ".join((self.recipe or self.model or self.command, *self.settings, *step))
 
     @model_validator(mode="after")
     def _is_one(self) -> EncoderConfig:
-        if bool(self.model) == bool(self.recipe):
-            raise ValueError("an encoder is given either by recipe or by model")
-        if self.model and (self.settings or self.seeds or self.step is not None):
-            raise ValueError("settings, seeds and step are for recipes; a model has none of them")
+        if sum(map(bool, (self.recipe, self.command, self.model))) != 1:
+            raise ValueError("an encoder is given by one of recipe, command and model")
+        if not self.recipe and (self.settings or self.step is not None):
+            raise ValueError("settings and step are for recipes")
+        if self.model and self.seeds:
+            raise ValueError("seeds are of trainings; a model has none")
+        if self.command and "{out}" not in self.command:
+            raise ValueError("a command writes an encoder into {out}, and this one does not name it")
         return self
 
 
@@ -205,7 +217,7 @@ class StudyConfig(Frozen):
     ] = ""
     values: Annotated[
         dict[str, str | Int | Float],
-        Field(description="what a name in braces stands for in recipes, models and settings: `{queue}`"),
+        Field(description="what a name in braces stands for in recipes, commands, models and settings: `{queue}`"),
     ] = Field(default_factory=dict)
     seeds: Annotated[tuple[Int, ...], Field(min_length=1, description="of pretraining")] = (0,)
     rates: Annotated[
@@ -236,7 +248,8 @@ class StudyConfig(Frozen):
                 f"Labels are {', '.join(self.labels)}"
             )
         texts = [text for entry in self.encoders for text in (entry.recipe, entry.model, *entry.settings)]
-        for name in re.findall(r"\{(\w+)\}", " ".join((*texts, *self.settings))):
+        commands = re.sub(r"\{(out|seed)\}", "", " ".join(entry.command for entry in self.encoders))
+        for name in re.findall(r"\{(\w+)\}", " ".join((*texts, *self.settings, commands))):
             raise ValueError(f"encoders have {{{name}}}, which nothing stands for; `values` may have {name}: VALUE")
         dev = set(self.rates.evaluation.languages) if self.rates else set()
         for entry in (*self.evaluations, *self.finetunings) if dev else ():

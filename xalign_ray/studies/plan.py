@@ -20,6 +20,7 @@ from xalign_ray.finetune.training_set import Training, TuningFiles
 from xalign_ray.models.hub import at_commit, revision_of
 from xalign_ray.models.tokenized import check_languages
 from xalign_ray.studies.cells import EVALUATION, FINETUNING, PRETRAINING, Cell, Encoder
+from xalign_ray.studies.command import hashes_named
 from xalign_ray.studies.declared import (
     EncoderConfig,
     EvaluationConfig,
@@ -50,8 +51,8 @@ class Plan:
 
     @property
     def pretrainings(self) -> list[Cell]:
-        """Each after the one that it continues."""
-        return [cell for cell in self.cells if cell.kind == PRETRAINING]
+        """Those of recipes, each after the one that it continues."""
+        return [cell for cell in self.cells if cell.recipe]
 
     @property
     def finetunings(self) -> list[Cell]:
@@ -203,6 +204,21 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
                 encoders.append(
                     Encoder(entry.shown, root, seeds[number], made, step=entry.step, languages=entry.languages)
                 )
+            elif entry.command and number < len(seeds):
+                root = _open(study.root or _root_of_recipes(study, output), output)
+                seed = seeds[number]
+                filled = entry.command.replace("{seed}", str(seed))
+                source = Encoder(entry.shown, Path(), seed, languages=entry.languages)
+                made = Cell(
+                    kind=PRETRAINING,
+                    label=entry.shown,
+                    title=_title(entry.shown, source),
+                    resources=entry.resources or study.resources,
+                    source=source,
+                    command=filled,
+                    content=tuple(hashes_named(filled)),
+                )
+                encoders.append(Encoder(entry.shown, root, seed, made, languages=entry.languages))
             elif entry.model and not number:
                 root = _open(study.root or _root_of_recipes(study, output), output)
                 encoders.append(Encoder(entry.shown, root, model=open_model(entry.model), languages=entry.languages))

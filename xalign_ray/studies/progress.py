@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 RECORD_S = 2.0  # least pause between two writes of study.json, which holds every cell
-UNKNOWN = dict.fromkeys(("name", "folder", "task", "train_language", "training", "setting", "development", "seconds"))
+UNKNOWN = dict.fromkeys(
+    ("name", "folder", "task", "train_language", "training", "setting", "made_by", "development", "seconds")
+)
 
 
 class Progress:
@@ -41,7 +43,7 @@ class Progress:
         """Prints how a cell ended, and sends it to MLflow."""
         queue, end = self._queue, self._queue.ends[cell]
         how = end.state
-        if not cell.recipe:
+        if not cell.recipe:  # a run of a recipe is followed by MLflow already
             how = describe_end(end.development, end.seconds) if end.state == FINISHED else how
             if self._publisher:
                 self._publisher.publish(cell.folder(queue.folder))
@@ -59,7 +61,7 @@ class Progress:
         queue, study = self._queue, self._queue.plan.study
         content = {name: getattr(study, name) for name in ("name", "scale", "notes", "baseline", "labels")}
         content["study"] = study.model_dump(mode="json")
-        content["seeds"] = {entry.shown: entry.seeds or study.seeds for entry in study.encoders if entry.recipe}
+        content["seeds"] = {entry.shown: entry.seeds or study.seeds for entry in study.encoders if not entry.model}
         content["cells"] = [describe(queue, cell) for cell in queue.cells]
         write_json(queue.folder / STUDY, content)
         self._written = (queue.left, time.monotonic())
@@ -68,11 +70,12 @@ class Progress:
 def describe(queue: Queue, cell: Cell) -> dict[str, Any]:
     """A cell's entry in study.json; a value that is not known yet is None."""
     end, folder = queue.ends[cell], queue.runs.get(cell)
-    if cell.model:
+    if cell.model or cell.command:
         folder = cell.folder(queue.folder)
     entry = UNKNOWN | {"kind": cell.kind, "encoder": cell.encoder, "seed": cell.seed} | cell.described
     entry |= {"resources": cell.resources.model_dump(mode="json")}
-    entry |= {"state": end.state, "reason": queue.failures.get(cell)}
+    maker = next((made for made in (cell, cell.needs) if made and made.command), None)
+    entry |= {"made_by": maker and maker.name, "state": end.state, "reason": queue.failures.get(cell)}
     if folder:
         inside = folder.is_relative_to(queue.folder)
         shown = folder.relative_to(queue.folder).as_posix() if inside else url_of(folder) or str(folder)

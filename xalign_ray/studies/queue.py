@@ -21,6 +21,7 @@ from xalign_ray.studies.cells import (
     FAILED,
     FINISHED,
     NOT_CHOSEN,
+    PRETRAINING,
     RUNNING,
     STOPPED,
     WAITING,
@@ -28,6 +29,7 @@ from xalign_ray.studies.cells import (
     Choice,
     choose,
 )
+from xalign_ray.studies.command import find_made
 from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.workers import CellRunner, End, failure_reason, read_end, seconds_of
 from xalign_ray.train.ray_gauges import CellGauges
@@ -153,7 +155,7 @@ class Queue:
         while opened := [
             cell
             for cell, needs in self._later.items()
-            if all(self.ends[needed].state in done[needed.recipe is None] for needed in needs)
+            if all(self.ends[needed].state in done[needed.kind != PRETRAINING] for needed in needs)
         ]:
             for cell in opened:
                 del self._later[cell]
@@ -164,8 +166,8 @@ class Queue:
 
     def _end_before(self, cell: Cell) -> End:
         """How a cell has ended in an earlier process, or without being run."""
-        if cell.recipe:
-            model = _find_export(cell.recipe)
+        if cell.kind == PRETRAINING:
+            model = _find_export(cell.recipe) if cell.recipe else find_made(cell, self.folder)
             return self._add_model(cell, model) if model else End(WAITING)
         end = read_end(cell.folder(self.folder))
         if end.state == WAITING and cell.after_choice:
@@ -175,12 +177,13 @@ class Queue:
         return end
 
     def _add_model(self, cell: Cell, model: Path) -> End:
-        self.runs[cell] = model.parent
+        """Gives the encoder that a cell has made to those that wait for it."""
+        self.runs[cell] = model.parent if cell.recipe else cell.folder(self.folder)
         for encoder in self.plan.encoders:
             if encoder.pretraining is cell:
                 folder = model if encoder.step is None else RunFolder(model.parent).export_at(encoder.step)
                 encoder.model = str(folder.resolve())
-        return End(FINISHED, seconds=seconds_of(model.parent))
+        return End(FINISHED, seconds=seconds_of(self.runs[cell]))
 
     def _start(self, cell: Cell, workers: CellRunner) -> None:
         self._tries[cell] += 1
@@ -194,8 +197,8 @@ class Queue:
         for cell in [cell for cell, running in self._running.items() if running.done()]:
             running = self._running.pop(cell)
             error = running.exception()
-            if error is None and cell.recipe:
-                self._note(cell, self._add_model(cell, RunFolder(running.result()).export))
+            if error is None and cell.kind == PRETRAINING:
+                self._note(cell, self._add_model(cell, running.result()))
             elif error is None and (end := read_end(cell.folder(self.folder))).state != WAITING:
                 self._note(cell, end)
             elif error is None:  # it would be run again without end
@@ -204,11 +207,11 @@ class Queue:
                 self._stopped += [f"{cell}: {error}"] if isinstance(error, StoppedError) else []
             elif not isinstance(error, XalignError | RayError):
                 raise error
-            elif not cell.recipe and self._tries[cell] <= RETRIES:
+            elif cell.kind != PRETRAINING and self._tries[cell] <= RETRIES:
                 self._start(cell, workers)
             else:
                 self._note(cell, End(FAILED), failure_reason(error))
-        if process.asked() and not any(cell.recipe for cell in self._running):
+        if process.asked() and not any(cell.kind == PRETRAINING for cell in self._running):
             if self._stopped:
                 raise StoppedError("\n".join(self._stopped), process.exit_code(process.asked()))
             process.interrupt()

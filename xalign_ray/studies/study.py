@@ -259,7 +259,8 @@ def _give_scores_to_runs(queue: Queue, chosen: Sequence[Cell]) -> None:
     shown += [cell for cell in queue.cells if cell.kind == EVALUATION and queue.ends[cell].state == FINISHED]
     for encoder in queue.plan.encoders:
         cells_of_encoder = [cell for cell in shown if cell.model == encoder.model]
-        if encoder.pretraining and encoder.step is None and encoder.model and cells_of_encoder:
+        of_recipe = encoder.pretraining and encoder.pretraining.recipe
+        if of_recipe and encoder.step is None and encoder.model and cells_of_encoder:
             run = RunFolder(Path(encoder.model).parent)
             target = run.evaluation(queue.plan.study.name)
             with open_job(target, "study"):

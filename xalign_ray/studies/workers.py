@@ -17,6 +17,7 @@ from ray.exceptions import RayError, RayTaskError
 from xalign_ray import pretraining
 from xalign_ray.finetune.tune import tune_task
 from xalign_ray.studies.cells import FINETUNING, FINISHED, PRETRAINING, STOPPED, TOKENIZED, WAITING, Cell
+from xalign_ray.studies.command import run_command
 from xalign_ray.studies.plan import Plan
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
 from xalign_ray.tasks.scores import SCORES, are_whole, write_scores
@@ -24,7 +25,7 @@ from xalign_ray.track.events import EVENT_LOG, EventLog, last_event, run_identit
 from xalign_ray.track.scored_encoder import scoring_identity
 from xalign_ray.work.artifacts import EVALUATION_KIND, hash_file, whole_manifest, write_json
 from xalign_ray.work.job import OpenJob, open_job
-from xalign_ray.work.run_folder import PREDICTIONS
+from xalign_ray.work.run_folder import PREDICTIONS, RunFolder
 
 STOP_MARK = "stopped.json"  # of a fine-tuning that was stopped early: it has no manifest, and is not run again
 
@@ -153,9 +154,9 @@ class CellRunner:
             self._halving = ray.remote(Halving).options(num_cpus=0).remote({"max_t": epochs} | options)
 
     def start(self, cell: Cell) -> Future[Any]:
-        """Starts a cell. The future of a pretraining has its run folder; that of a failed cell has the error."""
+        """Starts a cell. The future of a pretraining has the encoder's folder; that of a failed cell has the error."""
         if cell.kind == PRETRAINING:
-            return _in_thread(cell)
+            return _in_thread(cell, self._study)
         needs = cell.resources
         task: Any = ray.remote(run_cell).options(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=0)
         sent = replace(cell, needs=None, source=replace(cell.source, pretraining=None))
@@ -202,13 +203,17 @@ def failure_reason(error: BaseException) -> str:
     return lines[-1] if isinstance(error, RayError) and lines else str(error) or "it died"
 
 
-def _in_thread(cell: Cell) -> Future[Path]:
-    """The driver of Ray Train, in a daemon: a second stop signal ends the process without waiting for it."""
+def _in_thread(cell: Cell, study: Path) -> Future[Path]:
+    """The driver of Ray Train or of a command, in a daemon: a second stop signal ends the process without waiting."""
     future: Future[Path] = Future()
 
     def run() -> None:
         try:
-            future.set_result(pretraining.pretrain(cell.recipe, title=cell.title))
+            if cell.recipe:
+                model = RunFolder(pretraining.pretrain(cell.recipe, title=cell.title)).export
+            else:
+                model = run_command(cell, study)
+            future.set_result(model)
         except BaseException as error:
             future.set_exception(error)
 

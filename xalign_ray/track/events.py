@@ -66,6 +66,8 @@ METRICS: dict[str, str] = {
     "checkpoint/save_s": "time in which training stood still for the checkpoint (s)",
     "checkpoint/write_s": "time from the state's copy until the checkpoint was whole on the disk (s)",
     "checkpoint/size_mb": "size of the checkpoint folder (MB)",
+    "run/cpu_seconds": "CPU time of all processes of a command that a study runs (s)",
+    "run/peak_memory_mb": "largest memory of all processes of a command together, shared pages counted once (MB)",
     "run/seconds": "wall time of this attempt from its first to its last step (s)",
     "run/worker_hours": "wall time of this attempt times its training processes (h)",
     "run/tokens": "tokens trained on along the surviving lineage (count)",

@@ -103,6 +103,7 @@ class OpenJob(Job):
     Attributes:
         log: of this attempt; None where a worker writes it, or nobody.
         waited: whether another process has written the folder just before.
+        metrics: of the end event, beside its seconds.
     """
 
     log: EventLog | None = None
@@ -111,6 +112,7 @@ class OpenJob(Job):
     def __init__(self, folder: Path, identity: Mapping[str, Any], token: str, stack: ExitStack) -> None:
         super().__init__(folder, identity, token)
         self._stack = stack
+        self.metrics: Mapping[str, float] = {}
         self._manifest: dict[str, Any] | None = None
         self._card: Callable[[Path], None] | None = None
 
@@ -120,8 +122,14 @@ class OpenJob(Job):
             follower = Follower(self.folder, track.uri, track.experiment)
             self._stack.callback(_say_if_any, follower.close)
 
-    def finish(self, manifest: Mapping[str, Any] | None = None, card: Callable[[Path], None] | None = None) -> None:
-        """Sets the files that are written last: the manifest, and after it the model card, by `card`."""
+    def finish(
+        self,
+        manifest: Mapping[str, Any] | None = None,
+        card: Callable[[Path], None] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        """Sets what is written last: `metrics` of the end event, the manifest, and then the model card, by `card`."""
+        self.metrics = metrics or {}
         self._manifest = None if manifest is None else dict(manifest)
         self._card = card
 
@@ -184,7 +192,7 @@ def open_job(
         yield job
         if job.log:
             seconds = {"run/seconds": time.monotonic() - began}
-            job.log.write("end", job.identity.get("steps", 0), seconds, state=FINISHED)
+            job.log.write("end", job.identity.get("steps", 0), {**job.metrics, **seconds}, state=FINISHED)
         job.close(upload)
         if upload == "once finished" and job.is_finished:
             mirror.upload(folder, kind)

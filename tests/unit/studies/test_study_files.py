@@ -92,16 +92,21 @@ def tuned(folder: Path, **changes: Any) -> list[Cell]:
             {"finetunings": [POS | {"training": [{"kind": "word_switch"}]}]},
             "'finetunings.0.training.0': dictionaries is for word_switch, which needs at least one",
         ),
-        ({"encoders": [{"label": "a"}]}, "'encoders.0': an encoder is given either by recipe or by model."),
+        ({"encoders": [{"label": "a"}]}, "'encoders.0': an encoder is given by one of recipe, command and model."),
         ({"encoders": []}, "'encoders' is []; it must have at least 1 entry."),
         (
             {"encoders": [{"model": "a", "seeds": [1]}]},
-            "'encoders.0': settings, seeds and step are for recipes; a model has none of them.",
+            "'encoders.0': seeds are of trainings; a model has none.",
         ),
         (
             {"encoders": [{"model": "a", "step": 0}]},
-            "'encoders.0': settings, seeds and step are for recipes; a model has none of them.",
+            "'encoders.0': settings and step are for recipes.",
         ),
+        (
+            {"encoders": [{"command": "train"}]},
+            "'encoders.0': a command writes an encoder into {out}, and this one does not name it.",
+        ),
+        ({"encoders": [{"command": "train {out} {pairs}"}]}, "encoders have {pairs}, which nothing stands for"),
         (
             {"encoders": [{"recipe": "tiny/mlm"}, {"recipe": "tiny/mlm"}]},
             "encoders has tiny/mlm twice; remove one, or give it another name.",

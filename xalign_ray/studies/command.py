@@ -1,0 +1,84 @@
+"""An encoder of a study that another program makes: its command, its folder, its costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from glob import glob
+from pathlib import Path
+
+from xalign_ray.errors import StoppedError, TrainingError
+from xalign_ray.evaluation import find_encoder
+from xalign_ray.studies.cells import Cell
+from xalign_ray.track.scored_encoder import origin
+from xalign_ray.work import process
+from xalign_ray.work.artifacts import hash_file, hash_files, hash_value, whole_manifest
+from xalign_ray.work.job import open_job
+
+MADE, PRINTED, COSTS = "made", "printed.txt", "costs.json"  # in the folder of the cell
+COMMAND_KIND = "command"  # of its manifest
+LOOK_S = 0.2
+LAST_LINES = 3  # of the printed ones, in an error
+
+
+def hashes_named(command: str) -> list[str]:
+    """Hashes of the files and folders that a command names, patterns as the shell reads them."""
+    paths = [Path(path) for word in shlex.split(command) for path in sorted(glob(word.rpartition("=")[2]))]
+    return [hash_file(path) if path.is_file() else hash_value(hash_files(path)) for path in paths]
+
+
+def find_made(cell: Cell, study: Path) -> Path | None:
+    """The folder of the encoder that the command of a cell has made; None if it has not ended."""
+    folder = cell.folder(study)
+    return Path(find_encoder(str(folder / MADE))[0]) if whole_manifest(folder, "kind") else None
+
+
+def run_command(cell: Cell, study: Path) -> Path:
+    """Runs the command of a cell from its beginning, and returns the encoder's folder.
+
+    A command that needs Ray starts a cluster: the cores of the cluster of the study are lent to the cell.
+
+    Raises:
+        StoppedError: a signal came; the command was ended.
+        TrainingError: it failed, or left no encoder.
+    """
+    folder = cell.folder(study)
+    made, costs = folder / MADE, folder / COSTS
+    identity = {
+        "fingerprint": cell.name,
+        "title": cell.title,
+        "params": {"encoder": cell.label, "command": cell.command, "pretraining_seed": cell.seed},
+        "origin": origin(),
+    }
+    with open_job(folder, COMMAND_KIND, identity, upload=None) as job:  # the study uploads it
+        shutil.rmtree(made, ignore_errors=True)
+        measured = [sys.executable, "-m", "xalign_ray.studies.measured", str(costs)]
+        with open(folder / PRINTED, "wb") as printed:
+            child = subprocess.Popen(
+                [*measured, cell.command.replace("{out}", shlex.quote(str(made)))],
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                env={name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+                start_new_session=True,
+            )
+            while child.poll() is None:
+                time.sleep(LOOK_S)
+                if process.asked():
+                    os.killpg(child.pid, signal.SIGKILL)
+                    raise StoppedError(f"{cell}: the command was ended.", process.exit_code(process.asked()))
+        if child.returncode or not made.is_dir():
+            how = f"ended with {child.returncode}" if child.returncode else "left no folder {out}"
+            lines = (folder / PRINTED).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise TrainingError(f"the command {how}: {' '.join(lines[-LAST_LINES:])} ({folder / PRINTED})")
+        model = Path(find_encoder(str(made))[0])
+        measured_costs = json.loads(costs.read_text(encoding="utf-8"))
+        job.finish(
+            {"kind": COMMAND_KIND, "command": cell.command, "files": {COSTS: hash_file(costs)}}, metrics=measured_costs
+        )
+    return model
