@@ -356,8 +356,12 @@ def test_expired_credentials_are_said_once_and_what_was_not_published_is_publish
 
 
 def test_what_another_machine_wrote_since_replaces_what_was_not_published(
-    s3: S3Server, machine: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
+    s3: S3Server,
+    machine: Callable[[int], Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(mirror, "AWAY_S", 0)
     first = machine(1)
     with pytest.raises(DataError, match="expired"), published(first, "pretrain"):  # noqa: PT012
         whole_run(first, 10)

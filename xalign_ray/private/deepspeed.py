@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -31,6 +32,11 @@ def load_deepspeed(on_gpu: bool) -> Any:
     (`deepspeed_shm_comm`).
     """
     os.environ["DS_ACCELERATOR"] = "cuda" if on_gpu else "cpu"
+    # Its autotuner, which nothing here runs, imports all of MLflow: a CPU second of each worker's start. If this
+    # changes: a worker starts a second later.
+    unused: Any = ModuleType("deepspeed.autotuning.autotuner")
+    unused.Autotuner = None
+    sys.modules.setdefault(unused.__name__, unused)
     import deepspeed
     import deepspeed.ops
 

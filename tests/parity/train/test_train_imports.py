@@ -1,7 +1,8 @@
-"""The address space of a training process: it must not be larger than training needs."""
+"""What a training process holds: no larger address space than training needs, no package that only drivers need."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tests.parity.train.pool import Pool
@@ -16,12 +17,17 @@ def largest_address_space(workers, folder: Path, stages: list[int]) -> int:
     return int(peak.split()[1]) >> 10
 
 
-def test_deepspeeds_buffers_are_as_large_as_the_model(tmp_path: Path):
+def has_mlflow(_) -> bool:
+    return "mlflow" in sys.modules
+
+
+def test_deepspeeds_buffers_are_as_large_as_the_model_and_its_autotuner_is_not_imported(tmp_path: Path):
     # Its own size, 5e8 numbers, would be asked for anew in every step: memory on a GPU, address space on a CPU.
     alone = Pool(1)
     try:
         (before,) = alone.call(largest_address_space, tmp_path, [0])
         (after,) = alone.call(largest_address_space, tmp_path, [1, 2, 3])
+        assert alone.call(has_mlflow) == [False]
     finally:
         alone.close()
     assert after - before < 500
