@@ -15,13 +15,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import ray
 
 from tests.pages import ROOT
+from tests.ray import served
 from tests.ray.small import copy_demo
 
 pytestmark = pytest.mark.ray
@@ -302,7 +303,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> dict[str, str]:  # noqa: ARG001
+def shell(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Iterator[dict[str, str]]:  # noqa: ARG001
     """The environment of commands: `xalign` of a copy of the package whose recipes are short, on the tests' cluster."""
     code = tmp_path_factory.mktemp("code")
     shutil.copytree(ROOT / "xalign_ray", code / "xalign_ray", ignore=shutil.ignore_patterns("__pycache__"))
@@ -318,12 +319,18 @@ def shell(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> dict[str, 
     length.write_text(text.replace("FLOOR, CAP = 200,", "FLOOR, CAP = 4,"), encoding="utf-8")
     command = code / "bin" / "xalign"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m xalign_ray "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS {served.__file__} {code / "door"} "$@"\n')
     command.chmod(0o755)
     found = f"{command.parent}:{os.environ['PATH']}"
     address = ray.get_runtime_context().gcs_address
-    given = {"PATH": found, "PYTHONPATH": str(code), "RAY_ADDRESS": address, "RAY_AUTH_MODE": "token"}
-    return os.environ | given | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    given = {"PATH": found, "PYTHONPATH": f"{code}:{ROOT}", "RAY_ADDRESS": address, "RAY_AUTH_MODE": "token"}
+    given = os.environ | given | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-P", served.__file__, str(code / "door")]
+    with subprocess.Popen(words, env=given, stdout=subprocess.PIPE) as server:
+        assert server.stdout
+        assert server.stdout.readline() == b"serves\n"
+        yield given
+        server.kill()
 
 
 def run(command: str, prepare: Prepare | None, place: Path, shell: dict[str, str]) -> None:

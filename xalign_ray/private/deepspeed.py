@@ -23,6 +23,12 @@ ALLOWED = (
     "deepspeed.utils.tensor_fragment.fragment_address",
 )
 LINEAR = nn.functional.linear  # as torch has it
+# Its modules that nothing here uses, and their class: the first imports MLflow, the second torch's compiler, together
+# three CPU seconds of each worker's start. If they change: a worker starts later (test_train_imports.py).
+UNUSED = {
+    "deepspeed.autotuning.autotuner": "Autotuner",
+    "deepspeed.runtime.zero.muon.muon_optimizer": "MuonWithAuxAdam",
+}
 
 
 def load_deepspeed(on_gpu: bool) -> Any:
@@ -32,11 +38,10 @@ def load_deepspeed(on_gpu: bool) -> Any:
     (`deepspeed_shm_comm`).
     """
     os.environ["DS_ACCELERATOR"] = "cuda" if on_gpu else "cpu"
-    # Its autotuner, which nothing here runs, imports all of MLflow: a CPU second of each worker's start. If this
-    # changes: a worker starts a second later.
-    unused: Any = ModuleType("deepspeed.autotuning.autotuner")
-    unused.Autotuner = None
-    sys.modules.setdefault(unused.__name__, unused)
+    for name, kind in UNUSED.items():
+        module = ModuleType(name)
+        setattr(module, kind, type(kind, (), {}))
+        sys.modules.setdefault(name, module)
     import deepspeed
     import deepspeed.ops
 
