@@ -180,7 +180,7 @@ def export(
         str, typer.Option("--as", metavar="FORM", help="sentence-transformers: opened by SentenceTransformer(DIR)")
     ] = "",
     pooling: Annotated[
-        str, typer.Option(metavar="NAME", help="of sentence vectors: mean or cls; default: as the run's loss pools")
+        str, typer.Option(metavar="NAME", help="of sentence vectors: mean, cls or lasttoken; default: the loss's")
     ] = "",
     prompt: Annotated[
         list[str],

@@ -124,8 +124,8 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
     """How a run's encoder makes sentence vectors: as asked for, else as its loss pools, else as its start does.
 
     Args:
-        pooling: "mean" or "cls"; if empty, that of the first loss that pools, else of the encoder that was continued,
-            else "mean".
+        pooling: "mean", "cls" or "lasttoken"; if empty, that of the first loss that pools, else of the encoder that was
+            continued, else "mean".
         prompts: `NAME=TEXT` each, added to the prompts of the continued encoder; the first is the default.
 
     Raises:
@@ -133,15 +133,15 @@ def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] =
         DataError: files of the encoder that was continued are damaged.
     """
     from xalign_ray.models.open import open_encoder
-    from xalign_ray.models.sentence_files import SentenceFiles
+    from xalign_ray.models.sentence_files import TRAINED, SentenceFiles
 
     if config.model.language_embeddings:
         raise ConfigError(
             f"--as {SENTENCES}: this encoder has language embeddings, and Sentence Transformers passes no language on. "
             "Continue it with model.language_embeddings: false."
         )
-    if pooling not in ("", "mean", "cls"):
-        raise ConfigError(f"--pooling {pooling}: it is mean or cls.")
+    if pooling not in ("", *TRAINED):
+        raise ConfigError(f"--pooling {pooling}: it is {', '.join(TRAINED[:-1])} or {TRAINED[-1]}.")
     named = {}
     for prompt in prompts:
         name, equals, named[name] = prompt.partition("=")

@@ -102,12 +102,12 @@ def test_contrast_trains_an_encoder_that_no_family_file_names_alike_at_zero_0_an
         folder = tmp_path / f"zero-{stage}"
         folder.mkdir()
         parallel = config.parallel.model_copy(update={"zero_stage": stage, "workers": 1})
-        one.call(_train, config.model_copy(update={"parallel": parallel}), prepared.folder, folder)
+        one.call(train_one, config.model_copy(update={"parallel": parallel}), prepared.folder, folder)
         steps.append(losses(folder))
     np.testing.assert_allclose(steps[1], steps[0], rtol=1e-4)
     assert len(steps[0]) == 6
     assert steps[0][-1] < steps[0][0]
 
 
-def _train(workers: Workers, config: RunConfig, prepared_folder: Path, folder: Path) -> None:
+def train_one(workers: Workers, config: RunConfig, prepared_folder: Path, folder: Path) -> None:
     train_here(workers, config, Prepared.open(prepared_folder), folder, FACTS)

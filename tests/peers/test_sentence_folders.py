@@ -181,7 +181,7 @@ def test_an_export_continues_with_the_prompts_and_length_of_its_start(
 @pytest.mark.parametrize(
     ("asked", "fault"),
     [
-        ({"pooling": "max"}, "--pooling max: it is mean or cls."),
+        ({"pooling": "max"}, "--pooling max: it is mean, cls or lasttoken."),
         ({"prompts": ["query: "]}, "--prompt 'query: ': give a name and a text, such as 'query=query: '."),
         ({"prompts": ["=x"]}, "--prompt '=x': give a name and a text"),
     ],

@@ -400,7 +400,7 @@ class MomentumContrast(ObjectiveChoice):
     """what similarities are divided by"""
     projection: Positive = 300
     """width of the compared vectors"""
-    pooling: Literal["cls", "mean"] = "cls"
+    pooling: Literal["cls", "mean", "lasttoken"] = "cls"
     """what stands for a sentence"""
     normalize: Literal["h", "z", "both"] = "h"
     """length 1: pooled states (PPA), their projections (MoCo), or both"""
@@ -444,7 +444,7 @@ class SentenceContrast(ObjectiveChoice):
     """what similarities are divided by"""
     margin: NonNegativeFloat = 0.0
     """what is taken off the cosine of a pair (LaBSE: 0.3)"""
-    pooling: Literal["cls", "mean"] = "mean"
+    pooling: Literal["cls", "mean", "lasttoken"] = "mean"
     """what stands for a sentence"""
     layer: Positive | None = None
     """hidden states after so many layers; the last if null"""
@@ -478,7 +478,7 @@ class Distillation(ObjectiveChoice):
     weight: LossWeight = 1.0
     distance: Literal["mse", "cosine"] = "mse"
     """mean square of the differences of numbers, or 1 - cosine"""
-    pooling: Literal["cls", "mean"] = "mean"
+    pooling: Literal["cls", "mean", "lasttoken"] = "mean"
     """what stands for a sentence"""
     layer: Positive | None = None
     """hidden states after so many layers; the last if null"""

@@ -259,7 +259,8 @@ def head_pooling(opened: Opened) -> str | None:
 
     Only ModernBERT's heads have it as an option, `classifier_pooling`, for texts and answers.
     """
-    return opened.sentences.pooling if opened.config["model_type"] == "modernbert" else None
+    pooling = opened.sentences.pooling
+    return pooling if opened.config["model_type"] == "modernbert" and pooling in ("mean", "cls") else None
 
 
 def note_pooling(encoder: str, name: str) -> str:

@@ -17,8 +17,10 @@ from xalign_ray.models.backbone import backbone, of_start
 from xalign_ray.models.extension import add_rows, exchange_rows
 from xalign_ray.models.family import Family
 from xalign_ray.models.heads import Decoder, append_language, extend_input
+from xalign_ray.models.open import open_encoder
 from xalign_ray.models.open_folder import one_at_a_time, open_weights
 from xalign_ray.models.refusals import check_family, check_fits, refuse_new_head
+from xalign_ray.models.vectors import load_frozen
 from xalign_ray.private.transformers import attention_of, set_attention
 from xalign_ray.vocabulary.exchange import StartRows
 
@@ -40,6 +42,8 @@ class AlignedEncoder(nn.Module):
         self.languages = languages
         self.conditioned = conditioned
         self.compiled = False  # whether losses may compile their computations too
+        # A list keeps them out of the module's state: they are not trained, cast to bf16 or split by ZeRO.
+        self.frozen: list[Any] = []
 
     @property
     def hidden_size(self) -> int:
@@ -113,6 +117,23 @@ class AlignedEncoder(nn.Module):
         assert self.hf.base_model is not self.hf, "a loss that uses the head sets `predicts_pieces = True`"
         return self.family.copy_transform(self.hf)
 
+    def vector_width(self, layer: int | None = None) -> int:
+        """Numbers of a vector that `behind_pooling` gives."""
+        return self.behind_pooling(torch.zeros(1, self.hidden_size), layer).shape[1]
+
+    def behind_pooling(self, pooled: Tensor, layer: int | None = None) -> Tensor:
+        """Sentence vectors fp32 [n, D] of pooled states [n, d]: the output of the frozen modules behind the pooling.
+
+        Args:
+            layer: of the states; a layer in the middle has no such modules.
+        """
+        if layer is not None or not self.frozen:
+            return pooled
+        with torch.autocast(pooled.device.type, enabled=False):
+            for module in self.frozen:
+                pooled = module.to(pooled.device)({"sentence_embedding": pooled})["sentence_embedding"]
+        return pooled
+
     def embed(self, ids: Tensor) -> Tensor:
         """Rows of the word embedding table, [..., d], of the ids [...]; the decoder mostly shares the table."""
         return self.hf.get_input_embeddings()(ids)
@@ -164,7 +185,10 @@ def build_encoder(
         extend_input(family.transform_of(hf), hf.config.hidden_size)
     if with_head:
         hf.set_output_embeddings(Decoder.of(hf.get_output_embeddings()))
-    return AlignedEncoder(hf, family, table, model.conditioned_head)
+    encoder = AlignedEncoder(hf, family, table, model.conditioned_head)
+    if model.init_from is not None:
+        encoder.frozen = load_frozen(open_encoder(model.init_from))
+    return encoder
 
 
 def open_start(init_from: str, family: Family, values: Mapping[str, Any]) -> tuple[Any, list[str]]:

@@ -21,7 +21,7 @@ from xalign_ray.work.storage import RUN_OF, is_folder_name
 
 TIMEOUT_S = 10.0
 _COMMIT = re.compile("[0-9a-f]{40}")
-SMALL = ("*.json", "*.model", "*.txt", "*_Dense/*")  # all but weights of the encoder
+SMALL = ("*.json", "*.model", "*.txt", "*_Dense/*", "*_LayerNorm/*")  # all but weights of the encoder
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "vocab.json")
 MODULES = "modules.json"  # of Sentence Transformers
 

@@ -15,14 +15,18 @@ from xalign_ray.models.weight_files import CONFIG
 from xalign_ray.work.artifacts import read_json, write_json
 from xalign_ray.work.status_line import say
 
-TRAINED = ("mean", "cls")  # kinds of pooling that losses have, each alone
+TRAINED = ("mean", "cls", "lasttoken")  # kinds of pooling that losses have, each alone
 KEPT = ("Transformer", "Pooling", "Normalize")  # modules without weights of their own, but for the encoder
+FROZEN = ("Dense", "LayerNorm")  # modules behind the pooling; training does not move them
 CUT = 512  # tokens of the longest input, if the encoder has room for it: where `evaluate` cuts
 QUERY = "query"  # name of the prompt that is taken where none is the default
 NO_FILES = "it has no modules.json; released sentence encoders have one, and other scores with it"
 _TYPES = "sentence_transformers.models."  # a name that its versions from 2 on know
 _POOLED = re.compile(r"pooling_mode_(\w+)")  # older keys of a pooling's config.json, true for its kinds
-_SHORT = {"cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean", "weightedmean_tokens": "weightedmean"}
+_SHORT = {
+    "cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean", "weightedmean_tokens": "weightedmean",
+    "lasttoken": "lasttoken",
+}  # fmt: skip
 _CURE = "Fetch it again."
 _PROMPTS = "config_sentence_transformers.json"
 _LENGTH = "sentence_bert_config.json"
@@ -35,7 +39,7 @@ class SentenceRule:
     """How an encoder makes the vector of a sentence: training, evaluations and comparisons all ask here.
 
     Attributes:
-        pooling: of the last layer: "mean", "cls", or another of Sentence Transformers; several with " + " between.
+        pooling: of the last layer: one of `TRAINED`, or another of Sentence Transformers; several with " + " between.
         prompt: what stands before each sentence; may be empty.
         is_own: whether it comes from the encoder's files.
         source: its origin in words.
@@ -49,7 +53,7 @@ class SentenceRule:
     @property
     def words(self) -> str:
         """For a start line, a report and a card."""
-        pooled = "first token" if self.pooling == "cls" else self.pooling
+        pooled = {"cls": "first token", "lasttoken": "last token"}.get(self.pooling, self.pooling)
         prompt = f"behind {self.prompt!r}" if self.prompt else "no prompt"
         return f"{pooled} of the last layer, {prompt} ({self.source})"
 
@@ -84,8 +88,14 @@ class SentenceFiles:
 
     @property
     def pooling(self) -> str | None:
-        """The kind of pooling that a loss can train: "mean" or "cls"; None if it is another, or unknown."""
+        """The kind of pooling that a loss can train, of `TRAINED`; None if it is another, or unknown."""
         return self.poolings[0] if len(self.poolings) == 1 and self.poolings[0] in TRAINED else None
+
+    @property
+    def frozen(self) -> list[tuple[str, str]]:
+        """Type and folder of each module of `FROZEN` behind its pooling, in order."""
+        behind = self.kinds.index("Pooling") if "Pooling" in self.kinds else len(self.modules)
+        return [module for at, module in enumerate(self.modules) if at > behind and self.kinds[at] in FROZEN]
 
     @property
     def prompt(self) -> str:
@@ -109,10 +119,10 @@ class SentenceFiles:
         Raises:
             DataError: the encoder lies in a folder below, another module has weights, or the pooling is not trained.
         """
-        for kind, (_, folder) in zip(self.kinds, self.modules, strict=True):
+        for kind, (module, folder) in zip(self.kinds, self.modules, strict=True):
             if kind == "Transformer" and folder:
                 raise DataError(f"{self.name} keeps its encoder in a folder below: name {self.name}/{folder}.")
-            if kind not in KEPT:
+            if kind not in KEPT and (module, folder) not in self.frozen:
                 raise DataError(
                     f"{self.name} has a module {kind}, whose weights would not be trained with the encoder, nor fit it "
                     f"then. Continue a copy of the folder whose {MODULES} leaves it out: its vectors are then those of "
@@ -120,8 +130,8 @@ class SentenceFiles:
                 )
         if "Pooling" in self.kinds and not self.pooling:
             raise DataError(
-                f"{self.name} pools by {' + '.join(self.poolings)}; mean or cls alone can be trained. Continue a copy "
-                f"of the folder without {MODULES}: its vectors are then the mean of the tokens."
+                f"{self.name} pools by {' + '.join(self.poolings)}; {', '.join(TRAINED)} alone can be trained. "
+                f"Continue a copy of the folder without {MODULES}: its vectors are then the mean of the tokens."
             )
 
 
@@ -187,18 +197,21 @@ def write_modules(form: SentenceFiles, folder: Path, width: int, room: int) -> N
     That package would open and write the encoder again, and its import takes seconds.
 
     Args:
-        form: its pooling, "mean" or "cls", prompts and longest input; without one the encoder's, at most `CUT`.
+        form: its pooling, frozen modules, prompts and longest input; without one the encoder's, at most `CUT`.
         width: numbers of a vector.
         room: tokens of an input that the encoder takes.
     """
-    modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    kinds = ["Transformer", "Pooling", *(kind for kind, _ in form.frozen), "Normalize"]
+    paths = ["", *(f"{idx}_{kind.rpartition('.')[2]}" for idx, kind in enumerate(kinds) if idx)]
     listed = [
-        {"idx": idx, "name": str(idx), "path": path, "type": f"{_TYPES}{kind}"}
-        for idx, (kind, path) in enumerate(modules)
+        {"idx": idx, "name": str(idx), "path": path, "type": kind if "." in kind else f"{_TYPES}{kind}"}
+        for idx, (kind, path) in enumerate(zip(kinds, paths, strict=True))
     ]
     write_json(folder / MODULES, listed)
-    for _, path in modules[1:]:
+    for path in paths[1:]:
         (folder / path).mkdir(exist_ok=True)
+    for path, (_, source) in zip(paths[2:], form.frozen, strict=False):
+        shutil.copytree(encoder_folder(form.name) / source, folder / path, dirs_exist_ok=True)
     pooling = {f"pooling_mode_{key}": kind == form.pooling for key, kind in _SHORT.items() if kind in TRAINED}
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": width, **pooling})
     prompts = {"prompts": dict(form.prompts), "default_prompt_name": form.default_prompt}
@@ -216,11 +229,12 @@ def copy_modules(name: str, folder: Path) -> None:
     modules, source = read_sentence_files(name).modules, encoder_folder(name)
     if not modules:
         return
-    for _, below in modules:
+    for below in filter(None, (below for _, below in modules)):
         (folder / below).mkdir(parents=True, exist_ok=True)
+        if (source / below).is_dir():  # of a module without files a hub model has no folder
+            shutil.copytree(source / below, folder / below, dirs_exist_ok=True)
     lengths = next((file for file in _LENGTHS if (source / file).is_file()), _LENGTH)
-    inside = {f"{below}/{CONFIG}": f"{below}/{CONFIG}" for _, below in modules if below}
-    for target, file in {MODULES: MODULES, _PROMPTS: _PROMPTS, _LENGTH: lengths, **inside}.items():
+    for target, file in {MODULES: MODULES, _PROMPTS: _PROMPTS, _LENGTH: lengths}.items():
         if (source / file).is_file():
             shutil.copyfile(source / file, folder / target)
     if heads := sorted(path.name for path in source.glob("*_linear.pt")):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from xalign_ray.errors import DataError
 from xalign_ray.models.open import Opened
-from xalign_ray.models.sentence_files import KEPT, SentenceRule
+from xalign_ray.models.sentence_files import FROZEN, KEPT, SentenceRule
 from xalign_ray.models.weight_files import CONFIG
 from xalign_ray.work.artifacts import MANIFEST, read_json
 
@@ -40,7 +40,7 @@ def vector_width(opened: Opened) -> int:
     files = opened.sentences
     if opened.config.get("xalign_languages"):
         raise DataError(_NO_LANGUAGE.format(opened.name))
-    if unknown := [kind for kind in files.kinds if kind not in (*KEPT, "Dense", "LayerNorm")]:
+    if unknown := [kind for kind in files.kinds if kind not in (*KEPT, *FROZEN)]:
         raise DataError(f"{opened.name} makes its vectors by a module {unknown[0]}, whose width is unknown here.")
     dense = [path for kind, (_, path) in zip(files.kinds, files.modules, strict=True) if kind == "Dense"]
     if dense:
@@ -168,19 +168,27 @@ def _load_modules(opened: Opened, pooling: Any, device: Any) -> list[Any]:
     Raises:
         DataError: a module is of code that comes with the encoder, or its files are damaged.
     """
-    from sentence_transformers.util import import_from_string
-
-    from xalign_ray.models.open_folder import as_one_sentence
-
     files = opened.sentences
     modules = [] if "Pooling" in files.kinds else [pooling]
     for kind, (name, below) in zip(files.kinds, files.modules, strict=True):
         if kind == "Pooling":
             modules.append(pooling)
         elif kind != "Transformer":
-            if not name.startswith("sentence_transformers."):
-                raise DataError(f"{files.name} makes its vectors by a module {kind}, whose code is not run here.")
-            with as_one_sentence(f"{files.name}: its module {kind} cannot be opened"):
-                module = import_from_string(name).load(str(opened.folder), subfolder=below, local_files_only=True)
-            modules.append(module.to(device).eval())
+            modules.append(_load_module(opened, name, below).to(device))
     return modules
+
+
+def load_frozen(opened: Opened) -> list[Any]:
+    """The modules of `SentenceFiles.frozen`, opened; DataError as of `SentenceVectors`."""
+    return [_load_module(opened, name, below).requires_grad_(False) for name, below in opened.sentences.frozen]
+
+
+def _load_module(opened: Opened, name: str, below: str) -> Any:
+    from sentence_transformers.util import import_from_string
+
+    from xalign_ray.models.open_folder import as_one_sentence
+
+    if not name.startswith("sentence_transformers."):
+        raise DataError(f"{opened.name} makes its vectors by a module {name}, whose code is not run here.")
+    with as_one_sentence(f"{opened.name}: its module {name.rpartition('.')[2]} cannot be opened"):
+        return import_from_string(name).load(str(opened.folder), subfolder=below, local_files_only=True).eval()

@@ -124,7 +124,8 @@ class EncoderWithLosses(nn.Module):
         """
         if pooling:
             rows = laid_out(batch)
-            return {"vectors": sentence_vectors(self.encoder.encode(rows), rows, pooling)}
+            pooled = sentence_vectors(self.encoder.encode(rows), rows, pooling)
+            return {"vectors": self.encoder.behind_pooling(pooled)}
         beside = () if of_labels else self.beside
         micro_step = MicroStep(self.encoder, batch, part, step, compare or compare_alone, beside)
         if of_labels:

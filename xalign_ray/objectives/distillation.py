@@ -47,7 +47,8 @@ class DistillationLoss(Objective):
         query, key = (sentence_rows(micro_step.batch, role) for role in ("query", "key"))
         both = concat_rows(query, key)
         hidden = micro_step.encoder.encode(both, self.settings.layer)
-        vectors = sentence_vectors(hidden, both, self.settings.pooling)
+        pooled = sentence_vectors(hidden, both, self.settings.pooling)
+        vectors = micro_step.encoder.behind_pooling(pooled, self.settings.layer)
         if self.settings.normalize:
             vectors = F.normalize(vectors, dim=1)
         of_pair = _of_teacher(micro_step.batch, query, vectors.shape[1])

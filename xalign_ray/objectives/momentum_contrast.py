@@ -120,7 +120,7 @@ class MomentumContrastLoss(Objective):
 
     def __init__(self, settings: MomentumContrast, context: LossContext) -> None:
         super().__init__(settings, context)
-        width = context.encoder.hidden_size
+        width = context.encoder.vector_width()
         self.project = nn.Sequential(
             nn.Linear(width, width, bias=False), nn.ReLU(), nn.Linear(width, settings.projection, bias=False)
         )
@@ -171,7 +171,7 @@ class MomentumContrastLoss(Objective):
 
     def _features(self, rows: Mapping[str, Tensor], hidden: Tensor, project: nn.Module) -> Tensor:
         """The compared vector of each sentence of a side: fp32 [n, projection]."""
-        pooled = sentence_vectors(hidden, rows, self.settings.pooling)
+        pooled = self.context.encoder.behind_pooling(sentence_vectors(hidden, rows, self.settings.pooling))
         if self.settings.normalize != "z":
             pooled = F.normalize(pooled, dim=1)
         features = project(pooled.to(hidden.dtype)).float()

@@ -51,7 +51,7 @@ class SentenceContrastLoss(StepObjective):
     def __init__(self, settings: SentenceContrast, context: LossContext) -> None:
         super().__init__(settings, context)
         check_layer(settings.kind, settings.layer, context.encoder)
-        width = context.encoder.hidden_size
+        width = context.encoder.vector_width(settings.layer)
         if (widest := max(settings.matryoshka_dims, default=0)) > width:
             raise ConfigError(
                 f"objective {settings.kind}: matryoshka_dims names {widest}, but the encoder's vectors have {width} "
@@ -68,7 +68,8 @@ class SentenceContrastLoss(StepObjective):
         roles = ("query", "key", *(HARD_ROLES if has_negatives else ()))
         rows = concat_rows(*(sentence_rows(micro_step.batch, role) for role in roles))
         hidden = micro_step.encoder.encode(rows, self.settings.layer)
-        vectors = F.normalize(sentence_vectors(hidden, rows, self.settings.pooling), dim=1)
+        pooled = sentence_vectors(hidden, rows, self.settings.pooling)
+        vectors = F.normalize(micro_step.encoder.behind_pooling(pooled, self.settings.layer), dim=1)
         return torch.cat(vectors.chunk(len(roles)), dim=1), torch.stack(text_hashes(rows).chunk(len(roles)), dim=1)
 
     def compare(self, vectors: Tensor, marks: Tensor, own: slice) -> tuple[Tensor, dict[str, Tensor]]:

@@ -38,7 +38,7 @@ def sentence_rows(batch: Mapping[str, Tensor], role: str) -> dict[str, Tensor]:
 
 
 def starts_at(rows: Mapping[str, Tensor]) -> Tensor:
-    """Places in the flattened rows where the n examples begin, each with its [CLS]: int64 [n]."""
+    """Places in the flattened rows where the n examples begin: int64 [n]."""
     return rows["real_at"][rows["offsets"][:-1]]
 
 
@@ -59,11 +59,13 @@ def sentence_vectors(hidden: Tensor, rows: Mapping[str, Tensor], pooling: str) -
     Args:
         hidden: hidden states of the rows, [B, L, d].
         rows: of `sentence_rows` or both sides `concat_rows`.
-        pooling: `cls`, the state at the example's [CLS], or `mean`, that of all its tokens, special ones included.
+        pooling: `cls`, the state at the example's first token, `lasttoken`, that at its last, or `mean`, that of all
+            its tokens, special ones included.
     """
     states = hidden.flatten(0, 1)
-    if pooling == "cls":
-        return states[starts_at(rows)].float()
+    if pooling != "mean":
+        at = starts_at(rows) if pooling == "cls" else rows["real_at"][rows["offsets"][1:] - 1]
+        return states[at].float()
     tokens = states[rows["real_at"]].float()  # summed in fp32 at every ZeRO stage
     return torch.segment_reduce(tokens, "mean", offsets=rows["offsets"], unsafe=True)
 

@@ -86,6 +86,8 @@ def collate_rows(
 ) -> Columns:
     """`[CLS] side [SEP]` or `[CLS] side [SEP] side [SEP]` for each example, examples side by side in their row.
 
+    Without [CLS] where the vocabulary has none: `side [SEP]`.
+
     With `double_separator` a pair is `[CLS] side [SEP] [SEP] side [SEP]`; the second side begins at its first [SEP].
 
     Args:
@@ -101,7 +103,8 @@ def collate_rows(
     segment_row = run_index(rows.row_segments)
     example, segment = np.divmod(np.arange(segments) - starts(rows.row_segments)[segment_row], segments_per_example)
     leads = segment == 0  # segments that bring a [CLS] before them; each has a [SEP] behind it
-    opened = leads | layout.double_separator  # segments with a special token before them
+    has_cls = vocabulary.cls >= 0  # a decoder's tokenizer may have none
+    opened = (leads & has_cls) | (~leads & layout.double_separator)  # segments with a special token before them
     segment_length = sum_runs(rows.word_length, rows.segment_words)
     tokens = segment_length + 1 + opened
     row_taken = sum_runs(tokens, rows.row_segments)
@@ -131,7 +134,7 @@ def collate_rows(
     input_ids = np.full(n * max_seq_length, vocabulary.pad, np.int32)
     input_ids[piece_at] = rows.pieces
     input_ids[begin[opened]] = vocabulary.sep
-    input_ids[begin[leads]] = vocabulary.cls
+    input_ids[begin[leads & has_cls]] = vocabulary.cls
     input_ids[begin + tokens - 1] = vocabulary.sep
     answers = np.full(n * max_seq_length, IGNORED, np.int32)
     answers[piece_at[labels.at]] = labels.values

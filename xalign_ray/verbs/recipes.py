@@ -151,7 +151,7 @@ def export(
         out: `<run>/export` if not given, for a step `<run>/export_step_<step>`.
         trust: load checkpoint files that can run code: only those of people you trust.
         as_: "sentence-transformers" for a folder that `SentenceTransformer(DIR)` opens.
-        pooling: of sentence vectors: "mean" or "cls"; by default as the run's loss pools.
+        pooling: of sentence vectors: "mean", "cls" or "lasttoken"; by default as the run's loss pools.
         prompt: `NAME=TEXT` each, texts that may be put before a sentence; the first is put there unasked.
         push_to: `ORG/NAME`: uploads the folder to this model of the Hugging Face hub.
         merge: share from 0 to 1 of these weights in a mixture with those that the run began with; needs `out`.

@@ -87,9 +87,6 @@ def trim_encoder(model: PathLike, text: Sequence[PathLike], out: PathLike, min_c
         length = min(stated_length(name), positions)
         make_portable(target, length, int(getattr(hf.config, "type_vocab_size", None) or 1))
         copy_modules(name, target)
-        for _, below in opened.sentences.modules:
-            if below:  # their weights, which no row of the vocabulary is in
-                shutil.copytree(opened.folder / below, target / below, dirs_exist_ok=True)
 
         # Both on the same lines.
         cut_otherwise = _cut_otherwise(before, trimmed.backend_tokenizer, lines)

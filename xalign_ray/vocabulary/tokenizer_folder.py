@@ -41,7 +41,8 @@ def wrap_tokenizer(trained: Tokenizer, like: PreTrainedTokenizerFast | None = No
 def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
     """A given fast tokenizer, from a folder or the hub, with the tokens of FALLBACKS in place.
 
-    It may lack an unknown piece, as byte-level tokenizers do, and a mask: see `check_mask`.
+    It may lack an unknown piece, as byte-level tokenizers do, and a mask: see `check_mask`. One that puts one token
+    behind a text and none before it, as of Qwen3-Embedding, has no `cls` if it names none, and that token as its `sep`.
 
     Raises:
         ConfigError: if it is not there, not fast, lacks a token that every row needs, or fails at unknown characters.
@@ -61,7 +62,12 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
     for name, other in FALLBACKS.items():
         if getattr(tokenizer, f"{name}_token_id") is None and getattr(tokenizer, f"{other}_token_id") is not None:
             setattr(tokenizer, f"{name}_token", getattr(tokenizer, f"{other}_token"))
-    if missing := [name for name in FALLBACKS if getattr(tokenizer, f"{name}_token_id") is None]:
+    missing = [name for name in FALLBACKS if getattr(tokenizer, f"{name}_token_id") is None]
+    if missing == ["cls"]:
+        before, behind = frame_of(tokenizer.backend_tokenizer)
+        if not before and len(behind) == 1:
+            missing, tokenizer.sep_token = [], tokenizer.convert_ids_to_tokens(behind[0])
+    if missing:
         lacking = ", ".join(f"{name} (nor {FALLBACKS[name]})" for name in missing)
         raise ConfigError(f"{where} has no {lacking} token; every row needs them. Name them in tokenizer_config.json.")
     try:
@@ -75,7 +81,7 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
 
 
 def check_mask(tokenizer: PreTrainedTokenizerFast, config: RunConfig) -> None:
-    """Refuses a tokenizer without a mask token where a stream masks text.
+    """Refuses a tokenizer without a mask token, or a first one, where a stream masks text.
 
     Raises:
         ConfigError: with the stream, and what to set.
@@ -83,20 +89,23 @@ def check_mask(tokenizer: PreTrainedTokenizerFast, config: RunConfig) -> None:
     masking = [
         stream.kind for stream in config.streams if not (isinstance(stream, ContrastedPairs) and stream.text == "none")
     ]
-    if masking and tokenizer.mask_token_id is None:
+    lacking = next((name for name in ("mask", "cls") if getattr(tokenizer, f"{name}_token_id") is None), "")
+    if masking and lacking:
         raise ConfigError(
-            f"data.tokenizer.path '{tokenizer.name_or_path}' has no mask token, and stream {masking[0]} masks text. "
-            'Name one of its tokens in tokenizer_config.json ("mask_token": "<mask>"), or take a stream that masks '
-            "nothing (contrasted_pairs with text: none)."
+            f"data.tokenizer.path '{tokenizer.name_or_path}' has no {lacking} token, and stream {masking[0]} masks "
+            f'text. Name one of its tokens in tokenizer_config.json ("{lacking}_token": "<{lacking}>"), or take a '
+            "stream that masks nothing (contrasted_pairs with text: none)."
         )
 
 
 def framed(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """The tokenizer with `[CLS] text [SEP]` as its template, which is what rows of training have.
+    """The tokenizer with `[CLS] text [SEP]` as its template, which is what rows of training have; `text [SEP]` stays.
 
     One without a template, or with another, would give every user of the export inputs that were not trained on.
     """
     backend = tokenizer.backend_tokenizer
+    if tokenizer.cls_token is None:
+        return tokenizer
     before = frame_of(backend)
     if not put_frame(backend, str(tokenizer.cls_token), str(tokenizer.sep_token)):
         return tokenizer

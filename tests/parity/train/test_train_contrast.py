@@ -83,7 +83,7 @@ def alone(objectives: EncoderWithLosses, ids: list[int], language: int, asked: A
     batch = {"input_ids": row, "position_ids": torch.arange(len(ids))[None], "segment_ids": row * 0}
     batch |= {"language_ids": row * 0 + language, "example_ids": row * 0 + 1}
     states = objectives.encoder.encode(batch, asked.layer)[0]
-    vector = states[0] if asked.pooling == "cls" else states.mean(dim=0)
+    vector = {"cls": states[0], "lasttoken": states[-1], "mean": states.mean(dim=0)}[asked.pooling]
     return vector / vector.norm()
 
 
@@ -153,7 +153,8 @@ def test_loss_and_gradient_are_those_of_one_batch_at_every_zero_stage(two: Pool,
 
 
 @pytest.mark.parametrize(
-    "changes", [{"margin": 0.3}, {"pooling": "cls"}, {"layer": 1}, {"matryoshka_dims": [3, 16, 8]}]
+    "changes",
+    [{"margin": 0.3}, {"pooling": "cls"}, {"pooling": "lasttoken"}, {"layer": 1}, {"matryoshka_dims": [3, 16, 8]}],
 )
 def test_margin_pooling_layer_and_widths_are_those_of_one_batch(two: Pool, changes: dict[str, Any]):
     settings = SETTINGS | {"objectives": [CONTRAST | changes], "model__num_hidden_layers": 2}

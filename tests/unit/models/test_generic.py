@@ -44,11 +44,11 @@ WORDS = [f"{code}{number}" for code in ("en", "de") for number in range(120)]
 VOCABULARY = 5 + len(WORDS)
 
 
-def write_stock(folder: Path, kind: str) -> None:
+def write_stock(folder: Path, kind: str, seed: int = 3, vocabulary: int = VOCABULARY) -> None:
     write_encoder(folder, WORDS, **SIZES)
-    torch.manual_seed(3)
+    torch.manual_seed(seed)
     config_class = getattr(transformers, f"{kind.removesuffix('Encoder')}Config")
-    config = config_class(**{"vocab_size": VOCABULARY, "pad_token_id": 0, **STOCK[kind]})
+    config = config_class(**{"vocab_size": vocabulary, "pad_token_id": 0, **STOCK[kind]})
     getattr(transformers, f"{kind}Model")(config).save_pretrained(folder)
 
 

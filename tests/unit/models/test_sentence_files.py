@@ -46,27 +46,29 @@ def test_default_prompt_else_that_of_queries(tmp_path: Path, config: dict, promp
         ({"word_embedding_dimension": 16, "pooling_mode_cls_token": True}, "cls", "cls"),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, "mean + max", None),
         ({"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len_tokens", None),
-        ({"pooling_mode_lasttoken": True, "pooling_mode_mean_tokens": False}, "lasttoken", None),
+        ({"pooling_mode_lasttoken": True, "pooling_mode_mean_tokens": False}, "lasttoken", "lasttoken"),
         ({"pooling_mode": "max"}, "max", None),
         ({"pooling_mode": ["mean", "cls"]}, "mean + cls", None),
     ],
 )
-def test_only_mean_or_cls_alone_is_continued(tmp_path: Path, pooling: dict, named: str, trained: str | None) -> None:
+def test_one_of_three_poolings_is_continued(tmp_path: Path, pooling: dict, named: str, trained: str | None) -> None:
     files = files_of(tmp_path, "x.Transformer", "x.Pooling", "x.Normalize", pooling=pooling)
     assert (files.rule.pooling, files.rule.is_own, files.pooling) == (named, True, trained)
     if trained:
         files.check_trained()
         return
     with pytest.raises(
-        DataError, match=rf"pools by .*{named[-3:]}; mean or cls alone can be trained\. Continue a copy"
+        DataError, match=rf"pools by .*{named[-3:]}; mean, cls, lasttoken alone can be trained\. Continue a copy"
     ):
         files.check_trained()
 
 
-@pytest.mark.parametrize("kind", ["x.WordWeights", "sentence_transformers.models.Dense", "custom_st.Transformer"])
-def test_a_module_with_weights_or_code_of_its_own_is_not_continued(tmp_path: Path, kind: str) -> None:
-    files = files_of(tmp_path, "x.Transformer", "x.Pooling", kind)
-    with pytest.raises(DataError, match=rf"has a module {files.kinds[-1]}, whose weights would not be trained"):
+@pytest.mark.parametrize("kinds", [["x.Pooling", "x.WordWeights"], ["x.Dense", "x.Pooling"], ["custom_st.Transformer"]])
+def test_a_module_with_weights_or_code_of_its_own_is_not_continued(tmp_path: Path, kinds: list[str]) -> None:
+    files = files_of(tmp_path, "x.Transformer", *kinds)
+    with pytest.raises(
+        DataError, match=r"has a module (WordWeights|Dense|custom_st.Transformer), whose weights would not be trained"
+    ):
         files.check_trained()
 
 

@@ -159,6 +159,22 @@ def test_cls_sep_and_pad_fall_back_to_bos_and_eos(tmp_path: Path) -> None:
     assert (again("cat")["input_ids"], again.cls_token, again.unk_token) == ([1, 0, 2], "<a>", None)
 
 
+def test_a_token_behind_a_text_alone_is_the_frame_of_its_rows(tmp_path: Path) -> None:
+    backend = Tokenizer.from_file(small(tmp_path, eos_token="<b>", pad_token="<m>") + "/tokenizer.json")
+    backend.post_processor = processors.TemplateProcessing(single="$A <m>", special_tokens=[("<m>", 3)])
+    backend.save(str(tmp_path / "tokenizer.json"))
+    opened = framed(open_tokenizer(str(tmp_path)))
+    save_tokenizer(opened, tmp_path / "saved")
+    for tokenizer in (opened, open_tokenizer(str(tmp_path / "saved"))):
+        special = vocabulary(tokenizer)
+        assert (tokenizer("cat")["input_ids"], special.cls, special.sep) == ([0, 3], -1, 3)
+    with pytest.raises(ConfigError, match="has no mask token, and stream masked_text masks text"):
+        check_mask(opened, load_recipe("tiny/mlm").config)
+    opened.mask_token = "<a>"
+    with pytest.raises(ConfigError, match=r'has no cls token, and .*"cls_token": "<cls>"'):
+        check_mask(opened, load_recipe("tiny/mlm").config)
+
+
 def test_a_tokenizer_without_the_tokens_of_a_row_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         open_tokenizer(small(tmp_path, eos_token="<b>"))
