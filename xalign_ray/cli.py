@@ -128,7 +128,7 @@ def continue_(
     ] = None,
     dictionary: Annotated[list[str], _files("a word and its translation a line, for align")] = [],
     text: Annotated[list[str], _files("text for masked LM, such as de.txt or de=FILE")] = [],
-    keep: Annotated[list[str], _files("pairs or text in languages that must not get worse")] = [],
+    keep: Annotated[list[str], _files("what must not get worse: pairs, text, scored pairs, BEIR folders")] = [],
     margin: Annotated[
         float | None, typer.Option(metavar="POINTS", help="a loss that is surely smaller is `kept`; 1 by default")
     ] = None,

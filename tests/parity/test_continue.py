@@ -137,7 +137,7 @@ def test_scores_are_those_of_evaluate_and_stand_in_card_and_report(run: Path) ->
     (index,) = yaml.safe_load(front)["model-index"]
     assert index["results"][0]["metrics"][0]["value"] == pytest.approx(score.value, abs=1e-4)
     page = (RunFolder(run).report / "index.html").read_text(encoding="utf-8")
-    assert page.index("Forgotten, of 1 languages") < page.index("<figure") < page.index("How to read this page")
+    assert page.index("Of what must not get worse: ") < page.index("<figure") < page.index("How to read this page")
     assert "Made by xalign continue " in page
 
 

@@ -12,18 +12,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.saved import open_saved
-from xalign_ray.continuing.bound import Sentences, find_mixture
-from xalign_ray.continuing.comparison import BaseComparison, Kept, PairScores, compare_with_base, verdict_of
-from xalign_ray.continuing.files import THE_TEST, as_sentences, read_tests, read_text
+from xalign_ray.continuing.bound import find_mixture
+from xalign_ray.continuing.comparison import BaseComparison, compare_with_base, verdict_of
+from xalign_ray.continuing.files import read_tests
 from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.continuing.recipe import Continuation
 from xalign_ray.continuing.sentence_scores import SentenceScores
+from xalign_ray.continuing.sentence_sets import Change, PairSet, SentenceSet
 from xalign_ray.errors import DataError
 from xalign_ray.exports import export_run, open_data
 from xalign_ray.planning.estimate import read_prices
-from xalign_ray.results.continued import Continued, comparison_text, read_continued
+from xalign_ray.results.continued import THE_TEST, Continued, comparison_text, read_continued
 from xalign_ray.results.page import PAGE
 from xalign_ray.results.run import RETRIEVAL, read_log
 from xalign_ray.tasks.retrieval import RetrievalTask
@@ -38,6 +38,7 @@ from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import quoted, shown_path
 
 METRIC_OF = {"retrieval": "retrieval_accuracy", "retrieval_csls": "retrieval_accuracy_csls"}
+TestAndKept = tuple[Sequence[SentenceSet], Sequence[SentenceSet]]
 TEST = "test"  # the split of a run's own test, and the name of its evaluation
 
 
@@ -75,8 +76,14 @@ def _is_of(before: Continued, lines: FiveLines, run: Path) -> bool:
     )
 
 
+def halves(sets: TestAndKept, number: int) -> TestAndKept:
+    """Every second sentence of the test and of each kept set, from `number` (0 or 1) on."""
+    test, kept = ([measured.half(number) for measured in part] for part in sets)
+    return test, kept
+
+
 def _export_within(
-    continuation: Continuation, run: Path, base: str, sentences: Sentences, trust: bool
+    continuation: Continuation, run: Path, old: SentenceScores, sets: TestAndKept, trust: bool
 ) -> dict[str, Any] | None:
     """Exports the mixture of trained weights and base that gains most within the bound; None where there is none."""
     lines, folder = continuation.lines, RunFolder(run)
@@ -96,15 +103,13 @@ def _export_within(
             return replace_export(None)
         for left in run.glob(".mixture-*"):  # of a command that was killed
             shutil.rmtree(left)
-        old, margin = SentenceScores(base), lines.lose_at_most
+        margin = lines.lose_at_most
 
         def score(share: float) -> BaseComparison:
-            say(f"Merging {share:.0%} of the trained weights with {1 - share:.0%} of {base}.")
+            say(f"Merging {share:.0%} of the trained weights with {1 - share:.0%} of {old.encoder}.")
             with tempfile.TemporaryDirectory(prefix=".mixture-", dir=run) as out:
                 mixture = export_run(recipe, prepared, run, facts, None, Path(out) / EXPORT, trust, merge=share)
-                return compare_with_base(
-                    old, str(mixture), *sentences, trained_languages=recipe.config.languages, margin=margin
-                )
+                return compare_with_base(old, str(mixture), *sets, recipe.config.languages, margin=margin)
 
         found = find_mixture(score, margin)
         if replaced or found["share"] < 1:
@@ -121,14 +126,11 @@ def _compare(continuation: Continuation, run: Path, trust: bool) -> None:
     if not tests and (config.data.tests or (config.data.parallel and config.data.test_fraction)):
         again = f"xalign prepare {quoted(folder.config)}"
         raise DataError(f"The data that {shown_path(run)} was trained on are gone, and its test. {again} makes both.")
-    texts = [
-        Kept.of_text(corpus.language, [*read_text(corpus)], Path(corpus.paths[0]).name) for corpus in data.kept_text
-    ]
-    sentences = Sentences(tests, as_sentences(data.kept), texts)
-    bound = _export_within(continuation, run, base, sentences.half(0), trust)
+    sets, old = ([PairSet.of(pairs, is_kept=False) for pairs in tests], data.kept), SentenceScores(base)
+    bound = _export_within(continuation, run, old, halves(sets, 0), trust)
     if bound:
-        sentences = sentences.half(1)
-    comparison = compare_with_base(base, str(folder.export), *sentences, config.languages, margin=lines.margin)
+        sets = halves(sets, 1)
+    comparison = compare_with_base(old, str(folder.export), *sets, config.languages, margin=lines.margin)
     log, prices = read_log(folder.events), list(read_prices(lines.price).values())
     during = log.points.loc[(log.points.series == RETRIEVAL) & (log.points.language != "")].sort_values("step")
     facts = {
@@ -146,7 +148,7 @@ def _compare(continuation: Continuation, run: Path, trust: bool) -> None:
         "during": {language: points.value.tolist() for language, points in during.groupby("language", sort=False)},
     }
     with open_job(run, "comparison"):
-        write_evaluations(run, comparison.of_pairs, base)
+        write_evaluations(run, comparison.changes, base)
         write_comparison(folder.comparison, comparison, facts)
 
 
@@ -159,7 +161,7 @@ def write_comparison(path: Path, comparison: BaseComparison, facts: Mapping[str,
     write_json(path, {**facts, "rows": [asdict(row) for row in comparison.rows], "notes": [*comparison.notes]})
 
 
-def write_evaluations(run: Path, of_pairs: Sequence[PairScores], base: str) -> None:
+def write_evaluations(run: Path, changes: Sequence[Change], base: str) -> None:
     """Writes the retrieval of a run and of its base as evaluations: of the test, and of each kept split.
 
     Beside each scores.json is what `report` pairs two encoders by: how many of a pair's sentences find each other.
@@ -170,19 +172,21 @@ def write_evaluations(run: Path, of_pairs: Sequence[PairScores], base: str) -> N
     name = f"{config['xalign_recipe'].replace('/', '-')}-{config['xalign_fingerprint'][:8]}"
     yours = {"run": name, "encoder": str(export), **facts}
     of_base = {"run": None, "encoder": base, **dict.fromkeys(facts)}
-    for root, origin in ((run, yours), (RunFolder(run).base, of_base)):
+    found = [(change, change.of.pairs) for change in changes if isinstance(change.of, PairSet)]
+    for place, (root, origin) in enumerate(((RunFolder(run).base, of_base), (run, yours))):
         shutil.rmtree(RunFolder(root).evaluation(TEST), ignore_errors=True)
-        for split in dict.fromkeys(scored.pairs.split for scored in of_pairs):
+        for split in dict.fromkeys(pairs.split for _, pairs in found):
             folder = RunFolder(root).evaluation(TEST if split == THE_TEST else f"kept-{split}")
             scores, digits = list[Score](), defaultdict[str, dict[str, str]](dict)
-            for scored in (scored for scored in of_pairs if scored.pairs.split == split):
-                values = scored.yours if root == run else scored.base
-                pairs, metric = scored.pairs, METRIC_OF[scored.measure]
+            for change, pairs in found:
+                if pairs.split != split or not change.items:
+                    continue
+                values, metric = change.items[place], METRIC_OF[change.measure]
                 score = Score(
                     **origin,
                     task=RetrievalTask.name,
                     split=TEST if split == THE_TEST else split,
-                    language=name_of_pair(*pairs.languages),
+                    language=change.of.language,
                     layer=LAST,
                     metric=metric,
                     value=float(values.mean()),

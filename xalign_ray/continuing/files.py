@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from xalign_ray.config.language_codes import check_language, name_of_pair
+from xalign_ray.config.language_codes import check_language
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
 from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.continuing.methods import trains_head
+from xalign_ray.continuing.scored_files import CORPUS, read_query_set, read_scored_pairs
+from xalign_ray.continuing.sentence_sets import KeptText, PairSet, QuerySet, ScoredPairs, SentenceSet
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.open import Opened
-from xalign_ray.sources.first_rows import find_dictionary_form
+from xalign_ray.results.continued import THE_TEST
+from xalign_ray.sources.first_rows import FirstRows, find_dictionary_form
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
 from xalign_ray.sources.pair_checks import PairChecks, check_pairs
-from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
+from xalign_ray.sources.pair_forms import (
+    choose_pairs,
+    choose_scored_columns,
+    find_first_rows,
+    look_at_pairs,
+    read_pairs,
+)
 from xalign_ray.sources.records import Document
 from xalign_ray.sources.stage import TESTS
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
@@ -31,7 +39,6 @@ from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
 
 ROOT = Path()  # paths are relative to the current folder
-THE_TEST = "the test"  # the split of a run's own test pairs
 FEW_KEPT = 100  # pairs or lines: the interval of fewer is often wider than 10 points
 MAX_SIZED = 1_000  # pairs of a corpus from which the size of a pair is taken
 TEXT_FORMATS = {".jsonl": "jsonl", ".parquet": "parquet", ".xml": "wikipedia", ".conllu": "conllu"}
@@ -45,7 +52,7 @@ class Data:
     Attributes:
         pairs, text, dictionaries: for training.
         tests, dev: pairs that are scored at the end and while it trains, where files of them are given.
-        kept, kept_text: pairs and text that must not get worse.
+        kept: what must not get worse.
         checks: of all pairs.
         notes: on files that are used or not, a sentence each.
     """
@@ -55,8 +62,7 @@ class Data:
     dev: Sequence[ParallelCorpus]
     text: Sequence[Corpus]
     dictionaries: Sequence[Dictionary]
-    kept: Sequence[ParallelCorpus]
-    kept_text: Sequence[Corpus]
+    kept: Sequence[SentenceSet]
     checks: Sequence[PairChecks]
     notes: Sequence[str]
 
@@ -76,20 +82,14 @@ def look_at_data(lines: FiveLines, encoder: Opened, method: str, replay: float) 
         look_at_pairs(paths, lines.languages, lines.columns, split, lines.where) if paths else []
         for paths, split in ((lines.pairs, "train"), (lines.test, "test"), (lines.dev, "dev"))
     )
-    kept_paths = [path for path in lines.keep if not is_text(path)]
-    kept = look_at_pairs(kept_paths, split="test") if kept_paths else []
-    kept_text = text_corpora([path for path in lines.keep if is_text(path)], "--keep")
+    kept = look_at_kept(lines.keep)
     reads_text = method in ("mlm", "align")
     text = text_corpora(lines.text) if replay or reads_text else []
-    trained, not_trained = (
-        {os.path.realpath(path) for corpus in corpora for path in find_source(corpus, ROOT)[1]}
-        for corpora in ([*pairs, *text], [*kept, *kept_text])
-    )
-    if both := sorted(trained & not_trained):
+    trained = {os.path.realpath(path) for corpus in [*pairs, *text] for path in find_source(corpus, ROOT)[1]}
+    if both := sorted(trained & {*map(os.path.realpath, kept.paths)}):
         raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is measured on other files.")
-    checks = [check_pairs(corpus, ROOT) for corpus in [*pairs, *tests, *dev]]
-    kept_checks = [check_pairs(corpus, ROOT) for corpus in kept]
-    notes = [*map(str, checks), *map(str, kept_checks), *note_kept(kept_checks, kept_text)]
+    checks = [check_pairs(corpus, ROOT) for corpus in [*pairs, *tests, *dev, *kept.pairs]]
+    notes = [*map(str, checks), *note_kept(kept.sets)]
     if lines.text and not text:
         why = "--replay is 0" if trains_head(lines, encoder) else f"{encoder.name} has no masked-LM head to train on it"
         notes.append(f"The text is not used: {why}.")
@@ -104,7 +104,7 @@ def look_at_data(lines: FiveLines, encoder: Opened, method: str, replay: float) 
         notes.append(f"The pairs are scored and not trained on: {method} reads the text in their place.")
         pairs, tests = [], tests or pairs
     words = dictionaries(lines.dictionary, lines.languages, [*pairs, *tests]) if reads_words else []
-    return Data(pairs, tests, dev, text, words, kept, kept_text, [*checks, *kept_checks], notes)
+    return Data(pairs, tests, dev, text, words, [measured.thinned() for measured in kept.sets], checks, notes)
 
 
 def text_corpora(paths: Sequence[str], flag: str = "--text") -> list[Corpus]:
@@ -126,7 +126,8 @@ def text_corpora(paths: Sequence[str], flag: str = "--text") -> list[Corpus]:
             code = codes[0]
         suffix = without_packing(path).suffix
         if suffix in TABLES:
-            raise ConfigError(f"{flag} {written} is a table. Give plain text, a sentence a line.")
+            also = ", or pairs with a score in a column of numbers" * (flag == "--keep")
+            raise ConfigError(f"{flag} {written} is a table. Give plain text, a sentence a line{also}.")
         files.setdefault((TEXT_FORMATS.get(suffix, "text"), check_language(code)), []).append(path)
     return [
         Corpus.model_validate({"format": form, "language": code, "paths": paths})
@@ -138,6 +139,57 @@ def is_text(path: str) -> bool:
     """Whether a kept file is text in one language, by its name; else it is read as pairs."""
     suffixes = {".txt", ".text", *TEXT_FORMATS}
     return "=" in path or (len(codes_in_name(path)) == 1 and without_packing(path).suffix in suffixes)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What must not get worse: its sets, whole, the files that they are from, and those that are pairs."""
+
+    sets: Sequence[SentenceSet]
+    paths: Sequence[str]
+    pairs: Sequence[ParallelCorpus]
+
+
+def look_at_kept(named: Sequence[str]) -> Kept:
+    """Reads the kept files, each by its kind.
+
+    A folder with corpus.jsonl is queries with passages (BEIR); a table with two columns of text in one language and one
+    of numbers is scored pairs; a file in one language by its name, or written `de=FILE`, is text; all else is pairs.
+
+    Raises:
+        ConfigError: a language or the columns are not clear.
+        DataError: a file is missing or damaged.
+    """
+    scored, folders, texts, others = list[ScoredPairs](), list[QuerySet](), list[str](), list[str]()
+    paths = list[str]()
+    for written in named:
+        code, path = written.partition("=")[::2] if "=" in written else ("", written)
+        if (Path(path) / CORPUS).is_file():
+            folders.append(read_query_set(Path(path), code))
+        elif not (code or is_text(path)):
+            others.append(path)
+        elif without_packing(path).suffix in {*TABLES, ".jsonl", ".parquet"} and (
+            found := [
+                (table, columns)
+                for table in find_first_rows([path], "test")
+                if (columns := choose_scored_columns(table, bool(code)))
+            ]
+        ):
+            scored += [read_scored_pairs(table, columns, code) for table, columns in found]
+            paths += [path for table, _ in found for path in table.paths]
+        else:
+            texts.append(written)
+    of_pairs = list[FirstRows]()
+    for table in find_first_rows(others, "test") if others else ():
+        if columns := choose_scored_columns(table):
+            scored.append(read_scored_pairs(table, columns))
+            paths += table.paths
+        else:
+            of_pairs.append(table)
+    pairs, text = choose_pairs(of_pairs) if of_pairs else [], text_corpora(texts, "--keep")
+    paths += [path for corpus in [*pairs, *text] for path in find_source(corpus, ROOT)[1]]
+    lines = [KeptText.of(corpus.language, [*read_text(corpus)], Path(corpus.paths[0]).name) for corpus in text]
+    return Kept([*map(PairSet.of, as_sentences(pairs)), *lines, *scored, *folders], paths, pairs)
 
 
 def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence[ParallelCorpus]) -> list[Dictionary]:
@@ -163,25 +215,21 @@ def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence
     return sources
 
 
-def note_kept(pairs: Sequence[PairChecks], text: Sequence[Corpus]) -> list[str]:
-    """A sentence on each language, or pair of languages, with too few kept sentences to judge, or more than are scored.
+def note_kept(sets: Sequence[SentenceSet]) -> list[str]:
+    """A sentence on each kept set with too few items to judge, or more than are scored.
 
     Raises:
         ConfigError: a kept file has no sentence.
     """
-    counts: Counter[tuple[str, str]] = Counter()
-    for checks in pairs:
-        counts[name_of_pair(*checks.corpus.languages), "pairs"] += checks.pairs
-    for corpus in text:
-        counts[corpus.language, "lines"] += sum(1 for _ in read_text(corpus))
     notes = []
-    for (language, unit), count in counts.items():
-        if not count:
-            raise ConfigError(f"--keep: there are no {unit} of {language}. Name a file that has some, or leave it out.")
-        if count < FEW_KEPT:
-            notes.append(f"--keep: {count:,} {unit} of {language} can show only a large loss. Give {FEW_KEPT} or more.")
-        if count > MAX_PAIRS:
-            notes.append(f"--keep: of {count:,} {unit} of {language} {MAX_PAIRS:,} are scored, evenly spaced.")
+    for kept in sets:
+        of = f"{kept.unit} of {kept.language}"
+        if not len(kept):
+            raise ConfigError(f"--keep: there are no {of}. Name a file that has some, or leave it out.")
+        if len(kept) < FEW_KEPT:
+            notes.append(f"--keep: {len(kept):,} {of} can show only a large loss. Give {FEW_KEPT} or more.")
+        if len(kept) > MAX_PAIRS:
+            notes.append(f"--keep: of {len(kept):,} {of} {MAX_PAIRS:,} are scored, evenly spaced.")
     return notes
 
 

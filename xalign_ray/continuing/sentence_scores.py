@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,7 @@ class SentenceScores:
 
     Attributes:
         rule: how a sentence vector is made.
+        search_prompts: before a query, and before a passage.
     """
 
     def __init__(self, encoder: str, rule: SentenceRule | None = None, device: str = "auto") -> None:
@@ -47,19 +50,31 @@ class SentenceScores:
         self.encoder = encoder
         self._files = open_encoder(encoder)
         self.rule = rule or self._files.sentences.rule
-        self._given_rule = rule
+        self.search_prompts = self._files.sentences.search_prompts
         self._device = device
-        self._known: dict[Text, Numbers] = {}
+        self._known = defaultdict[str, dict[Text, Numbers]](dict)
 
-    def vectors(self, texts: Sequence[Text]) -> Numbers:
-        """A vector for each text, `[N, D]`; it is computed once."""
-        if not texts:
-            return np.zeros((0, 2), np.float32)
-        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
-            encoder = SentenceVectors(self._files, rule=self._given_rule, encoder=self._opened[0])
+    @property
+    def device(self) -> str:
+        """As torch names it."""
+        from xalign_ray.models.inference import pick_device
+
+        return str(pick_device(self._device))
+
+    def vectors(self, texts: Sequence[Text], prompt: str | None = None) -> Numbers:
+        """A vector for each text, `[N, D]`; it is computed once.
+
+        Args:
+            prompt: what stands before each text; the rule's if None.
+        """
+        prompt = self.rule.prompt if prompt is None else prompt
+        vectors_of = self._known[prompt]
+        if new := [text for text in dict.fromkeys(texts) if text not in vectors_of]:
+            rule = replace(self.rule, prompt=prompt)
+            encoder = SentenceVectors(self._files, rule=rule, encoder=self._opened[0])
             vectors = encoder.encode([text for text, _ in new], [language for _, language in new])
-            self._known.update(zip(new, vectors, strict=True))
-        return np.stack([self._known[text] for text in texts])
+            vectors_of.update(zip(new, vectors, strict=True))
+        return np.stack([vectors_of[text] for text in texts])
 
     def losses(self, texts: Sequence[Text]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The summed masked-LM loss of each text in nats, and its number of labels, `[N]` each.
@@ -98,7 +113,7 @@ class SentenceScores:
         """Why there is no masked-LM loss; empty where there is one."""
         return "" if self._opened[1] else f"{self.encoder} has no masked-LM head"
 
-    @property
+    @cached_property
     def tokenizer_hash(self) -> str:
         """A hash of the vocabulary: losses of encoders with different ones cannot be compared."""
         return hash_value(self._opened[0].inputs.tokenizer.get_vocab())
@@ -118,6 +133,14 @@ class SentenceScores:
         return Encoder(masked_lm.model.base_model, masked_lm.inputs), lambda hidden: family.predict(
             masked_lm.model, hidden
         )
+
+
+def why_no_losses(old: SentenceScores, new: SentenceScores) -> str:
+    """Why the masked-LM losses of two encoders cannot be compared; empty where they can."""
+    if missing := old.why_no_losses or new.why_no_losses:
+        return missing
+    same = old.tokenizer_hash == new.tokenizer_hash
+    return "" if same else "the vocabularies differ, so that the two would predict other pieces"
 
 
 def _label_losses(head: Any, hidden: Tensor, gold: Tensor) -> NDArray[np.float32]:

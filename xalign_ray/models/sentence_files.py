@@ -20,6 +20,7 @@ KEPT = ("Transformer", "Pooling", "Normalize")  # modules without weights of the
 FROZEN = ("Dense", "LayerNorm")  # modules behind the pooling; training does not move them
 CUT = 512  # tokens of the longest input, if the encoder has room for it: where `evaluate` cuts
 QUERY = "query"  # name of the prompt that is taken where none is the default
+_OF_PASSAGES = ("document", "passage", "corpus")  # names of the prompt of passages, as in encode_document
 NO_FILES = "it has no modules.json; released sentence encoders have one, and other scores with it"
 _TYPES = "sentence_transformers.models."  # a name that its versions from 2 on know
 _POOLED = re.compile(r"pooling_mode_(\w+)")  # older keys of a pooling's config.json, true for its kinds
@@ -104,6 +105,13 @@ class SentenceFiles:
         Both sentences of a pair get it: retrieval of translations is a symmetric task.
         """
         return self.prompts.get(self.default_prompt or QUERY, "")
+
+    @property
+    def search_prompts(self) -> tuple[str, str]:
+        """What goes before a query, and before a passage: as Sentence Transformers' encode_query, encode_document."""
+        default = self.prompts.get(self.default_prompt or "", "")
+        of_passage = next((self.prompts[name] for name in _OF_PASSAGES if name in self.prompts), default)
+        return self.prompts.get(QUERY, default), of_passage
 
     @property
     def rule(self) -> SentenceRule:

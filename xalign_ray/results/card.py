@@ -16,7 +16,7 @@ from xalign_ray.config.choices import OBJECTIVES, ContrastedPairs
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import revision_of
 from xalign_ray.results.compare import Comparison, compare_scores, is_share, known_groupings, score_frame
-from xalign_ray.results.continued import of_comparison, read_continued, sentence
+from xalign_ray.results.continued import kept_sentence, of_comparison, read_continued, sentence
 from xalign_ray.results.run import Run, as_published, label_runs, read_run
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read
 from xalign_ray.results.tables import as_markdown, data_tables, escape_markdown, run_table, score_table, values_table
@@ -84,7 +84,7 @@ def _write(run: Run, model: Mapping[str, Any]) -> str:
         fingerprint=str(run.config.get("fingerprint", ""))[:12],
         has_head=has_head,
         pooling=next((loss["pooling"] for loss in run.config.get("objectives") or [] if "pooling" in loss), ""),
-        finding=sentence(continued) if continued else "",
+        finding=f"{sentence(continued)} {kept_sentence(continued)}".strip() if continued else "",
         told=model.get("xalign_languages") or [],
         reading=[*caveats([run]), *how_to_read([run])],
         tables="\n".join(map(as_markdown, shown)),

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import rich.box
 import rich.table
@@ -20,20 +20,45 @@ from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import duration
 
 Row = Mapping[str, Any]
-_SHARES = ("retrieval", "retrieval_csls", "drift")  # shown in percent
-_TITLES = {
-    "retrieval": "Translations found",
-    "retrieval_csls": "Translations found, by CSLS",
-    "mlm_loss": "Masked-LM loss (lower is better)",
-    "drift": "Distance of the vectors from the base's",
+THE_TEST = "the test"  # the split of a run's own test pairs
+
+
+class MeasureKind(NamedTuple):
+    """A measure of a continued encoder and its base.
+
+    Attributes:
+        title: of its tables. short: in a chart, and in a table of mixtures.
+        unit: name of the items: pairs, queries.
+        better: 1 where more is better, -1 where less is, 0 where there is no verdict.
+        is_bound: whether `--lose-at-most` bounds it, and the terminal shows it.
+        in_points: of 100; else in nats a masked token.
+    """
+
+    title: str
+    short: str
+    unit: str
+    better: int
+    is_bound: bool = True
+    in_points: bool = True
+
+
+MEASURES = {
+    "retrieval": MeasureKind("Translations found", "translations found", "pairs", 1),
+    "retrieval_csls": MeasureKind("Translations found, by CSLS", "by CSLS", "pairs", 1, is_bound=False),
+    "cosine_spearman": MeasureKind("Similarity of scored pairs (Spearman)", "similarity", "pairs", 1),
+    "ndcg_at_10": MeasureKind("Passages found (nDCG@10)", "passages found", "queries", 1),
+    "mlm_loss": MeasureKind("Masked-LM loss (lower is better)", "masked-LM loss", "sentences", -1, in_points=False),
+    "drift": MeasureKind("Distance of the vectors from the base's", "distance", "sentences", 0, is_bound=False),
 }
+
+
+def is_kept(row: Row) -> bool:
+    """Whether a row is of what must not get worse: all but the test in trained languages."""
+    return not row["trained"] or row["split"] != THE_TEST
+
+
 _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-_MIXTURES = "Mixtures of the trained weights with the base's"
-_IN_TERMINAL = (
-    _MIXTURES,
-    "Translations found: ",
-    "Masked-LM loss",
-)  # how the titles begin; the rest stands on the page
+_VERDICTS = ("gained", "kept", "unclear", "lost")
 _SHORTEST = 60  # characters of a line in a terminal
 
 
@@ -72,9 +97,9 @@ class Continued:
         """The base's name: a hub id, or its folder's last part."""
         return Path(self.base).name if Path(self.base).is_absolute() else self.base.partition("@")[0]
 
-    def of(self, measure: str, trained: bool) -> list[Row]:
-        """The rows of a measure in languages that were trained, or not."""
-        return [row for row in self.rows if row["measure"] == measure and row["trained"] == trained]
+    def of(self, measure: str, kept: bool) -> list[Row]:
+        """The rows of a measure: of what must not get worse, or of the test in trained languages."""
+        return [row for row in self.rows if row["measure"] == measure and is_kept(row) == kept]
 
     @property
     def cost(self) -> str:
@@ -99,20 +124,24 @@ def read_continued(folder: Path) -> Continued | None:
 
 
 def sentence(found: Continued) -> str:
-    """The finding: what retrieval gained and lost, over languages."""
-    rows = found.of("retrieval", True)
-    if not rows:
-        return f"{found.run} was continued from {found.name} for {found.steps:,} steps; no test pairs were scored."
-    base, yours = over_rows(rows, "base"), over_rows(rows, "yours")
+    """The finding: what retrieval gained and lost, over trained languages."""
+    if rows := found.of("retrieval", kept=False):
+        return f"{_before_and_after('retrieval', rows)}."
+    return f"{found.run} was continued from {found.name} for {found.steps:,} steps; no test pairs were scored."
+
+
+def _before_and_after(measure: str, rows: Sequence[Row]) -> str:
+    """The means of a measure over languages, and how many rows have each verdict."""
+    kind = MEASURES[measure]
+    base, yours = (over_rows(rows, name) for name in ("base", "yours"))
     verdicts = [row["verdict"] for row in rows]
-    counts = ", ".join(
-        f"{verdicts.count(verdict)} {verdict}"
-        for verdict in ("gained", "kept", "unclear", "lost")
-        if verdict in verdicts
-    )
-    languages = {row["language"] for row in rows}
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in _VERDICTS if verdict in verdicts)
+    languages = dict.fromkeys(row["language"] for row in rows)
     of = f"over {len(languages)} languages" if len(languages) > 1 else f"in {rows[0]['language']}"
-    return f"Translations found {of}: {100 * base:.1f} % before, {100 * yours:.1f} % after ({counts})."
+    before, after = ((f"{100 * v:.1f}" if kind.in_points else f"{v:.3f}") for v in (base, yours))
+    unit = " %" if measure.startswith("retrieval") else ""
+    title = kind.title.partition(" (lower")[0]
+    return f"{title} {of}: {before}{unit} before, {after}{unit} after ({counts})"
 
 
 def of_bound(bound: Mapping[str, Any]) -> str:
@@ -129,21 +158,21 @@ def of_bound(bound: Mapping[str, Any]) -> str:
     )
 
 
-def forgotten(found: Continued) -> str:
-    """Losses in the languages that were not trained; empty where none was kept out."""
-    rows = [row for row in found.rows if not row["trained"] and row["verdict"]]
-    if not rows:
-        return " ".join(found.notes)
-    lost = dict.fromkeys(row["language"] for row in rows if row["verdict"] == "lost")
-    asked = dict.fromkeys(row["language"] for row in rows)
-    if found_rows := found.of("retrieval", False):
-        base, yours = over_rows(found_rows, "base"), over_rows(found_rows, "yours")
-        means = f" Translations found there: {100 * base:.1f} % before, {100 * yours:.1f} % after."
-    else:
-        means = ""
+def kept_sentence(found: Continued) -> str:
+    """Losses, means and verdicts of the kept sets by measure, and the bound; empty where nothing was kept."""
+    rows = {name: found.of(name, kept=True) for name, measure in MEASURES.items() if measure.is_bound}
+    if not any(rows.values()):
+        return ""
+    lost = [
+        f"{row['language']} ({MEASURES[name].short})"
+        for name, of_measure in rows.items()
+        for row in of_measure
+        if row["verdict"] == "lost"
+    ]
     what = f"lost in {', '.join(lost)}" if lost else "no loss is certain"
+    means = [_before_and_after(name, of_measure) for name, of_measure in rows.items() if of_measure]
     bound = f" {of_bound(found.bound)}" if found.bound else ""
-    return f"Forgotten, of {len(asked)} languages that were not trained ({', '.join(asked)}): {what}.{means}{bound}"
+    return f"Of what must not get worse: {what}. {'; '.join(means)}.{bound}"
 
 
 def origin_sentence(found: Continued) -> str:
@@ -155,33 +184,33 @@ def of_comparison(found: Continued) -> Iterator[Table]:
     """The mixtures; a table of each measure that has rows: trained languages first, then what must not get worse."""
     if found.bound:
         yield _of_mixtures(found.bound)
-    for trained in (True, False):
-        for measure, title in _TITLES.items():
-            if rows := found.of(measure, trained):
-                where = "trained languages" if trained else "languages that were not trained"
-                during = found.during if trained and measure == "retrieval" else {}
-                yield _table(f"{title}: {where}", measure, rows, during, found.margin)
+    yield from (table for _, table in _of_measures(found))
+
+
+def _of_measures(found: Continued) -> Iterator[tuple[MeasureKind, Table]]:
+    for kept in (False, True):
+        for name, measure in MEASURES.items():
+            if rows := found.of(name, kept):
+                where = "what must not get worse" if kept else "trained languages"
+                during = found.during if not kept and name == "retrieval" else {}
+                yield measure, _table(f"{measure.title}: {where}", name, rows, during, found.margin)
 
 
 def comparison_text(found: Continued, width: int) -> str:
     """The finding, its tables and its cost, as lines of at most `width` characters."""
     console = Console(file=io.StringIO(), width=max(width, _SHORTEST), highlight=False)
     console.print(Text(f"{found.name} -> {found.run}: {', '.join(found.methods)}, {found.cost}."))
-    for table in of_comparison(found):
-        if table.title.startswith(_IN_TERMINAL):
-            console.print("", Text(table.title, "bold"), _drawn(table), Text(table.note), sep="\n")
+    mixtures = [_of_mixtures(found.bound)] if found.bound else []
+    for table in [*mixtures, *(table for measure, table in _of_measures(found) if measure.is_bound)]:
+        console.print("", Text(table.title, "bold"), _drawn(table), Text(table.note), sep="\n")
     console.print()
-    console.print(Text(sentence(found)))
-    if found.bound:
-        console.print(Text(of_bound(found.bound)))
-    for note in found.notes:
-        console.print(Text(note))
+    for line in filter(None, (sentence(found), kept_sentence(found), *found.notes)):
+        console.print(Text(line))
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())  # type: ignore[attr-defined]
 
 
 def _of_mixtures(bound: Mapping[str, Any]) -> Table:
-    names = {"retrieval": "kept: translations found", "mlm_loss": "kept: masked-LM loss"}
-    measures = [measure for measure in names if any(measure in mixture["kept"] for mixture in bound["mixtures"])]
+    measures = [name for name in MEASURES if any(name in mixture["kept"] for mixture in bound["mixtures"])]
     body = []
     for mixture in bound["mixtures"]:
         kept = [mixture["kept"][measure] for measure in measures]
@@ -196,17 +225,20 @@ def _of_mixtures(bound: Mapping[str, Any]) -> Table:
         f"sentences that chooses; 95 % intervals of the mean over what is kept. A mixture holds where a mean loss of "
         f"{bound['lose_at_most']:g} is excluded and no kept set has surely lost more. Other tables: the other half."
     )
-    return Table(_MIXTURES, ("share", "gain", *(names[measure] for measure in measures), "bound"), body, note)
+    header = ("share", "gain", *(f"kept: {MEASURES[name].short}" for name in measures), "bound")
+    return Table("Mixtures of the trained weights with the base's", header, body, note)
 
 
 def _table(
     title: str, measure: str, rows: Sequence[Row], during: Mapping[str, Sequence[float]], margin: float
 ) -> Table:
+    kind = MEASURES[measure]
+
     def number(value: float) -> str:
-        return f"{100 * value:.1f}" if measure in _SHARES else f"{value:.3f}"
+        return f"{100 * value:.1f}" if kind.in_points else f"{value:.3f}"
 
     def signed(value: float) -> str:
-        return points(value) if measure in _SHARES else f"{value:+z.3f}"
+        return points(value) if kind.in_points else f"{value:+z.3f}"
 
     body = []
     for row in rows:
@@ -219,10 +251,10 @@ def _table(
         body.append(("mean", NONE, number(base), number(yours), signed(yours - base), NONE, NONE))
     header = ("language", "n", "base", "yours", "difference", "verdict", "during")
     files = ", ".join(dict.fromkeys(row["split"] for row in rows))
-    note = "In percent; differences in points." if measure in _SHARES else "In nats a masked token."
-    note += f" n: {'pairs' if measure.startswith('retrieval') else 'sentences'} of {files}. 95 % interval"
-    if measure != "drift":
-        loss = f"{margin:g} point{'s' * (margin != 1)}" if measure in _SHARES else f"{margin / 100:g}"
+    unit = "percent; differences in points" if kind.in_points else "nats a masked token"
+    note = f"In {unit}. n: {kind.unit} of {files}. 95 % interval"
+    if kind.better:
+        loss = f"{margin:g} point{'s' * (margin != 1)}" if kind.in_points else f"{margin / 100:g}"
         note += f"s, corrected for the number of languages (Holm); kept: a loss of {loss} is excluded"
     if measure == "retrieval_csls":
         note += ". CSLS corrects for sentences that are near to all others; the page's first sentence is by cosine"

@@ -6,7 +6,14 @@ from pathlib import Path
 
 from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.charts import held_out_chart, loss_frame, retrieval_chart, training_chart
-from xalign_ray.results.continued import Continued, forgotten, of_comparison, origin_sentence, read_continued, sentence
+from xalign_ray.results.continued import (
+    Continued,
+    kept_sentence,
+    of_comparison,
+    origin_sentence,
+    read_continued,
+    sentence,
+)
 from xalign_ray.results.continued_chart import change_chart
 from xalign_ray.results.page import ReportPage, Section, links_of, recipes_of
 from xalign_ray.results.run import as_published, label_runs, read_run
@@ -27,7 +34,7 @@ def write_page(folder: Path) -> None:
     page = ReportPage(
         title=runs[0].label,
         finding=sentence(comparison),
-        detail=forgotten(comparison),
+        detail=kept_sentence(comparison) or " ".join(comparison.notes),
         notes=[origin_sentence(comparison)],
         caveats=caveats(runs),
         links=links_of(runs[0], out),

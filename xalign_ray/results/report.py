@@ -163,7 +163,7 @@ def write_report(
         links=links_of(runs[-1], out) if (len(runs) == 1 or only) and runs[-1].on_disk else {},
         lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {different} recipe{'s' * (different > 1)}.",
         finding=continued.sentence(only) if only else finding.brief,
-        detail=continued.forgotten(only) if only else finding.detail,
+        detail=continued.kept_sentence(only) or " ".join(only.notes) if only else finding.detail,
         origins=sentences.origins(runs, {label: hide_places(base.command) for label, base in bases.items()}),
         headline=headline,
         caveats=[*guessed, *sentences.caveats(runs)],

@@ -68,8 +68,15 @@ def look_at_pairs(
         ConfigError: something is ambiguous; names the key that settles it.
         DataError: a path is missing, or is no data.
     """
+    return choose_pairs(find_first_rows(paths, split), languages, columns, where)
+
+
+def choose_pairs(
+    tables: Sequence[FirstRows], languages: Sequence[str] = (), columns: Sequence[str] = (), where: str = ALL_ROWS
+) -> list[ParallelCorpus]:
+    """As `look_at_pairs`, of first rows."""
     corpora = []
-    for table in find_first_rows(paths, split):
+    for table in tables:
         chosen = choose_pair_columns(table, languages, columns)
         if condition := _condition(table, where):
             index = table.names.index(condition_of(condition)[0])
@@ -96,18 +103,51 @@ def _condition(table: FirstRows, where: str) -> str | None:
     if where:
         return where if condition_of(where)[0] in table.names else None
     for index, name in enumerate(table.names):
-        cells = [*filter(None, table.column(index))]
-        numbers = [number for cell in cells if (number := number_of(cell)) is not None]
-        if not _SCORES & set(re.split(r"[\W_]+", name.lower())) or len(numbers) < len(cells):
-            continue
-        values = sorted({*numbers})
-        if len(values) > 1 or (values and not table.is_whole):
+        values = _numbers_in(table, index)
+        if _is_score(name) and (len(values) > 1 or (values and not table.is_whole)):
             raise ConfigError(
                 f"{table.title}: column {name} holds {values[0]:.3g} to {values[-1]:.3g}, so not each row may be a "
                 f"translation. Say which rows are read: --where '{name}>={values[len(values) // 2]:.3g}', or --where "
                 f"{ALL_ROWS}."
             )
     return None
+
+
+def _numbers_in(table: FirstRows, place: int) -> list[float]:
+    """The distinct numbers in a column, in order; none where a cell holds something else."""
+    cells = [*filter(None, table.column(place))]
+    numbers = [number for cell in cells if (number := number_of(cell)) is not None]
+    return sorted({*numbers}) if len(numbers) == len(cells) else []
+
+
+def _is_score(name: str) -> bool:
+    return bool(_SCORES & {*re.split(r"[\W_]+", name.lower())})
+
+
+def choose_scored_columns(table: FirstRows, in_one_language: bool = False) -> list[str]:
+    """The two texts and the score of a table of scored pairs in one language (STS); none of a table of other things.
+
+    The score is the only column of numbers without a header, else one that is called so. Texts whose languages differ,
+    by the names of the file or its columns or by their words, are translations.
+
+    Args:
+        in_one_language: whether that is known already.
+    """
+    texts = [n for n in range(len(table.names)) if is_text(table.column(n))]
+    pair = find_pair(table.names)
+    texts = pair if len(texts) > 2 and {*pair} <= {*texts} else texts
+    numbers = [n for n in range(len(table.names)) if len(_numbers_in(table, n)) > 1]
+    scores = [n for n in numbers if _is_score(table.names[n])]
+    if not scores and len(numbers) == 1 and table.names[0].isdecimal():
+        scores = numbers
+    if table.by_language or len(texts) != 2 or not scores:
+        return []
+    if not in_one_language:
+        written = [code for code in codes_in_name(table.title) if code not in SPLITS]  # dev is a language too
+        codes = [_code_of(table, n) or identify(_texts(table, n)) for n in texts]
+        if len(written) == 2 or (all(codes) and not is_alike(*codes)):
+            return []
+    return [table.names[n] for n in (*texts, scores[0])]
 
 
 def _corpora(table: FirstRows, chosen: Chosen, where: str | None) -> Iterator[ParallelCorpus]:

@@ -67,7 +67,7 @@ def continue_encoder(
         teacher: folder or hub id, for distill: the encoder learns its vectors.
         dictionary: files with a word and its translation a line, for align.
         text: text for masked LM, such as "de.txt" or "de=FILE".
-        keep: pairs or text in languages that must not get worse.
+        keep: what must not get worse: pairs, text, scored pairs (STS), folders in BEIR's layout.
         margin: points; where the interval excludes a loss of them, a language is `kept`. 1 by default.
         lose_at_most: points that may be lost of what is kept: of mixtures with the base, the one that gains most
             within the bound is exported.

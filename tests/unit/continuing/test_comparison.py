@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from scipy.stats import spearmanr
 from torch.nn.functional import cosine_similarity, cross_entropy
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel
 
@@ -18,9 +19,10 @@ from tests.unit.continuing.comparison_file import write_comparison_file
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.continuing import compared_run, comparison
 from xalign_ray.continuing.compared_run import write_comparison
-from xalign_ray.continuing.comparison import Kept, compare_with_base, verdict_of
+from xalign_ray.continuing.comparison import compare_with_base, verdict_of
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.sentence_scores import SentenceScores, masked_places
+from xalign_ray.continuing.sentence_sets import KeptText, PairSet, QuerySet, ScoredPairs, spearman
 from xalign_ray.models.sentence_files import NO_FILES, SentenceRule
 from xalign_ray.tasks.retrieval import TranslatedSentences
 from xalign_ray.work.artifacts import read_json
@@ -93,10 +95,12 @@ def rows_by_measure(found: comparison.BaseComparison, trained: bool) -> dict[str
 def test_rows_equal_a_slow_reference(encoders: tuple[Path, Path]) -> None:
     base, trained = encoders
     tests, kept = pairs_of(40), pairs_of(25, "kept")
-    found = compare_with_base(str(base), str(trained), [tests], [kept], device="cpu")
+    found = compare_with_base(
+        str(base), str(trained), [PairSet.of(tests, is_kept=False)], [PairSet.of(kept)], device="cpu"
+    )
     of_tests, of_kept = (rows_by_measure(found, trained) for trained in (True, False))
     assert [*of_tests] == ["retrieval", "retrieval_csls"]
-    assert [*of_kept] == ["retrieval", "retrieval_csls", "drift", "mlm_loss"]
+    assert [*of_kept] == ["retrieval", "retrieval_csls", "mlm_loss", "drift"]
     assert found.notes == [VECTORS]
     for row, pairs in ((of_tests["retrieval"], tests), (of_kept["retrieval"], kept)):
         assert (row.base, row.yours) == pytest.approx([slow_accuracy(folder, pairs) for folder in encoders])
@@ -111,16 +115,77 @@ def test_rows_equal_a_slow_reference(encoders: tuple[Path, Path]) -> None:
 
 def test_kept_text_has_drift_and_a_loss(encoders: tuple[Path, Path]) -> None:
     texts = [
-        Kept.of_text("de", sentences(GERMAN, 12, 5), "mine.txt"),
-        Kept.of_text("en", sentences(ENGLISH, 9, 6), "own.txt"),
+        KeptText.of("de", sentences(GERMAN, 12, 5), "mine.txt"),
+        KeptText.of("en", sentences(ENGLISH, 9, 6), "own.txt"),
     ]
-    found = compare_with_base(*map(str, encoders), [], texts=texts, trained_languages=["en", "fr"], device="cpu")
+    found = compare_with_base(*map(str, encoders), [], texts, trained_languages=["en", "fr"], device="cpu")
     assert [(row.measure, row.language, row.split, row.count, row.trained) for row in found.rows] == [
-        ("drift", "de", "mine.txt", 12, False),
-        ("drift", "en", "own.txt", 9, True),
         ("mlm_loss", "de", "mine.txt", 12, False),
         ("mlm_loss", "en", "own.txt", 9, True),
+        ("drift", "de", "mine.txt", 12, False),
+        ("drift", "en", "own.txt", 9, True),
     ]
+
+
+def test_scored_pairs_are_ranked_as_scipy_does_and_their_interval_is_the_bootstraps() -> None:
+    rng, count = np.random.default_rng(3), 600
+    gold = np.round(rng.uniform(0, 5, count))
+    cosines = [gold + rng.normal(0, 1.2, count)]
+    cosines.append(cosines[0] + rng.normal(0, 0.4, count))
+    (before, influence), (after, other) = (spearman(one, gold) for one in cosines)
+    assert [before, after] == pytest.approx([spearmanr(one, gold).statistic for one in cosines])
+    assert [influence.mean(), other.mean()] == pytest.approx([0, 0], abs=1e-9)
+    drawn = [rng.integers(0, count, count) for _ in range(1_000)]
+    gaps = [spearman(cosines[1][one], gold[one])[0] - spearman(cosines[0][one], gold[one])[0] for one in drawn]
+    assert np.sqrt(((other - influence) ** 2).sum()) / count == pytest.approx(np.std(gaps), rel=0.1)
+    assert spearman(np.ones(4), np.arange(4.0))[0] == 0  # equal cosines rank nothing
+
+
+def test_a_query_that_is_a_passage_too_is_not_its_own_answer() -> None:
+    vectors = {"a": [1.0, 0.0], "b": [0.9, 0.1], "c": [0.0, 1.0]}
+    scores: Any = SimpleNamespace(
+        search_prompts=("", ""),
+        device="cpu",
+        vectors=lambda texts, _: np.array([vectors[text] for text, _ in texts], np.float32),
+    )
+    passages = {"q": "a", "p1": "b", "p2": "c"}
+    found = QuerySet("en", {"q": "a"}, passages, {"q": {"p1": 1.0}}, "beir")
+    (change,) = found.changes(scores, scores)
+    assert (change.base, change.yours) == (1, 1)
+
+
+def test_scored_pairs_and_queries_are_measured_by_both_encoders(encoders: tuple[Path, Path]) -> None:
+    """Prompts are the base's: of scored pairs that of queries on both sides, of passages their own."""
+    prompts = {"prompts": {"query": "two ", "passage": "vier "}}
+    (encoders[0] / "modules.json").write_text(json.dumps([{"path": "", "type": "x.Transformer"}]))
+    (encoders[0] / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    texts = sentences(ENGLISH, 40, 3)
+    scored = ScoredPairs("en", [(n, texts[n], texts[-n - 1], n % 6) for n in range(40)], "sts.csv")
+    queries = {f"q{n}": text for n, text in enumerate(texts[:10])}
+    passages = {f"p{n}": text for n, text in enumerate(sentences(ENGLISH, 30, 4))}
+    judged = {query: {f"p{n}": 1.0, f"p{n + 1}": 2.0} for n, query in enumerate(queries)}
+    found = compare_with_base(
+        *map(str, encoders), [], [scored, QuerySet("en", queries, passages, judged, "beir")], device="cpu"
+    )
+    spearman_row, ndcg_row = found.rows
+    assert [row.measure for row in found.rows] == ["cosine_spearman", "ndcg_at_10"]
+    assert [(row.count, row.split, row.trained) for row in found.rows] == [(40, "sts.csv", False), (10, "beir", False)]
+    for folder, value, ndcg in zip(
+        encoders, (spearman_row.base, spearman_row.yours), (ndcg_row.base, ndcg_row.yours), strict=True
+    ):
+        left, right = (slow_vectors(folder, [f"two {row[side]}" for row in scored.rows]) for side in (1, 2))
+        gold = [score for *_, score in scored.rows]
+        assert value == pytest.approx(spearmanr(cosine_similarity(left, right), gold).statistic, abs=1e-6)
+        vectors = slow_vectors(folder, [f"vier {text}" for text in passages.values()])
+        scores = []
+        for query, vector in zip(
+            queries, slow_vectors(folder, [f"two {text}" for text in queries.values()]), strict=True
+        ):
+            order = cosine_similarity(vector[None], vectors).argsort(descending=True, stable=True).tolist()
+            gains = [judged[query].get([*passages][place], 0) for place in order[:10]]
+            best = 2 / np.log2(2) + 1 / np.log2(3)
+            scores.append(sum(gain / np.log2(rank + 2) for rank, gain in enumerate(gains)) / best)
+        assert ndcg == pytest.approx(np.mean(scores), abs=1e-6)
 
 
 def test_a_base_in_pickled_weights_has_the_head_that_its_config_names(encoders: tuple[Path, Path]) -> None:
@@ -128,23 +193,21 @@ def test_a_base_in_pickled_weights_has_the_head_that_its_config_names(encoders: 
     weights = load_file(base / "model.safetensors")
     torch.save(weights, base / "pytorch_model.bin")
     (base / "model.safetensors").unlink()
-    found = compare_with_base(
-        *map(str, encoders), [], texts=[Kept.of_text("de", sentences(GERMAN, 12, 5), "x")], device="cpu"
-    )
-    assert [row.measure for row in found.rows] == ["drift", "mlm_loss"]
+    found = compare_with_base(*map(str, encoders), [], [KeptText.of("de", sentences(GERMAN, 12, 5), "x")], device="cpu")
+    assert [row.measure for row in found.rows] == ["mlm_loss", "drift"]
 
 
 def test_an_encoder_without_a_head_has_no_loss_and_says_so(encoders: tuple[Path, Path]) -> None:
     base, _ = encoders
     BertModel.from_pretrained(base, add_pooling_layer=False).save_pretrained(base)
-    found = compare_with_base(*map(str, encoders), [], [pairs_of()], device="cpu")
+    found = compare_with_base(*map(str, encoders), [], [PairSet.of(pairs_of())], device="cpu")
     assert [row.measure for row in found.rows] == ["retrieval", "retrieval_csls", "drift"]
     assert found.notes == [VECTORS, f"There is no masked-LM loss of what was kept: {base} has no masked-LM head."]
 
 
 def test_other_vocabularies_have_no_loss_in_common(encoders: tuple[Path, Path], tmp_path: Path) -> None:
     other = make_bert_in(tmp_path / "other", [*ENGLISH, *GERMAN, "sechs"])
-    found = compare_with_base(str(encoders[0]), str(other), [], [pairs_of()], device="cpu")
+    found = compare_with_base(str(encoders[0]), str(other), [], [PairSet.of(pairs_of())], device="cpu")
     assert "mlm_loss" not in {row.measure for row in found.rows}
     assert "the vocabularies differ" in found.notes[1]
 
@@ -156,7 +219,7 @@ def test_both_encoders_are_pooled_and_prompted_as_the_bases_files_say(encoders: 
     (base / "1_Pooling").mkdir()
     (base / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
     (base / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "two "}}))
-    found = compare_with_base(str(base), str(trained), [], [pairs_of()], device="cpu")
+    found = compare_with_base(str(base), str(trained), [], [PairSet.of(pairs_of())], device="cpu")
     drift = rows_by_measure(found, trained=False)["drift"].yours
     texts = [(text, "de") for text in pairs_of().first]
     old, new = (
@@ -166,12 +229,12 @@ def test_both_encoders_are_pooled_and_prompted_as_the_bases_files_say(encoders: 
 
 
 def test_nothing_kept_is_said_in_one_line(encoders: tuple[Path, Path]) -> None:
-    found = compare_with_base(*map(str, encoders), [pairs_of()], device="cpu")
+    found = compare_with_base(*map(str, encoders), [PairSet.of(pairs_of(), is_kept=False)], device="cpu")
     assert found.notes == [VECTORS, comparison.NOTHING_KEPT]
 
 
 def test_languages_of_the_run_decide_what_counts_as_trained(encoders: tuple[Path, Path]) -> None:
-    tests = [pairs_of(languages=("de", "en")), pairs_of(languages=("fr", "de"))]
+    tests = [PairSet.of(pairs_of(languages=both), is_kept=False) for both in (("de", "en"), ("fr", "de"))]
     found = compare_with_base(*map(str, encoders), tests, trained_languages=["en", "de"], device="cpu")
     assert {(row.language, row.trained) for row in found.rows} == {("de", True), ("fr-de", False)}
 
@@ -221,8 +284,8 @@ def test_another_margin_reads_the_verdicts_again_and_loses_no_row(tmp_path: Path
     assert (after["keep"], after["margin"]) == (["fr.txt"], 0.5)
     assert after["command"] == "xalign continue e5 --keep fr.txt --margin 0.5 --lose-at-most 0.5"
     verdicts = [row.pop("verdict") for row in after["rows"]]
-    assert verdicts == ["gained", "unclear", "kept", "lost", None]
-    assert [row.pop("verdict") for row in before["rows"]] == ["gained", "kept", "kept", "lost", None]
+    assert verdicts == ["gained", "unclear", "kept", "lost", "unclear", None]
+    assert [row.pop("verdict") for row in before["rows"]] == ["gained", "kept", "kept", "lost", "unclear", None]
     assert after["rows"] == before["rows"]
 
 
@@ -238,6 +301,8 @@ def test_another_margin_reads_the_verdicts_again_and_loses_no_row(tmp_path: Path
         ("mlm_loss", (-0.03, -0.01), "gained"),
         ("mlm_loss", (-0.02, 0.009), "kept"),
         ("mlm_loss", (-0.009, 0.02), "unclear"),
+        ("cosine_spearman", (-0.009, 0.02), "kept"),
+        ("ndcg_at_10", (-0.03, -0.01), "lost"),
         ("retrieval", (None, None), "unclear"),
         ("drift", (0.01, 0.03), None),
     ],
@@ -247,7 +312,7 @@ def test_a_verdict_is_read_off_the_interval(measure: str, ends: Any, verdict: st
 
 
 def test_a_comparison_is_written_with_the_facts_of_its_run(encoders: tuple[Path, Path], tmp_path: Path) -> None:
-    found = compare_with_base(*map(str, encoders), [pairs_of()], device="cpu")
+    found = compare_with_base(*map(str, encoders), [PairSet.of(pairs_of(), is_kept=False)], device="cpu")
     facts = {"base": "x", "run": "r", "steps": 3, "seconds": 1.5, "device_hours": 0.1, "methods": ["contrast"]}
     write_comparison(tmp_path / COMPARISON, found, facts)
     read = read_json(tmp_path / COMPARISON, "")

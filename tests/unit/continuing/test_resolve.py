@@ -14,9 +14,11 @@ from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ParallelCorpus
-from xalign_ray.continuing.files import as_sentences, read_text
+from xalign_ray.continuing import scored_files
+from xalign_ray.continuing.files import as_sentences, look_at_kept
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import Continuation
+from xalign_ray.continuing.sentence_sets import QuerySet
 from xalign_ray.continuing.story import resolve
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.language_id import codes_in_name
@@ -127,11 +129,83 @@ def test_kept_text_is_read_in_its_form(folder: Path) -> None:
         "# text = La vie\n1\tLa\tle\tDET\t_\t_\t2\tdet\t_\t_\n2\tvie\tvie\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
     )
     (folder / "kept.es.jsonl").write_text('{"text": "una frase"}\n')
-    kept = resolved(keep=["kept.fr.conllu", "kept.es.jsonl"]).data.kept_text
-    assert [[*read_text(one)] for one in kept] == [["La vie"], ["una frase"]]
+    kept = resolved(keep=["kept.fr.conllu", "kept.es.jsonl"]).data.kept
+    assert [(one.language, one.texts) for one in kept] == [("fr", [("La vie", "fr")]), ("es", [("una frase", "es")])]
+    (folder / "news.csv").write_text("en,de\na house,ein Haus\n")
     for flag in ("text", "keep"):
         with pytest.raises(ConfigError, match=rf"--{flag} de=news\.csv is a table\. Give plain text"):
             resolved("mlm", **{flag: ["de=news.csv"]})
+
+
+STS = [f"Ein Mann tanzt heute mit {n} Hunden.,Ein Mann tanzt nicht mit {n} Hunden.,{n % 6}" for n in range(120)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "written", "expected"),
+    [
+        ("stsb-de-dev.csv", STS, "stsb-de-dev.csv", ("scored pairs", "de", 120)),
+        ("sts.csv", STS, "sts.csv", ("scored pairs", "de", 120)),  # by its words
+        ("sts.csv", STS, "sv=sts.csv", ("scored pairs", "sv", 120)),
+        ("sts.csv", ["genre,score,sentence1,sentence2", *(f"news,{row[-1]},{row[:-2]}" for row in STS)],
+         "sts.csv", ("scored pairs", "de", 120)),
+        ("a.de.jsonl", [json.dumps({"sentence1": "Ein Haus.", "sentence2": "Haus.", "score": n}) for n in range(9)],
+         "a.de.jsonl", ("scored pairs", "de", 9)),
+        # Two languages by the names of columns, or by their words: translations with a score.
+        ("t.csv", ["en,de,score", *(f"A man dances,Ein Mann tanzt,{n}" for n in range(9))],
+         "t.csv", ("pairs", "de", 9)),
+        ("t.csv", [f"A man dances in the house {n},Ein Mann tanzt im Haus {n},0.{n}" for n in range(1, 9)],
+         "t.csv", ("pairs", "de", 8)),
+        ("t.en-fr.csv", ["source,target,score", "Qq zz,Qq yy,1", "Qq yy,Qq zz,2"], "t.en-fr.csv", ("pairs", "fr", 2)),
+        ("xx.csv", ["Qq zz,Qq yy,1", "Qq yy,Qq zz,2"], "xx.csv", "in a language that is not clear. Write LANGUAGE=xx"),
+        ("sts.csv", [*STS, *["Ein Mann,Mann,"] * 9], "de=sts.csv", "9 of 129 rows are no scored pairs"),
+    ],
+)  # fmt: skip
+def test_kind_of_a_kept_table_is_what_it_holds(
+    folder: Path, name: str, content: list[str], written: str, expected: tuple[str, str, int] | str
+) -> None:
+    (folder / name).write_text("\n".join(content))
+    if isinstance(expected, str):
+        with pytest.raises((ConfigError, DataError), match=expected):
+            look_at_kept([written])
+    else:
+        (kept,) = look_at_kept([written]).sets
+        assert (kept.unit, kept.language, len(kept)) == expected
+
+
+def write_beir(folder: Path, qrels: list[str]) -> None:
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": f"p{n}", "title": "T" * (n == 0), "text": f"Text {n}"}) + "\n" for n in range(9))
+    )
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "Wo?"}\n{"_id": "q2", "text": "Wer?"}\n')
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *qrels]))
+
+
+@pytest.mark.parametrize(
+    ("qrels", "fault"),
+    [
+        (["q1\tp1\t2", "q1\tp8\t1", "q2\tp2\t0"], ""),
+        (["q1\tp1\t0"], "no query has a relevant passage"),
+        (["q1\tgone\t1"], "line 2: it judges what is not in"),
+    ],
+)
+def test_folder_in_the_layout_of_beir_is_a_retrieval_set(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, qrels: list[str], fault: str
+) -> None:
+    write_beir(folder / "quiz-de", qrels)
+    monkeypatch.setattr(scored_files, "MAX_PASSAGES", 5)
+    if fault:
+        with pytest.raises(DataError, match=fault):
+            look_at_kept(["quiz-de"])
+        return
+    for written, language in (("quiz-de", "de"), ("fr=quiz-de", "fr")):
+        (kept,) = look_at_kept([written]).sets
+        assert isinstance(kept, QuerySet)
+        assert (kept.language, kept.split, kept.queries) == (language, "quiz-de", {"q1": "Wo?"})
+        assert kept.judged["q1"] == {"p1": 2, "p8": 1}
+        assert len(kept.passages) == 5
+        assert {"p1", "p8", "p0"} <= {*kept.passages}
+        assert kept.passages["p0"] == "T Text 0"
 
 
 def test_a_new_head_is_trained_where_it_is_allowed() -> None:

@@ -12,7 +12,7 @@ from tests.unit.continuing.comparison_file import row, write_comparison_file
 from xalign_ray.errors import DataError
 from xalign_ray.results.continued import (
     comparison_text,
-    forgotten,
+    kept_sentence,
     read_continued,
     sentence,
     sparkline,
@@ -50,10 +50,11 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path, width: int) -> None:
     assert max(map(len, shown(tmp_path, width).splitlines())) <= width
 
 
-def test_forgotten_languages_stand_apart_from_trained_ones(tmp_path: Path) -> None:
+def test_kept_sets_stand_apart_from_trained_ones(tmp_path: Path) -> None:
     text = shown(tmp_path)
-    trained, untrained = (text.index(f"Translations found: {kind}") for kind in ("trained", "languages that were not"))
-    assert trained < text.index("ja ") < untrained < text.index("fr ")
+    trained, kept = (text.index(f"Translations found: {kind}") for kind in ("trained languages", "what must not get"))
+    assert trained < text.index("ja ") < kept < text.index("fr ") < text.index("Similarity of scored pairs")
+    assert "by CSLS" not in text  # it stands on the page
 
 
 def test_no_comparison_and_a_damaged_one(tmp_path: Path) -> None:
@@ -70,12 +71,14 @@ def test_sentences_of_a_comparison(tmp_path: Path) -> None:
     assert found is not None
     assert found.cost == "200 steps, 12m 30s of training, 0.21 device hours"
     assert replace(found, price=2.4).cost.endswith("0.21 device hours at 2.4: 0.50")
-    assert forgotten(found) == (
-        "Forgotten, of 1 languages that were not trained (fr): lost in fr. Translations found there: 95.0 % before, "
-        "92.0 % after."
+    assert kept_sentence(found) == (
+        "Of what must not get worse: lost in fr (translations found). Translations found in fr: 95.0 % before, "
+        "92.0 % after (1 lost); Similarity of scored pairs (Spearman) in en: 80.0 before, 79.5 after (1 unclear)."
     )
+    assert kept_sentence(found) in " ".join(comparison_text(found, 80).split())
+    assert not kept_sentence(replace(found, rows=found.of("retrieval", kept=False)))
     assert "no test pairs were scored" in sentence(replace(found, rows=[]))
-    again = row("retrieval", "ja", True, 0.70, 0.725, "gained") | {"split": "second.csv"}
+    again = row("retrieval", "ja", True, 0.70, 0.725, "gained")
     twice = sentence(replace(found, rows=[*found.rows, again]))
     assert twice.startswith("Translations found over 2 languages: 89.2 % before, 90.5 % after")
     nothing = [{**one, "difference": -0.0004, "yours": one["base"] - 0.0004} for one in found.rows]

@@ -17,7 +17,7 @@ OTHERS = {
     "results/charts.py": "neighbouring points of a curve",
     "results/report_tables.py": "seconds of trainings",
     "results/printed.py": "printed numbers that another printed number follows from",
-    "continuing/comparison.py": "sentences of one language",
+    "continuing/sentence_sets.py": "sentences of one language",
     "continuing/compared_run.py": "sentences of one language",
     "studies/progress.py": "seconds of cells",
 }
