@@ -92,10 +92,28 @@ def test_similarity_is_what_mtebs_runner_gives(tmp_path: Path, encoder: Path) ->
     assert found["en"] == pytest.approx(theirs("STSBenchmark", data, encoder, ["default"])["default"], abs=1e-9)
 
 
+def test_tasks_of_a_benchmark_that_can_run_are_scored_and_the_others_named(
+    tmp_path: Path, encoder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data" / "BUCC.v2").mkdir(parents=True)  # without a table
+    write_tatoeba(tmp_path / "data" / "Tatoeba")
+    scores = evaluate(str(encoder), "mteb:bitext", tmp_path / "data", tmp_path / "out")
+    alone = evaluate(str(encoder), "mteb:Tatoeba", tmp_path / "data" / "Tatoeba", tmp_path / "alone")
+    assert [*zip(scores.metric, scores.language, scores.value, strict=True)] == [
+        *zip(alone.metric, alone.language, alone.value, strict=True)
+    ]
+    said = capsys.readouterr().err
+    assert "12 of 13 tasks of mteb:bitext could not run: BornholmBitextMining (" in said
+    assert "BUCC.v2 holds no table" in said
+    assert "FloresBitextMining" in said
+    with pytest.raises(DataError, match=r"None of the 19 tasks of mteb:MTEB\(deu, v1\) could run"):
+        evaluate(str(encoder), "mteb:MTEB(deu, v1)", tmp_path / "data" / "Tatoeba", tmp_path / "none")
+
+
 def test_what_cannot_be_scored_is_said(tmp_path: Path, encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"--task mteb:STSBenchmrk: mteb has no such task. .*STSBenchmark"):
+    with pytest.raises(ConfigError, match=r"STSBenchmrk: mteb has no such task or benchmark\. .*STSBenchmark"):
         evaluate(str(encoder), "mteb:STSBenchmrk", out=tmp_path / "a")
     with pytest.raises(DataError, match=r"empty holds no table, so it is not a copy of the data of mteb:STSBenchmark"):
         evaluate(str(encoder), "mteb:STSBenchmark", tmp_path / "empty", tmp_path / "b")

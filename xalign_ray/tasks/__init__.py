@@ -8,6 +8,7 @@ PROBES = {
     "tatoeba": "retrieval:TATOEBA",
     "retrieval": "retrieval:RETRIEVAL",
     "flores": "sentence_benchmarks:FLORES",
+    "ntrex": "sentence_benchmarks:NTREX",
     "bucc": "sentence_benchmarks:BUCC",
     "alignment": "probes:ALIGNMENT",
     "cloze": "cloze:CLOZE",

@@ -1,4 +1,4 @@
-"""Tasks of the package mteb: their main score in each language, run by mteb itself."""
+"""Tasks and benchmarks of the package mteb: main scores in each language, run by mteb itself."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PREFIX = "mteb:"
 _TABLES = {".parquet", ".arrow", ".csv", ".tsv", ".json", ".jsonl", ".txt", ".gz", ".zst", ".xz", ".bz2", ".zip"}
 _SCRIPTS = {"Hira": "Jpan", "Hang": "Kore"}  # mteb's names of a part for the whole that is usual
+BITEXT, BITEXT_OF = "bitext", "MTEB(Multilingual, v2)"  # the tasks of a benchmark that mine translations
 _GIVEN = "given"  # name of the prompt of the command line
 
 
@@ -33,6 +34,10 @@ class MtebTask(Task):
 
     Sentence Transformers opens the encoder, with the prompts and modules of its folder; a plain folder is pooled by the
     mean. Data are mteb's data set in the cache of Hugging Face, or a copy of it in the given folder.
+
+    The name may be that of a benchmark, or `bitext` (the 13 tasks of MTEB(Multilingual, v2) that mine translations):
+    then each of its tasks is scored under its own name, those that cannot run are named, and the given folder holds a
+    folder for each task.
     """
 
     needs_data = False
@@ -42,7 +47,7 @@ class MtebTask(Task):
         """Opens nothing: the package is not asked before a score is.
 
         Args:
-            name: with the prefix, such as mteb:STS17.
+            name: with the prefix, such as mteb:STS17 or mteb:bitext.
         """
         self.name = name  # type: ignore[misc]
         title = name.removeprefix(PREFIX)
@@ -62,13 +67,43 @@ class MtebTask(Task):
         Raises:
             ConfigError: the package is missing, or has no such task.
         """
-        if data is not None and not any(path.suffix in _TABLES for path in data.rglob("*")):
-            raise DataError(f"{data} holds no table, so it is not a copy of the data of {self.name}.")
         try:
             import mteb
         except ImportError:
             raise ConfigError("Tasks of mteb need its package: pip install 'xalign-ray[mteb]'.") from None
-        task = self._task(mteb, languages)
+        tasks = _find_tasks(mteb, self.name)
+        if len(tasks) == 1:
+            return self._score(mteb, tasks[0], encoder, data, languages, device, prompt)
+        scores, reasons = list[Score](), list[str]()
+        for task in tasks:
+            name = task.metadata.name
+            folder = data / name if data else None
+            try:
+                if folder and not folder.is_dir():
+                    raise DataError(f"{data} has no folder of this name")
+                scores += MtebTask(PREFIX + name)._score(mteb, task, encoder, folder, languages, device, prompt)
+            except Exception as error:
+                reasons.append(f"{name} ({(str(error).strip().splitlines() or [type(error).__name__])[0]})")
+        if reasons:
+            say(f"{len(reasons)} of {len(tasks)} tasks of {self.name} could not run: {'; '.join(reasons)}")
+        if not scores:
+            raise DataError(f"None of the {len(tasks)} tasks of {self.name} could run; see the line above.")
+        return scores
+
+    def _score(
+        self,
+        mteb: Any,
+        task: Any,
+        encoder: str,
+        data: Path | None,
+        languages: Sequence[str] | None,
+        device: str,
+        prompt: str | None,
+    ) -> list[Score]:
+        """The scores of one task."""
+        if data is not None and not any(path.suffix in _TABLES for path in data.rglob("*")):
+            raise DataError(f"{data} holds no table, so it is not a copy of the data of {self.name}.")
+        self._check(task, languages)
         if data is not None:
             of_folder = {**task.metadata.dataset, "path": str(data.absolute())}
             task.metadata = task.metadata.model_copy(update={"dataset": of_folder})
@@ -106,11 +141,8 @@ class MtebTask(Task):
         ]
         return scores + average_languages(scores)
 
-    def _task(self, mteb: Any, languages: Sequence[str] | None) -> Any:
-        try:
-            task = mteb.get_task(self.name.removeprefix(PREFIX))
-        except KeyError as error:
-            raise ConfigError(f"--task {self.name}: mteb has no such task. {error.args[0]}") from None
+    def _check(self, task: Any, languages: Sequence[str] | None) -> None:
+        """Chooses the parts in the languages; ConfigError if there are none, or if it is not of text alone."""
         if languages:
             parts = task.metadata.hf_subsets_to_langscripts
             wanted = {without_usual_script(check_language(code)) for code in languages}
@@ -120,7 +152,6 @@ class MtebTask(Task):
             task.hf_subsets = [part for part in task.hf_subsets if wanted & {*map(_code, parts[part])}]
         if "text" not in task.metadata.modalities or len(task.metadata.modalities) > 1:
             raise ConfigError(f"--task {self.name}: it is not of text alone ({', '.join(task.metadata.modalities)}).")
-        return task
 
     def _load(self, task: Any, data: Path | None, languages: Sequence[str] | None) -> None:
         """Reads the data; of a folder that holds some languages, those alone."""
@@ -144,6 +175,24 @@ class MtebTask(Task):
     def _unreadable(self, error: Exception, hint: str) -> DataError:
         first = (str(error).strip().splitlines() or [""])[0]
         return DataError(f"The data of {self.name} cannot be read ({type(error).__name__}: {first}); {hint}.")
+
+
+def _find_tasks(mteb: Any, name: str) -> list[Any]:
+    """The task of a name; those of a benchmark, with its choice of their parts.
+
+    Raises:
+        ConfigError: mteb has neither.
+    """
+    title = name.removeprefix(PREFIX)
+    if title == BITEXT:
+        return [task for task in mteb.get_benchmark(BITEXT_OF).tasks if task.metadata.type == "BitextMining"]
+    try:
+        return [mteb.get_task(title)]
+    except KeyError as error:
+        try:
+            return [*mteb.get_benchmark(title).tasks]
+        except KeyError:
+            raise ConfigError(f"--task {name}: mteb has no such task or benchmark. {error.args[0]}") from None
 
 
 def _open(opened: Opened, device: str, prompt: str | None) -> SentenceTransformer:

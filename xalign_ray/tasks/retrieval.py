@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from xalign_ray.config.language_codes import ENGLISH, check_language, name_of_pair
 from xalign_ray.errors import DataError
-from xalign_ray.models.nearest import Indices, Vectors, are_pairs, nearest_cosine, nearest_csls, thin
+from xalign_ray.models.nearest import (
+    Indices,
+    Vectors,
+    are_pairs,
+    nearest_both_ways,
+    nearest_cosine,
+    nearest_csls,
+    thin,
+    unit_rows,
+)
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.task import (
     COSINE,
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
     from xalign_ray.models.vectors import SentenceVectors
 
 LAST_LAYERS = 4
+MAX_POOL = 20_000  # sentences of all languages that are searched at once
 MAX_PAIRS = 10_000  # of two languages: each sentence is compared with all others
 LAST_FOUR = f"last{LAST_LAYERS}"  # the layer of a mean over the last layers' accuracies
 
@@ -331,6 +341,7 @@ TATOEBA = TatoebaTask()
 
 
 _TITLE = "Sentence retrieval"
+_OTHER = "retrieval_other_language"
 
 
 class RetrievalTask(SentenceTask):
@@ -341,6 +352,11 @@ class RetrievalTask(SentenceTask):
     scored too, with the same pooling. `retrieval_accuracy` is the mean of both directions. A result is
     right if it is, by its text, a translation of the query in the test: no sentence that stands twice is wrong because
     its copy was found. Chance is 1 / number of pairs.
+
+    Of several pairs of languages the sentences of all are also searched as one pool, at most `MAX_POOL`:
+    `retrieval_accuracy_mixed` is the share of a language's sentences that find a translation in any language first,
+    `retrieval_other_language` the share that find a sentence of another language first: 1 less the language bias of Roy
+    et al. 2020. Sentences that have a translation in common translate each other.
 
     Its data is any form of pairs that `xalign continue` takes, or a folder of Tatoeba's files. A score is of the
     language that is not English; of both, such as "de-fr", if none is.
@@ -360,6 +376,11 @@ class RetrievalTask(SentenceTask):
             "retrieval_accuracy_to_first", f"{_TITLE}, to the first language",
             "the first language's sentences are searched, which is not English if one of the two is",
         ),
+        Metric("retrieval_accuracy_mixed", f"{_TITLE}, all languages mixed", "sentences of all languages are searched"),
+        Metric(
+            _OTHER, f"{_TITLE}, another language first",
+            "the first sentence that is found is of another language than the query, all languages mixed",
+        ),
     )  # fmt: skip
 
     def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:
@@ -372,14 +393,26 @@ class RetrievalTask(SentenceTask):
         return {code for pairs in read_translations(data, languages).values() for code in pairs.languages}
 
     def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
-        for language, pairs in read_translations(data, languages).items():
-            yield from self._score_pairs(vectors, language, pairs)
+        sets = read_translations(data, languages)
+        pool = MixedPool(MAX_POOL // (2 * len(sets)))
+        for language, pairs in sets.items():
+            yield from self._score_pairs(vectors, language, pairs, pool)
+        if len(sets) > 1:
+            split, test_set = next(iter(sets.values())).split, hash_value([*pool.places])
+            mixed = pool.measures(str(vectors.encoder.model.device))
+            own = [1 - measures[_OTHER].value for measures in mixed.values()]
+            say(f"First hits in the query's own language, of {len(pool.places):,} sentences: {np.mean(own):.1%}.")
+            for language, measures in mixed.items():
+                yield from self.scores_of(vectors, split, language, test_set, measures)
 
-    def _score_pairs(self, vectors: SentenceVectors, language: str, pairs: TranslatedSentences) -> Iterator[Score]:
+    def _score_pairs(
+        self, vectors: SentenceVectors, language: str, pairs: TranslatedSentences, pool: MixedPool
+    ) -> Iterator[Score]:
         if pairs.duplicates:
             copies = f"{pairs.duplicates:,} of {2 * len(pairs):,} sentences stand in it more than once"
             say(f"{pairs.split} ({language}): {copies}; to find a copy of the translation is right.")
         (left, first), (right, second) = map(vectors.layers, pairs.texts, pairs.languages)
+        pool.add(pairs, left[0], right[0])
         device, test_set = str(vectors.encoder.model.device), hash_value([[*texts] for texts in pairs.texts])
         pooling = vectors.rule.pooling
         results = [
@@ -389,6 +422,63 @@ class RetrievalTask(SentenceTask):
         for layer, values in results:
             measures = {metric: Measure(value, 1 / len(pairs), len(pairs)) for metric, value in values.items()}
             yield from self.scores_of(vectors, pairs.split, language, test_set, measures, layer=layer)
+
+
+class MixedPool:
+    """Sentences of all languages, with the vector of each.
+
+    Attributes:
+        places: of each text and its language.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Holds nothing yet; takes at most `most` pairs of two languages, evenly spaced."""
+        self._most = max(1, most)
+        self.places: dict[tuple[str, str], int] = {}
+        self._vectors: list[NDArray[np.float32]] = []
+        self._pairs: list[tuple[int, int]] = []
+
+    def add(self, pairs: TranslatedSentences, first: Vectors, second: Vectors) -> None:
+        """Adds pairs, with their vectors, `[N, D]` each."""
+        for index in thin(len(pairs), self._most):
+            both = [
+                self._place(texts[index], code, vectors[index])
+                for texts, code, vectors in zip(pairs.texts, pairs.languages, (first, second), strict=True)
+            ]
+            self._pairs.append((both[0], both[1]))
+
+    def _place(self, text: str, language: str, vector: NDArray[np.float32]) -> int:
+        place = self.places.setdefault((text, language), len(self._vectors))
+        if place == len(self._vectors):
+            self._vectors.append(vector)
+        return place
+
+    def measures(self, device: str = "cpu") -> dict[str, dict[str, Measure]]:
+        """The metrics of each language's sentences, asked among all others."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components  # half a second
+
+        count, units = len(self._vectors), unit_rows(np.stack(self._vectors))
+        nearest, _ = nearest_both_ways(units, units, 2, device)
+        own = np.arange(count)
+        found = np.where(nearest.places[:, 0] == own, nearest.places[:, 1], nearest.places[:, 0])
+        links = coo_array((np.ones(len(self._pairs)), np.array(self._pairs).T), shape=(count, count))
+        groups = connected_components(links, directed=False)[1]
+        names, codes = np.unique([code for _, code in self.places], return_inverse=True)
+
+        def alike(kinds: Indices) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+            """Whether each sentence and the one that it found are of a kind, and the chance of that."""
+            return kinds[found] == kinds, (np.bincount(kinds)[kinds] - 1) / (count - 1)
+
+        (right, chance), (own_language, own_chance) = alike(groups), alike(codes)
+        values = {"retrieval_accuracy_mixed": (right, chance), _OTHER: (~own_language, 1 - own_chance)}
+        return {
+            name: {
+                metric: Measure(float(of_each[asked].mean()), float(by_chance[asked].mean()), int(asked.sum()))
+                for metric, (of_each, by_chance) in values.items()
+            }
+            for name, asked in ((name, codes == number) for number, name in enumerate(names.tolist()))
+        }
 
 
 def _values(first: Vectors, second: Vectors, pairs: TranslatedSentences, device: str) -> list[dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Benchmarks of translations by margin: FLORES retrieval and BUCC mining."""
+"""Benchmarks of translations by margin: retrieval of FLORES and NTREX (xsim, xsim++), BUCC mining."""
 
 from __future__ import annotations
 
@@ -49,34 +49,56 @@ _FLORES = [
     for split in ("devtest", "dev")
     for name in (f"{code}.{split}", f"*/{code}.{split}", f"{split}/{code}.(jsonl|parquet)")
 ]
+_HARD = "_to_english_hard"
 _BUCC = [f"{up}{{first}}-{{second}}.{part}.[A-Za-z0-9-]+" for up in ("", "*/") for part in (*_DEV, *_TEST)]
 
 
-class FloresTask(SentenceTask):
-    """FLORES: retrieval by ratio margin over 4 neighbours, of English and of each language; 1 less xsim's error.
+_NTREX = ["newstest2019-(src|ref).{language}.txt(.gz|)", "{language}.txt(.gz|)"]
 
-    A sentence is right if it finds a sentence with its translation's text. Data are files of FLORES-200 or FLORES-101
-    (`deu_Latn.devtest`), or tables of FLORES+ (`deu_Latn.jsonl`, column text), in the folder or below it; devtest comes
-    before dev. Line i translates line i. Chance is 1 / number of sentences.
-    Reference: xsim of LASER (Heffernan et al. 2022, section 4.2), margin of Artetxe and Schwenk 2019.
+
+class XsimTask(SentenceTask):
+    """Retrieval by ratio margin over 4 neighbours, of English and of each language; 1 less xsim's error.
+
+    A sentence is right if it finds a sentence with its translation's text. Line i translates line i. Chance is
+    1 / number of sentences. Where the folder, or one below, holds synthetic English negatives a line, in a file called
+    as the English one with `_augmented` behind its code (`eng_Latn_augmented.devtest`, as LASER publishes them),
+    `..._to_english_hard` searches these too: 1 less xsim++'s error.
+    Reference: xsim of LASER (Heffernan et al. 2022, section 4.2), margin of Artetxe and Schwenk 2019, xsim++ (Chen et
+    al. 2023).
     """
 
-    name = "flores"
-    metrics = (
-        Metric("flores_accuracy", "FLORES, by margin", "retrieval of the translation by margin, both directions"),
-        Metric(
-            "flores_accuracy_to_english", "FLORES, by margin, to English",
-            "retrieval of the English translation by margin: 1 less xsim's error",
-        ),
-        Metric(
-            "flores_accuracy_from_english", "FLORES, by margin, from English",
-            "retrieval of the translation of an English sentence by margin: 1 less xsim's error",
-        ),
-    )  # fmt: skip
+    def __init__(self, name: str, title: str, names: Sequence[str], example: str, splits: Sequence[str]) -> None:
+        """Reads nothing yet.
+
+        Args:
+            name: of the task; its metrics begin with it.
+            title: of the benchmark.
+            names: of its files, as `task_files.name_pattern` reads them.
+            example: of such names, for messages.
+            splits: whose names are within those of the files, in order of preference; the last one of all others.
+        """
+        self.name = name  # type: ignore[misc]
+        self.title, self.names, self.example, self.splits = title, names, example, splits
+        found = "retrieval of the"
+        ends = {
+            "": ("", f"{found} translation by margin, both directions"),
+            "_to_english": (", to English", f"{found} English translation by margin: 1 less xsim's error"),
+            "_from_english": (
+                ", from English", f"{found} translation of an English sentence by margin: 1 less xsim's error",
+            ),
+            _HARD: (
+                ", to English with synthetic negatives",
+                f"{found} English translation by margin among synthetic negatives: 1 less xsim++'s error",
+            ),
+        }  # fmt: skip
+        self.metrics = tuple(  # type: ignore[misc]
+            Metric(f"{name}_accuracy{end}", f"{title}, by margin{where}", meaning)
+            for end, (where, meaning) in ends.items()
+        )
 
     def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
-        _, files = flores_files(data, languages)
-        lengths = {path: len(flores_sentences(path)) for path in files.values()}
+        _, files = self.files(data, languages)
+        lengths = {path: len(parallel_sentences(path)) for path in files.values()}
         usual = Counter(lengths.values()).most_common(1)[0][0]
         for path, length in lengths.items():
             if length != usual:
@@ -84,25 +106,61 @@ class FloresTask(SentenceTask):
         return files
 
     def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
-        split, files = flores_files(data, languages)
-        english = flores_sentences(files[ENGLISH])
-        of_english, english_numbers = unit_rows(vectors.encode(english, ENGLISH)), _numbers(english)
+        split, files = self.files(data, languages)
+        english, hard = parallel_sentences(files[ENGLISH]), _negatives(data, files[ENGLISH])
+        of_english = unit_rows(vectors.encode([*english, *hard], ENGLISH))
+        numbers_of_english, device = _numbers([*english, *hard]), str(vectors.encoder.model.device)
         errors: list[tuple[float, float]] = []
         for language, path in files.items():
             if language == ENGLISH:
                 continue
-            texts = flores_sentences(path)
-            pair, numbers = (unit_rows(vectors.encode(texts, language)), of_english), (_numbers(texts), english_numbers)
-            forth, back = right_by_margin(*pair, *numbers, str(vectors.encoder.model.device))
+            texts = parallel_sentences(path)
+            of_texts, count = unit_rows(vectors.encode(texts, language)), len(texts)
+            numbers = _numbers(texts), numbers_of_english[:count]
+            forth, back = right_by_margin(of_texts, of_english[:count], *numbers, device)
             values = {"": (forth + back) / 2, "_to_english": forth, "_from_english": back}
+            if hard:
+                (places, _), _ = best_by_margin(*nearest_both_ways(of_texts, of_english, MARGIN_NEIGHBOURS, device))
+                values[_HARD] = float((numbers_of_english[places] == numbers_of_english[:count]).mean())
             measures = {
-                f"flores_accuracy{end}": Measure(value, 1 / len(texts), len(texts)) for end, value in values.items()
+                f"{self.name}_accuracy{end}": Measure(value, 1 / (count + len(hard) * (end == _HARD)), count)
+                for end, value in values.items()
             }
-            test_set = hash_value([hash_file(path), hash_file(files[ENGLISH])])
+            searched = [hash_value(hard)] if hard else []
+            test_set = hash_value([hash_file(path), hash_file(files[ENGLISH]), *searched])
             yield from self.scores_of(vectors, split, language, test_set, measures)
             errors.append((1 - forth, 1 - back))
         forth, back = np.mean(errors, axis=0)
         say(f"xsim error, mean of {len(errors)} languages: to English {forth:.2%}, from English {back:.2%}.")
+
+    def files(self, data: Path, languages: Sequence[str] | None = None) -> tuple[str, dict[str, Path]]:
+        """The split and the file of each language, English with it.
+
+        Raises:
+            DataError: there are none, none of English, or none of a language that was asked for.
+        """
+        files: dict[str, dict[str, Path]] = {split: {} for split in self.splits}
+        for name, parts, path in matching_files(data, self.names):
+            split = next((split for split in self.splits if split in name), self.splits[-1])
+            if (language := plain_language(parts["language"])) and files[split].setdefault(language, path) != path:
+                raise DataError(f"{path} and {files[split][language]} are both {split} of {language}; keep one.")
+        split = next((split for split in files if files[split]), "")
+        if not split:
+            raise DataError(f"{data} holds no {self.title} files; they are called {self.example}.")
+        if ENGLISH not in files[split]:
+            raise DataError(f"{data} holds no {split} file of English, which the others are compared with.")
+        chosen = choose_languages(files[split], {*languages, ENGLISH} if languages else None, data)
+        if chosen == [ENGLISH]:
+            raise DataError(f"{data} holds {self.title} in English alone; it needs another language.")
+        return split, {language: files[split][language] for language in chosen}
+
+
+def _negatives(data: Path, english: Path) -> list[str]:
+    """The synthetic English sentences beside a file, or in a folder of `data`; none where there is no file of them."""
+    code, _, end = english.name.partition(".")
+    name = f"{code}_augmented.{end}"
+    found = [path for path in (english.parent / name, *sorted(data.glob(f"*/{name}"))) if path.is_file()]
+    return parallel_sentences(found[0]) if found else []
 
 
 def right_by_margin(
@@ -129,29 +187,7 @@ def _numbers(texts: Sequence[str]) -> Indices:
     return np.unique(np.array(texts, dtype=object), return_inverse=True)[1]
 
 
-def flores_files(data: Path, languages: Sequence[str] | None = None) -> tuple[str, dict[str, Path]]:
-    """The split and the file of each language, English with it.
-
-    Raises:
-        DataError: there are none, none of English, or none of a language that was asked for.
-    """
-    files: dict[str, dict[str, Path]] = {"devtest": {}, "dev": {}}
-    for name, parts, path in matching_files(data, _FLORES):
-        split = "devtest" if "devtest" in name else "dev"
-        if (language := plain_language(parts["language"])) and files[split].setdefault(language, path) != path:
-            raise DataError(f"{path} and {files[split][language]} are both {split} of {language}; keep one.")
-    split = next((split for split in files if files[split]), "")
-    if not split:
-        raise DataError(f"{data} holds no FLORES files; they are called devtest/deu_Latn.devtest, dev/deu_Latn.jsonl.")
-    if ENGLISH not in files[split]:
-        raise DataError(f"{data} holds no {split} file of English (eng_Latn), which the others are compared with.")
-    chosen = choose_languages(files[split], {*languages, ENGLISH} if languages else None, data)
-    if chosen == [ENGLISH]:
-        raise DataError(f"{data} holds FLORES in English alone; it needs another language.")
-    return split, {language: files[split][language] for language in chosen}
-
-
-def flores_sentences(path: Path) -> list[str]:
+def parallel_sentences(path: Path) -> list[str]:
     """The sentences of a file; DataError if one is empty."""
     if is_table(path):
         rows = [row for _, row in read_table(path, ("text|sentence",), ("id",))]
@@ -303,4 +339,6 @@ def bucc_sets(data: Path, languages: Sequence[str] | None = None) -> dict[str, t
     return {name: sets[name] for name in choose_languages(sets, languages, data, _pair_or_code)}
 
 
-FLORES, BUCC = FloresTask(), BuccTask()
+FLORES = XsimTask("flores", "FLORES", _FLORES, "devtest/deu_Latn.devtest, dev/deu_Latn.jsonl", ("devtest", "dev"))
+NTREX = XsimTask("ntrex", "NTREX", _NTREX, "newstest2019-ref.deu.txt or deu.txt", ("test",))
+BUCC = BuccTask()

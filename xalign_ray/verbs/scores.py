@@ -32,7 +32,7 @@ def evaluate(
 
     Args:
         model: a run, an exported folder or a hub id.
-        task: a name of `xalign_ray.tasks.TASK_NAMES`, or "mteb:NAME".
+        task: a name of `xalign_ray.tasks.TASK_NAMES`, or "mteb:NAME" of a task or a benchmark.
         data: the task's files.
         out: where to write; `<run>/evaluation/<task>` if not given.
         languages: to score; all if empty.

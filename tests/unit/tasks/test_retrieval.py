@@ -12,7 +12,9 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.nearest import are_pairs
+from xalign_ray.models.nearest import are_pairs, unit_rows
+from xalign_ray.models.open import open_encoder
+from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.tasks.retrieval import RETRIEVAL, TranslatedSentences, read_translations
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.verbs.scores import evaluate
@@ -119,6 +121,32 @@ def test_a_copy_of_the_right_sentence_is_right() -> None:
     """Query 0 finds candidate 1, which has the text of candidate 0; query 2 has the text of query 0."""
     queries, candidates = np.array([0, 1, 0, 2]), np.array([7, 7, 8, 9])
     assert are_pairs(queries, candidates, np.array([1, 2, 0, 0])).tolist() == [True, False, True, False]
+
+
+def test_languages_are_mixed_where_there_are_several(tmp_path: Path, make_bert: Callable[..., Path]) -> None:
+    """Against a slow search; a sentence may find the translation of its translation."""
+    folder = make_bert(WORDS)
+    french = [text.replace("eins", "query") for text in GERMAN]
+    rows = [f"{a}\t{b}\t{c}" for a, b, c in zip(ENGLISH, GERMAN, french, strict=True)]
+    (tmp_path / "test.tsv").write_text("\n".join(["en\tde\tfr", *rows]))
+    scores = [score for score in RETRIEVAL.evaluate(str(folder), tmp_path / "test.tsv") if score.layer == "last"]
+    found = {(score.metric, score.language): (score.value, score.chance) for score in scores}
+    pool = [(text, number, code) for code, texts in (("en", ENGLISH), ("de", GERMAN), ("fr", french))
+            for number, text in enumerate(texts)]  # fmt: skip
+    vectors = SentenceVectors(open_encoder(folder)).encode([text for text, *_ in pool])
+    cosines = unit_rows(vectors) @ unit_rows(vectors).T
+    np.fill_diagonal(cosines, -1)
+    first = cosines.argmax(axis=1).tolist()
+    for code in ("en", "de", "fr"):
+        own = [(row, pool[place]) for row, place in zip(pool, first, strict=True) if row[2] == code]
+        right = np.mean([row[1] == hit[1] for row, hit in own])
+        assert found["retrieval_accuracy_mixed", code] == pytest.approx((right, 2 / 26))
+        assert found["retrieval_other_language", code] == pytest.approx(
+            (np.mean([hit[2] != code for _, hit in own]), 18 / 26)
+        )
+    assert 0 < found["retrieval_other_language", "all"][0] < 1
+    alone = RETRIEVAL.evaluate(str(folder), write_tatoeba(tmp_path / "data"))
+    assert not {"retrieval_accuracy_mixed", "retrieval_other_language"} & {score.metric for score in alone}
 
 
 def test_duplicates_are_counted_and_said(
