@@ -124,7 +124,7 @@ def continue_(
         typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}; auto by default", autocompletion=one_of(METHODS)),
     ] = "",
     teacher: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="folder or hub id, for distill: learns its vectors")
+        str | None, typer.Option(metavar="MODEL", help="folder or hub id, for distill and add: learns its vectors")
     ] = None,
     dictionary: Annotated[list[str], _files("a word and its translation a line, for align")] = [],
     text: Annotated[list[str], _files("text for masked LM, such as de.txt or de=FILE")] = [],
@@ -134,6 +134,9 @@ def continue_(
     ] = None,
     lose_at_most: Annotated[
         float | None, typer.Option(metavar="POINTS", help="of --keep: merged with the base until it holds; else exit 3")
+    ] = None,
+    pieces: Annotated[
+        int | None, typer.Option(metavar="N", help="subwords added, of languages with over twice English's a word")
     ] = None,
     replay: Annotated[
         float | None, typer.Option(metavar="SHARE", help="of rows that are text; 0.1 with --text and a head")

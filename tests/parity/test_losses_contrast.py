@@ -29,6 +29,12 @@ class GivenStates(nn.Module):
     def encode(self, batch, layer=None):  # noqa: ARG002
         return self.states(batch["input_ids"].long())
 
+    def vector_width(self, layer=None):  # noqa: ARG002
+        return self.hidden_size
+
+    def behind_pooling(self, pooled, layer=None):  # noqa: ARG002
+        return pooled
+
 
 def pairs_batch(query_rows, key_rows, hashes):
     """Rows of examples, an example a list of ids; a hash for each key example, row by row."""
@@ -186,6 +192,21 @@ def test_pairs_with_a_sentence_in_common_are_no_negatives(shared):
     batch = as_tensors(pairs_batch([[first], [second]], [[first_key], [second_key]], [[1], [2]]))
     assert objectives(batch, (0, 1), 0)["sentence_contrast"].item() == 0.0
     assert objectives.metrics["train/sentence_accuracy"][0] == 2.0
+
+
+def test_translations_of_one_sentence_in_a_step_are_all_positives():
+    # Pairs (a, b), (a, c) and (e, d) of e = (0, 1), d = (1, 0); a finds b (.96) and c (.6) against d (.6) alone:
+    # (ln(1 + e^-.36) + ln(1 + e^0)) / 2 = .6103. b: (.96, .96) against e (.6): ln(1 + e^-.36) = .5293.
+    states = [[0.0, 0.0], [3.0, 4.0], [4.0, 3.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    objectives = EncoderWithLosses(
+        GivenStates(states), [SentenceContrast(temperature=1.0, positives="multi")], None, seed=0
+    )
+    batch = as_tensors(pairs_batch([[[1], [1], [4]]], [[[2], [3], [5]]], [[1, 2, 3]]))
+    softplus = np.logaddexp(0.0, [0.6 - 0.96, 0.6 - 0.6, 0.0 - 0.6])
+    forth = 2 * softplus[:2].mean() + np.logaddexp(0.0, np.logaddexp(0.6, 0.0))  # d is pair 3's own: 0 against .6 and 0
+    back = softplus[0] + softplus[2] + np.logaddexp(0.0, np.logaddexp(0.6, 0.6))
+    assert objectives(batch, (0, 1), 0)["sentence_contrast"].item() == pytest.approx((forth + back) / 2, abs=2e-6)
+    assert objectives.metrics["train/positives"][0] == 5  # 2, 2 and 1
 
 
 def test_hashes_of_texts_tell_ids_and_their_order():

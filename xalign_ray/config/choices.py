@@ -435,7 +435,8 @@ class SentenceContrast(ObjectiveChoice):
     encoded: ClassVar[Mapping[str, int]] = {"query_": 3, "key_": 3, "hard_query_": 3, "hard_key_": 3}
     meaning = "contrastive loss between the pairs of the global step (nats a pair)"
     metrics: ClassVar[Mapping[str, str]] = {
-        "train/sentence_accuracy": "sentences that find their translation first among those of the global step (0 to 1)"
+        "train/sentence_accuracy": "sentences that find a translation first among those of the global step (0 to 1)",
+        "train/positives": "translations of a sentence in the global step, with positives: multi (1 or more)",
     }
 
     kind: Literal["sentence_contrast"] = "sentence_contrast"
@@ -450,6 +451,8 @@ class SentenceContrast(ObjectiveChoice):
     """hidden states after so many layers; the last if null"""
     matryoshka_dims: tuple[Positive, ...] = ()
     """the loss is summed over vectors cut to so many first numbers each; empty: whole vectors"""
+    positives: Literal["single", "multi"] = "single"
+    """what pairs with a sentence in common are to each other: nothing, or each other's translations, none a negative"""
 
     def _faults(self) -> Iterator[str]:
         if len(set(self.matryoshka_dims)) < len(self.matryoshka_dims):

@@ -135,6 +135,7 @@ def deciding_values(config: RunConfig, dropout: str) -> dict[str, str]:
         "batch": batch_in_words(config),
         "dropout": dropout,
         "losses": losses_in_words(config.objectives),
+        **({} if train.trainable == "all" else {"trained": _trainable(train)}),
     }
 
 
@@ -154,6 +155,11 @@ def weight_in_words(weight: Scheduled) -> str:
 def losses_in_words(losses: Sequence[ObjectiveChoice]) -> str:
     """Losses with their weights."""
     return ", ".join(f"{weight_in_words(loss.weight)} {loss.kind}" for loss in losses)
+
+
+def _trainable(train: TrainConfig) -> str:
+    parts = [(first, " and ".join(parts)) for first, parts in train.phases]
+    return ", ".join(f"{named} from step {first + 1:,} on" if first else named for first, named in parts)
 
 
 def _schedule(schedule: ScheduleConfig) -> str:

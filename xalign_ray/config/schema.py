@@ -289,6 +289,12 @@ class RunConfig(Frozen):
             for loss in self.objectives:  # the depth of a continued encoder is known when it is opened
                 if (layer := getattr(loss, "layer", None) or 0) > (depth := model.num_hidden_layers):
                     yield f"objective {loss.kind} reads layer {layer}, but model.num_hidden_layers is {depth}"
+        for part, lacks, needed in (
+            ("head", not self.needs_head, "an objective that predicts pieces, such as masked_lm"),
+            ("new_rows", not getattr(tokenizer, "new_pieces", 0), "data.tokenizer.new_pieces"),
+        ):
+            if lacks and any(part in parts for _, parts in self.train.phases):
+                yield f"train.trainable {part} needs {needed}"
         if getattr(tokenizer, "init", "") == "dictionary" and not self.data.dictionaries:
             yield "data.tokenizer.init dictionary needs data.dictionaries; or set init to mean"
         if model.conditioned_head and any(getattr(stream, "variant", "") == "input_swap" for stream in self.streams):

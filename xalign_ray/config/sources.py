@@ -264,6 +264,11 @@ NewPieces = Annotated[
 ]
 
 
+NewPiecesOf = Annotated[
+    tuple[Language, ...], Field(description="languages whose words new pieces are made of; all if empty")
+]
+
+
 class GivenTokenizer(Frozen):
     """A Hugging Face fast tokenizer that is there: a local folder or a hub id."""
 
@@ -276,6 +281,7 @@ class FolderTokenizer(GivenTokenizer):
 
     kind: Literal["folder"] = "folder"
     new_pieces: NewPieces = 0
+    new_pieces_of: NewPiecesOf = ()
 
 
 class ExchangeTokenizer(GivenTokenizer):
@@ -292,6 +298,7 @@ class StartTokenizer(Frozen):
 
     kind: Literal["start"] = "start"
     new_pieces: NewPieces = 0
+    new_pieces_of: NewPiecesOf = ()
 
 
 class TrimTokenizer(Frozen):

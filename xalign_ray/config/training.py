@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
@@ -21,6 +23,9 @@ from xalign_ray.config.fields import (
     no_truth_value,
 )
 
+Parts = tuple[str, ...]
+_PART = re.compile(r"all|head|embeddings|new_rows|layers:[1-9]\d*-(?:[1-9]\d*)?")
+
 
 class _Adam(Frozen):
     """Averages of the gradient and its square, and decoupled weight decay, none on biases and LayerNorm."""
@@ -33,6 +38,9 @@ class _Adam(Frozen):
     """added to the root of that"""
     weight_decay: NonNegativeFloat = 0.01
     """decoupled; none on biases and LayerNorm"""
+    rates: dict[Annotated[str, Field(pattern=f"^({_PART.pattern})$")], PositiveFloat] = Field(default_factory=dict)
+    """factors of the learning rate by part, such as {embeddings: 20}: parts as in trainable; that of new_rows holds
+    where they alone move"""
 
 
 class AdamW(_Adam):
@@ -88,6 +96,36 @@ def _whole(steps: float, max_steps: int) -> int:
     return int(steps * max_steps if steps < 1 else steps)
 
 
+def _named_parts(given: Any) -> str | Parts:
+    """The names of parts in one form, of one its name: `{layers: 6-}` is `layers:6-`."""
+    parts: list[str] = []
+    for part in given if isinstance(given, list | tuple) and given else (given,):
+        if isinstance(part, Mapping) and set(part) == {"layers"}:
+            part = f"layers:{part['layers']}"
+        if not isinstance(part, str) or not _PART.fullmatch(part):
+            raise ValueError(
+                f"'{part}' is no part of a model: name all, head, embeddings, new_rows or layers:6- (from a layer on; "
+                "layers:2-4 for some, counted from 1)"
+            )
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _trainable(given: Any) -> str | Parts | tuple[tuple[float, str | Parts], ...]:
+    """Parts, of one its name; or phases, each [first step, parts]."""
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(one, list | tuple) for one in given):
+        return _named_parts(given)
+    if not all(len(phase) == 2 and isinstance(phase[0], int | float) for phase in given):
+        raise ValueError("phases are a list of [first step, parts]")
+    firsts = [first for first, _ in given]
+    if firsts[:1] != [0] or any(later <= earlier for earlier, later in pairwise(firsts)):
+        raise ValueError("the first steps of phases begin with 0 and increase")
+    return tuple((first, _named_parts(parts)) for first, parts in given)
+
+
+Trainable = Annotated[str | Parts | tuple[tuple[_Steps, str | Parts], ...], BeforeValidator(_trainable)]
+
+
 class TrainConfig(Frozen):
     """How long, how many rows a step, and how weights move.
 
@@ -109,6 +147,10 @@ class TrainConfig(Frozen):
     optimizer: Optimizer = AdamW()
     """how weights move"""
     schedule: ScheduleConfig = ScheduleConfig()
+    trainable: Trainable = "all"
+    """parts that move: all, head (of the masked LM), embeddings, new_rows (of data.tokenizer.new_pieces), layers:6-
+    (counted from 1), or a list; or phases, [[0, new_rows], [0.1, all]], whose first steps are numbers or shares of all
+    steps. What losses hold themselves always moves"""
     bf16: bool | None = None
     """bf16 over fp32 master weights: DeepSpeed's, at ZeRO stage 0 torch's autocast; fp32 if false; null: bf16 on
     GPUs, fp32 on CPUs"""
@@ -134,6 +176,23 @@ class TrainConfig(Frozen):
             yield "its length is not given; set max_steps, or num_train_epochs"
         if not self.global_batch_size and not self.pairs_per_step:
             yield "the size of a step is not given; set global_batch_size, or pairs_per_step"
+        parts = [parts for _, parts in self.phases]
+        if self.optimizer.kind == "lamb" and any("new_rows" in named for named in parts):
+            yield "trainable new_rows with LAMB is refused: it scales a step to the norm of the whole table; take adamw"
+        moved = [bool({"all", "embeddings"} & {*named}) for named in parts]
+        if any(moved[number] and "new_rows" in later for number in range(len(parts)) for later in parts[number + 1 :]):
+            yield "trainable: a phase of new_rows comes before those in which all rows move"
+
+    @property
+    def phases(self) -> tuple[tuple[int, Parts], ...]:
+        """The first step of each phase, and the parts that move in it."""
+        given: Any = self.trainable
+        phases = given if isinstance(given[0], tuple) else ((0, given),)
+        return tuple((_whole(at, self.max_steps), (one,) if isinstance(one, str) else one) for at, one in phases)
+
+    def phase_at(self, step: int) -> int:
+        """The number of the phase of a step, counted from 0."""
+        return max(number for number, (first, _) in enumerate(self.phases) if first <= step)
 
     def in_bf16(self, on_gpu: bool) -> bool:
         """Whether a device of that kind computes in bf16."""

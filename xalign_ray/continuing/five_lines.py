@@ -61,7 +61,7 @@ def _as_settings(value: Any) -> Any:
 
 Paths = Annotated[tuple[LocalPath, ...], BeforeValidator(_listed)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-Method = Literal["auto", "contrast", "contrast-tlm", "distill", "align", "weam", "ppa", "mlm"]
+Method = Literal["auto", "contrast", "contrast-tlm", "add", "distill", "align", "weam", "ppa", "mlm"]
 METHODS = get_args(Method)
 
 
@@ -80,6 +80,7 @@ class FiveLines(Frozen):
     keep: Paths = ()
     margin: Annotated[Float, Field(gt=0)] = 1.0
     lose_at_most: Annotated[Float | None, Field(gt=0)] = None
+    pieces: Positive | None = None
     replay: Annotated[Float | None, Field(ge=0, lt=1)] = None
     languages: Words = ()
     columns: Words = ()

@@ -14,6 +14,7 @@ NEW_HEAD = ", or --set allow=[new_head], which trains one from random weights an
 NEEDS = {  # of each method, in the order in which they are checked; see `_missing`
     "contrast": ["pairs"],
     "contrast-tlm": ["pairs", "head"],
+    "add": ["pairs"],
     "distill": ["pairs", "teacher"],
     "align": ["dictionary", "sentences", "repulsion"],
     "weam": ["pairs", "head"],
@@ -53,8 +54,8 @@ def choose(lines: FiveLines, encoder: Opened) -> tuple[str, str]:
         ConfigError: the data or the encoder do not allow the method.
     """
     method, has_head = lines.method, trains_head(lines, encoder)
-    if lines.teacher and method != "distill":
-        raise ConfigError(f"--teacher is for --method distill, and the method is {method}.")
+    if lines.teacher and method not in ("distill", "add"):
+        raise ConfigError(f"--teacher is for --method distill and add, and the method is {method}.")
     if method != "auto":
         if missing := _missing(method, lines, encoder):
             raise ConfigError(f"--method {method}: {missing}")

@@ -6,11 +6,9 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import yaml
-from tokenizers import Tokenizer
 
 from xalign_ray.config.choices import (
     ContrastedPairs,
@@ -21,27 +19,32 @@ from xalign_ray.config.choices import (
     StreamChoice,
     prompt_reserve,
 )
-from xalign_ray.config.language_codes import ENGLISH
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import DataConfig
-from xalign_ray.continuing.files import ROOT, Data, read_text
+from xalign_ray.continuing.files import ROOT, Data
 from xalign_ray.continuing.five_lines import FiveLines
+from xalign_ray.continuing.new_languages import (
+    TIMES_ENGLISH,
+    is_costly,
+    open_pieces,
+    pieces_a_word,
+    teacher_language,
+)
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.families import family_of
-from xalign_ray.models.hub import encoder_folder
 from xalign_ray.models.open import Opened, open_encoder
-from xalign_ray.sources.pair_forms import read_pairs
 from xalign_ray.train.cluster_address import named_cluster
-from xalign_ray.vocabulary.exchange import fertility, show_fertility
+from xalign_ray.vocabulary.exchange import show_fertility
 from xalign_ray.vocabulary.tokenizer import encode_text
 from xalign_ray.work.run_folder import RUNS
 
 LARGE = 1024  # hidden size from which an encoder is continued at half the learning rate
 EXPERIMENT = "continue"  # of MLflow, whose page begins with base against yours
 ROWS_OF_TEXT = 32  # of a step, where text alone is read
+SHARE_OF_NEW_ROWS = 0.1  # share of the steps, at the beginning, in which rows of new pieces move alone
+RATE_OF_NEW_ROWS = 50.0  # factor of the learning rate in these steps
 DEV_FRACTION = 0.05  # of the pairs, beside the test
 MAX_TESTS, MIN_TESTS = 1000, 200  # pairs kept out: of all languages together, and of two languages in any case
-MAX_FIRST = 2_000  # sentences of a language whose pieces are counted
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ def make_recipe(lines: FiveLines, encoder: Opened, method: str, replay: float, d
     base = load_recipe(f"continue/{method}").config
     output = os.path.dirname(lines.output.rstrip("/")) or "." if lines.output else str(RUNS)
     streams, objectives = _rows_and_losses(lines, encoder, method, replay, data)
+    optimizer: dict[str, Any] = {}
+    if encoder.config["hidden_size"] >= LARGE:
+        optimizer["learning_rate"] = base.train.optimizer.learning_rate / 2
+    if lines.pieces:
+        optimizer["rates"] = {"new_rows": RATE_OF_NEW_ROWS}
     return {
         "extends": f"continue/{method}",
         "output": output,
@@ -81,11 +89,8 @@ def make_recipe(lines: FiveLines, encoder: Opened, method: str, replay: float, d
         "model": {"init_from": encoder.name},
         "train": {
             **({"pairs_per_step": 0, "global_batch_size": ROWS_OF_TEXT} if method == "align" and data.text else {}),
-            **(
-                {"optimizer": {"learning_rate": base.train.optimizer.learning_rate / 2}}
-                if encoder.config["hidden_size"] >= LARGE
-                else {}
-            ),
+            **({"optimizer": optimizer} if optimizer else {}),
+            **({"trainable": [[0, "new_rows"], [SHARE_OF_NEW_ROWS, "all"]]} if lines.pieces else {}),
         },
         "parallel": {
             "workers": lines.workers,
@@ -117,15 +122,20 @@ def _data(lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[st
     if room < base.max_seq_length:
         block["max_seq_length"] = room
     if prompt := encoder.sentences.rule.prompt:
-        tokenizer = _tokenizer(lines.model)
+        tokenizer = open_pieces(lines.model)
         pieces = len(encode_text(tokenizer, [prompt.rstrip()])[0][0]) if tokenizer else len(prompt)
         reserve = math.ceil(100 * prompt_reserve(pieces)) / 100
         block |= {"reserve_fraction": reserve} if reserve > base.reserve_fraction else {}
-    if lines.teacher:
-        first = data.pairs[0].languages
-        shared = [code for code in first if all(code in corpus.languages for corpus in data.pairs)]
-        language = ENGLISH if ENGLISH in shared else (shared or first)[0]
-        block["teacher"] = {"path": lines.teacher, "language": language}
+    if lines.pieces:
+        pieces = pieces_a_word(lines.model, data.pairs, data.text)
+        if not (costly := [code for code in pieces if is_costly(code, pieces)]):
+            raise ConfigError(
+                f"--pieces {lines.pieces} makes pieces of languages that take over {TIMES_ENGLISH} times as many a "
+                f"word as English in the same files, and none does ({show_fertility(pieces)}). Leave it out."
+            )
+        block["tokenizer"] = {"kind": "start", "new_pieces": lines.pieces, "new_pieces_of": costly}
+    if teacher := _teacher(lines, method):
+        block["teacher"] = {"path": teacher, "language": teacher_language(data.pairs)}
     return block
 
 
@@ -143,10 +153,15 @@ def _rows_and_losses(
     streams = [rows.model_copy(update=prompted) if isinstance(rows, ContrastedPairs) else rows for rows in streams]
     pooled = {"pooling": encoder.sentences.rule.pooling}
     objectives = [loss.model_copy(update=pooled) if hasattr(loss, "pooling") else loss for loss in objectives]
-    if lines.teacher and "Normalize" in open_encoder(lines.teacher).sentences.kinds:
+    if (teacher := _teacher(lines, method)) and "Normalize" in open_encoder(teacher).sentences.kinds:
         unit = {"normalize": True}
         objectives = [loss.model_copy(update=unit) if isinstance(loss, Distillation) else loss for loss in objectives]
     return streams, objectives
+
+
+def _teacher(lines: FiveLines, method: str) -> str | None:
+    """The encoder whose vectors are learned: with `add` it is its own teacher where none is named."""
+    return lines.teacher or (lines.model if method == "add" else None)
 
 
 def with_replay(
@@ -175,17 +190,7 @@ def note_pieces(lines: FiveLines, data: DataConfig) -> list[str]:
         ConfigError: the vocabulary cannot write a language, and gets no new pieces.
     """
     model = getattr(data.tokenizer, "path", None) or lines.model
-    tokenizer = _tokenizer(model)
-    if tokenizer is None:
-        return []
-    sentences: dict[str, list[str]] = {}
-    for corpus in data.parallel:
-        for pair in islice(read_pairs(corpus, ROOT, 1.0), MAX_FIRST):
-            for code, sentence in zip(corpus.languages, pair, strict=True):
-                sentences.setdefault(code, []).append(sentence)
-    for corpus in data.corpora:
-        sentences.setdefault(corpus.language, []).extend(islice(read_text(corpus), MAX_FIRST))
-    pieces = {code: fertility(tokenizer, some[:MAX_FIRST]) for code, some in sorted(sentences.items())}
+    pieces = pieces_a_word(model, data.parallel, data.corpora)
     for code, (_, unknown) in pieces.items():
         if unknown > lines.allow_unknown and not getattr(data.tokenizer, "new_pieces", 0):
             raise ConfigError(
@@ -194,11 +199,6 @@ def note_pieces(lines: FiveLines, data: DataConfig) -> list[str]:
                 f"--allow-unknown {math.ceil(20 * unknown) / 20:g}."
             )
     return [f"Pieces a word: {show_fertility(pieces)}."] if pieces else []
-
-
-def _tokenizer(model: str) -> Tokenizer | None:
-    path = encoder_folder(model) / "tokenizer.json"
-    return Tokenizer.from_file(str(path)) if path.is_file() else None
 
 
 def put_settings(tree: dict[str, Any], settings: Sequence[str], recipe: Recipe) -> None:

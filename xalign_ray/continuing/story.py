@@ -14,6 +14,7 @@ from xalign_ray.continuing.files import look_at_data
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
 from xalign_ray.continuing.length import choose_steps
 from xalign_ray.continuing.methods import check_replay, choose, look_at_encoder
+from xalign_ray.continuing.new_languages import adds_language, pieces_a_word
 from xalign_ray.continuing.recipe import Continuation, make_recipe, note_pieces, put_settings
 from xalign_ray.evaluation import publish_scores
 from xalign_ray.planning.describe import describe
@@ -62,6 +63,10 @@ def resolve(lines: FiveLines) -> Continuation:
     method, why = choose(lines, encoder)
     replay = check_replay(lines, encoder, method)
     data = look_at_data(lines, encoder, method, replay)
+    if lines.method == "auto" and method == "contrast":
+        pieces = pieces_a_word(lines.model, data.pairs, ())
+        if added := adds_language(encoder, data.pairs, pieces):
+            method, why = "add", added
     notes = [why, *data.notes, f"Sentence vectors: {encoder.sentences.rule.words}."]
 
     # The recipe, with a length of 1 until it is known.

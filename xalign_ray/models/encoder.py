@@ -44,6 +44,7 @@ class AlignedEncoder(nn.Module):
         self.compiled = False  # whether losses may compile their computations too
         # A list keeps them out of the module's state: they are not trained, cast to bf16 or split by ZeRO.
         self.frozen: list[Any] = []
+        self.new_rows = range(0)  # of the vocabulary's tables, which it gained for this run
 
     @property
     def hidden_size(self) -> int:
@@ -188,6 +189,7 @@ def build_encoder(
     encoder = AlignedEncoder(hf, family, table, model.conditioned_head)
     if model.init_from is not None:
         encoder.frozen = load_frozen(open_encoder(model.init_from))
+    encoder.new_rows = range(min(new_rows), max(new_rows) + 1) if new_rows else range(0)
     return encoder
 
 

@@ -33,8 +33,11 @@ class SentenceContrastLoss(StepObjective):
         Where the data bring hard negatives, the step's negatives in the language of the keys stand among the k_j, and
         its negatives in the language of the queries among the q_j.
         With `matryoshka_dims` it is the sum of this over vectors that are cut to each of these widths.
+        With `positives: multi` the term of a pair is the mean cross-entropy over all translations of its sentence in
+        the step, each against the same negatives, which are no translations.
     Reference: Feng et al. 2022, LaBSE, section 2.2; Chi et al. 2021, InfoXLM, section 3.2, without its queue; in two
-        passes as Gao et al. 2021, GradCache; Kusupati et al. 2022, Matryoshka, with equal weights.
+        passes as Gao et al. 2021, GradCache; Kusupati et al. 2022, Matryoshka, with equal weights; multi-way positives
+        as Fazili and Goswami 2026 (arXiv 2602.21543), each against the negatives alone.
     Needs: the columns of both sides of sentence pairs.
     Settings: `layer` k compares hidden states after k layers (InfoXLM takes 8 of 12), null after the last. The whole
         vector is among `matryoshka_dims` only where they name its width.
@@ -43,7 +46,7 @@ class SentenceContrastLoss(StepObjective):
         all of it.
     Relations: the negatives are the whole step's, so that loss and gradient do not depend on workers or micro-steps;
         a larger `train.global_batch_size` is a harder question. Pairs with a sentence in common, such as the same
-        pivot sentence, are no negatives of each other.
+        pivot sentence, are no negatives of each other, and with `multi` positives.
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = (*COLUMNS, *HARD_COLUMNS)
@@ -73,20 +76,28 @@ class SentenceContrastLoss(StepObjective):
         return torch.cat(vectors.chunk(len(roles)), dim=1), torch.stack(text_hashes(rows).chunk(len(roles)), dim=1)
 
     def compare(self, vectors: Tensor, marks: Tensor, own: slice) -> tuple[Tensor, dict[str, Tensor]]:
-        """The summed cross-entropies, in nats, and which queries find their key by the widest vectors."""
+        """The summed cross-entropies, in nats, and which queries find a key of theirs by the widest vectors."""
         target = torch.arange(own.start, own.stop, device=vectors.device)
-        positive = target[:, None] == torch.arange(len(vectors), device=vectors.device)
+        itself = target[:, None] == torch.arange(len(vectors), device=vectors.device)
         pair = marks[:, :2]
-        share_a_text = (pair[own, None, :, None] == pair[:, None, :]).flatten(2).any(dim=2)
-        left_out = [share_a_text & ~positive] * 2
-        if marks.shape[1] > 2:  # a hard negative that is a text of the pair
-            left_out = [
-                torch.cat([left_out[side], (pair[own, None, :] == marks[:, 2 + side, None]).any(dim=2)], dim=1)
-                for side in (0, 1)
-            ]
+        same = pair[own, None, :, None] == pair[:, None, :]  # [own, P, side of the one, side of the other]
+        shares = same.flatten(2).any(dim=2)
+        related = shares if self.settings.positives == "multi" else itself
+        # A text is no translation of itself.
+        positive = [related & ~same[:, :, side, 1 - side] | itself for side in (0, 1)]
+        left_out = [shares & ~of_side for of_side in positive]
+        if marks.shape[1] > 2:  # a hard negative that is a text of the pair, or of a related one
+            texts = pair if related is shares else pair[own]
+            for side in (0, 1):
+                is_text = (texts[:, None, :] == marks[:, 2 + side, None]).any(dim=2)
+                of_related = related.float() @ is_text.float() > 0 if related is shares else is_text
+                left_out[side] = torch.cat([left_out[side], of_related], dim=1)
         terms = [self._contrast(cut, target, positive, left_out) for cut in self._cut(vectors, marks.shape[1])]
         totals, hits = zip(*terms, strict=True)
-        return torch.stack(totals).sum(), {"train/sentence_accuracy": hits[0].float()}
+        metrics = {"train/sentence_accuracy": hits[0].float()}
+        if related is shares:
+            metrics["train/positives"] = positive[0].sum(dim=1).float()
+        return torch.stack(totals).sum(), metrics
 
     def _cut(self, vectors: Tensor, sides: int) -> Iterator[list[Tensor]]:
         """Query and key, and their hard negatives if there are some, at each width, the widest first, of length 1."""
@@ -96,24 +107,29 @@ class SentenceContrastLoss(StepObjective):
             yield list(parts) if is_uncut else [F.normalize(part[:, :width], dim=1) for part in parts]
 
     def _contrast(
-        self, parts: Sequence[Tensor], target: Tensor, positive: Tensor, left_out: Sequence[Tensor]
+        self, parts: Sequence[Tensor], target: Tensor, positive: Sequence[Tensor], left_out: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """The mean of both directions' summed cross-entropies, and [own] which queries find their key first."""
+        """The mean of both directions' summed cross-entropies, and [own] which queries find a key of theirs first."""
         query, key, *hard = parts
-        forth, back = (
-            self._cosines(asking[target], torch.cat([answers, *hard[side : side + 1]]), positive, left_out[side])
+        (forth, hits), (back, _) = (
+            self._entropies(
+                asking[target], torch.cat([answers, *hard[side : side + 1]]), positive[side], left_out[side]
+            )
             for side, (asking, answers) in enumerate(((query, key), (key, query)))
         )
-        entropies = [
-            F.cross_entropy(cosines / self.settings.temperature, target, reduction="sum") for cosines in (forth, back)
-        ]
-        own_cosines = forth.gather(1, target[:, None]) + self.settings.margin
-        return torch.stack(entropies).sum() / 2, (forth <= own_cosines).all(dim=1)
+        return (forth + back) / 2, hits
 
-    def _cosines(self, own: Tensor, others: Tensor, positive: Tensor, left_out: Tensor) -> Tensor:
-        """[own, P] of a worker's sentences with all, less the margin for pairs; no second [own, P] is kept."""
-        margin = F.pad(self.settings.margin * positive, (0, len(others) - positive.shape[1]))
-        return (own @ others.T - margin).masked_fill(left_out, -torch.inf)
+    def _entropies(self, own: Tensor, others: Tensor, positive: Tensor, left_out: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum over a worker's sentences of the mean cross-entropy of their positives, and which find one first."""
+        scores = own @ others.T / self.settings.temperature
+        pairs = scores[:, : positive.shape[1]]
+        no_negative = left_out | F.pad(positive, (0, left_out.shape[1] - positive.shape[1]))
+        nothing = torch.finfo(scores.dtype).min  # finite: perhaps there is no negative
+        negative = F.pad(scores.masked_fill(no_negative, nothing), (0, 1), value=nothing)
+        log_sum = negative.logsumexp(dim=1, keepdim=True) + self.settings.margin / self.settings.temperature
+        each = F.softplus(log_sum - pairs)
+        total = (each.masked_fill(~positive, 0.0).sum(dim=1) / positive.sum(dim=1)).sum()
+        return total, ((pairs >= negative.amax(dim=1, keepdim=True)) & positive).any(dim=1)
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The pairs of the batch."""

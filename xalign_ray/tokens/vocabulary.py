@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
@@ -96,7 +96,9 @@ def write_tokenizer(
         folder_settings = given_folder(settings)
         tokenizer = framed(open_tokenizer(folder_settings.path))
         if wanted := folder_settings.new_pieces:
-            tokenizer, rows = extend(tokenizer, _sampler(texts, NEW_PIECES_SAMPLE)(), wanted)
+            tokenizer, rows = extend(
+                tokenizer, _sampler(texts, NEW_PIECES_SAMPLE, folder_settings.new_pieces_of)(), wanted
+            )
             write_json(folder / NEW_ROWS, rows)
     if not isinstance(settings, BpeTokenizer):
         save_tokenizer(tokenizer, folder / TOKENIZER)
@@ -125,8 +127,12 @@ def _train(settings: BpeTokenizer, texts: Sequence[Input], output: Path) -> Path
     return folder
 
 
-def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
-    """The beginning of each input, up to `limit` characters of each: the same lines each time it is called."""
+def _sampler(texts: Sequence[Input], limit: int, languages: Collection[str] = ()) -> Callable[[], Iterator[str]]:
+    """The beginning of each input, up to `limit` characters of each: the same lines each time it is called.
+
+    Args:
+        languages: whose lines alone are taken, if some are named.
+    """
 
     def lines() -> Iterator[str]:
         with PartsDone("reading for the tokenizer", dict.fromkeys(range(len(texts)), 0), part="input") as shown:
@@ -138,9 +144,15 @@ def _sampler(texts: Sequence[Input], limit: int) -> Callable[[], Iterator[str]]:
         left = limit
         for record in one.records():
             if isinstance(record, Document | Pair):
-                for line in record.paragraphs if isinstance(record, Document) else record.texts:
-                    yield line
-                    left -= len(line)
+                lines_of = (
+                    [(record.language, line) for line in record.paragraphs]
+                    if isinstance(record, Document)
+                    else zip(record.languages, record.texts, strict=True)
+                )
+                for language, line in lines_of:
+                    if not languages or language in languages:
+                        yield line
+                        left -= len(line)
             if left <= 0:
                 break
 

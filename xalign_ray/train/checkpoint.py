@@ -305,7 +305,7 @@ def load_resharded(engine: Engine, found: Checkpoint, run_folder: Path, workers:
         CheckpointError: on all ranks, if the conversion failed.
     """
     folder = RunFolder(run_folder).checkpoints / ".resharded"
-    problem = _convert(found, folder) if workers.rank == 0 else None
+    problem = engine.not_resharded or (_convert(found, folder) if workers.rank == 0 else None)
     problem = workers.gather(problem)[0]
     if problem:
         raise CheckpointError(

@@ -21,6 +21,7 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.models import attention
 from xalign_ray.models.encoder import AlignedEncoder
 from xalign_ray.models.precision import in_fp32
+from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.private.deepspeed import (
     MODULE_STATE,
     flat_weights,
@@ -38,6 +39,7 @@ from xalign_ray.train.checkpoint_files import Part, copy_to_host, only_data, pla
 from xalign_ray.train.distributed import Workers
 from xalign_ray.train.flat_gradients import FlatGradients, average_gradients
 from xalign_ray.train.optimizers import Lamb, Parts, build_optimizer
+from xalign_ray.train.trainable import Trainable
 
 
 def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) -> None:
@@ -85,7 +87,7 @@ BUCKET = 500_000_000  # gradients that DeepSpeed reduces at once, as it has it
 class Engine:
     """A module under DeepSpeed: sums come out of `forward`, the loop scales them, `backward` and `step` do the rest."""
 
-    def __init__(self, module: nn.Module, config: RunConfig, workers: Workers, universal: bool = False) -> None:
+    def __init__(self, module: EncoderWithLosses, config: RunConfig, workers: Workers, universal: bool = False) -> None:
         """Puts the module under DeepSpeed.
 
         Args:
@@ -109,7 +111,10 @@ class Engine:
         self._sent_as = torch.bfloat16 if config.in_bf16 else torch.float32
         self._clipping = config.train.max_grad_norm
         self._universal = universal
-        self._optimizer = build_optimizer(module, config.train.optimizer)
+        self._trainable = Trainable(module.encoder, config.train)
+        self._optimizer = build_optimizer(module, config.train.optimizer, self._trainable.moves)
+        if self._trainable.moves:
+            self._optimizer.register_step_pre_hook(self._trainable.skip)
         self._trained = {name for name, _ in module.named_parameters(remove_duplicate=False)}
         settings: dict[str, Any] = deepspeed_config(config, workers.on_gpu)
         settings["checkpoint"] = {"load_universal": universal}
@@ -140,6 +145,17 @@ class Engine:
             held = {flat: Parts(tensors, here) for flat, tensors, here in flat_weights(self._engine)}
             self._optimizer.set_shards(held, dist.all_reduce)
 
+    @property
+    def not_resharded(self) -> str:
+        """Why another number of workers cannot go on with its checkpoints; empty if it can."""
+        if self._stage < 3 or not self._trainable.in_phases:
+            return ""
+        return "at ZeRO stage 3 DeepSpeed keeps one count of steps, and parts of train.trainable have their own."
+
+    def begin(self, step: int) -> None:
+        """Before step number `step`, from 0: the parts of its phase move from now on."""
+        self._trainable.begin(step, self._engine.optimizer.param_groups)
+
     def backward(self, loss: torch.Tensor) -> None:
         """Adds a micro-batch's gradients; they are divided by micro-steps and averaged over ranks."""
         self._engine.backward(loss)
@@ -161,7 +177,7 @@ class Engine:
         """
         assert self._engine.is_gradient_accumulation_boundary()
         for group in self._engine.optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * self._trainable.rate(group)
         own_norm = self._clip() if self._stage == 0 else None
         self._engine.step()
         if self._flat:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -15,6 +16,9 @@ from torch.optim import Optimizer
 from xalign_ray.config import training
 from xalign_ray.config.training import TrainConfig
 from xalign_ray.private.torch import adam_directions, add_each, norms_of, scale_each
+
+Moves = Mapping[nn.Parameter, tuple[tuple[str, ...], float]]
+NO_PHASES: Moves = MappingProxyType({})
 
 
 def learning_rate(
@@ -163,33 +167,42 @@ def _ratios(own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where((own > 0) & (other > 0), own / other, torch.ones_like(own))
 
 
-def adamw(module: nn.Module, options: training.AdamW) -> Optimizer:
+def adamw(module: nn.Module, options: training.AdamW, moves: Moves = NO_PHASES) -> Optimizer:
     """AdamW with decoupled decay, none on biases and LayerNorm."""
-    groups = _groups(module, {"weight_decay": options.weight_decay}, {"weight_decay": 0.0})
+    groups = _groups(module, {"weight_decay": options.weight_decay}, {"weight_decay": 0.0}, moves)
     betas = (options.beta1, options.beta2)
     return TorchAdamW(groups, lr=options.learning_rate, betas=betas, eps=options.epsilon, fused=True)
 
 
-def lamb(module: nn.Module, options: training.Lamb) -> Optimizer:
+def lamb(module: nn.Module, options: training.Lamb, moves: Moves = NO_PHASES) -> Optimizer:
     """LAMB; biases and LayerNorm without decay and without a trust ratio."""
-    groups = _groups(module, {"adapt": True}, {"weight_decay": 0.0, "adapt": False})
+    matrices = {"weight_decay": options.weight_decay, "adapt": True}
+    groups = _groups(module, matrices, {"weight_decay": 0.0, "adapt": False}, moves)
     betas = (options.beta1, options.beta2)
     return Lamb(groups, options.learning_rate, betas, options.epsilon, options.weight_decay)
 
 
-def _groups(module: nn.Module, matrices: dict[str, Any], vectors: dict[str, Any]) -> list[dict[str, Any]]:
-    """Trained parameters in two groups, each with its options; biases and LayerNorm have one axis."""
+def _groups(module: nn.Module, matrices: dict[str, Any], vectors: dict[str, Any], moves: Moves) -> list[dict[str, Any]]:
+    """Trained parameters in groups of one axis or more that move in the same phases; biases and LayerNorm have one."""
+    groups: dict[Any, dict[str, Any]] = {}
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in trained if p.ndim > 1], **matrices},
-        {"params": [p for p in trained if p.ndim <= 1], **vectors},
-    ]
-    return [group for group in groups if group["params"]]
+    for parameter in sorted(trained, key=lambda parameter: parameter.ndim <= 1):
+        options = vectors if parameter.ndim <= 1 else matrices
+        moving = moves.get(parameter)
+        group = groups.setdefault((parameter.ndim <= 1, moving), {"params": [], **options})
+        group["params"].append(parameter)
+        if moving:
+            group |= {"moves": moving[0], "rate": moving[1], "decay": options["weight_decay"]}
+    return [*groups.values()]
 
 
-OPTIMIZERS: Mapping[str, Callable[[nn.Module, Any], Optimizer]] = {"adamw": adamw, "lamb": lamb}
+OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"adamw": adamw, "lamb": lamb}
 
 
-def build_optimizer(module: nn.Module, options: training.Optimizer) -> Optimizer:
-    """The optimizer of a recipe over all trained parameters of a module."""
-    return OPTIMIZERS[options.kind](module, options)
+def build_optimizer(module: nn.Module, options: training.Optimizer, moves: Moves = NO_PHASES) -> Optimizer:
+    """The optimizer of a recipe over all trained parameters of a module.
+
+    Args:
+        moves: how a parameter moves in each phase, and the factor of its rate, see `Trainable`; others always, by 1.
+    """
+    return OPTIMIZERS[options.kind](module, options, moves)

@@ -238,6 +238,7 @@ class Stepper:
             self._use(losses)
         with record_function("step/counts of the global step"):
             totals = self._totals(step, batch, stop_asked, written, problem or self._wrong_rows(step, batch), waited)
+        self._engine.begin(step)
         summed, logged = self._micro_steps(step, batch, totals)
         rate = rate_of(self._config.train, step)
         with record_function("step/optimizer"):

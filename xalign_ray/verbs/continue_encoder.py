@@ -34,6 +34,7 @@ def continue_encoder(
     keep: Files = (),
     margin: float | None = None,
     lose_at_most: float | None = None,
+    pieces: int | None = None,
     replay: float | None = None,
     languages: Sequence[str] | str | None = "",
     columns: Sequence[str] | str | None = "",
@@ -64,13 +65,14 @@ def continue_encoder(
         dev: pairs that choose the checkpoint; 5 % of the pairs by default.
         keep_best: export the checkpoint that is best on dev, not the last.
         method: one of `xalign_ray.continuing.five_lines.METHODS`; data and encoder choose if empty.
-        teacher: folder or hub id, for distill: the encoder learns its vectors.
+        teacher: folder or hub id, for distill and add: the encoder learns its vectors; with add its own by default.
         dictionary: files with a word and its translation a line, for align.
         text: text for masked LM, such as "de.txt" or "de=FILE".
         keep: what must not get worse: pairs, text, scored pairs (STS), folders in BEIR's layout.
         margin: points; where the interval excludes a loss of them, a language is `kept`. 1 by default.
         lose_at_most: points that may be lost of what is kept: of mixtures with the base, the one that gains most
             within the bound is exported.
+        pieces: how many subwords the vocabulary gains, of languages that take over twice English's pieces a word.
         replay: share of rows that are text; 0.1 with `text` and a head.
         languages: codes of the two sides of the pairs: "en,de".
         columns: names of the two columns of the pairs.

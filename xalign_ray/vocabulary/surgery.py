@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 Pair = tuple[int, int]
+_TSHEG = "\u0f0b"  # stands between the syllables of a Tibetan or Dzongkha word, and counts as a letter of it
 _COUNTED = 1 << 12  # lines that are tokenized together
 _PREFERRED = 1e-6  # score of a joined piece of a unigram model above its two parts' sum
 
@@ -100,11 +101,34 @@ def extend(
 def add_subwords(
     tokenizer: Tokenizer, lines: Iterable[str], count: int, whole: Collection[int]
 ) -> tuple[Tokenizer, dict[int, list[int]]]:
-    """The tokenizer with the commonest neighbours inside words joined; see `join_pieces`, which it returns."""
+    """The tokenizer with the commonest neighbours inside words joined, and the old pieces of each; see `join_pieces`.
+
+    Characters that a unigram model cannot write become pieces first, whose old piece is the unknown one.
+    """
     normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
     words = _count_words(lines, normalize)
+    tokenizer, characters = _add_characters(tokenizer, words, count)
     cut = dict(zip(words, tokenize_words(tokenizer, [*words]), strict=True))
-    return join_pieces(tokenizer, words, cut, count, whole)
+    tokenizer, joined = join_pieces(tokenizer, words, cut, count - len(characters), whole)
+    of_old = {new: [old for part in parts for old in characters.get(part, [part])] for new, parts in joined.items()}
+    return tokenizer, characters | of_old
+
+
+def _add_characters(
+    tokenizer: Tokenizer, words: Mapping[str, int], count: int
+) -> tuple[Tokenizer, dict[int, list[int]]]:
+    """A unigram model with the commonest characters that it lacks, each as unlikely as its rarest piece."""
+    tree = _tree(tokenizer)
+    model = tree["model"]
+    if model["type"] != "Unigram" or model["unk_id"] is None or model.get("byte_fallback"):
+        return tokenizer, {}
+    known, times = {name for name, _ in model["vocab"]}, Counter[str]()
+    for word, seen in words.items():
+        times.update({character: seen for character in word if character not in known})
+    first, rarest = len(model["vocab"]), min(score for _, score in model["vocab"])
+    common = [character for character, seen in times.most_common(count) if seen > 1]
+    model["vocab"] += [[character, rarest] for character in common]
+    return Tokenizer.from_str(json.dumps(tree)), {first + n: [model["unk_id"]] for n in range(len(common))}
 
 
 def _count_words(lines: Iterable[str], normalize: Callable[[str], str]) -> Counter[str]:
@@ -124,7 +148,7 @@ def _inner(word: str) -> str:
     """A word without the signs around it; empty if there are others inside."""
     if word.isalpha():
         return word
-    kinds = [unicodedata.category(character)[0] for character in word]
+    kinds = ["L" if character == _TSHEG else unicodedata.category(character)[0] for character in word]
     inside = [at for at, kind in enumerate(kinds) if kind in "LMN"]
     is_word = inside and set(kinds[inside[0] : inside[-1] + 1]) <= {"L", "M"}
     return word[inside[0] : inside[-1] + 1] if is_word else ""

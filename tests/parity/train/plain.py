@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -30,9 +31,14 @@ class Step:
     after: Weights
 
 
+TABLES = ("word_embeddings.weight", "predictions.bias")  # a row a piece
+NEW_ROWS = slice(50, synthetic.VOCAB)  # of them
+
+
 def build(config: RunConfig) -> EncoderWithLosses:
     """The recipe's module with every weight away from its first value: biases that are 0 would hide what decays."""
     objectives = build_model(config, synthetic.SyntheticRows())
+    objectives.encoder.new_rows = range(NEW_ROWS.start, NEW_ROWS.stop)
     noise = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for parameter in objectives.parameters():
@@ -62,8 +68,27 @@ def dictionary_alignment(objectives: EncoderWithLosses) -> Tensor:
     return -F.cosine_similarity(left, right)
 
 
+def part_of(name: str) -> str:
+    """The part of the two-layer encoder that a parameter belongs to."""
+    if ".layer." in name:
+        return "layer 1" if ".layer.0." in name else "layer 2"
+    return "head" if ".cls." in name else "embeddings"
+
+
+def moves_here(name: str, parts: Collection[str]) -> bool | str:
+    """Whether a parameter of the two-layer encoder moves where these parts do; `rows` where its new rows alone do."""
+    if {"all", part_of(name)} & {*parts}:
+        return True
+    return "rows" if "new_rows" in parts and name.endswith(TABLES) else False
+
+
 def plain_steps(
-    config: RunConfig, weights: Sequence[Mapping[str, float]], rates: Sequence[float], decay: float
+    config: RunConfig,
+    weights: Sequence[Mapping[str, float]],
+    rates: Sequence[float],
+    decay: float,
+    trainable: Sequence[Collection[str]] = (),
+    rates_of: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Step]:
     """The first steps of a recipe of masked_lm and dictionary_alignment without dropout.
 
@@ -71,13 +96,13 @@ def plain_steps(
         weights: of the two losses, for each step.
         rates: the learning rate of each step.
         decay: of the matrices.
+        trainable: the parts that move in each step; all if empty. Others have no gradient for the optimizer.
+        rates_of: factors of the rate of parts, and of new rows where they alone move.
     """
     objectives = build(config)
     named = dict(objectives.named_parameters())
-    decaying = [p for name, p in named.items() if not name.endswith("bias") and "LayerNorm" not in name]
-    others = [p for name, p in named.items() if name.endswith("bias") or "LayerNorm" in name]
-    assert len(decaying) + len(others) == len(named)
-    groups = [{"params": decaying, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+    no_decay = ("bias", "LayerNorm.weight")
+    groups = [{"params": [p], "weight_decay": 0.0 if n.endswith(no_decay) else decay} for n, p in named.items()]
     asked = config.train.optimizer
     optimizer = torch.optim.AdamW(groups, betas=(asked.beta1, asked.beta2), eps=asked.epsilon)
     rows_a_step, steps = config.train.global_batch_size, []
@@ -90,12 +115,22 @@ def plain_steps(
         loss = sum(weight[kind] * value for kind, value in losses.items())
         optimizer.zero_grad()
         loss.backward()
-        gradients = copy_of({name: parameter.grad for name, parameter in named.items()})
+        moves = {name: moves_here(name, trainable[step]) for name in named} if trainable else {}
+        for name, how in moves.items():
+            given = named[name].grad
+            assert given is not None
+            if how is not True:
+                gone, named[name].grad = given, torch.zeros_like(given) if how else None
+                if how:
+                    named[name].grad[NEW_ROWS] = gone[NEW_ROWS]
+        gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in named.items()}
         norm = torch.stack([(gradient**2).sum() for gradient in gradients.values()]).sum().sqrt()
         if config.train.max_grad_norm:
             torch.nn.utils.clip_grad_norm_(named.values(), config.train.max_grad_norm)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        for name, group in zip(named, optimizer.param_groups, strict=True):
+            of_rows = moves.get(name) == "rows"
+            group["lr"] = rate * rates_of.get("new rows" if of_rows else part_of(name), 1.0)
+            group["weight_decay"] = 0.0 if of_rows or name.endswith(no_decay) else decay
         optimizer.step()
         told = {kind: value.item() for kind, value in losses.items()}
         steps.append(Step(told, loss.item(), rate, norm.item(), gradients, copy_of(named)))

@@ -25,8 +25,8 @@ TEACHER = 16  # numbers of its vectors
 FINGERPRINT = "f" * 64
 
 
-def config(**settings: Any) -> RunConfig:
-    """A tiny recipe; settings are dotted keys with `__` for the dot."""
+def config(trainable: Any = "all", **settings: Any) -> RunConfig:
+    """A tiny recipe; settings are dotted keys with `__` for the dot. New rows may be trainable without new pieces."""
     tree: dict[str, Any] = {
         "seed": 3,
         "data": {"corpora": [{"format": "text", "language": code, "paths": ["x"]} for code in ("en", "de")]}
@@ -53,7 +53,9 @@ def config(**settings: Any) -> RunConfig:
         for name in parents:
             at = at.setdefault(name, {})
         at[last] = value
-    return RunConfig.model_validate(tree)
+    made = RunConfig.model_validate(tree)
+    train_config = type(made.train).model_validate(made.train.model_dump() | {"trainable": trainable})
+    return made.model_copy(update={"train": train_config})
 
 
 def rows(positions: np.ndarray) -> dict[str, np.ndarray]:

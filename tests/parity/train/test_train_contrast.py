@@ -30,6 +30,7 @@ CONTENT = np.array(
 )  # rows with 0, 0, 1, 2, 3, 1, 2, 3 pairs: the first of four workers has none
 ROWS = len(CONTENT)
 CONTRAST = {"kind": "sentence_contrast", "temperature": 0.2}
+MULTI = CONTRAST | {"positives": "multi"}
 SETTINGS: dict[str, Any] = {
     "model__hidden_dropout_prob": 0.0,
     "train__global_batch_size": ROWS,
@@ -87,16 +88,23 @@ def alone(objectives: EncoderWithLosses, ids: list[int], language: int, asked: A
     return vector / vector.norm()
 
 
-def plain_contrast(queries: list[Tensor], keys: list[Tensor], texts: list[set[Any]], margin: float) -> Tensor:
-    """The terms of the pairs, one by one."""
+def plain_contrast(
+    queries: list[Tensor], keys: list[Tensor], texts: list[Any], margin: float, positives: str = "single"
+) -> Tensor:
+    """The terms of the pairs, one by one; `texts` are the query's and the key's."""
     terms = []
-    for i in range(len(queries)):
-        rivals = [j for j in range(len(queries)) if j != i and not texts[i] & texts[j]]
-        cosines = [queries[i] @ keys[i] - margin]
-        forth = torch.stack([*cosines, *(queries[i] @ keys[j] for j in rivals)]) / CONTRAST["temperature"]
-        back = torch.stack([*cosines, *(queries[j] @ keys[i] for j in rivals)]) / CONTRAST["temperature"]
-        terms.append((forth.logsumexp(0) - forth[0] + back.logsumexp(0) - back[0]) / 2)
-    return torch.stack(terms)
+    everyone = range(len(queries))
+    for i in everyone:
+        rivals = [j for j in everyone if not {*texts[i]} & {*texts[j]}]
+        related = [j for j in everyone if j not in rivals and j != i] if positives == "multi" else []
+        for own, others, side in ((queries[i], keys, 0), (keys[i], queries, 1)):
+            found = [j for j in everyone if j == i or (j in related and texts[i][side] != texts[j][1 - side])]
+            each = []
+            for j in found:
+                cosines = torch.stack([own @ others[j] - margin, *(own @ others[k] for k in rivals)])
+                each.append(-(cosines / CONTRAST["temperature"]).log_softmax(0)[0])
+            terms.append(torch.stack(each).mean() / 2)
+    return torch.stack(terms).view(-1, 2).sum(1)
 
 
 def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Tensor]]:
@@ -105,11 +113,11 @@ def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Te
     objectives, rows = build(config), rows_of(np.arange(ROWS))
     asked = config.objectives[-1]
     sides = [sentences_of(rows, side) for side in ("query", "key")]
-    texts = [{tuple(query), tuple(key)} for query, key in zip(*sides, strict=True)]
-    assert sum(bool(one & other) for one in texts for other in texts) > len(texts), "no pairs share a sentence"
+    texts = [(tuple(query), tuple(key)) for query, key in zip(*sides, strict=True)]
+    assert sum(bool({*one} & {*other}) for one in texts for other in texts) > len(texts), "no pairs share a sentence"
     vectors = [[alone(objectives, ids, n, asked) for ids in side] for n, side in enumerate(sides)]
     cut = [[[one[:width] / one[:width].norm() for one in side] for side in vectors] for width in asked.matryoshka_dims]
-    terms = [plain_contrast(*sides, texts, asked.margin).mean() for sides in cut or [vectors]]
+    terms = [plain_contrast(*sides, texts, asked.margin, asked.positives).mean() for sides in cut or [vectors]]
     losses = {"sentence_contrast": torch.stack(terms).sum()}
     total = losses["sentence_contrast"] * asked.weight
     if len(config.objectives) > 1:
@@ -134,27 +142,41 @@ def assert_same(taken: list[Taken], losses: dict[str, float], gradients: dict[st
 # --- one batch ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("micro_batch", [1, 2, 3, 8])
 @pytest.mark.parametrize("workers", ["one", "two", "four"])
+@pytest.mark.parametrize("asked", [CONTRAST, MULTI], ids=["single", "multi"])
 def test_loss_and_gradient_are_those_of_one_batch_for_any_cut(
-    request: pytest.FixtureRequest, workers: str, micro_batch: int
+    request: pytest.FixtureRequest, workers: str, micro_batch: int, asked: dict[str, Any]
 ):
     pool: Pool = request.getfixturevalue(workers)
-    settings = SETTINGS | {"train__per_device_batch_size": micro_batch}
-    assert_same(pool.call(step_of, settings), *plain_step(SETTINGS))
+    settings = SETTINGS | {"objectives": [asked]}
+    taken = pool.call(step_of, settings | {"train__per_device_batch_size": micro_batch})
+    assert_same(taken, *plain_step(settings))
 
 
 @pytest.mark.parametrize("micro_batch", [2, 4])
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_loss_and_gradient_are_those_of_one_batch_at_every_zero_stage(two: Pool, stage: int, micro_batch: int):
-    settings = SETTINGS | MIXED | {"train__per_device_batch_size": micro_batch, "parallel__zero_stage": stage}
+@pytest.mark.parametrize("positives", ["single", "multi"])
+def test_loss_and_gradient_are_those_of_one_batch_at_every_zero_stage(
+    two: Pool, stage: int, micro_batch: int, positives: str
+):
+    masked, contrast = MIXED["objectives"]
+    mixed = SETTINGS | {"objectives": [masked, contrast | {"positives": positives}]}
+    settings = mixed | {"train__per_device_batch_size": micro_batch, "parallel__zero_stage": stage}
     settings |= {"parallel__deepspeed_overrides": TIGHT} if stage == 3 else {}
     taken = two.call(step_of, settings)
-    assert_same(taken, *plain_step(SETTINGS | MIXED))
+    assert_same(taken, *plain_step(mixed))
     assert taken[0][2]["train/sentence_accuracy"] == taken[1][2]["train/sentence_accuracy"]
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"margin": 0.3}, {"pooling": "cls"}, {"pooling": "lasttoken"}, {"layer": 1}, {"matryoshka_dims": [3, 16, 8]}],
+    [
+        {"margin": 0.3},
+        {"pooling": "cls"},
+        {"pooling": "lasttoken"},
+        {"layer": 1},
+        {"matryoshka_dims": [3, 16, 8]},
+        {"positives": "multi", "margin": 0.3, "matryoshka_dims": [3, 8]},
+    ],
 )
 def test_margin_pooling_layer_and_widths_are_those_of_one_batch(two: Pool, changes: dict[str, Any]):
     settings = SETTINGS | {"objectives": [CONTRAST | changes], "model__num_hidden_layers": 2}
@@ -190,7 +212,7 @@ def one_graph(workers: Workers, settings: dict[str, Any], ranks: int) -> tuple[d
                 embedded.append(objectives.losses["sentence_contrast"].embed(micro_step)[0])
     rows = rows_of(np.arange(ROWS))
     texts = [
-        {tuple(query), tuple(key)}
+        (tuple(query), tuple(key))
         for query, key in zip(*(sentences_of(rows, side) for side in ("query", "key")), strict=True)
     ]
     queries, keys = torch.cat(embedded).chunk(2, dim=1)

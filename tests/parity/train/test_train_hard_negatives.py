@@ -77,16 +77,19 @@ def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Te
         terms = []
         for i, (query, key) in enumerate(zip(texts["query"], texts["key"], strict=True)):
             for one, other, hard in (("query", "key", "hard_key"), ("key", "query", "hard_query")):
-                positive = of[one][i] @ of[other][i] - asked.margin
-                rivals = [
-                    of[other][j] for j in range(len(texts["query"]))
-                    if j != i and not {query, key} & {texts["query"][j], texts["key"][j]}
-                ]  # fmt: skip
-                rivals += [
-                    vector for vector, text in zip(of[hard], texts[hard], strict=True) if text not in (query, key)
-                ]
-                cosines = torch.stack([positive, *(of[one][i] @ rival for rival in rivals)]) / CONTRAST["temperature"]
-                terms.append((cosines.logsumexp(0) - cosines[0]) / 2)
+                pairs = [*zip(texts["query"], texts["key"], strict=True)]
+                related = [j for j, pair in enumerate(pairs) if {query, key} & {*pair}]
+                rivals = [vector for j, vector in enumerate(of[other]) if j not in related]
+                if asked.positives == "single":
+                    related = [i]
+                known = {text for j in related for text in pairs[j]}
+                rivals += [vector for vector, text in zip(of[hard], texts[hard], strict=True) if text not in known]
+                positives = [j for j in related if j == i or texts[one][i] != texts[other][j]]
+                for j in positives:
+                    cosines = torch.stack([of[one][i] @ vector for vector in (of[other][j], *rivals)])
+                    cosines[0] -= asked.margin
+                    entropy = -(cosines / CONTRAST["temperature"]).log_softmax(0)[0]
+                    terms.append(entropy / 2 / len(positives))
         total = total + torch.stack(terms).sum() / len(texts["query"])
     total.backward()
     gradients = {name: parameter.grad for name, parameter in objectives.named_parameters()}
@@ -110,7 +113,10 @@ def test_loss_and_gradient_are_those_of_one_batch_at_every_zero_stage(two: Pool,
     assert_same(two.call(step_of, settings, rows_with_negatives), *plain_step(SETTINGS))
 
 
-@pytest.mark.parametrize("changes", [{"margin": 0.3}, {"pooling": "cls"}, {"matryoshka_dims": [3, 16, 8]}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"margin": 0.3}, {"pooling": "cls"}, {"matryoshka_dims": [3, 16, 8]}, {"positives": "multi", "margin": 0.1}],
+)
 def test_margin_pooling_and_widths_are_those_of_one_batch(two: Pool, changes: dict[str, Any]) -> None:
     settings = SETTINGS | {"objectives": [CONTRAST | changes]}
     asked = settings | {"train__per_device_batch_size": 2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,14 @@ from tests.parity.train.test_train_checkpoint import starts, stop_after, train
 from xalign_ray.errors import CheckpointError
 from xalign_ray.work.artifacts import read_manifest
 
+PHASES = [[0, "head"], [3, "embeddings"], [5, "all"]]
 
-@pytest.mark.parametrize("stage", [1, 2, 3])
-def test_a_sharded_run_goes_on_with_another_number_of_workers(one: Pool, two: Pool, tmp_path: Path, stage: int):
-    settings = {"parallel__zero_stage": stage, "model__hidden_dropout_prob": 0.0}
+
+@pytest.mark.parametrize(("stage", "trainable"), [(1, "all"), (2, "all"), (3, "all"), (1, PHASES), (2, PHASES)])
+def test_a_sharded_run_goes_on_with_another_number_of_workers(
+    one: Pool, two: Pool, tmp_path: Path, stage: int, trainable: Any
+):
+    settings = {"parallel__zero_stage": stage, "model__hidden_dropout_prob": 0.0, "trainable": trainable}
     two.call(stop_after, tmp_path / "changed", settings, 2)
     one.call(stop_after, tmp_path / "changed", settings, 4)
     two.call(train, tmp_path / "changed", settings)
@@ -26,6 +31,13 @@ def test_a_sharded_run_goes_on_with_another_number_of_workers(one: Pool, two: Po
         synthetic.losses(tmp_path / "changed"), synthetic.losses(tmp_path / "straight"), atol=2e-6
     )
     assert {path.name for path in (tmp_path / "changed" / "checkpoints").iterdir()} == {"step_000004", "step_000006"}
+
+
+def test_phases_at_stage_3_need_the_same_workers(one: Pool, two: Pool, tmp_path: Path):
+    settings = {"parallel__zero_stage": 3, "trainable": PHASES}
+    two.call(stop_after, tmp_path, settings, 2)
+    with pytest.raises(CheckpointError, match=r"one count of steps, .* Continue with --set parallel.workers=2"):
+        one.call(train, tmp_path, settings)
 
 
 def test_a_checkpoint_that_cannot_be_converted_is_refused_with_the_way_out(one: Pool, two: Pool, tmp_path: Path):

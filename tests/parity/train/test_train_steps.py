@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,9 +96,16 @@ def test_shares_of_different_size_are_weighed_by_their_labels(one: Pool, two: Po
     np.testing.assert_allclose(together, apart, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("stage", [0, 2, 3])
-def test_an_interrupted_run_goes_on_to_the_last_bit_with_dropout(two: Pool, tmp_path: Path, stage: int):
+PHASES = {"trainable": [[0, "head"], [4, ["head", "embeddings"]], [5, "all"]]}  # the checkpoint is of the first
+
+
+@pytest.mark.parametrize("trainable", [{}, PHASES], ids=["all", "in phases"])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_an_interrupted_run_goes_on_to_the_last_bit_with_dropout(
+    two: Pool, tmp_path: Path, stage: int, trainable: dict[str, Any]
+):
     settings = {"parallel__zero_stage": stage, "train__per_device_batch_size": 2, "checkpoint__save_steps": 3}
+    settings |= trainable
     straight = run(two, tmp_path / "straight", **settings)
     with pytest.raises(synthetic.Interrupted):
         two.call(train_until, tmp_path / "cut", settings, 5)

@@ -15,7 +15,8 @@ from xalign_ray.finetune.settings import FineTuning
 
 TRAIN = (
     "attention, bf16, eval_steps, global_batch_size, gradient_checkpointing, max_grad_norm, max_steps, "
-    "num_train_epochs, optimizer, pairs_per_step, per_device_batch_size, retrieval_steps, schedule, tf32, torch_compile"
+    "num_train_epochs, optimizer, pairs_per_step, per_device_batch_size, retrieval_steps, schedule, tf32, "
+    "torch_compile, trainable"
 )
 STREAMS = (
     "masked_text, masked_pairs, masked_translations, code_switched_labels, code_switched_copy, aligned_pairs, "
@@ -88,7 +89,7 @@ CASES = {
     "train: {wd: 1}": f"unknown key 'train.wd'. Did you mean 'train.optimizer.weight_decay'? Known here: {TRAIN}.",
     "train: {optimizer: {lr: 1}}": (
         "unknown key 'train.optimizer.lr'. Did you mean 'train.optimizer.learning_rate'? "
-        "Known here: beta1, beta2, epsilon, kind, learning_rate, weight_decay."
+        "Known here: beta1, beta2, epsilon, kind, learning_rate, rates, weight_decay."
     ),
     "seed: []": "'seed' is []; it must be a whole number.",
     "output: [a]": "'output' is ['a']; it must be text; put quotes around it.",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from xalign_ray.config.explain import explain_validation
 from xalign_ray.config.fields import Scheduled, Within, value_at
+from xalign_ray.config.training import TrainConfig
 
 CORNERS = ((10, 1.0), (20, 3.0), (24, 2.0))
 SHAPE = "must be a number, or a list of [step, value] with whole steps from 0"
@@ -80,3 +82,48 @@ def test_what_is_wrong_is_said_once_of_the_key(given: dict, said: str) -> None:
     with pytest.raises(ValidationError) as told:
         Tree.model_validate(given)
     assert explain_validation(told.value, Tree, {}, "r.yaml") == said
+
+
+# --- trainable parts --------------------------------------------------------------------------------------------------
+TRAIN = {"max_steps": 40, "global_batch_size": 8}
+PART = "name all, head, embeddings, new_rows or layers:6- (from a layer on; layers:2-4 for some, counted from 1)"
+
+
+@pytest.mark.parametrize(
+    ("given", "written", "phases"),
+    [
+        ("all", "all", ((0, ("all",)),)),
+        ({"layers": "6-"}, "layers:6-", ((0, ("layers:6-",)),)),
+        (["head", "layers:2-4"], ["head", "layers:2-4"], ((0, ("head", "layers:2-4")),)),
+        ([[0, "new_rows"], [0.1, ["all"]]], [[0, "new_rows"], [0.1, "all"]], ((0, ("new_rows",)), (4, ("all",)))),
+        ([[0, ["head", "embeddings"]], [7, "all"]], None, ((0, ("head", "embeddings")), (7, ("all",)))),
+    ],
+)
+def test_trainable_is_parts_or_phases(given: Any, written: Any, phases: Any) -> None:
+    train = TrainConfig.model_validate({**TRAIN, "trainable": given})
+    assert train.phases == phases
+    assert train.model_dump(mode="json")["trainable"] == (given if written is None else written)
+    assert TrainConfig.model_validate_json(train.model_dump_json()) == train
+    assert [train.phase_at(step) for step in (0, phases[-1][0], 39)] == [0, len(phases) - 1, len(phases) - 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("heads", f"'heads' is no part of a model: {PART}"),
+        ([], f"'[]' is no part of a model: {PART}"),
+        ("layers:0-", f"'layers:0-' is no part of a model: {PART}"),
+        ([[1, "all"]], "the first steps of phases begin with 0 and increase"),
+        ([[0, "head"], [5, "all"], [5, "head"]], "the first steps of phases begin with 0 and increase"),
+        ([["0", "head"]], "phases are a list of [first step, parts]"),
+        ([[0, "all"], [5, "new_rows"]], "a phase of new_rows comes before those in which all rows move"),
+    ],
+)
+def test_trainable_is_refused_in_a_sentence(given: Any, said: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        TrainConfig.model_validate({**TRAIN, "trainable": given})
+
+
+def test_new_rows_are_refused_with_lamb() -> None:
+    with pytest.raises(ValidationError, match="new_rows with LAMB is refused"):
+        TrainConfig.model_validate({**TRAIN, "trainable": "new_rows", "optimizer": {"kind": "lamb"}})

@@ -15,6 +15,7 @@ DICT = "[{languages: [en, de], paths: [x]}]"
     ("settings", "said"),
     [
         (["streams=[{kind: masked_pairs}]"], "stream masked_pairs needs data.parallel; the recipe names none."),
+        (["train.trainable=new_rows"], "train.trainable new_rows needs data.tokenizer.new_pieces."),
         (["streams=[{kind: code_switched_labels}]", "data.dictionaries=[]"],
          "stream code_switched_labels needs data.dictionaries; the recipe names none."),
         (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment}]", "data.dictionaries=[]"],
@@ -83,7 +84,7 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "'train.optimizer': kind 'lam' is not one of adamw, lamb. Did you mean 'lamb'?"),
         (["train.optimizer={learn_rate: 1}"],
          "unknown key 'train.optimizer.learn_rate'. Did you mean 'train.optimizer.learning_rate'? Known here: beta1, "
-         "beta2, epsilon, kind, learning_rate, weight_decay."),
+         "beta2, epsilon, kind, learning_rate, rates, weight_decay."),
         (["objectives=[{kind: masked_lm, weight: heavy}]"],
          "'objectives.0.weight' is 'heavy'; it must be a number, or a list of [step, value] with whole steps from "
          "0."),

@@ -40,7 +40,7 @@ def test_settings_of_the_file_and_of_the_command_line_count(tmp_path: Path, writ
         (f"{MODEL}out: runs/x", "unknown key 'out'. Did you mean 'output'?"),
         (
             f"{MODEL}method: contrst",
-            "it must be one of auto, contrast, contrast-tlm, distill, align, weam, ppa, mlm. Did you",
+            "it must be one of auto, contrast, contrast-tlm, add, distill, align, weam, ppa, mlm. Did you",
         ),
         (f"{MODEL}lr: 1e-5", "'lr' is a key of the recipe: write it as set: {train.optimizer.learning_rate: VALUE}."),
         (f"{MODEL}epochs: 3", "'epochs' is a key of the recipe: write it as set: {train.num_train_epochs: VALUE}."),

@@ -63,6 +63,7 @@ def resolved(model: str = "bare", pairs: str = "pairs.en-de.tsv", **options: Any
         {"pairs": "pairs.en-de.tsv other.en-fr.tsv"},
         {"method": "weam", "set": ("allow=[new_head]",)},
         {"method": "distill", "teacher": "mlm"},
+        {"method": "add"},
     ],
 )
 def test_shown_recipe_is_the_recipe_that_runs(folder: Path, options: dict[str, Any]) -> None:
@@ -321,6 +322,69 @@ def test_a_teacher_whose_vectors_have_length_1_is_learned_so(folder: Path) -> No
     (folder / "mlm" / "modules.json").write_text(json.dumps(modules))
     taught = resolved(method="distill", teacher="mlm", pairs=pairs).recipe.config
     assert taught.objectives[0].normalize  # type: ignore[union-attr]
+
+
+CARD = """---
+language:
+- multilingual
+- {}
+- no
+---
+# A card
+"""
+POOLED = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+
+
+def write_letters(folder: Path) -> None:
+    """A tokenizer that has `sentence` and its number as a piece each, and of `Satz` each letter."""
+    pieces = {"[UNK]": 0, "sentence": 1, **{text: 2 + n for n, text in enumerate("Satz0123456789")}}
+    pieces |= {f"##{letter}": 20 + n for n, letter in enumerate("atz0123456789")}
+    tokenizer = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize(
+    ("card", "pairs", "reason"),
+    [
+        ("de", "pairs.en-de.tsv", ""),
+        ("en", "pairs.en-de.tsv", "its model card lists 2 languages, and de is none"),
+        ("en\n- deu", "pairs.en-de.tsv other.en-fr.tsv", "its model card lists 3 languages, and fr is none"),
+        ("de", "other.en-fr.tsv", ""),  # the English that its teacher reads is new too
+        ("", "pairs.en-de.tsv", ""),
+    ],
+)
+def test_a_language_that_is_new_to_an_encoder_of_sentences_is_added(
+    folder: Path, card: str, pairs: str, reason: str
+) -> None:
+    bare = folder / "bare"
+    write_letters(bare)
+    if card:
+        (bare / "README.md").write_text(CARD.format(card))
+    assert resolved(pairs=pairs).recipe.name == "bare-contrast"  # not one of sentences
+    (bare / "modules.json").write_text(json.dumps(POOLED))
+    (bare / "1_Pooling").mkdir()
+    (bare / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    found = resolved(pairs=pairs)
+    assert found.recipe.name == ("bare-add" if reason else "bare-contrast")
+    if reason:
+        assert found.notes[0] == f"Method add: pairs, an encoder of sentences, and a new language ({reason})."
+        teacher = found.recipe.config.data.teacher
+        assert teacher is not None
+        assert (teacher.path, teacher.language) == ("bare", "en")
+    assert resolved(pairs=pairs, method="contrast").recipe.name == "bare-contrast"
+
+
+def test_pieces_are_of_the_language_that_costs_many(folder: Path) -> None:
+    write_letters(folder / "bare")
+    with pytest.raises(ConfigError, match=r"--pieces 7 makes pieces of languages .* none does \(de \d"):
+        resolved(pieces=7)
+    (folder / "pairs.en-de.tsv").write_text("".join(f"sentence {n}\tSatz Satz Satz\n" for n in range(300)))
+    found = resolved(pieces=7)
+    tokenizer, train = found.recipe.config.data.tokenizer, found.recipe.config.train
+    assert (tokenizer.kind, tokenizer.new_pieces, tokenizer.new_pieces_of) == ("start", 7, ("de",))  # type: ignore[union-attr]
+    assert train.trainable == ((0, "new_rows"), (0.1, "all"))
+    assert train.optimizer.rates == {"new_rows": 50.0}
 
 
 def test_rows_are_no_longer_than_the_encoder_has_positions(folder: Path) -> None:

@@ -150,6 +150,19 @@ def replaced(ids: list[int], made: set[tuple[int, int]], number: int) -> list[in
     return out
 
 
+def test_a_unigram_model_gains_the_characters_that_it_cannot_write() -> None:
+    old, lines = unigram(), ["བོད་སྐད་ bod", "བོད་ཡིག", "བོད་ལུགས"] * 2
+    unknown = old.token_to_id("<unk>")
+    assert unknown in old.encode("བོད").ids
+    new, parts = add_subwords(old, lines, 20, {*special_of(old), unknown})
+    assert len(parts) == 20
+    for number, ids in parts.items():
+        assert ids == [old.token_to_id(sign) or unknown for sign in str(new.id_to_token(number))]
+    assert unknown not in new.encode("བོད་").ids
+    assert len(new.encode("བོད་", add_special_tokens=False).ids) < 4  # the syllable and its mark have become one
+    assert all(new.encode(line).ids == old.encode(line).ids for line in ENGLISH + GERMAN)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_text_is_cut_as_before_but_for_joined_neighbours(kind: Callable[[], Tokenizer]) -> None:
     old = kind()
