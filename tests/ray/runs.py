@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import ray
 
 from tests.parity.train.pool import Pool
 from tests.ray.sockets import Listening, closed_by, listening
@@ -58,6 +59,19 @@ def curve(folder: Path, total: int) -> Curve:
     steps = [event for event in read_events(folder / EVENT_LOG) if event["event"] == "step"]
     assert [event["step"] for event in steps] == list(range(1, total + 1))
     return [(event["batch_hash"], event["metrics"]["train/loss"]) for event in steps]
+
+
+ONCE = {"_AutoscalingCoordinatorActor", "_StatsActor"}  # kinds of actors that a cluster has once
+
+
+def actors() -> set[str]:
+    """The names of all actors that the cluster has had."""
+    return set(ray._private.state.actors())
+
+
+def started_since(before: set[str]) -> set[str]:
+    """The kinds of actors: a training starts none that nothing asks, for each takes one or two seconds of a core."""
+    return {actor["ActorClassName"] for name, actor in ray._private.state.actors().items() if name not in before}
 
 
 def starts(folder: Path) -> list[int]:

@@ -18,9 +18,11 @@ from tests.parity.train.pool import Pool
 from tests.ray.runs import (
     BLOCK_SERVER,
     DATA_TASK,
+    ONCE,
     PATIENCE_S,
     TRAIN_WORKER,
     Curve,
+    actors,
     calm,
     check_rows,
     events,
@@ -29,6 +31,7 @@ from tests.ray.runs import (
     pids,
     reached,
     sockets_watched,
+    started_since,
     starts,
     when,
 )
@@ -57,6 +60,7 @@ class Disturbed:
     Attributes:
         killed_tasks, stops: data tasks that were killed, and how often a rank was stopped for a moment.
         expected, curve: of the calm run, and of this one.
+        started: kinds of actors.
         sockets: that opened meanwhile, and what closed each of them.
     """
 
@@ -66,6 +70,7 @@ class Disturbed:
     stops: int
     expected: Curve
     curve: Curve
+    started: set[str]
     sockets: dict[Listening, str]
 
 
@@ -110,18 +115,21 @@ def disturbed(two: Pool, tmp_path_factory: pytest.TempPathFactory) -> Disturbed:
     killer = when(at_work, at_work)
     dies = (reached(run, WORKER_DIES_AT, attempt=2), kill_worker(1))
     others = when((reached(run, STUTTERS_FROM), stutter), (lambda: True, kill_server), dies)
+    before = actors()
     with sockets_watched() as sockets:
         with pytest.raises(TrainingError, match=r"Workers failed more often than parallel.max_failures allows"):
             on_ray(config, run)
         others.join(1)
         assert not others.is_alive()
         found = on_ray(config, run)
-    return Disturbed(config, run, len(killed), len(stopped), expected, found, sockets)
+    return Disturbed(config, run, len(killed), len(stopped), expected, found, started_since(before), sockets)
 
 
 def test_only_a_killed_block_server_and_worker_cost_a_restart_and_nothing_costs_a_row(disturbed: Disturbed) -> None:
     assert disturbed.curve == disturbed.expected
     check_rows(disturbed.folder, disturbed.expected)
+    asked = {"RayTrainWorker", "SynchronizationActor", "BlockServer"}
+    assert asked <= disturbed.started <= asked | ONCE
     assert disturbed.killed_tasks >= 2
     assert disturbed.stops >= 3
     first, second, third = starts(disturbed.folder)

@@ -6,10 +6,9 @@ from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
-import ray
 
 from tests.parity.train.pool import Pool
-from tests.ray.runs import Curve, calm, check_rows, events, facts, on_ray, starts
+from tests.ray.runs import ONCE, Curve, actors, calm, check_rows, events, facts, on_ray, started_since, starts
 from tests.ray.small import batches, recipe
 from tests.unit.results.run_folders import open_folders, report_on
 from xalign_ray.config.identity import inputs_of
@@ -50,33 +49,16 @@ def stopped(workers: Workers, config: RunConfig, folder: Path, prepared_folder: 
 def rescale(two: Pool, settings: list[str], folder: Path, expected: Curve) -> None:
     """Two workers until they are asked to stop, then one, on Ray: the same rows and losses as the calm run's."""
     config = recipe(settings, "parallel.workers=2")
-    before = set(ray._private.state.actors())  # other files' tests share the cluster
+    before = actors()  # other files' tests share the cluster
     two.call(stopped, config, folder, prepare(config).folder)
-    moved = on_ray(recipe(settings, "parallel.workers=1"), folder)
+    moved = on_ray(recipe(settings, "parallel.workers=1", "parallel.data_cpus=null"), folder)
     assert starts(folder) == [0, STOPPED_AT]
     check_rows(folder, expected)
     assert [loss for _, loss in moved] == pytest.approx([loss for _, loss in expected], rel=1e-4)
     assert set(local_node().all_processes) - {"reaper"} == {"gcs_server", "raylet"}
     assert local_node().dashboard_agent_listen_port != 52365, "Ray's own, which another cluster may have"
-    asked = {"RayTrainWorker", "SynchronizationActor", "BlockServer"}
-    once = {"_AutoscalingCoordinatorActor", "_StatsActor"}  # which a cluster has once
-    assert asked <= started_since(before) <= asked | once
-
-
-def started_since(before: set[str]) -> set[str]:
-    """The kinds of actors: a training starts none that nothing asks, for each takes one or two seconds of a core."""
-    return {actor["ActorClassName"] for name, actor in ray._private.state.actors().items() if name not in before}
-
-
-def test_a_run_of_few_rows_starts_no_data_tasks_and_takes_the_same_rows(
-    world: list[str], two: Pool, tmp_path: Path
-) -> None:
-    settings = [*world, *SIZES, "parallel.workers=2", "parallel.data_cpus=null"]
-    expected = calm(two, recipe(settings), tmp_path / "calm")
-    before = set(ray._private.state.actors())
-    assert on_ray(recipe(settings), tmp_path / "run") == expected
-    asked = {"RayTrainWorker", "SynchronizationActor"}
-    assert asked <= started_since(before) <= asked | {"_AutoscalingCoordinatorActor"}  # which a cluster has once
+    asked = {"RayTrainWorker", "SynchronizationActor"}  # few rows: the worker makes its own
+    assert asked <= started_since(before) <= asked | ONCE
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
