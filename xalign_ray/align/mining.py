@@ -14,7 +14,7 @@ from xalign_ray.models.nearest import (
     Threshold,
     best_threshold,
     mine_pairs,
-    nearest_both_ways,
+    search_both_ways,
     unit_rows,
 )
 from xalign_ray.models.open import open_encoder
@@ -48,7 +48,8 @@ def mine_files(
 ) -> Path:
     """Writes `mined.<first>-<second>.tsv`: a sentence of each file and their score a row, the best first.
 
-    Memory is that of both sides' sentences and neighbours, and of one block of cosines; vectors lie on the disk.
+    Memory is that of both sides' sentences and neighbours, and of one block of cosines; vectors lie on the disk. Where
+    faiss searches, its index of one side's vectors is in memory too.
 
     Args:
         files: text, a sentence a line.
@@ -72,7 +73,7 @@ def mine_files(
             for side, at in zip(sides, zip(stores, languages, strict=True), strict=True)
         ]
         say(f"Comparing {sizes} sentences.")
-        mined = mine_pairs(*nearest_both_ways(vectors[0], vectors[1], neighbours, opened.device))
+        mined = mine_pairs(*search_both_ways(vectors[0], vectors[1], neighbours, opened.device))
     finally:
         for store in stores:
             store.unlink(missing_ok=True)

@@ -60,7 +60,10 @@ def keep_documents(filters: Filters, language: str, documents: Sequence[Document
         steps.append(
             lambda some: {
                 OTHER_LANGUAGE: in_other_language(
-                    [_beginning(document) for document in _take(documents, some)], language, filters.language_threshold
+                    [_beginning(document) for document in _take(documents, some)],
+                    language,
+                    filters.language_threshold,
+                    filters.language_model,
                 )
             }
         )
@@ -140,7 +143,7 @@ def keep_pairs(
             steps.append(
                 lambda some, number=number, code=code, lines=lines: {
                     f"side {number + 1} is {OTHER_LANGUAGE}": in_other_language(
-                        _take(lines, some), code, filters.language_threshold
+                        _take(lines, some), code, filters.language_threshold, filters.language_model
                     )
                 }
             )

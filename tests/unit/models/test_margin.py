@@ -15,6 +15,7 @@ from xalign_ray.models.nearest import (
     mine_pairs,
     mined_negatives,
     nearest_both_ways,
+    search_both_ways,
 )
 
 
@@ -64,6 +65,26 @@ def test_equal_vectors_keep_the_lower_number(monkeypatch: pytest.MonkeyPatch) ->
     one, other = nearest_both_ways(same[:3], same, 2)
     assert one.places.tolist() == [[0, 1]] * 3
     assert other.places.tolist() == [[0, 1]] * 5
+
+
+def test_faiss_finds_nearly_all_neighbours_and_the_same_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(4)
+    base = random.normal(size=(300, 48))[random.integers(300, size=10_000)] + random.normal(size=(10_000, 48))
+    first, second = (base[::step] + 0.5 * random.normal(size=base.shape) for step in (1, -1))
+    sides = [(side / np.linalg.norm(side, axis=1, keepdims=True)).astype(np.float32) for side in (first, second)]
+    exact, searched = nearest_both_ways(*sides), search_both_ways(*sides, exact_up_to=9_999)
+    shares = [np.mean([*map(np.isin, one.places, other.places)]) for one, other in zip(exact, searched, strict=True)]
+    assert min(shares) > 0.98
+    assert all(
+        np.allclose(one.cosines[:, 0], other.cosines[:, 0], atol=0.01)
+        for one, other in zip(exact, searched, strict=True)
+    )
+    pairs = [{(pair.first, pair.second) for pair in mine_pairs(*found)} for found in (exact, searched)]
+    assert len(pairs[0] & pairs[1]) > 0.99 * len(pairs[0])
+    at_limit = search_both_ways(*sides, exact_up_to=10_000)
+    monkeypatch.setattr(nearest, "find_spec", lambda _: None)
+    for found in (at_limit, search_both_ways(*sides, exact_up_to=9_999)):
+        assert all(np.array_equal(one.cosines, other.cosines) for one, other in zip(exact, found, strict=True))
 
 
 def test_a_side_without_vectors_gives_no_pair() -> None:
