@@ -141,6 +141,9 @@ def continue_(
     replay: Annotated[
         float | None, typer.Option(metavar="SHARE", help="of rows that are text; 0.1 with --text and a head")
     ] = None,
+    lora: Annotated[
+        int | None, typer.Option(metavar="RANK", help="train adapters of this rank (16); they are merged on export")
+    ] = None,
     languages: Annotated[str, _files("of the two sides of the pairs: en,de", "CODES")] = "",
     columns: Annotated[str, _files("of the two columns of the pairs", "NAMES")] = "",
     where: Annotated[str, typer.Option(metavar="CONDITION", help="rows of tables: label=1, 'score>=0.8', or all")] = "",

@@ -78,6 +78,7 @@ def mix_weights(
     """
     import torch
 
+    from xalign_ray.models.adapters import merged_state
     from xalign_ray.models.export import ENCODER, rows_to_make
     from xalign_ray.train.loop import build_model
 
@@ -89,7 +90,7 @@ def mix_weights(
     by_piece = {
         name for name, one in start.named_parameters(remove_duplicate=False) if any(one is table for table in tables)
     }
-    first, mixed = start.state_dict(), dict(reached)
+    first, mixed = merged_state(start) if config.model.lora else start.state_dict(), dict(reached)
     for name, after in reached.items():
         if name.startswith(ENCODER) and after.is_floating_point():
             mixed[name] = torch.lerp(first[name].float(), after.float(), share)
@@ -101,12 +102,18 @@ def mix_weights(
 def _weights(
     recipe: Recipe, prepared: Prepared, folder: Path, fingerprint: str, step: int | None, trust: bool
 ) -> tuple[dict[str, Tensor], int]:
-    """The weights and the step they are of; at step 0 those that the seed gives, as every run of it began."""
+    """The weights and the step they are of; at step 0 those that the seed gives, as every run of it began.
+
+    Adapters are merged into the layers that they stand beside.
+    """
+    from xalign_ray.models.adapters import merged_state
     from xalign_ray.train.checkpoint import consolidate, newest
     from xalign_ray.train.loop import build_model
 
-    if step == 0:
-        return build_model(recipe.config, prepared).state_dict(), 0
+    lora = recipe.config.model.lora
+    start = build_model(recipe.config, prepared) if step == 0 or lora else None
+    if start and step == 0:
+        return merged_state(start) if lora else start.state_dict(), 0
     checkpoint, damage = newest(folder, fingerprint, step, trust, best=step is None)
     steps = (finished_run(folder) or {}).get("steps", 0)
     if checkpoint is None:
@@ -117,7 +124,11 @@ def _weights(
         lost = damage or [f"The checkpoint of step {steps}, the last one, is not there."]
         hint = f"The newest whole checkpoint is of step {checkpoint.step}: --step {checkpoint.step} exports it."
         raise DataError(" ".join([*lost, hint]))
-    return consolidate(checkpoint), checkpoint.step
+    state = consolidate(checkpoint)
+    if start:
+        start.load_state_dict(state, strict=False)  # a checkpoint has no frozen weights
+        state = merged_state(start)
+    return state, checkpoint.step
 
 
 def sentence_form(config: RunConfig, pooling: str = "", prompts: Sequence[str] = ()) -> SentenceFiles:

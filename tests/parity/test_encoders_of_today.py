@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling, Transformer
 from tokenizers import Tokenizer, processors
@@ -18,6 +21,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.parity.test_backbones_train import FACTS, losses, train_one
 from tests.parity.train.pool import Pool
+from tests.parity.train.synthetic import Interrupted
 from tests.ray.small import batches
 from tests.unit.conftest import prepare_here
 from tests.unit.models.test_generic import write_stock
@@ -28,8 +32,13 @@ from xalign_ray.feed.batches import open_local
 from xalign_ray.models.open import open_encoder
 from xalign_ray.models.vectors import SentenceVectors
 from xalign_ray.objectives.sentences import COLUMNS, sentence_rows
-from xalign_ray.train.loop import build_model
+from xalign_ray.planning.memory import state_of
+from xalign_ray.planning.subject import Subject, subject_of
+from xalign_ray.shards.prepared import Prepared
+from xalign_ray.train.distributed import Workers
+from xalign_ray.train.loop import build_model, train
 from xalign_ray.train.step import tensors
+from xalign_ray.work.job import Job
 
 LENGTH = 40
 TEXTS = ["en1 en2 en3", "de7", "en11 de12 en13 en14 en15 en16 en17", "en5 en6 " * 40]
@@ -106,8 +115,11 @@ CASES += [  # type: ignore[misc]
 def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Shape, Path]:
     """A shape, and a folder with an encoder of it, another of the same width as a teacher, and pairs."""
     name, tokenizer = request.param
-    folder = tmp_path_factory.mktemp(name)
     models = request.getfixturevalue("released_models") if tokenizer == "released" else None
+    return SHAPES[name], written(tmp_path_factory.mktemp(name), name, models)
+
+
+def written(folder: Path, name: str, models: Path | None = None) -> Path:
     SHAPES[name].write(folder, "base", models)
     SHAPES[name].write(folder, "teacher", models, seed=4)
     rng = np.random.default_rng(1)
@@ -115,10 +127,10 @@ def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     for code in ("en", "de"):
         lines = [" ".join(f"{code}{number}" for number in some) for some in numbers]
         (folder / f"pairs.{code}").write_text("\n".join(lines) + "\n")
-    return SHAPES[name], folder
+    return folder
 
 
-def continued(folder: Path, method: str, steps: int = 4) -> RunConfig:
+def continued(folder: Path, method: str, *more: str, steps: int = 4) -> RunConfig:
     """The recipe that `xalign continue` makes of them, in small."""
     rule = open_encoder(folder / "base").sentences.rule
     kind = {"contrast": "sentence_contrast", "distill": "distillation"}[method]
@@ -133,6 +145,7 @@ def continued(folder: Path, method: str, steps: int = 4) -> RunConfig:
         "data.parallel=[{format: moses, languages: [en, de], paths: [pairs.en, pairs.de]}]",
         "streams=" + json.dumps([{"kind": "contrasted_pairs", "text": "none", "prompt": rule.prompt}]),
         "objectives=" + json.dumps([{"kind": kind, "pooling": rule.pooling}]),
+        *more,
     ]
     return load_recipe(f"continue/{method}", settings).config
 
@@ -199,3 +212,50 @@ def test_continued_alike_at_each_zero_stage_and_exported(
         Recipe("x", config, {}), prepared, tmp_path / "zero-3", dict(FACTS), out=tmp_path / "again", form=form
     )
     np.testing.assert_allclose(theirs(again, shape.prompt), expected, atol=1e-5)
+
+
+def train_until(workers: Workers, config: RunConfig, prepared: Path, folder: Path, until: int | None = None) -> None:
+    """Trains, from the newest checkpoint on, until the feed breaks off at a step."""
+    data = Prepared.open(prepared)
+
+    def batches_from(first: int, rank: int, _: int) -> Iterator[Any]:
+        for number, batch in enumerate(open_local(data, config, first, rank), first):
+            if number == until:
+                raise Interrupted
+            yield batch
+
+    train(Job(folder, FACTS), config, data, batches_from, workers)
+
+
+@pytest.mark.parametrize(("stage", "bf16"), [(0, False), (2, True), (3, False)])
+def test_lora_is_killed_resumed_and_merged(two: Pool, tmp_path: Path, stage: int, bf16: bool) -> None:
+    folder = written(tmp_path / "given", "qwen3-embedding")
+    asked = [f"parallel.zero_stage={stage}", f"train.bf16={bf16}".lower(), "parallel.workers=2", "model.lora={rank: 4}"]
+    config = continued(folder, "contrast", *asked, "checkpoint.save_steps=2", "checkpoint.async_save=false", steps=6)
+    prepared = prepare_here(config)
+    for name, until in (("straight", None), ("cut", 5), ("cut", None)):
+        (tmp_path / name).mkdir(exist_ok=True)
+        with pytest.raises(Interrupted) if until else nullcontext():
+            two.call(train_until, config, prepared.folder, tmp_path / name, until)
+    recipe = Recipe("x", config, {})
+    states = [
+        exports._weights(recipe, prepared, tmp_path / name, FACTS["fingerprint"], None, False)[0]
+        for name in ("straight", "cut")
+    ]
+    assert all(torch.equal(weight, states[1][name]) for name, weight in states[0].items())
+    exported = exports.export_run(recipe, prepared, tmp_path / "cut", dict(FACTS))
+    np.testing.assert_allclose(ours(exported), theirs(exported, QWEN3), atol=1e-5)
+    half = exports.export_run(recipe, prepared, tmp_path / "cut", dict(FACTS), out=tmp_path / "half", merge=0.5)
+    base, whole, mixed = (load_file(path / "model.safetensors") for path in (folder / "base", exported, half))
+    assert base.keys() == whole.keys()
+    moved = {name for name, weight in base.items() if not torch.equal(weight, whole[name])}
+    assert moved == {name for name in base if "_proj" in name}, "all linear layers, and what is frozen is the base's"
+    assert all(torch.allclose(mixed[name], (base[name] + whole[name]) / 2, atol=1e-6) for name in base)
+    model, subject = build_model(config, prepared), subject_of(recipe)
+    assert isinstance(subject, Subject)
+    assert subject.trained == sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    assert state_of(config, subject.trained, subject.frozen)["optimizer state"] == 8 * subject.trained / (
+        2 if stage else 1
+    )
+    saved = sum(file.stat().st_size for file in (tmp_path / "cut" / "checkpoints" / "step_000006").rglob("*.pt"))
+    assert saved < 4 * subject.sizes.total * 3, "no frozen weight is saved"

@@ -75,6 +75,8 @@ NOT_RUN = {
         "network"
     ),
     "xalign continue MODEL --pairs mined/mined.en-de.tsv": "like",
+    "xalign continue Qwen/Qwen3-Embedding-0.6B --pairs my.csv --lora 16 --plan": "network",
+    "xalign continue Qwen/Qwen3-Embedding-0.6B --pairs my.csv --lora 16 --out runs/mine": "network",
     "xalign trim intfloat/multilingual-e5-small --text de.txt --text sw.txt --out e5-small-de-sw": "network",
     "hf download masakhane/masakhaner2 --repo-type dataset --local-dir masakhaner2": "network",
     "xalign tune RUN --task ner --data masakhaner2": "network",

@@ -16,6 +16,7 @@ from xalign_ray.config.fields import (
     LocalPath,
     NonNegative,
     Positive,
+    PositiveFloat,
     Scheduled,
     Within,
 )
@@ -153,6 +154,17 @@ class MaskingConfig(Frozen):
             yield f"mask_replace_prob + random_replace_prob is {both:g}; it must be at most 1"
 
 
+class Lora(Frozen):
+    """Adapters of low rank that are trained in place of the encoder's weights; the export has them merged."""
+
+    rank: Positive = 16
+    """width inside an adapter"""
+    alpha: PositiveFloat | None = None
+    """an adapter's output is multiplied by alpha over rank; null: twice the rank"""
+    targets: tuple[str, ...] = ()
+    """last names of the linear layers that get one, such as [q_proj, v_proj]; empty: all of the encoder"""
+
+
 class ModelConfig(Frozen):
     """An encoder: family and sizes for one from scratch, or `init_from` for one to continue."""
 
@@ -177,6 +189,8 @@ class ModelConfig(Frozen):
     """add a vector of the language at the input"""
     conditioned_head: bool = False
     """give the head the label's language"""
+    lora: Lora | None = None
+    """train adapters alone, and merge them into the export: {rank: 16}; null: all weights"""
 
     @model_validator(mode="before")
     @classmethod
@@ -193,6 +207,8 @@ class ModelConfig(Frozen):
             )
         if self.conditioned_head and not self.language_embeddings:
             yield "conditioned_head needs language_embeddings: true (the two share one table)"
+        if self.lora and (self.init_from is None or self.language_embeddings):
+            yield "lora trains adapters of an encoder that init_from names, without language_embeddings"
 
 
 class RunConfig(Frozen):
@@ -240,6 +256,10 @@ class RunConfig(Frozen):
     def _lacking(self) -> Iterator[str]:
         """Data, streams and losses that others need."""
         data, streams, losses = self.data, self.streams, self.objectives
+        if self.model.lora and (getattr(data.tokenizer, "new_pieces", 0) or isinstance(data.tokenizer, REPLACING)):
+            yield "model.lora freezes the rows of new pieces as they begin: train all weights, or add no pieces"
+        if self.model.lora and any(parts != ("all",) for _, parts in self.train.phases):
+            yield "model.lora trains adapters alone: train.trainable is for weights without them"
         needed = [
             *(("stream", stream.kind, "parallel") for stream in streams if stream.pools == PAIRS),
             *(("stream", stream.kind, "corpora") for stream in streams if stream.pools == TEXT),

@@ -31,6 +31,7 @@ _OPTIONS = {
     "data.teacher.path": "--teacher",
     "data.tests": "--test",
     "model.init_from": "MODEL",
+    "model.lora": "--lora",
     "parallel.workers": "--workers",
     "train.max_steps": "--steps",
 }
@@ -82,6 +83,7 @@ class FiveLines(Frozen):
     lose_at_most: Annotated[Float | None, Field(gt=0)] = None
     pieces: Positive | None = None
     replay: Annotated[Float | None, Field(ge=0, lt=1)] = None
+    lora: Positive | None = None
     languages: Words = ()
     columns: Words = ()
     where: str = ""

@@ -39,6 +39,7 @@ from xalign_ray.vocabulary.tokenizer import encode_text
 from xalign_ray.work.run_folder import RUNS
 
 LARGE = 1024  # hidden size from which an encoder is continued at half the learning rate
+OF_ADAPTERS = 10  # times the learning rate of all weights, for LoRA's (Schulman et al. 2025, LoRA Without Regret)
 EXPERIMENT = "continue"  # of MLflow, whose page begins with base against yours
 ROWS_OF_TEXT = 32  # of a step, where text alone is read
 SHARE_OF_NEW_ROWS = 0.1  # share of the steps, at the beginning, in which rows of new pieces move alone
@@ -76,8 +77,9 @@ def make_recipe(lines: FiveLines, encoder: Opened, method: str, replay: float, d
     output = os.path.dirname(lines.output.rstrip("/")) or "." if lines.output else str(RUNS)
     streams, objectives = _rows_and_losses(lines, encoder, method, replay, data)
     optimizer: dict[str, Any] = {}
-    if encoder.config["hidden_size"] >= LARGE:
-        optimizer["learning_rate"] = base.train.optimizer.learning_rate / 2
+    factor = (0.5 if encoder.config["hidden_size"] >= LARGE else 1) * (OF_ADAPTERS if lines.lora else 1)
+    if factor != 1:
+        optimizer["learning_rate"] = float(f"{factor * base.train.optimizer.learning_rate:.6g}")
     if lines.pieces:
         optimizer["rates"] = {"new_rows": RATE_OF_NEW_ROWS}
     return {
@@ -86,7 +88,7 @@ def make_recipe(lines: FiveLines, encoder: Opened, method: str, replay: float, d
         "data": _data(lines, encoder, method, data),
         **({"streams": [*map(_plain, streams)]} if streams != [*base.streams] else {}),
         **({"objectives": [*map(_plain, objectives)]} if objectives != [*base.objectives] else {}),
-        "model": {"init_from": encoder.name},
+        "model": {"init_from": encoder.name, **({"lora": {"rank": lines.lora}} if lines.lora else {})},
         "train": {
             **({"pairs_per_step": 0, "global_batch_size": ROWS_OF_TEXT} if method == "align" and data.text else {}),
             **({"optimizer": optimizer} if optimizer else {}),

@@ -12,6 +12,7 @@ from torch.profiler import record_function
 from xalign_ray.config.schema import ModelConfig, RunConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models import attention
+from xalign_ray.models.adapters import add_adapters
 from xalign_ray.models.attention import laid_out
 from xalign_ray.models.backbone import backbone, of_start
 from xalign_ray.models.extension import add_rows, exchange_rows
@@ -190,6 +191,8 @@ def build_encoder(
     if model.init_from is not None:
         encoder.frozen = load_frozen(open_encoder(model.init_from))
     encoder.new_rows = range(min(new_rows), max(new_rows) + 1) if new_rows else range(0)
+    if model.lora is not None:
+        add_adapters(hf, model.lora)
     return encoder
 
 

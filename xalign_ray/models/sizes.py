@@ -23,6 +23,7 @@ class Sizes:
 
     Attributes:
         transform: of the head's layers before its decoder, before a language vector extends them.
+        adapters: beside the layers, which alone are trained where there are some.
     """
 
     word_embeddings: int
@@ -30,10 +31,11 @@ class Sizes:
     layers: int
     head: int
     transform: int
+    adapters: int = 0
 
     @property
     def total(self) -> int:
-        """All trained parameters."""
+        """All parameters but adapters."""
         return self.word_embeddings + self.other_embeddings + self.layers + self.head
 
 
@@ -60,6 +62,8 @@ def count_in(family: Family, values: Values, model: ModelConfig, languages: int,
         languages: number of languages of the run.
         with_head: as in `build_encoder`.
     """
+    from xalign_ray.models.adapters import count_adapters  # torch
+
     hf, d = on_meta(family, values), values["hidden_size"]
     words, decoder = hf.get_input_embeddings().weight, hf.get_output_embeddings()
     inside = {name: weight for name, weight in hf.base_model.named_parameters() if weight is not words}
@@ -81,6 +85,7 @@ def count_in(family: Family, values: Values, model: ModelConfig, languages: int,
         layers=sum(weight.numel() for weight in inside.values()) - embeddings,
         head=head if with_head else 0,
         transform=transform,
+        adapters=count_adapters(hf.base_model, model.lora) if model.lora else 0,
     )
 
 

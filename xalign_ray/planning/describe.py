@@ -120,6 +120,7 @@ def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
     sizes, vocab_size = subject.sizes, subject.values["vocab_size"]
     trimmed = "at most " if isinstance(config.data.tokenizer, TrimTokenizer) else ""
     losses = f"; losses: {subject.loss_parameters:,}" if subject.loss_parameters else ""
+    losses += f"; adapters, which alone are trained: {sizes.adapters:,}" if sizes.adapters else ""
     shards = ", ".join(f"{size:g} bytes a token of {kind}" for kind, size in shard_bytes_per_token(config).items())
     return {
         "parameters": f"{sizes.total:,} (vocabulary {trimmed}{vocab_size:,}: {sizes.word_embeddings:,}{losses})",

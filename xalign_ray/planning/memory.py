@@ -22,14 +22,15 @@ POINTING = 4  # matrices [B, L, L] at a time: pairs of words, and their probabil
 COMPARISON = 5 * FP32 + 3  # bytes of a term of contrast and a pair that it is compared with, see `_contrast`
 
 
-def state_of(config: RunConfig, parameters: int) -> dict[str, float]:
+def state_of(config: RunConfig, parameters: int, frozen: int = 0) -> dict[str, float]:
     """Bytes that a worker holds all the time: the weights, their fp32 copy and Adam's two averages.
 
     Split as in ZeRO (Rajbhandari et al. 2020, section 3.1). DeepSpeed keeps the copy from stage 1 on, in fp32 too.
+    Frozen weights have neither.
     """
     workers, stage = config.parallel.workers, config.parallel.zero_stage
     split = FP32 * parameters / (workers if stage else 1)
-    weights = _unit(config) * parameters / (workers if stage == 3 else 1)
+    weights = _unit(config) * (parameters + frozen) / (workers if stage == 3 else 1)
     return {"weights": weights, "fp32 master weights": split if stage else 0, "optimizer state": 2 * split}
 
 
@@ -49,7 +50,7 @@ def memory_of(config: RunConfig, subject: Subject, on_gpu: bool) -> dict[str, fl
         config: a recipe whose rows a step are known.
         on_gpu: whether attention is done by kernels that keep no scores.
     """
-    fixed = state_of(config, subject.trained) | {"memory of losses": float(FP32 * subject.remembered)}
+    fixed = state_of(config, subject.trained, subject.frozen) | {"memory of losses": float(FP32 * subject.remembered)}
     before, forward, backward, step = _gradients(config, subject)
     head, (saved, transient, again) = _head(config, subject), _activations(config, subject, on_gpu)
     compares, holds = _contrast(config, subject)
@@ -61,7 +62,7 @@ def memory_of(config: RunConfig, subject: Subject, on_gpu: bool) -> dict[str, fl
         {"gradients and buffers": forward, **in_forward},
         {"gradients and buffers": backward},
         {"gradients and buffers": step},
-        {"fp32 weights of scores": FP32 * subject.trained if has_scores else 0},
+        {"fp32 weights of scores": FP32 * (subject.trained + subject.frozen) if has_scores else 0},
     ]
     most = max(moments, key=lambda moment: sum(moment.values()))
     return {name: size for name, size in (fixed | most).items() if size}
@@ -122,7 +123,8 @@ def _gradients(config: RunConfig, subject: Subject) -> tuple[float, float, float
     The table of words is tied: as the backward pass ends there are its gradient as decoder, as input, and their sum.
     """
     parallel, unit, count = config.parallel, _unit(config), subject.trained
-    stage, words, again = parallel.zero_stage, subject.sizes.word_embeddings, derive_batch(config).accumulation > 1
+    stage, again = parallel.zero_stage, derive_batch(config).accumulation > 1
+    words = 0 if subject.frozen else subject.sizes.word_embeddings
     whole, part, table = FP32 * count, FP32 * count / parallel.workers, unit * words
     zero: Mapping[str, int] = parallel.deepspeed_overrides.get("zero_optimization", {})
     bucket = min(int(zero.get("reduce_bucket_size", BUCKET)), count)

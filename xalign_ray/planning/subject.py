@@ -54,7 +54,12 @@ class Subject:
     @property
     def trained(self) -> int:
         """All parameters that the optimizer moves."""
-        return self.sizes.total + self.loss_parameters
+        return (self.sizes.adapters or self.sizes.total) + self.loss_parameters
+
+    @property
+    def frozen(self) -> int:
+        """Parameters that it does not move: the encoder's beside adapters."""
+        return self.sizes.total if self.sizes.adapters else 0
 
 
 def subject_of(recipe: Recipe) -> Subject | str:

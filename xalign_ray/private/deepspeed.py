@@ -115,13 +115,19 @@ class FlatGroup:
 def whole_weights(module: nn.Module) -> dict[str, Tensor]:
     """The fp32 weights of a module by name, which DeepSpeed may have cast to bf16 or split; called by all ranks.
 
+    Frozen ones keep what bf16 leaves of them: DeepSpeed has no fp32 copy.
+
     If it changes: a training in bf16 has other scores than its export (tests/parity/train/test_train_precision.py).
     """
+    from deepspeed.runtime.zero import GatheredParameters
     from deepspeed.utils import safe_get_full_fp32_param
 
     def whole(weight: nn.Parameter) -> Tensor:
         if weight.dtype == torch.float32 and not hasattr(weight, "ds_id"):
             return weight
+        if not weight.requires_grad:
+            with GatheredParameters([weight]):
+                return weight.detach().to(torch.float32, copy=True)
         master = safe_get_full_fp32_param(weight)
         assert master is not None, "all weights are trained"
         return master

@@ -116,10 +116,12 @@ class Engine:
         if self._trainable.moves:
             self._optimizer.register_step_pre_hook(self._trainable.skip)
         self._trained = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+        # Frozen weights, as of an encoder with adapters, are in no checkpoint: a run builds them again.
+        self._has_frozen = not all(parameter.requires_grad for parameter in module.parameters())
         settings: dict[str, Any] = deepspeed_config(config, workers.on_gpu)
         settings["checkpoint"] = {"load_universal": universal}
         # DeepSpeed asks for a buffer of this size anew in every step: no more than all gradients fill, in one piece.
-        size = sum(parameter.numel() for parameter in module.parameters())
+        size = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
         settings["zero_optimization"].setdefault("reduce_bucket_size", min(BUCKET, size))
         is_flat = has_flat_gradients(config, size)
         if is_flat:
@@ -208,7 +210,9 @@ class Engine:
 
     def snapshot(self, folder: Path) -> list[Part]:
         """Copies this rank's part of the state to the host's memory, to be written under `folder`; called by all."""
-        self._engine.save_checkpoint(str(folder), tag=STATE, save_latest=False)
+        self._engine.save_checkpoint(
+            str(folder), tag=STATE, save_latest=False, exclude_frozen_parameters=self._has_frozen
+        )
         if self._workers.on_gpu:
             torch.cuda.synchronize(self._workers.device)
         parts = self._parts.copy()
@@ -230,7 +234,7 @@ class Engine:
     def _load(self, folder: Path) -> None:
         groups = self._optimizer.param_groups
         options = [{key: value for key, value in group.items() if key != "params"} for group in groups]
-        path, _ = self._engine.load_checkpoint(str(folder), tag=STATE)
+        path, _ = self._engine.load_checkpoint(str(folder), tag=STATE, load_module_strict=not self._has_frozen)
         assert path is not None, f"{folder} has a manifest, but DeepSpeed finds no checkpoint in it"
         if self._universal:
             # At stage 3 DeepSpeed gives every group the options of the first and one step counter for all to advance.

@@ -36,6 +36,7 @@ def continue_encoder(
     lose_at_most: float | None = None,
     pieces: int | None = None,
     replay: float | None = None,
+    lora: int | None = None,
     languages: Sequence[str] | str | None = "",
     columns: Sequence[str] | str | None = "",
     where: str = "",
@@ -74,6 +75,7 @@ def continue_encoder(
             within the bound is exported.
         pieces: how many subwords the vocabulary gains, of languages that take over twice English's pieces a word.
         replay: share of rows that are text; 0.1 with `text` and a head.
+        lora: rank of adapters that are trained in place of all weights, and merged into the export.
         languages: codes of the two sides of the pairs: "en,de".
         columns: names of the two columns of the pairs.
         where: condition on rows of tables: "label=1", "score>=0.8", or "all".

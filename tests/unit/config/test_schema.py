@@ -16,6 +16,12 @@ DICT = "[{languages: [en, de], paths: [x]}]"
     [
         (["streams=[{kind: masked_pairs}]"], "stream masked_pairs needs data.parallel; the recipe names none."),
         (["train.trainable=new_rows"], "train.trainable new_rows needs data.tokenizer.new_pieces."),
+        (["model.lora={rank: 4}"],
+         "'model': lora trains adapters of an encoder that init_from names, without language_embeddings."),
+        (
+            ["model={init_from: m, lora: {rank: 4}}", "train.trainable=head"],
+            "model.lora trains adapters alone: train.trainable is for weights without them.",
+        ),
         (["streams=[{kind: code_switched_labels}]", "data.dictionaries=[]"],
          "stream code_switched_labels needs data.dictionaries; the recipe names none."),
         (["objectives=[{kind: masked_lm}, {kind: dictionary_alignment}]", "data.dictionaries=[]"],
