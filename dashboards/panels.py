@@ -267,6 +267,8 @@ NOT_SHOWN = {
     **{name: "one loss alone has it" for loss in OBJECTIVES.values() for name in loss.metrics},
     **{name: "of a fine-tuning, whose log no driver follows" for name in METRICS if name.startswith("fine_tune/")},
     **{name: "Ray has it of every node" for name in METRICS if name.startswith("system/")},
+    "run/cpu_seconds": "known when a command has ended",
+    "run/peak_memory_mb": "known when a command has ended",
     "run/seconds": "known when a run has ended",
     "run/worker_hours": "known when a run has ended",
     "run/tokens": "known when a run has ended",

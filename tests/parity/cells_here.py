@@ -16,6 +16,7 @@ from xalign_ray.studies.cells import PRETRAINING, Cell
 from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.workers import run_cell
 from xalign_ray.train import cluster
+from xalign_ray.work.run_folder import RunFolder
 
 
 class WorkersHere(workers.CellRunner):
@@ -57,9 +58,9 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
 def pretrain_here(patch: pytest.MonkeyPatch) -> None:
     """Pretrainings too, with `run_cells_here`: as `pretrain --no-ray` does, with one worker."""
 
-    def in_this_thread(cell: Cell) -> Future[Path]:
+    def in_this_thread(cell: Cell, _: Path) -> Future[Path]:
         future: Future[Path] = Future()
-        future.set_result(pretraining.pretrain(cell.recipe, local=True))
+        future.set_result(RunFolder(pretraining.pretrain(cell.recipe, local=True)).export)
         return future
 
     patch.setattr(stage, "_run_tasks", one_after_the_other)

@@ -17,10 +17,10 @@ from xalign_ray.models.hub import encoder_folder
 from xalign_ray.models.open import Opened
 from xalign_ray.sources.pair_forms import read_pairs
 from xalign_ray.vocabulary.exchange import fertility
+from xalign_ray.work.run_folder import CARD
 
 MAX_FIRST = 2_000  # sentences of a language whose pieces are counted
 TIMES_ENGLISH = 2  # pieces a word, from which a language is new to an encoder that names none
-CARD = "README.md"
 _FRONT = re.compile(r"\A---\n(.*?)^---$", re.DOTALL | re.MULTILINE)
 
 Pieces = Mapping[str, tuple[float, float]]

@@ -34,9 +34,12 @@ def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, r
     for note in continuation.notes:
         say(note)
 
-    # Shards are made on Ray, also for a training without it.
+    # Shards are made on Ray, also for a training without it, which then has the whole memory.
     if local:
-        prepare(continuation.recipe, rehash=rehash)
+        from xalign_ray.train.cluster import connected_briefly  # Ray, which --plan does without
+
+        with connected_briefly():
+            prepare(continuation.recipe, rehash=rehash)
     out = Path(lines.output) if lines.output else None
     run = pretrain(continuation.recipe, out, local, trust, rehash and not local)
 

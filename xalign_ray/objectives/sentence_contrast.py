@@ -24,6 +24,8 @@ from xalign_ray.objectives.sentences import (
     text_hashes,
 )
 
+Places = tuple[Tensor, Tensor]  # rows and columns of [own, P]
+
 
 class SentenceContrastLoss(StepObjective):
     """Finds each sentence's translation among the pairs of the global step.
@@ -77,26 +79,27 @@ class SentenceContrastLoss(StepObjective):
 
     def compare(self, vectors: Tensor, marks: Tensor, own: slice) -> tuple[Tensor, dict[str, Tensor]]:
         """The summed cross-entropies, in nats, and which queries find a key of theirs by the widest vectors."""
-        target = torch.arange(own.start, own.stop, device=vectors.device)
-        itself = target[:, None] == torch.arange(len(vectors), device=vectors.device)
+        places = torch.arange(own.start, own.stop, device=vectors.device)
         pair = marks[:, :2]
         same = pair[own, None, :, None] == pair[:, None, :]  # [own, P, side of the one, side of the other]
         shares = same.flatten(2).any(dim=2)
-        related = shares if self.settings.positives == "multi" else itself
-        # A text is no translation of itself.
-        positive = [related & ~same[:, :, side, 1 - side] | itself for side in (0, 1)]
-        left_out = [shares & ~of_side for of_side in positive]
+        if is_multi := self.settings.positives == "multi":
+            itself = places[:, None] == torch.arange(len(vectors), device=vectors.device)
+            # A text is no translation of itself.
+            positive = [(shares & ~same[:, :, side, 1 - side] | itself).nonzero(as_tuple=True) for side in (0, 1)]
+        else:
+            positive = [(places - own.start, places)] * 2
+        no_negative = [shares, shares]
         if marks.shape[1] > 2:  # a hard negative that is a text of the pair, or of a related one
-            texts = pair if related is shares else pair[own]
             for side in (0, 1):
-                is_text = (texts[:, None, :] == marks[:, 2 + side, None]).any(dim=2)
-                of_related = related.float() @ is_text.float() > 0 if related is shares else is_text
-                left_out[side] = torch.cat([left_out[side], of_related], dim=1)
-        terms = [self._contrast(cut, target, positive, left_out) for cut in self._cut(vectors, marks.shape[1])]
+                is_text = ((pair if is_multi else pair[own])[:, None, :] == marks[:, 2 + side, None]).any(dim=2)
+                of_related = shares.float() @ is_text.float() > 0 if is_multi else is_text
+                no_negative[side] = torch.cat([shares, of_related], dim=1)
+        terms = [self._contrast(cut, places, positive, no_negative) for cut in self._cut(vectors, marks.shape[1])]
         totals, hits = zip(*terms, strict=True)
         metrics = {"train/sentence_accuracy": hits[0].float()}
-        if related is shares:
-            metrics["train/positives"] = positive[0].sum(dim=1).float()
+        if is_multi:
+            metrics["train/positives"] = positive[0][0].bincount(minlength=len(places)).float()
         return torch.stack(totals).sum(), metrics
 
     def _cut(self, vectors: Tensor, sides: int) -> Iterator[list[Tensor]]:
@@ -107,29 +110,30 @@ class SentenceContrastLoss(StepObjective):
             yield list(parts) if is_uncut else [F.normalize(part[:, :width], dim=1) for part in parts]
 
     def _contrast(
-        self, parts: Sequence[Tensor], target: Tensor, positive: Sequence[Tensor], left_out: Sequence[Tensor]
+        self, parts: Sequence[Tensor], places: Tensor, positive: Sequence[Places], no_negative: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """The mean of both directions' summed cross-entropies, and [own] which queries find a key of theirs first."""
         query, key, *hard = parts
         (forth, hits), (back, _) = (
             self._entropies(
-                asking[target], torch.cat([answers, *hard[side : side + 1]]), positive[side], left_out[side]
+                asking[places], torch.cat([answers, *hard[side : side + 1]]), positive[side], no_negative[side]
             )
             for side, (asking, answers) in enumerate(((query, key), (key, query)))
         )
         return (forth + back) / 2, hits
 
-    def _entropies(self, own: Tensor, others: Tensor, positive: Tensor, left_out: Tensor) -> tuple[Tensor, Tensor]:
+    def _entropies(self, own: Tensor, others: Tensor, positive: Places, no_negative: Tensor) -> tuple[Tensor, Tensor]:
         """The sum over a worker's sentences of the mean cross-entropy of their positives, and which find one first."""
-        scores = own @ others.T / self.settings.temperature
-        pairs = scores[:, : positive.shape[1]]
-        no_negative = left_out | F.pad(positive, (0, left_out.shape[1] - positive.shape[1]))
-        nothing = torch.finfo(scores.dtype).min  # finite: perhaps there is no negative
-        negative = F.pad(scores.masked_fill(no_negative, nothing), (0, 1), value=nothing)
-        log_sum = negative.logsumexp(dim=1, keepdim=True) + self.settings.margin / self.settings.temperature
-        each = F.softplus(log_sum - pairs)
-        total = (each.masked_fill(~positive, 0.0).sum(dim=1) / positive.sum(dim=1)).sum()
-        return total, ((pairs >= negative.amax(dim=1, keepdim=True)) & positive).any(dim=1)
+        scores = own / self.settings.temperature @ others.T
+        if not len(own):
+            return scores.sum(), positive[0] > 0
+        rows = positive[0]
+        of_pairs, count = scores[positive], rows.bincount(minlength=len(own))
+        negative = scores.masked_fill(no_negative, torch.finfo(scores.dtype).min)  # finite: perhaps there is none
+        log_sum = negative.logsumexp(dim=1) + self.settings.margin / self.settings.temperature
+        total = (F.softplus(log_sum[rows] - of_pairs) / count[rows]).sum()
+        is_first = of_pairs >= negative.amax(dim=1)[rows]
+        return total, rows[is_first].bincount(minlength=len(own)) > 0
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The pairs of the batch."""

@@ -8,13 +8,12 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-LOOK_S = 0.5
+LOOK_S = 2.0  # the kernel walks all pages of a process to count them
 SET_CHILD_SUBREAPER = 36  # prctl: processes whose parent has ended become children of this one
 
 
@@ -26,13 +25,15 @@ def main(file: str, command: str) -> int:
     """
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1)
     child, peak = subprocess.Popen(["/bin/bash", "-c", command]), 0
-    while child.poll() is None:
+    while True:
         held = 0
         for process in psutil.Process().children(recursive=True):
             with suppress(psutil.Error):
                 held += process.memory_full_info().pss
         peak = max(peak, held)
-        time.sleep(LOOK_S)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(LOOK_S)
+            break
     while left := psutil.Process().children(recursive=True):
         for process in left:
             with suppress(psutil.Error):

@@ -7,6 +7,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -45,6 +47,17 @@ def connect(parallel: ParallelConfig, cpus: int | None = None) -> None:
     disable_auto_connect()
     with process.kept():
         _connect(parallel, cpus)
+
+
+@contextmanager
+def connected_briefly() -> Iterator[None]:
+    """Inside, a cluster may be joined or started, and is left at the end; one that was there before stays."""
+    before = ray.is_initialized()
+    try:
+        yield
+    finally:
+        if not before:
+            ray.shutdown()
 
 
 def _connect(parallel: ParallelConfig, cpus: int | None) -> None:

@@ -87,9 +87,9 @@ CASES: dict[str, tuple[Callable[[Path], Any], str]] = {
         "its tokenizer has 10 ids, its config.json 7 embeddings; they do not belong together.",
     ),
     "an encoder in a folder below": (into_a_subfolder, "its encoder lies in a folder below; name "),
-    "a Dense module": (
-        lambda folder: write_modules(folder, Transformer="", Pooling="1_Pooling", Dense="2_Dense"),
-        "has a module Dense, whose weights would not be trained with the encoder, nor fit it then. Continue a copy of",
+    "a module that is not known": (
+        lambda folder: write_modules(folder, Transformer="", Pooling="1_Pooling", WeightedLayerPooling="2_Weighted"),
+        "has a module WeightedLayerPooling, whose weights would not be trained",
     ),
     "positions for fewer tokens": (
         lambda folder: write_config(folder, max_position_embeddings=16),
