@@ -74,10 +74,6 @@ NOT_RUN = {
     "xalign continue intfloat/multilingual-e5-small --pairs pairs/*.csv --keep keep/*.csv --steps 40 --out runs/mine": (
         "network"
     ),
-    "python make_data.py": "network",
-    "xalign continue intfloat/multilingual-e5-small --pairs pairs/*.csv --test test/*.csv --keep keep/*.csv "
-    "--lose-at-most 0.5 --steps 60 --out runs/mine": "network",
-    "xalign trim runs/mine/export --text en.txt --text wo.txt --text zu.txt --out runs/small": "like",
     "xalign continue MODEL --pairs mined/mined.en-de.tsv": "like",
     "xalign continue Qwen/Qwen3-Embedding-0.6B --pairs my.csv --lora 16 --plan": "network",
     "xalign continue Qwen/Qwen3-Embedding-0.6B --pairs my.csv --lora 16 --out runs/mine": "network",
