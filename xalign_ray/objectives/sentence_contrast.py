@@ -24,7 +24,7 @@ from xalign_ray.objectives.sentences import (
     text_hashes,
 )
 
-Places = tuple[Tensor, Tensor]  # rows and columns of [own, P]
+Places = tuple[Tensor, ...]  # rows and columns of [own, P]
 
 
 class SentenceContrastLoss(StepObjective):
