@@ -113,7 +113,7 @@ def _named_parts(given: Any) -> str | Parts:
 
 def _trainable(given: Any) -> str | Parts | tuple[tuple[float, str | Parts], ...]:
     """Parts, of one its name; or phases, each [first step, parts]."""
-    if not isinstance(given, list | tuple) or not given or not all(isinstance(one, list | tuple) for one in given):
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(phase, list | tuple) for phase in given):
         return _named_parts(given)
     if not all(len(phase) == 2 and isinstance(phase[0], int | float) for phase in given):
         raise ValueError("phases are a list of [first step, parts]")
@@ -186,9 +186,10 @@ class TrainConfig(Frozen):
     @property
     def phases(self) -> tuple[tuple[int, Parts], ...]:
         """The first step of each phase, and the parts that move in it."""
-        given: Any = self.trainable
-        phases = given if isinstance(given[0], tuple) else ((0, given),)
-        return tuple((_whole(at, self.max_steps), (one,) if isinstance(one, str) else one) for at, one in phases)
+        phases: Any = self.trainable if isinstance(self.trainable[0], tuple) else ((0, self.trainable),)
+        return tuple(
+            (_whole(first, self.max_steps), (parts,) if isinstance(parts, str) else parts) for first, parts in phases
+        )
 
     def phase_at(self, step: int) -> int:
         """The number of the phase of a step, counted from 0."""

@@ -44,15 +44,18 @@ def judge_mixture(share: float, compared: BaseComparison, bound: float) -> Mixtu
     Args:
         bound: points; of a masked-LM loss hundredths of a nat.
     """
-    kept = [both for both in zip(compared.rows, compared.changes, strict=True) if is_kept(vars(both[0]))]
+    pairs = zip(compared.rows, compared.changes, strict=True)
+    kept_rows = [(row, change) for row, change in pairs if is_kept(vars(row))]
     gains = [row.difference for row in compared.rows if row.measure == "retrieval" and not is_kept(vars(row))]
     means, lost, holds = dict[str, tuple[float, float, float]](), dict[str, None](), True
     for name, measure in ((name, measure) for name, measure in MEASURES.items() if measure.is_bound):
-        changes = [change for row, change in kept if row.measure == name]
+        of_measure = [(row, change) for row, change in kept_rows if row.measure == name]
+        changes = [change for _, change in of_measure]
         estimates = [change.estimate for change in changes if change.estimate]
         holds = holds and len(estimates) == len(changes)  # a single sentence excludes nothing
-        for row, low, high in [(row, row.low, row.high) for row, _ in kept if row.measure == name]:
-            if low is not None and high is not None and max(measure.better * low, measure.better * high) < -bound / 100:
+        for row, _ in of_measure:
+            ends = [measure.better * end for end in (row.low, row.high) if end is not None]
+            if ends and max(ends) < -bound / 100:
                 lost[f"{row.language} ({measure.short})"] = None
         if estimates:
             mean = measure.better * math.fsum(estimate.value for estimate in estimates) / len(estimates)

@@ -78,8 +78,8 @@ def _is_of(before: Continued, lines: FiveLines, run: Path) -> bool:
 
 def halves(sets: TestAndKept, number: int) -> TestAndKept:
     """Every second sentence of the test and of each kept set, from `number` (0 or 1) on."""
-    test, kept = ([measured.half(number) for measured in part] for part in sets)
-    return test, kept
+    of_test, of_kept = ([measured.half(number) for measured in part] for part in sets)
+    return of_test, of_kept
 
 
 def _export_within(
@@ -172,16 +172,16 @@ def write_evaluations(run: Path, changes: Sequence[Change], base: str) -> None:
     name = f"{config['xalign_recipe'].replace('/', '-')}-{config['xalign_fingerprint'][:8]}"
     yours = {"run": name, "encoder": str(export), **facts}
     of_base = {"run": None, "encoder": base, **dict.fromkeys(facts)}
-    found = [(change, change.of.pairs) for change in changes if isinstance(change.of, PairSet)]
-    for place, (root, origin) in enumerate(((RunFolder(run).base, of_base), (run, yours))):
+    of_pairs = [(change, change.of.pairs) for change in changes if isinstance(change.of, PairSet)]
+    for number, (root, origin) in enumerate(((RunFolder(run).base, of_base), (run, yours))):
         shutil.rmtree(RunFolder(root).evaluation(TEST), ignore_errors=True)
-        for split in dict.fromkeys(pairs.split for _, pairs in found):
+        for split in dict.fromkeys(pairs.split for _, pairs in of_pairs):
             folder = RunFolder(root).evaluation(TEST if split == THE_TEST else f"kept-{split}")
             scores, digits = list[Score](), defaultdict[str, dict[str, str]](dict)
-            for change, pairs in found:
+            for change, pairs in of_pairs:
                 if pairs.split != split or not change.items:
                     continue
-                values, metric = change.items[place], METRIC_OF[change.measure]
+                values, metric = change.items[number], METRIC_OF[change.measure]
                 score = Score(
                     **origin,
                     task=RetrievalTask.name,

@@ -169,14 +169,14 @@ def look_at_kept(named: Sequence[str]) -> Kept:
         elif not (code or is_text(path)):
             others.append(path)
         elif without_packing(path).suffix in {*TABLES, ".jsonl", ".parquet"} and (
-            found := [
+            scored_tables := [
                 (table, columns)
                 for table in find_first_rows([path], "test")
                 if (columns := choose_scored_columns(table, bool(code)))
             ]
         ):
-            scored += [read_scored_pairs(table, columns, code) for table, columns in found]
-            paths += [path for table, _ in found for path in table.paths]
+            scored += [read_scored_pairs(table, columns, code) for table, columns in scored_tables]
+            paths += [path for table, _ in scored_tables for path in table.paths]
         else:
             texts.append(written)
     of_pairs = list[FirstRows]()
@@ -222,14 +222,14 @@ def note_kept(sets: Sequence[SentenceSet]) -> list[str]:
         ConfigError: a kept file has no sentence.
     """
     notes = []
-    for kept in sets:
-        of = f"{kept.unit} of {kept.language}"
-        if not len(kept):
+    for measured in sets:
+        of = f"{measured.unit} of {measured.language}"
+        if not len(measured):
             raise ConfigError(f"--keep: there are no {of}. Name a file that has some, or leave it out.")
-        if len(kept) < FEW_KEPT:
-            notes.append(f"--keep: {len(kept):,} {of} can show only a large loss. Give {FEW_KEPT} or more.")
-        if len(kept) > MAX_PAIRS:
-            notes.append(f"--keep: of {len(kept):,} {of} {MAX_PAIRS:,} are scored, evenly spaced.")
+        if len(measured) < FEW_KEPT:
+            notes.append(f"--keep: {len(measured):,} {of} can show only a large loss. Give {FEW_KEPT} or more.")
+        if len(measured) > MAX_PAIRS:
+            notes.append(f"--keep: of {len(measured):,} {of} {MAX_PAIRS:,} are scored, evenly spaced.")
     return notes
 
 

@@ -91,7 +91,7 @@ def teacher_language(pairs: Sequence[ParallelCorpus]) -> str:
 def adds_language(encoder: Opened, pairs: Sequence[ParallelCorpus], pieces: Pieces) -> str:
     """Why an encoder of sentences learns these pairs as languages that are added to it; empty if it does not."""
     new = new_languages(encoder, pieces) if encoder.sentences.rule.is_own and pairs else {}
-    known = teacher_language(pairs) if pairs else ""
-    if not new or known in new or not all(known in corpus.languages for corpus in pairs):
+    teacher_side = teacher_language(pairs) if pairs else ""
+    if not new or teacher_side in new or not all(teacher_side in corpus.languages for corpus in pairs):
         return ""
     return f"Method add: pairs, an encoder of sentences, and a new language ({'; '.join(new.values())})."

@@ -51,14 +51,14 @@ def read_scored_pairs(table: FirstRows, columns: Sequence[str], code: str = "") 
 
 
 def read_query_set(folder: Path, code: str = "") -> QuerySet:
-    """A folder in BEIR's layout: corpus.jsonl, queries.jsonl, and qrels/SPLIT.tsv, of which test is taken.
+    """A folder in BEIR's layout: corpus.jsonl, queries.jsonl, and qrels/SPLIT.tsv; the split is test.
 
     Queries without a relevant passage are left out. Of many passages the judged ones and others, evenly spaced, are
     searched, MAX_PASSAGES in all.
 
     Raises:
         ConfigError: there is no split test, or the language is not clear.
-        DataError: a file is missing or damaged, or judges what is not there.
+        DataError: a file is missing or damaged, or judges a query or a passage that no file has.
     """
     files = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
     if not files:
@@ -75,7 +75,7 @@ def read_query_set(folder: Path, code: str = "") -> QuerySet:
     for where, row in read_table(files[split], ("query-id", "corpus-id", "score")):
         query, passage, gain = str(row["query-id"]), str(row["corpus-id"]), number_of(row["score"])
         if query not in queries or passage not in passages or gain is None:
-            raise DataError(f"{where}: it judges what is not in queries.jsonl and {CORPUS}.")
+            raise DataError(f"{where}: its query or its passage is not in queries.jsonl and {CORPUS}.")
         judged.setdefault(query, {})[passage] = gain
     asked = {query: text for query, text in queries.items() if max(judged.get(query, {}).values(), default=0) > 0}
     if not asked:
@@ -83,7 +83,7 @@ def read_query_set(folder: Path, code: str = "") -> QuerySet:
     if len(passages) > MAX_PASSAGES:
         needed = {passage for query in asked for passage in judged[query]}
         rest = [passage for passage in passages if passage not in needed]
-        needed.update(rest[place] for place in thin(len(rest), max(0, MAX_PASSAGES - len(needed))))
+        needed.update(rest[index] for index in thin(len(rest), max(0, MAX_PASSAGES - len(needed))))
         say(f"{folder}: {len(needed):,} of {len(passages):,} passages are searched, all that are judged among them.")
         passages = {name: text for name, text in passages.items() if name in needed}
     language = _language_of(str(folder), code, [*asked.values()], "queries with passages")

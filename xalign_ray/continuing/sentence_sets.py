@@ -1,6 +1,6 @@
 """Sets of sentences on which two encoders are compared: translations, text, scored pairs, queries with passages.
 
-A set yields a `Change` of each of its measures (`results.continued.MEASURES`); nothing else tells the kinds apart.
+A set yields a `Change` of each of its measures (`results.continued.MEASURES`); no other module depends on its kind.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SentenceSet(ABC):
     Attributes:
         language: a code; of pairs without an English side both codes, such as "de-fr".
         split: the file or folder.
-        unit: what an item is, for messages.
+        unit: name of its items in messages.
     """
 
     language: str
@@ -82,15 +82,15 @@ class SentenceSet(ABC):
     def changes(self, old: SentenceScores, new: SentenceScores) -> Iterator[Change]:
         """Each of its measures, in two encoders."""
 
-    def _shares(self, measure: str, found: Sequence[Array], items: Sequence[Hashable]) -> Change:
-        """The change of a mean of numbers in [0, 1], one of each item."""
-        gain = accuracy_gain(found[0], found[1])
-        gaps = np.concatenate([found[1] - found[0], [1.0, -1.0]])
+    def _shares(self, measure: str, both: Sequence[Array], items: Sequence[Hashable]) -> Change:
+        """The change of a mean of numbers in [0, 1], one of each item in both encoders."""
+        before, after = both
+        gain = accuracy_gain(before, after)
+        gaps = np.concatenate([after - before, [1.0, -1.0]])
         keys = [*((item, 0) for item in items), (items[0], 1), (items[0], -1)]
         parts = dict[Hashable, float]()
         for key, part in zip(keys, (gaps - gain.value) / len(gaps), strict=True):
             parts[key] = parts.get(key, 0.0) + float(part)
-        before, after = found
         return Change(measure, self, float(before.mean()), float(after.mean()), gain, parts, (before, after))
 
 
@@ -117,14 +117,14 @@ class PairSet(SentenceSet):
         return len(self.pairs)
 
     def pick(self, places: Sequence[int]) -> PairSet:
-        first, second = ([texts[place] for place in places] for texts in self.pairs.texts)
+        first, second = ([texts[index] for index in places] for texts in self.pairs.texts)
         return replace(self, pairs=replace(self.pairs, first=first, second=second))
 
     def changes(self, old: SentenceScores, new: SentenceScores) -> Iterator[Change]:
         pairs, sides = self.pairs, self._sides()
         english = pairs.texts[ENGLISH in pairs.languages and pairs.languages.index(ENGLISH)]
         for measure in ("retrieval", "retrieval_csls"):
-            found = [
+            both = [
                 find_translations(
                     scores.vectors(sides[0]),
                     scores.vectors(sides[1]),
@@ -134,7 +134,7 @@ class PairSet(SentenceSet):
                 )
                 for scores in (old, new)
             ]
-            yield self._shares(measure, found, english)
+            yield self._shares(measure, both, english)
         if self.is_kept:
             others = [code for code in pairs.languages if code != ENGLISH] or pairs.languages
             texts = [text for side in sides for text in side if text[1] in others]
@@ -168,7 +168,7 @@ class KeptText(SentenceSet):
         return len(self.texts)
 
     def pick(self, places: Sequence[int]) -> KeptText:
-        return replace(self, texts=[self.texts[place] for place in places])
+        return replace(self, texts=[self.texts[index] for index in places])
 
     def changes(self, old: SentenceScores, new: SentenceScores) -> Iterator[Change]:
         old_units, new_units = (unit_rows(scores.vectors(self.texts)) for scores in (old, new))
@@ -197,7 +197,7 @@ class ScoredPairs(SentenceSet):
         return len(self.rows)
 
     def pick(self, places: Sequence[int]) -> ScoredPairs:
-        return replace(self, rows=[self.rows[place] for place in places])
+        return replace(self, rows=[self.rows[index] for index in places])
 
     def changes(self, old: SentenceScores, new: SentenceScores) -> Iterator[Change]:
         numbers, *sides, scores = zip(*self.rows, strict=True)
@@ -262,11 +262,11 @@ class QuerySet(SentenceSet):
 
     def pick(self, places: Sequence[int]) -> QuerySet:
         queries = [*self.queries.items()]
-        return replace(self, queries=dict(queries[place] for place in places))
+        return replace(self, queries=dict(queries[index] for index in places))
 
     def changes(self, old: SentenceScores, new: SentenceScores) -> Iterator[Change]:
-        found = [self._ndcg(encoder, old.search_prompts) for encoder in (old, new)]
-        yield self._shares("ndcg_at_10", found, [*self.queries])
+        both = [self._ndcg(encoder, old.search_prompts) for encoder in (old, new)]
+        yield self._shares("ndcg_at_10", both, [*self.queries])
 
     def _ndcg(self, encoder: SentenceScores, prompts: tuple[str, str]) -> Array:
         queries, passages = (
@@ -279,8 +279,8 @@ class QuerySet(SentenceSet):
         gains = []
         for query, places in zip(self.queries, nearest.places.tolist(), strict=True):
             judged = self.judged[query]
-            found = [judged.get(names[place], 0.0) for place in places if names[place] != query]
-            gains.append(_discounted(found) / _discounted(sorted(judged.values(), reverse=True)))
+            reached = [judged.get(names[index], 0.0) for index in places if names[index] != query]
+            gains.append(_discounted(reached) / _discounted(sorted(judged.values(), reverse=True)))
         return np.array(gains)
 
 

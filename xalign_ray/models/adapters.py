@@ -21,10 +21,10 @@ def adapted_layers(base: nn.Module, lora: Lora) -> dict[str, nn.Linear]:
         name: layer for name, layer in linear.items() if not lora.targets or name.rpartition(".")[2] in lora.targets
     }
     if not chosen:
-        known = sorted({name.rpartition(".")[2] for name in linear})
+        names = sorted({name.rpartition(".")[2] for name in linear})
         raise ConfigError(
             f"model.lora.targets: the encoder has no linear layer {' or '.join(lora.targets)}; it has "
-            f"{', '.join(known) or 'none'}."
+            f"{', '.join(names) or 'none'}."
         )
     return chosen
 

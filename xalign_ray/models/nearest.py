@@ -190,8 +190,8 @@ def _search(queries: Vectors, others: Vectors, k: int) -> Neighbours:
     index.train(np.ascontiguousarray(others[:: max(1, len(others) // (PROBED * lists))]))
     for _, rows in _host_blocks(others):
         index.add(rows)
-    found = [index.search(rows, min(k, len(others))) for _, rows in _host_blocks(queries)]
-    cosines, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    searched = [index.search(rows, min(k, len(others))) for _, rows in _host_blocks(queries)]
+    cosines, places = (np.concatenate(parts) for parts in zip(*searched, strict=True))
     assert places.min() >= 0, "the cells that are read hold k vectors"
     return Neighbours(cosines, places)
 

@@ -83,8 +83,8 @@ def cost_table(runs: Sequence[Run]) -> Table | None:
 
     def row(name: str, note: str, show: Callable[[float], str], value: Callable[[Run], float | None]) -> Row:
         of_label = ([value(run) for run in label_runs] for label_runs in trained.values())
-        known = ([number for number in numbers if number is not None] for numbers in of_label)
-        return (Entry(name, note), *(show(fmean(numbers)) if numbers else NONE for numbers in known))
+        known_numbers = ([number for number in numbers if number is not None] for numbers in of_label)
+        return (Entry(name, note), *(show(fmean(numbers)) if numbers else NONE for numbers in known_numbers))
 
     rows = [
         row("Time of a training", "mean over seeds, all attempts", duration, lambda run: run.log.seconds),

@@ -51,11 +51,11 @@ class Encoder:
     @property
     def known_languages(self) -> Sequence[str]:
         """Languages with an embedding, by the recipe or config.json; empty where the encoder takes any language."""
-        if self.pretraining and self.pretraining.recipe:
-            config = self.pretraining.recipe.config
-            return config.languages if config.model.language_embeddings else ()
-        path = Path(self.model or "none yet") / "config.json"
-        return read_json(path, "It is the encoder's.").get(LANGUAGES_KEY) or () if path.is_file() else ()
+        if recipe := self.pretraining and self.pretraining.recipe:
+            return recipe.config.languages if recipe.config.model.language_embeddings else ()
+        path = Path(self.model) / "config.json"
+        has_config = self.model and path.is_file()
+        return read_json(path, "It is the encoder's.").get(LANGUAGES_KEY) or () if has_config else ()
 
 
 @dataclass(eq=False, kw_only=True)

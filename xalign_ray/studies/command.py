@@ -6,19 +6,19 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from glob import glob
 from pathlib import Path
 
-from xalign_ray.errors import StoppedError, TrainingError
+from xalign_ray.errors import ConfigError, DataError, StoppedError, TrainingError
 from xalign_ray.evaluation import find_encoder
 from xalign_ray.studies.cells import Cell
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.work import process
-from xalign_ray.work.artifacts import hash_file, hash_files, hash_value, whole_manifest
+from xalign_ray.work.artifacts import hash_file, whole_manifest
 from xalign_ray.work.job import open_job
 
 MADE, PRINTED, COSTS = "made", "printed.txt", "costs.json"  # in the folder of the cell
@@ -27,16 +27,17 @@ LOOK_S = 0.2
 LAST_LINES = 3  # of the printed ones, in an error
 
 
-def hashes_named(command: str) -> list[str]:
-    """Hashes of the files and folders that a command names, patterns as the shell reads them."""
-    paths = [Path(path) for word in shlex.split(command) for path in sorted(glob(word.rpartition("=")[2]))]
-    return [hash_file(path) if path.is_file() else hash_value(hash_files(path)) for path in paths]
+def paths_in(command: str) -> list[str]:
+    """The files and folders that a command names, patterns as the shell reads them."""
+    return [path for word in shlex.split(command) for path in sorted(glob(word.rpartition("=")[2]))]
 
 
 def find_made(cell: Cell, study: Path) -> Path | None:
-    """The folder of the encoder that the command of a cell has made; None if it has not ended."""
+    """The folder of the encoder that the command of a cell has made; None if it has not ended, or is not whole."""
     folder = cell.folder(study)
-    return Path(find_encoder(str(folder / MADE))[0]) if whole_manifest(folder, "kind") else None
+    with suppress(ConfigError, DataError):
+        return Path(find_encoder(str(folder / MADE))[0]) if whole_manifest(folder, "kind") else None
+    return None
 
 
 def run_command(cell: Cell, study: Path) -> Path:
@@ -70,7 +71,8 @@ def run_command(cell: Cell, study: Path) -> Path:
             while child.poll() is None:
                 time.sleep(LOOK_S)
                 if process.asked():
-                    os.killpg(child.pid, signal.SIGKILL)
+                    child.terminate()  # with all processes of the command
+                    child.wait()
                     raise StoppedError(f"{cell}: the command was ended.", process.exit_code(process.asked()))
         if child.returncode or not made.is_dir():
             how = f"ended with {child.returncode}" if child.returncode else "left no folder {out}"

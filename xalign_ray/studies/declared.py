@@ -96,7 +96,7 @@ class EncoderConfig(Frozen):
             raise ValueError("settings and step are for recipes")
         if self.model and self.seeds:
             raise ValueError("seeds are of trainings; a model has none")
-        if self.command and "{out}" not in self.command:
+        if self.command and not any("{out}" in word for word in shlex.split(self.command)):
             raise ValueError("a command writes an encoder into {out}, and this one does not name it")
         return self
 

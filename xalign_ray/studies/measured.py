@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,31 +16,37 @@ import psutil
 
 LOOK_S = 2.0  # the kernel walks all pages of a process to count them
 SET_CHILD_SUBREAPER = 36  # prctl: processes whose parent has ended become children of this one
+SET_PARENT_DEATH_SIGNAL = 1
 
 
 def main(file: str, command: str) -> int:
     """Runs a command in a shell; the exit code is its own.
 
-    CPU seconds are exact: of all processes, also those that a started process leaves behind, which are ended with the
-    command. Peak memory is the largest sum that was seen at a look, shared pages counted once (PSS).
+    CPU seconds are exact: of all processes, also those that a started process leaves behind. All are ended with the
+    command, or when this process is asked to end or its parent dies. Peak memory is the largest sum that was seen at a
+    look, shared pages counted once (PSS).
     """
-    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    system = ctypes.CDLL(None)
+    system.prctl(SET_CHILD_SUBREAPER, 1)
+    system.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     child, peak = subprocess.Popen(["/bin/bash", "-c", command]), 0
-    while True:
-        held = 0
-        for process in psutil.Process().children(recursive=True):
-            with suppress(psutil.Error):
-                held += process.memory_full_info().pss
-        peak = max(peak, held)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(LOOK_S)
-            break
-    while left := psutil.Process().children(recursive=True):
-        for process in left:
-            with suppress(psutil.Error):
-                process.kill()
-        with suppress(ChildProcessError):
-            os.wait()
+    try:
+        while child.returncode is None:
+            held = 0
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    held += process.memory_full_info().pss
+            peak = max(peak, held)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(LOOK_S)
+    finally:
+        while left := psutil.Process().children(recursive=True):
+            for process in left:
+                with suppress(psutil.Error):
+                    process.kill()
+            with suppress(ChildProcessError):
+                os.wait()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     costs = {"run/cpu_seconds": used.ru_utime + used.ru_stime, "run/peak_memory_mb": peak / 1e6}
     Path(file).write_text(json.dumps(costs), encoding="utf-8")

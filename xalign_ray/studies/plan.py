@@ -20,7 +20,7 @@ from xalign_ray.finetune.training_set import Training, TuningFiles
 from xalign_ray.models.hub import at_commit, revision_of
 from xalign_ray.models.tokenized import check_languages
 from xalign_ray.studies.cells import EVALUATION, FINETUNING, PRETRAINING, Cell, Encoder
-from xalign_ray.studies.command import hashes_named
+from xalign_ray.studies.command import paths_in
 from xalign_ray.studies.declared import (
     EncoderConfig,
     EvaluationConfig,
@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def pretrainings(self) -> list[Cell]:
-        """Those of recipes, each after the one that it continues."""
+        """Of recipes, each after the one that it continues."""
         return [cell for cell in self.cells if cell.recipe]
 
     @property
@@ -60,10 +60,9 @@ class Plan:
         return [cell for cell in self.cells if cell.kind == FINETUNING]
 
 
-def _make_cells(study: StudyConfig, encoders: Sequence[Encoder]) -> tuple[Cell, ...]:
+def _make_cells(study: StudyConfig, encoders: Sequence[Encoder], hashes: dict[str, str]) -> tuple[Cell, ...]:
     """Every cell once. Encoders that share pretraining and languages share cells."""
     cells: dict[Any, Cell] = {}
-    hashes: dict[str, str] = {}
     for encoder in encoders:
         chain: list[Cell] = []
         needed = encoder.pretraining
@@ -191,6 +190,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
         DataError: the files are missing that list the languages with a model each.
     """
     pretrainings: dict[str, Cell] = {}
+    hashes: dict[str, str] = {}  # of each file that was read
     encoders: list[Encoder] = []
     for number in range(max(len(entry.seeds or study.seeds) for entry in study.encoders)):
         for entry in study.encoders:
@@ -216,7 +216,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
                     resources=entry.resources or study.resources,
                     source=source,
                     command=filled,
-                    content=tuple(hashes_named(filled)),
+                    content=tuple(_hash(path, hashes) for path in paths_in(filled)),
                 )
                 encoders.append(Encoder(entry.shown, root, seed, made, languages=entry.languages))
             elif entry.model and not number:
@@ -229,7 +229,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     study = study.model_copy(
         update={"finetunings": tuple(_with_targets(entry, [*roots]) for entry in study.finetunings)}
     )
-    return Plan(study, tuple(encoders), _make_cells(study, encoders))
+    return Plan(study, tuple(encoders), _make_cells(study, encoders, hashes))
 
 
 def check_contents(plan: Plan) -> list[str]:

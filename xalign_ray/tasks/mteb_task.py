@@ -178,7 +178,7 @@ class MtebTask(Task):
 
 
 def _find_tasks(mteb: Any, name: str) -> list[Any]:
-    """The task of a name; those of a benchmark, with its choice of their parts.
+    """The task of a name, or the tasks of a benchmark, with its choice of their parts.
 
     Raises:
         ConfigError: mteb has neither.

@@ -400,8 +400,8 @@ class RetrievalTask(SentenceTask):
         if len(sets) > 1:
             split, test_set = next(iter(sets.values())).split, hash_value([*pool.places])
             mixed = pool.measures(str(vectors.encoder.model.device))
-            own = [1 - measures[_OTHER].value for measures in mixed.values()]
-            say(f"First hits in the query's own language, of {len(pool.places):,} sentences: {np.mean(own):.1%}.")
+            own_first = [1 - measures[_OTHER].value for measures in mixed.values()]
+            say(f"First hits in the query's own language, of {len(pool.places):,} sentences: {np.mean(own_first):.1%}.")
             for language, measures in mixed.items():
                 yield from self.scores_of(vectors, split, language, test_set, measures)
 

@@ -75,7 +75,7 @@ class XsimTask(SentenceTask):
             title: of the benchmark.
             names: of its files, as `task_files.name_pattern` reads them.
             example: of such names, for messages.
-            splits: whose names are within those of the files, in order of preference; the last one of all others.
+            splits: parts of the names of files, in order of preference; all other files are of the last one.
         """
         self.name = name  # type: ignore[misc]
         self.title, self.names, self.example, self.splits = title, names, example, splits

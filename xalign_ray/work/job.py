@@ -128,7 +128,7 @@ class OpenJob(Job):
         card: Callable[[Path], None] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
-        """Sets what is written last: `metrics` of the end event, the manifest, and then the model card, by `card`."""
+        """Sets the last things to write: metrics of the end event, the manifest, and then the model card, by `card`."""
         self.metrics = metrics or {}
         self._manifest = None if manifest is None else dict(manifest)
         self._card = card

@@ -187,7 +187,7 @@ def write_beir(folder: Path, qrels: list[str]) -> None:
     [
         (["q1\tp1\t2", "q1\tp8\t1", "q2\tp2\t0"], ""),
         (["q1\tp1\t0"], "no query has a relevant passage"),
-        (["q1\tgone\t1"], "line 2: it judges what is not in"),
+        (["q1\tgone\t1"], "line 2: its query or its passage is not in"),
     ],
 )
 def test_folder_in_the_layout_of_beir_is_a_retrieval_set(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,15 @@ def test_costs_are_of_all_processes_also_of_one_that_is_left_behind(tmp_path: Pa
     costs = json.loads((tmp_path / "costs.json").read_text())
     assert costs["run/cpu_seconds"] > 0.9
     assert costs["run/peak_memory_mb"] > 100
+
+
+def test_a_command_that_is_asked_to_end_leaves_no_process(tmp_path: Path):
+    mark = tmp_path / "left"
+    left = f"setsid bash -c 'echo $$ > {mark}; sleep 60' & sleep 60"
+    measured = [sys.executable, "-m", "xalign_ray.studies.measured", str(tmp_path / "costs.json"), left]
+    with subprocess.Popen(measured) as running:
+        while not (mark.is_file() and mark.read_text()):
+            time.sleep(0.1)
+        running.terminate()
+    assert running.returncode == 143
+    assert not Path("/proc", mark.read_text().strip()).exists()

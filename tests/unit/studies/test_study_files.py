@@ -106,6 +106,7 @@ def tuned(folder: Path, **changes: Any) -> list[Cell]:
             {"encoders": [{"command": "train"}]},
             "'encoders.0': a command writes an encoder into {out}, and this one does not name it.",
         ),
+        ({"encoders": [{"command": "train {out} it's"}]}, "'encoders.0': No closing quotation."),
         ({"encoders": [{"command": "train {out} {pairs}"}]}, "encoders have {pairs}, which nothing stands for"),
         (
             {"encoders": [{"recipe": "tiny/mlm"}, {"recipe": "tiny/mlm"}]},
