@@ -99,7 +99,7 @@ class SentenceContrastLoss(StepObjective):
         totals, hits = zip(*terms, strict=True)
         metrics = {"train/sentence_accuracy": hits[0].float()}
         if is_multi:
-            metrics["train/positives"] = positive[0][0].bincount(minlength=len(places)).float()
+            metrics["train/positives"] = _sum_by_row(torch.ones_like(positive[0][0]), positive[0][0], len(places)).float()
         return torch.stack(totals).sum(), metrics
 
     def _cut(self, vectors: Tensor, sides: int) -> Iterator[list[Tensor]]:
@@ -128,13 +128,18 @@ class SentenceContrastLoss(StepObjective):
         if not len(own):
             return scores.sum(), positive[0] > 0
         rows = positive[0]
-        of_pairs, count = scores[positive], rows.bincount(minlength=len(own))
+        of_pairs, count = scores[positive], _sum_by_row(torch.ones_like(rows), rows, len(own))
         negative = scores.masked_fill(no_negative, torch.finfo(scores.dtype).min)  # finite: perhaps there is none
         log_sum = negative.logsumexp(dim=1) + self.settings.margin / self.settings.temperature
         total = (F.softplus(log_sum[rows] - of_pairs) / count[rows]).sum()
         is_first = of_pairs >= negative.amax(dim=1)[rows]
-        return total, rows[is_first].bincount(minlength=len(own)) > 0
+        return total, _sum_by_row(is_first.long(), rows, len(own)) > 0
 
     def count(self, batch: Mapping[str, np.ndarray], parts: Sequence[tuple[int, int]], step: int) -> float:  # noqa: ARG002
         """The pairs of the batch."""
         return count_pairs(batch)
+
+
+def _sum_by_row(values: Tensor, rows: Tensor, count: int) -> Tensor:
+    """The values of each row summed, [count]; torch's bincount would make the host wait for the device."""
+    return values.new_zeros(count).index_add(0, rows, values)

@@ -137,7 +137,7 @@ def serving(content: bytes | bytearray) -> Iterator[tuple[str, list[tuple[str, s
 
         def do_GET(self) -> None:
             self.do_HEAD()
-            self.wfile.write(content)
+            self.wfile.write(bytes(content))  # a bytearray that is being sent cannot grow
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
             del format, args
