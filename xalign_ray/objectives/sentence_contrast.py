@@ -99,7 +99,9 @@ class SentenceContrastLoss(StepObjective):
         totals, hits = zip(*terms, strict=True)
         metrics = {"train/sentence_accuracy": hits[0].float()}
         if is_multi:
-            metrics["train/positives"] = _sum_by_row(torch.ones_like(positive[0][0]), positive[0][0], len(places)).float()
+            metrics["train/positives"] = _sum_by_row(
+                torch.ones_like(positive[0][0]), positive[0][0], len(places)
+            ).float()
         return torch.stack(totals).sum(), metrics
 
     def _cut(self, vectors: Tensor, sides: int) -> Iterator[list[Tensor]]:
