@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.parity import numpy_bert
 from tests.parity.test_losses import HEADS, random_encoder, weights_of
-from xalign_ray.config.choices import MomentumContrast, SentenceContrast
+from xalign_ray.config.choices import Distillation, MomentumContrast, SentenceContrast
 from xalign_ray.errors import ConfigError
 from xalign_ray.objectives.combine import EncoderWithLosses
 from xalign_ray.objectives.sentences import sentence_rows, text_hashes
@@ -395,6 +395,19 @@ def test_a_micro_step_without_pairs_gives_zero_and_a_gradient(settings):
         assert objectives.encoder.hf.get_input_embeddings().weight.grad is not None
         assert objectives.counts({key: value.numpy() for key, value in batch.items()}, [(0, 1)], 0)[settings.kind] == 0
         assert all(over == 0 for _, over in objectives.metrics.values())
+
+
+def test_losses_of_one_layer_encode_the_pairs_once(monkeypatch):
+    batch = as_tensors(pairs_batch(*random_pairs(0)))
+    for distilled, encodings in ((Distillation(), 1), (Distillation(layer=1), 2)):
+        chosen = [SentenceContrast(), distilled]
+        alone = [EncoderWithLosses(random_encoder(), [loss], None, 0).eval()(batch, (0, 1), 0) for loss in chosen]
+        both = EncoderWithLosses(random_encoder(), chosen, None, seed=0).eval()
+        calls = []
+        encode = both.encoder.encode
+        monkeypatch.setattr(both.encoder, "encode", lambda *given, e=encode, c=calls: c.append(1) or e(*given))
+        assert both(batch, (0, 1), 0) == {**alone[0], **alone[1]}
+        assert len(calls) == encodings
 
 
 def test_key_dropout_is_a_choice():

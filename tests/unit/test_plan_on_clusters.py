@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from xalign_ray.config.choices import OBJECTIVES
 from xalign_ray.config.load import list_recipes, load_recipe
 from xalign_ray.config.saved import describe_saved, write_saved
 from xalign_ray.errors import ConfigError
@@ -75,15 +74,6 @@ def test_a_loss_over_the_step_embeds_twice_where_micro_steps_share_it() -> None:
     (whole, started), (cut_up, started_again) = passes
     assert cut_up == pytest.approx(whole * 8 / 6, rel=1e-12)
     assert (started, started_again) == (2, 8 / 3)
-
-
-def test_what_losses_keep_follows_from_what_they_encode() -> None:
-    kept = {kind: OBJECTIVES[kind]().kept_passes for kind in OBJECTIVES}
-    assert {kind: passes for kind, passes in kept.items() if passes} == {
-        "momentum_contrast": 0.5,
-        "sentence_contrast": 1.0,
-        "distillation": 1.0,
-    }
 
 
 def test_reserved_tokens_are_empty_but_where_a_copy_fills_them() -> None:

@@ -248,8 +248,8 @@ class ObjectiveChoice(Frozen):
         of_any_encoder: whether it needs sentence vectors alone, and so trains encoders without a family file.
         over_step: whether its terms read the whole global step, as a `StepObjective` does.
         encoded: how the names of the columns of rows that it encodes begin, and the forward passes that takes, 3 with a
-            backward pass. Rows are "", which all losses share; the sides of pairs, each alone, are half of a row; what
-            begins with `HARD` is there where the teacher gives hard negatives.
+            backward pass. Rows are "", the sides of pairs are half of a row; losses share both; what begins with `HARD`
+            is there where the teacher gives hard negatives.
         meaning: of the metric `train/loss_<kind>`, with its unit.
         metrics: meanings of its further metrics by name, with unit or range.
         computed_by: `module:Class` of its code where that is elsewhere, such as in a module that imports torch.
@@ -275,12 +275,6 @@ class ObjectiveChoice(Frozen):
     def method(self, stream: Any) -> str:  # noqa: ARG002
         """Its name in the papers, given the first stream of the kind that it reads; empty for plain masked LM."""
         return self.paper_name
-
-    @property
-    def kept_passes(self) -> float:
-        """What its passes over the sides of pairs keep for the backward pass, in passes over whole rows."""
-        sides = {name: passes for name, passes in self.encoded.items() if not name.startswith(HARD)}
-        return 0.5 * sum(bool(name) and passes > 1 for name, passes in sides.items())
 
     @property
     def comparisons(self) -> int:

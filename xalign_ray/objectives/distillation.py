@@ -15,7 +15,6 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.objectives.objective import LossContext, MicroStep, Objective, check_layer
 from xalign_ray.objectives.sentences import (
     COLUMNS,
-    concat_rows,
     count_pairs,
     sentence_rows,
     sentence_vectors,
@@ -33,7 +32,8 @@ class DistillationLoss(Objective):
     Reference: Reimers and Gurevych 2020, Making Monolingual Sentence Embeddings Multilingual, section 2.
     Needs: the columns of both sides of sentence pairs; `teacher`, which prepare computed: it runs in no step.
     Settings: `normalize` gives s length 1 before the comparison, for a teacher whose vectors have it.
-    Costs: one pass over both sides of the pairs; 2 d bytes a pair and of padding in the feed.
+    Costs: one pass over both sides of the pairs, which a sentence contrast of the same layer shares; 2 d bytes a pair
+        and of padding in the feed.
     """
 
     extra_columns: ClassVar[tuple[str, ...]] = (*COLUMNS, TEACHER)
@@ -44,10 +44,9 @@ class DistillationLoss(Objective):
 
     def forward(self, micro_step: MicroStep) -> Tensor:
         """The summed distances."""
-        query, key = (sentence_rows(micro_step.batch, role) for role in ("query", "key"))
-        both = concat_rows(query, key)
-        hidden = micro_step.encoder.encode(both, self.settings.layer)
-        pooled = sentence_vectors(hidden, both, self.settings.pooling)
+        query = sentence_rows(micro_step.batch, "query")
+        rows, hidden = micro_step.pairs(self.settings.layer)
+        pooled = sentence_vectors(hidden, rows, self.settings.pooling)[: 2 * len(starts_at(query))]
         vectors = micro_step.encoder.behind_pooling(pooled, self.settings.layer)
         if self.settings.normalize:
             vectors = F.normalize(vectors, dim=1)

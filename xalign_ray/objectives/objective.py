@@ -21,7 +21,7 @@ from xalign_ray.config.derive import TERMS_AT_ONCE
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.attention import HALF, labelled_at, laid_out
 from xalign_ray.models.encoder import AlignedEncoder
-from xalign_ray.objectives.sentences import concat_rows, sentence_rows
+from xalign_ray.objectives.sentences import concat_rows, pair_sides, sentence_rows
 from xalign_ray.private.torch import rows_vary
 from xalign_ray.streams.collate import SpecialIds
 from xalign_ray.vocabulary.dictionary import DictionaryPairs
@@ -135,6 +135,7 @@ class MicroStep:
         step: number of the global step, from 0.
         compare: compares the vectors of a `StepObjective` with all vectors of the step; by default a micro-step's own.
         beside: sides of sentence pairs that are encoded in one pass with the rows, for fewer and larger kernels.
+        pair_states: of `pairs`, by layer.
         metrics: values that losses log besides themselves, by name: a sum and the count that it is over.
     """
 
@@ -144,6 +145,7 @@ class MicroStep:
     step: int
     compare: Compare = field(default_factory=lambda: compare_alone)
     beside: tuple[str, ...] = ()
+    pair_states: dict[int | None, tuple[Mapping[str, Tensor], Tensor]] = field(default_factory=dict)
     metrics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @cached_property
@@ -156,6 +158,16 @@ class MicroStep:
         rows = sentence_rows(self.batch, side)
         at = self.beside.index(side) + 1 if side in self.beside else 0
         return rows, self._encoded[at] if at else self.encoder.encode(rows)
+
+    def pairs(self, layer: int | None) -> tuple[Mapping[str, Tensor], Tensor]:
+        """The rows of all sides of sentence pairs, in the order of `pair_sides`, and their hidden states.
+
+        They are encoded once for all losses that read this layer.
+        """
+        if layer not in self.pair_states:
+            rows = concat_rows(*(sentence_rows(self.batch, side) for side in pair_sides(self.batch)))
+            self.pair_states[layer] = rows, self.encoder.encode(rows, layer)
+        return self.pair_states[layer]
 
     @cached_property
     def _encoded(self) -> Sequence[Tensor]:

@@ -16,10 +16,8 @@ from xalign_ray.objectives.objective import LossContext, MicroStep, StepObjectiv
 from xalign_ray.objectives.sentences import (
     COLUMNS,
     HARD_COLUMNS,
-    HARD_ROLES,
-    concat_rows,
     count_pairs,
-    sentence_rows,
+    pair_sides,
     sentence_vectors,
     text_hashes,
 )
@@ -69,13 +67,11 @@ class SentenceContrastLoss(StepObjective):
 
         Where the data bring hard negatives, the query's and the key's follow: [n, 4d] and [n, 4].
         """
-        has_negatives = f"{HARD_ROLES[0]}_example_ids" in micro_step.batch
-        roles = ("query", "key", *(HARD_ROLES if has_negatives else ()))
-        rows = concat_rows(*(sentence_rows(micro_step.batch, role) for role in roles))
-        hidden = micro_step.encoder.encode(rows, self.settings.layer)
+        sides = len(pair_sides(micro_step.batch))
+        rows, hidden = micro_step.pairs(self.settings.layer)
         pooled = sentence_vectors(hidden, rows, self.settings.pooling)
         vectors = F.normalize(micro_step.encoder.behind_pooling(pooled, self.settings.layer), dim=1)
-        return torch.cat(vectors.chunk(len(roles)), dim=1), torch.stack(text_hashes(rows).chunk(len(roles)), dim=1)
+        return torch.cat(vectors.chunk(sides), dim=1), torch.stack(text_hashes(rows).chunk(sides), dim=1)
 
     def compare(self, vectors: Tensor, marks: Tensor, own: slice) -> tuple[Tensor, dict[str, Tensor]]:
         """The summed cross-entropies, in nats, and which queries find a key of theirs by the widest vectors."""

@@ -37,6 +37,11 @@ def sentence_rows(batch: Mapping[str, Tensor], role: str) -> dict[str, Tensor]:
     return dict(laid_out(rows))
 
 
+def pair_sides(batch: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """The sides of sentence pairs that a batch holds: query and key, and hard negatives of both if there are some."""
+    return ("query", "key", *(HARD_ROLES if f"{HARD_ROLES[0]}_example_ids" in batch else ()))
+
+
 def starts_at(rows: Mapping[str, Tensor]) -> Tensor:
     """Places in the flattened rows where the n examples begin: int64 [n]."""
     return rows["real_at"][rows["offsets"][:-1]]

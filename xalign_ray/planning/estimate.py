@@ -11,15 +11,15 @@ from statistics import median
 
 import numpy as np
 
-from xalign_ray.config.choices import HARD, CodeSwitchedCopy, ContrastedPairs, Stream
+from xalign_ray.config.choices import CodeSwitchedCopy, ContrastedPairs, Stream
 from xalign_ray.config.derive import FEED_CPUS, BatchSizes, derive_batch
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.fields import Scheduled, value_at
 from xalign_ray.config.saved import open_saved
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError
-from xalign_ray.models.sizes import TRAINED, Operations, encoded_by
-from xalign_ray.planning.memory import memory_of
+from xalign_ray.models.sizes import TRAINED, Operations
+from xalign_ray.planning.memory import encoded_passes, memory_of
 from xalign_ray.planning.subject import Subject, feed_rate, read_figures, shares
 from xalign_ray.track.events import read_events
 from xalign_ray.train.devices import Device, known_devices, precision_of
@@ -107,7 +107,7 @@ def operations_of_row(config: RunConfig, subject: Subject) -> float:
     """
     operations = Operations(subject.family, subject.values, config.model.conditioned_head)
     masked = mean_over_steps(config.masking.mlm_probability, config.train.max_steps)
-    encoded = _encoded(config)
+    encoded = encoded_passes(config)
     total = 0.0
     for stream, share in zip(config.streams, shares(config), strict=True):
         tokens = _tokens(config, stream)
@@ -124,19 +124,13 @@ def operations_of_row(config: RunConfig, subject: Subject) -> float:
 
 def started_passes(config: RunConfig) -> float:
     """Forward and backward passes of a micro-step, however few tokens they are of."""
-    return sum(_encoded(config).values()) / TRAINED
+    return sum(encoded_passes(config).values()) / TRAINED
 
 
 def mean_over_steps(scheduled: Scheduled, steps: int) -> float:
     """The mean of a number that may change over the steps of a run."""
     places = np.linspace(0, max(0, steps - 1), min(max(1, steps), _SAMPLES))
     return float(np.mean([value_at(scheduled, int(step)) for step in places]))
-
-
-def _encoded(config: RunConfig) -> dict[str, int]:
-    passes_by_name = encoded_by(config.objectives, derive_batch(config).accumulation)
-    has_negatives = config.data.teacher_gives == "hard_negatives"
-    return {name: passes for name, passes in passes_by_name.items() if has_negatives or not name.startswith(HARD)}
 
 
 def _tokens(config: RunConfig, stream: Stream) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from xalign_ray.config.choices import PAIRS, DenoisingAlignment, ObjectiveChoice, WordExchange
+from xalign_ray.config.choices import HARD, PAIRS, DenoisingAlignment, ObjectiveChoice, WordExchange
 from xalign_ray.config.derive import TERMS_AT_ONCE, choose_attention, derive_batch, has_flat_gradients
 from xalign_ray.config.schema import RunConfig
+from xalign_ray.models.sizes import encoded_by
 from xalign_ray.planning.subject import Subject, labels_at_once, read_figures, shares
 
 FP32, BF16 = 4, 2
@@ -235,9 +236,16 @@ def _passes(config: RunConfig, dense: bool) -> tuple[int, float]:
 
     A side is half of a row; under a mask its padding is computed too.
     """
-    rows = any(not loss.kept_passes for loss in config.objectives)
-    passes = sum(loss.kept_passes * _sides(config, loss) for loss in config.objectives)
-    return int(rows), passes * (2 if dense else 1)
+    rows = any(not any(loss.encoded) for loss in config.objectives)  # a loss that encodes no side
+    sides = sum(bool(name) and passes > 1 for name, passes in encoded_passes(config).items())
+    return int(rows), sides * (1 if dense else 0.5)
+
+
+def encoded_passes(config: RunConfig) -> dict[str, int]:
+    """Forward passes of a micro-step by what is encoded: see `encoded` of a loss."""
+    passes_by_name = encoded_by(config.objectives, derive_batch(config).accumulation)
+    has_negatives = config.data.teacher_gives == "hard_negatives"
+    return {name: passes for name, passes in passes_by_name.items() if has_negatives or not name.startswith(HARD)}
 
 
 def _sides(config: RunConfig, loss: ObjectiveChoice) -> int:
