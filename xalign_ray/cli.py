@@ -22,7 +22,6 @@ from xalign_ray.verbs.command import ManyFiles, group
 from xalign_ray.verbs.continue_encoder import continue_encoder, holds_bound, show_end
 from xalign_ray.verbs.opened_run import Run
 from xalign_ray.verbs.options import (
-    AVERAGES,
     SCALES,
     TUNE_SETTINGS,
     Languages,
@@ -287,16 +286,10 @@ def report(
         ),
     ] = "",
     baseline: Annotated[str | None, typer.Option(metavar="LABEL", help="compared with, instead of the first")] = None,
-    average: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help=f"one number of {', '.join(AVERAGES)}, by its rule", autocompletion=one_of(AVERAGES)
-        ),
-    ] = "",
     bundle: Annotated[Path | None, path_option("FILE", "a zip file that `xalign verify` computes again")] = None,
 ) -> Path:
     """One page on a run, or on several compared."""
-    return scores.report(*runs, out=out, by=by, baseline=baseline, average=average, bundle=bundle)
+    return scores.report(*runs, out=out, by=by, baseline=baseline, bundle=bundle)
 
 
 @app.command("verify")

@@ -12,7 +12,6 @@ from xalign_ray.config.explain import flatten
 from xalign_ray.errors import ConfigError, LockError
 from xalign_ray.results import charts, claims, continued, report_tables, score_charts, sentences, tables
 from xalign_ray.results.aggregate import as_csv
-from xalign_ray.results.benchmark_average import average_table, check_average
 from xalign_ray.results.bundle import Options, is_bundle, write_bundle
 from xalign_ray.results.compare import SCORE_COLUMNS, Comparison, compare_runs, score_frame
 from xalign_ray.results.continued_page import base_section
@@ -36,7 +35,6 @@ def report(
     out: Path | None = None,
     by: Sequence[str] = (),
     baseline: str | None = None,
-    average: str = "",
     bundle: Path | None = None,
 ) -> Path:
     """One page on a run or study (inside its folder) or on several compared.
@@ -46,22 +44,18 @@ def report(
         out: folder of the report.
         by: groupings, the first one for the terminal; all that are possible if none are given.
         baseline: label of the column that the others are compared with; the study's, or the first one's if None.
-        average: a benchmark, whose one number is shown with its rule.
         bundle: a file for everything that the numbers rest on, which `verify_bundle` computes again.
 
     Returns:
         The page.
 
     Raises:
-        ConfigError: there is no such folder, the baseline is none of the labels, a grouping cannot be made, or a task
-            of the benchmark has no score.
+        ConfigError: there is no such folder, the baseline is none of the labels, or a grouping cannot be made.
         DataError: a folder is no run, or a file is damaged.
     """
     alone = len(names) == 1 and not is_foreign(local_folder(names[0]))
     target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
     check_names(names)
-    if average:
-        check_average(average)
     if bundle:
         _check_bundled(bundle)
     _check_kept(names, target)
@@ -69,7 +63,7 @@ def report(
     runs = label_runs(with_bases(find_runs(names)))
     try:
         with open_job(target, "report", waits=False, with_run=True):
-            comparison, papers = write_report(runs, target, by, baseline, average)
+            comparison, papers = write_report(runs, target, by, baseline)
             if bundle:
                 options = Options(by, baseline)
                 write_bundle(bundle, runs, [local_folder(name) for name in names], options)
@@ -83,19 +77,11 @@ def report(
     for table in (report_tables.terminal_table(comparison, comparison.by[0]), judged):
         if table.rows:
             Console(stderr=True).print(tables.plain_grid(table))
-    if average:
-        shown = average_table(claims.measured(runs, score_frame(runs)), list(columns_of(runs)), average)
-        Console(stderr=True).print(tables.plain_grid(shown))
-        say(shown.note)
     return target / PAGE
 
 
 def write_report(
-    runs: Sequence[Run],
-    out: Path,
-    by: Sequence[str] = (),
-    baseline: str | None = None,
-    average: str = "",
+    runs: Sequence[Run], out: Path, by: Sequence[str] = (), baseline: str | None = None
 ) -> tuple[Comparison, claims.AgainstPapers]:
     """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, and figures.
 
@@ -107,12 +93,11 @@ def write_report(
     runs, baseline = as_published(runs), hide_places(baseline)
     scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
     comparison = compare_runs(runs, scores, by, baseline)
-    measurements, finding = claims.measured(runs, scores), find(comparison, declared_metric(runs))
-    papers = claims.against_papers(measurements)
+    finding = find(comparison, declared_metric(runs))
+    papers = claims.against_papers(claims.measured(runs, scores))
     headline = score_charts.score_chart(comparison, finding.key) if finding.key else None
     bases = {run.label: base for run in runs if run.on_disk and (base := continued.read_continued(run.folder))}
     paired = paired_table(runs, comparison.baseline) if len(bases) > 1 else None
-    averages = [average_table(measurements, list(columns), average)] if average else []
     sections = [
         Section("pairs", "The same test", [paired], is_open=True),
         *(
@@ -123,7 +108,6 @@ def write_report(
             )
             for number, (label, base) in enumerate(bases.items())
         ),
-        Section("average", "Average of a benchmark", averages, is_open=True),
         *(
             Section(
                 name,

@@ -19,7 +19,6 @@ from xalign_ray.tasks import TASK_NAMES, TUNED_TASK_NAMES
 from xalign_ray.verbs.arguments import filled_path, output_folder
 
 PAIR_FORMATS = get_args(PairFormat)
-AVERAGES = ("xtreme", "mmbert-8")  # benchmarks, as results/averages.yaml has them
 SCALES = ("tiny", "small", "two-cores", "one-h100", "paper")  # of the studies in folders
 TUNE_SETTINGS = [FROM, *FineTuning.model_fields]
 FORMATS = tuple(dict.fromkeys((*get_args(TextFormat), *PAIR_FORMATS, *get_args(DictionaryFormat))))

@@ -232,7 +232,6 @@ def report(
     out: PathLike | None = None,
     by: Sequence[str] | str = "",
     baseline: str | None = None,
-    average: str = "",
     bundle: PathLike | None = None,
 ) -> Path:
     """Writes one page on a run, or on several compared, and its numbers as CSV.
@@ -242,7 +241,6 @@ def report(
         out: where to write; `<run>/report` of one run, `report` of several if not given.
         by: groupings of the scores: task, language, family, dictionary, training.
         baseline: label of the run that others are compared with, instead of the first.
-        average: "xtreme" or "mmbert-8": one number of that benchmark, by its rule.
         bundle: a zip file to write, that `verify` computes again.
 
     Returns:
@@ -256,7 +254,7 @@ def report(
 
     names = [as_model(run) for run in runs]
     file = as_path(bundle)
-    path = write_report(names, as_path(out), codes(by), baseline, average, file)
+    path = write_report(names, as_path(out), codes(by), baseline, file)
     say_next("open the page in a browser", *([f"xalign verify {quoted(file)}"] if file else []))
     return path
 
