@@ -7,7 +7,7 @@
 Each recipe of `tiny/` takes a few steps in one process over the same small world; written are each step's batch hash
 and each loss, to the last bit. The encoder of one of them is then scored by every task, and fine-tuned where a task
 fine-tunes, on three seeds, if the small world has data for it: it has none for SIB-200, Belebele, XCOPA, FLORES and
-BUCC. `compare` names the first step of each recipe that differs and each score that does, and exits with 1 if there
+NTREX. `compare` names the first step of each recipe that differs and each score that does, and exits with 1 if there
 is one. After the manner of torchtitan's `loss_compare.py`.
 """
 
@@ -36,7 +36,7 @@ SOONER = {  # what changes during a run, within its few steps
     "tiny/xlm-align": ("objectives.1.weight=[[11, 0], [12, 1]]",),
 }
 FOLDERS = {"mldoc_h": "mldoc"}  # of tasks whose data is another's
-WITHOUT_DATA = {"flores", "ntrex", "bucc"}  # evaluations that the small world has no files for
+WITHOUT_DATA = {"flores", "ntrex"}  # evaluations that the small world has no files for
 SETTINGS = (
     "train.max_steps=24",
     "train.global_batch_size=16",

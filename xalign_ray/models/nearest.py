@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 1024
 ROWS, COLUMNS = 2048, 8192  # of a block of cosines: 64 MiB
 NEIGHBOURS = 10  # of CSLS
-MARGIN_NEIGHBOURS = 4  # of Artetxe and Schwenk, and of XTREME's BUCC
+MARGIN_NEIGHBOURS = 4  # of Artetxe and Schwenk
 
 Vectors = NDArray[np.float32]
 Indices = NDArray[np.int64]
@@ -320,20 +320,16 @@ class Threshold:
     f1: float
 
 
-def best_threshold(
-    mined: Sequence[Mined], gold: Collection[tuple[int, int]], gold_is_whole: bool = False
-) -> Threshold | None:
+def best_threshold(mined: Sequence[Mined], gold: Collection[tuple[int, int]]) -> Threshold | None:
     """The threshold of the highest F1, halfway between two scores; None if no mined pair is of the gold ones.
 
     Args:
-        mined: the best first.
+        mined: the best first; precision is of those that have a sentence of the gold pairs.
         gold: numbers of the sentences of the dev pairs.
-        gold_is_whole: whether sentences outside the gold pairs have no translation, so that precision is of all mined
-            pairs (BUCC); else it is of those that have a sentence of the gold pairs.
     """
     gold = set(gold)
     firsts, seconds = ({pair[side] for pair in gold} for side in (0, 1))
-    judged = [pair for pair in mined if gold_is_whole or pair.first in firsts or pair.second in seconds]
+    judged = [pair for pair in mined if pair.first in firsts or pair.second in seconds]
     best, right = None, 0
     for number, pair in enumerate(judged, 1):
         right += (pair.first, pair.second) in gold

@@ -9,7 +9,6 @@ PROBES = {
     "retrieval": "retrieval:RETRIEVAL",
     "flores": "sentence_benchmarks:FLORES",
     "ntrex": "sentence_benchmarks:NTREX",
-    "bucc": "sentence_benchmarks:BUCC",
     "alignment": "probes:ALIGNMENT",
     "cloze": "cloze:CLOZE",
 }

@@ -1,8 +1,7 @@
-"""FLORES and BUCC against slow references: margins a pair at a time, thresholds over all cuts."""
+"""FLORES and NTREX against a slow reference, margins a pair at a time; tables of commas."""
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -13,16 +12,9 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from xalign_ray.errors import DataError
-from xalign_ray.models.nearest import best_threshold, mine_pairs, nearest_both_ways, unit_rows
+from xalign_ray.models.nearest import unit_rows
 from xalign_ray.tasks.scores import Score, read_scores
-from xalign_ray.tasks.sentence_benchmarks import (
-    BUCC,
-    FLORES,
-    NTREX,
-    MiningSet,
-    measure_mined,
-    right_by_margin,
-)
+from xalign_ray.tasks.sentence_benchmarks import FLORES, NTREX, right_by_margin
 from xalign_ray.tasks.task_files import read_table
 from xalign_ray.verbs.scores import evaluate
 
@@ -140,110 +132,6 @@ def test_files_of_flores_101_whose_codes_are_other_words_are_scored(tmp_path: Pa
     assert {*FLORES.check_data(data)} == {"en", "ca", "min", "ba"}
 
 
-def write_bucc(folder: Path, split: str, seed: int) -> MiningSet:
-    """150 and 170 sentences, 40 of which translate each other, some twice."""
-    rng = random.Random(seed)
-    sides = {"de": sentences(150, seed), "en": sentences(170, seed + 1)}
-    sides["en"][7], sides["de"][3] = sides["en"][11], sides["de"][90]
-    gold = sorted(zip(rng.sample(range(150), 40), rng.sample(range(170), 40), strict=True))
-    folder.mkdir(exist_ok=True)
-    for code, lines in sides.items():
-        rows = [f"{code}-{number:06}\t{line}" for number, line in enumerate(lines)]
-        (folder / f"de-en.{split}.{code}").write_text("\n".join(rows) + "\n")
-    (folder / f"de-en.{split}.gold").write_text("".join(f"de-{a:06}\ten-{b:06}\n" for a, b in gold))
-    files = folder / f"de-en.{split}.de", folder / f"de-en.{split}.en"
-    return MiningSet(("de", "en"), split, files, folder / f"de-en.{split}.gold")
-
-
-def vectors_of(pairs: MiningSet, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of the distinct sentences, near each other in two of three gold pairs."""
-    rng = np.random.default_rng(seed)
-    texts = pairs.texts
-    first, second = (rng.normal(size=(len(side), 16)).astype(np.float32) for side in texts)
-    for number, (one, other) in enumerate(sorted(pairs.gold_places())):
-        if number % 3 and one >= 0 and other >= 0:
-            second[other] = first[one] + rng.normal(size=16) * 0.8
-    return unit_rows(first), unit_rows(second)
-
-
-def slow_bucc(
-    pairs: MiningSet, first: np.ndarray, second: np.ndarray, threshold: float | None = None
-) -> tuple[float, float]:
-    """Threshold and F1 over pairs of ids, every cut tried."""
-    ids: list[dict[str, list[str]]] = []
-    for path in pairs.files:
-        by_text: dict[str, list[str]] = {}
-        for line in path.read_text().splitlines():
-            name, text = line.split("\t")
-            by_text.setdefault(text, []).append(name)
-        ids.append(by_text)
-    forth, back = slow_margins(first, second, 4), slow_margins(second, first, 4)
-    candidates = [(forth[row].max(), row, int(forth[row].argmax())) for row in range(len(first))]
-    candidates += [(back[row].max(), int(back[row].argmax()), row) for row in range(len(second))]
-    texts, mined, seen = pairs.texts, {}, set()
-    for score, one, other in sorted(candidates, reverse=True):
-        if ("first", one) not in seen and ("second", other) not in seen:
-            seen |= {("first", one), ("second", other)}
-            names = ids[0][texts[0][one]], ids[1][texts[1][other]]
-            if score > 0 and len(names[0]) == len(names[1]) == 1:
-                mined[names[0][0], names[1][0]] = score
-    gold = {tuple(line.split("\t")) for line in pairs.gold.read_text().splitlines()}
-
-    def f1(cut: float) -> float:
-        kept = {pair for pair, score in mined.items() if score >= cut}
-        right = len(kept & gold)
-        return 2 * right / (len(kept) + len(gold)) if right else 0.0
-
-    if threshold is None:
-        scores = sorted(mined.values(), reverse=True)
-        cuts = [(one + other) / 2 for one, other in itertools.pairwise(scores)]
-        threshold = max(cuts, key=f1)
-    return threshold, f1(threshold)
-
-
-def test_bucc_tries_every_cut_of_dev_and_keeps_it_for_test(tmp_path: Path) -> None:
-    dev, test = write_bucc(tmp_path, "dev", 5), write_bucc(tmp_path, "test", 8)
-    mined = [one.keep_single(mine_pairs(*nearest_both_ways(*vectors_of(one, 1)))) for one in (dev, test)]
-    found = best_threshold(mined[0], dev.gold_places(), gold_is_whole=True)
-    assert found is not None
-    threshold, f1 = slow_bucc(dev, *vectors_of(dev, 1))
-    assert (found.score, found.f1) == (pytest.approx(threshold, abs=1e-6), pytest.approx(f1, abs=1e-9))
-    measured = measure_mined(mined[1], test.gold_places(), found.score)
-    assert measured["bucc_f1"].value == pytest.approx(slow_bucc(test, *vectors_of(test, 1), threshold)[1], abs=1e-9)
-    assert 0.3 < measured["bucc_f1"].value < 0.9
-    assert any(place < 0 for pair in dev.gold_places() | test.gold_places() for place in pair)
-
-
-def test_bucc_of_an_encoder(tmp_path: Path, make_bert: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
-    folder, data = make_bert(WORDS), tmp_path / "bucc"
-    write_bucc(data, "sample", 5)
-    (data / "de-en.sample.en").write_text((data / "de-en.sample.de").read_text().replace("de-", "en-"))
-    (data / "de-en.sample.gold").write_text("".join(f"de-{number:06}\ten-{number:06}\n" for number in range(150)))
-    scores = BUCC.evaluate(str(folder), data)
-    found = by_metric(scores, "de")
-    assert (found["bucc_precision"], found["bucc_recall"]) == (1, 148 / 150)  # two are one sentence
-    assert {score.split for score in scores} == {"sample"}
-    assert "has no gold pairs of a test set in de: dev is scored" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("gold", "message"),
-    [
-        ("de-000001\tno\n", r"de-en.dev.gold, line 1: not two ids of"),
-        ("de-000001 en-000002\n", r"de-en.dev.gold, line 1: not two ids of"),
-        ("", r"de-en.dev.gold holds no pair"),
-    ],
-)
-def test_gold_pairs_that_cannot_be_read(tmp_path: Path, gold: str, message: str) -> None:
-    pairs = write_bucc(tmp_path, "dev", 5)
-    pairs.gold.write_text(gold)
-    with pytest.raises(DataError, match=message):
-        pairs.gold_places()
-    pairs.gold.unlink()
-    with pytest.raises(DataError, match=r"holds no BUCC set with gold pairs; files are called de-en.dev.de"):
-        BUCC.check_data(tmp_path)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -262,25 +150,3 @@ def test_columns_of_a_csv_by_name_or_place(tmp_path: Path, text: str) -> None:
     path.write_text('a,b,1\n"c,d,2\n"e",f,3\n')
     with pytest.raises(DataError, match=r"pairs.csv, line 2: a quoted field is malformed"):
         list(read_table(path, columns))
-
-
-@pytest.mark.parametrize(
-    ("seed", "of_dev", "of_test"),
-    [
-        (0, 50.0, (52.87356321839081, 48.93617021276596, 57.49999999999999)),
-        (1, 41.66666666666667, (55.26315789473685, 58.333333333333336, 52.5)),
-        (3, 50.0, (53.333333333333336, 80.0, 40.0)),
-    ],
-)
-def test_bucc_is_what_xtremes_scripts_print(
-    tmp_path: Path, seed: int, of_dev: float, of_test: tuple[float, float, float]
-) -> None:
-    """On these vectors, by mine_bitext, bucc_eval and bucc_f1 of google-research/xtreme 838c13b with faiss."""
-    dev, test = (write_bucc(tmp_path, split, 5 + 11 * seed + number) for number, split in enumerate(("dev", "test")))
-    mined = [one.keep_single(mine_pairs(*nearest_both_ways(*vectors_of(one, seed)))) for one in (dev, test)]
-    found = best_threshold(mined[0], dev.gold_places(), gold_is_whole=True)
-    assert found is not None
-    assert 100 * found.f1 == pytest.approx(of_dev, abs=1e-9)
-    measured = measure_mined(mined[1], test.gold_places(), found.score)
-    names = ("bucc_f1", "bucc_precision", "bucc_recall")
-    assert [100 * measured[name].value for name in names] == pytest.approx(of_test, abs=1e-9)
