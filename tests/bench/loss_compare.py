@@ -6,8 +6,8 @@
 
 Each recipe of `tiny/` takes a few steps in one process over the same small world; written are each step's batch hash
 and each loss, to the last bit. The encoder of one of them is then scored by every task, and fine-tuned where a task
-fine-tunes, on three seeds, if the small world has data for it: it has none for SIB-200, Belebele, XCOPA, FLORES and
-NTREX. `compare` names the first step of each recipe that differs and each score that does, and exits with 1 if there
+fine-tunes, on three seeds, if the small world has data for it: it has none for SIB-200, FLORES and NTREX.
+`compare` names the first step of each recipe that differs and each score that does, and exits with 1 if there
 is one. After the manner of torchtitan's `loss_compare.py`.
 """
 

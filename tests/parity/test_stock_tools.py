@@ -38,8 +38,8 @@ SHAPE = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "i
 FAMILIES = {family: SHAPE | {"family": family} for family in ("bert", "xlm-r", "roberta", "modernbert", "eurobert")}
 # Other families with languages: test_export_elsewhere.py; of ModernBERT and EuroBERT they are refused.
 ENCODERS = FAMILIES | {"bert-languages": FAMILIES["bert"] | {"language_embeddings": True}}
-# A task of each head and number of texts, on encoders of each way to frame a pair. transformers has no pipeline for
-# multiple choice (tests/unit/tasks/test_multiple_choice.py), and no EuroBERT that answers questions.
+# A task of each head and number of texts, on encoders of each way to frame a pair. transformers has no
+# EuroBERT that answers questions.
 TUNED = [
     *(("bert", task) for task in ("pos", "xnli", "sib", "mlqa")),
     *(("xlm-r", "xnli"), ("xlm-r", "mlqa")),

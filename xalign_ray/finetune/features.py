@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import TrainingSet
 from xalign_ray.models.own_tokenizer import identify_tokenizer
-from xalign_ray.models.tokenized import ARGUMENTS, Features, Inputs, piece_count
+from xalign_ray.models.tokenized import ARGUMENTS, Features, Inputs
 from xalign_ray.work.artifacts import hash_file, hash_value, replacing
 from xalign_ray.work.job import open_job
 
@@ -102,7 +102,7 @@ def _rows(training_set: TrainingSet, inputs: Inputs, classes: Sequence[str]) -> 
             for part in [[row] for row in rows] if may_part else [rows]:
                 for row in part:
                     values = {key: row[key] for key in ARGUMENTS if key in row}
-                    yield values | {"unit": number, "length": piece_count(row)}
+                    yield values | {"unit": number, "length": len(row["input_ids"])}
                 number += 1
 
 

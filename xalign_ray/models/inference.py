@@ -17,7 +17,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.models.open import Opened
 from xalign_ray.models.open_folder import as_one_sentence, open_model
 from xalign_ray.models.precision import in_fp32
-from xalign_ray.models.tokenized import ENCODED, Features, Inputs, piece_count
+from xalign_ray.models.tokenized import ENCODED, Features, Inputs
 
 BATCH_SIZE = 64
 BATCH_PIECES = 1 << 13  # padding included: one long text does not lengthen sixty short ones
@@ -68,7 +68,7 @@ class Encoder:
             The places of B inputs in `features`, the output `[B, L, ...]`, and the mask `[B, L]` of real tokens.
         """
         batches: list[list[int]] = []
-        sizes = [piece_count(feature) for feature in features]
+        sizes = [len(feature["input_ids"]) for feature in features]
         for index in sorted(range(len(features)), key=sizes.__getitem__):
             if not batches or len(batches[-1]) >= min(BATCH_SIZE, BATCH_PIECES // sizes[index]):
                 batches.append([])

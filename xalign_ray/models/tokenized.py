@@ -20,12 +20,6 @@ ARGUMENTS = (*ENCODED, "labels", "start_positions", "end_positions")
 Features = dict[str, Any]  # of one input: lists of ids and labels under the names of the model's arguments
 
 
-def piece_count(features: Features) -> int:
-    """Pieces of an input; of one with a row for each answer, of the longest row."""
-    ids = features["input_ids"]
-    return max(map(len, ids)) if isinstance(ids[0], list) else len(ids)
-
-
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """A tokenizer and the model's limits on its inputs."""
@@ -115,19 +109,10 @@ class Inputs:
 
         Returns:
             `input_ids` and `attention_mask` `[B, L]`, `token_type_ids` if the model has several types, and whatever
-            labels the features have, `[B]` or `[B, L]`. Of inputs with a row for each of C answers `[B, C, L]`.
+            labels the features have, `[B]` or `[B, L]`.
         """
         import torch
 
-        if isinstance(features[0]["input_ids"][0], list):
-            names = [name for name in ENCODED if name in features[0]]
-            rows = [
-                dict(zip(names, row, strict=True))
-                for feature in features
-                for row in zip(*(feature[name] for name in names), strict=True)
-            ]
-            batch = {name: values.unflatten(0, (len(features), -1)) for name, values in self.collate(rows).items()}
-            return batch | {"labels": torch.tensor([feature["labels"] for feature in features])}
         padding = {"input_ids": self.tokenizer.pad_token_id or 0, "labels": IGNORED}
         sizes = torch.tensor([len(feature["input_ids"]) for feature in features])
         width = int(sizes.max())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -86,29 +85,7 @@ def write_squad(folder: Path, split: str, language: str, sentences: Sequence[Seq
     )
 
 
-def write_lines(name: Callable[[str, str], str], row: Callable[[int, Sequence[str]], dict[str, Any]]) -> Write:
-    """JSON lines of questions with answers, of which one is right."""
-
-    def write(folder: Path, split: str, language: str, sentences: Sequence[Sequence[str]]) -> None:
-        put(folder / name(split, language), *(json.dumps(row(*one)) for one in enumerate(sentences)))
-
-    return write
-
-
-def passage(number: int, words: Sequence[str]) -> dict[str, Any]:
-    answers = {f"mc_answer{which}": words[which] for which in range(1, 5)}
-    told = {"link": "L", "question_number": number, "flores_passage": " ".join(words), "question": words[0]}
-    return told | answers | {"correct_answer_num": str(1 + number % 4)}
-
-
-def premise(number: int, words: Sequence[str]) -> dict[str, Any]:
-    told = {"premise": words[0], "choice1": words[1], "choice2": words[2], "question": ("cause", "effect")[number % 2]}
-    return told | {"label": number % 2, "idx": number}
-
-
 WRITERS: dict[str, Write] = {
-    "belebele": write_lines(lambda split, code: f"{split}.{FOLDERS[code]}.jsonl", passage),
-    "xcopa": write_lines(lambda split, code: f"{split}.{code}.jsonl", premise),
     "pos": write_tagged({"cats": "NOUN", "dogs": "NOUN", "old": "ADJ"}, "VERB"),
     "ner": write_tagged({"Rome": "B-LOC", "cats": "B-ORG"}, "O"),
     "xnli": write_pairs(("entailment", "neutral", "contradiction")),

@@ -57,20 +57,6 @@ FILES: dict[str, list[tuple[str, str, str]]] = {
         ("kr_dev.tsv", "dev", "rw"),
         ("test/ma_test.tsv", "test", "ary"),
     ],
-    "belebele": [
-        ("eng_Latn.jsonl", "test", "en"),
-        ("data/deu_Latn.jsonl", "test", "de"),
-        ("data/zho_Hant.jsonl", "test", "zh-Hant"),
-        ("arb_Latn.jsonl", "test", "ar-Latn"),
-        ("train.eng_Latn.jsonl", "train", "en"),
-    ],
-    "xcopa": [
-        ("et/val.et.jsonl", "dev", "et"),
-        ("et/test.et.jsonl", "test", "et"),
-        ("train.en.jsonl", "train", "en"),
-        ("COPA/train.jsonl", "train", "en"),
-        ("COPA/val.jsonl", "dev", "en"),
-    ],
 }
 
 
@@ -86,7 +72,6 @@ def test_files_are_found_by_their_published_names(
         "notes.tsv",
         "en.train.conllu.bak",
         "english.train.10000",
-        "COPA/test.jsonl",
     )
     for file in (name, *others):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
