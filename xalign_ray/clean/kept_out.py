@@ -21,7 +21,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import explain_no_good_row
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Pair
-from xalign_ray.sources.stage import DEV, TESTS, write_arrays
+from xalign_ray.sources.stage import DEV, QUERY_AND_PASSAGE, TESTS, write_arrays
 from xalign_ray.sources.summary import SourceSummary, check_bad_fraction, file_names
 from xalign_ray.work.artifacts import write_atomic
 
@@ -230,11 +230,15 @@ def _check_not_trained(one: Input, part: str, texts: Sequence[Input], pairs: int
 
 
 def write_tests(tests: Sequence[RetrievalTexts], folder: Path) -> None:
-    """Writes tests and dev pairs as JSON lines, a file for two languages, and the hashes of their lines, if any."""
+    """Writes tests and dev pairs as JSON lines, a file for two languages, and the hashes of their lines, if any.
+
+    A row is called by its languages; within one language by `QUERY_AND_PASSAGE`.
+    """
     if not tests:
         return
     for test in tests:
-        rows = [dict(zip(test.languages, pair, strict=True)) for pair in test.pairs]
+        names = test.languages if len({*test.languages}) == 2 else QUERY_AND_PASSAGE
+        rows = [dict(zip(names, pair, strict=True)) for pair in test.pairs]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         write_atomic(folder / test.part / f"{'-'.join(test.languages)}.jsonl", lines)
     lines = list(chain.from_iterable(chain.from_iterable(test.pairs) for test in tests))

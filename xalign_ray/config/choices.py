@@ -202,6 +202,13 @@ class ContrastedPairs(StreamChoice):
     """what is masked: the pair (TLM), each sentence on its own (MLM), or nothing"""
     prompt: str = ""
     """text before each query and key, such as `query: `; masked text has none"""
+    key_prompt: str | None = None
+    """text before each key, such as `passage: `; null: that of queries"""
+
+    @property
+    def prompts(self) -> tuple[str, str]:
+        """Before each query, and before each key."""
+        return self.prompt, self.prompt if self.key_prompt is None else self.key_prompt
 
     @property
     def method(self) -> str:
@@ -243,13 +250,13 @@ class ObjectiveChoice(Frozen):
         stream: kind of stream whose columns it reads; any if None.
         needs_dictionary: whether it is trained on pairs of words.
         needs_teacher: whether it learns the sentence vectors of `data.teacher`.
-        reads_negatives: whether it compares with the hard negatives of `data.teacher` where there are some.
+        reads_negatives: whether it compares with the hard negatives of pairs where there are some.
         predicts_pieces: whether it asks the head over the vocabulary at labelled positions.
         of_any_encoder: whether it needs sentence vectors alone, and so trains encoders without a family file.
         over_step: whether its terms read the whole global step, as a `StepObjective` does.
         encoded: how the names of the columns of rows that it encodes begin, and the forward passes that takes, 3 with a
             backward pass. Rows are "", the sides of pairs are half of a row; losses share both; what begins with `HARD`
-            is there where the teacher gives hard negatives.
+            is there where pairs bring hard negatives.
         meaning: of the metric `train/loss_<kind>`, with its unit.
         metrics: meanings of its further metrics by name, with unit or range.
         computed_by: `module:Class` of its code where that is elsewhere, such as in a module that imports torch.

@@ -90,6 +90,8 @@ class DataConfig(Frozen):
         aligned = any(corpus.align or corpus.brings_alignment for corpus in self.parallel)
         if self.filters.min_aligned_fraction and not aligned:
             yield "filters.min_aligned_fraction needs a parallel corpus with an alignment, such as align: hmm"
+        if self.teacher and any(corpus.negatives for corpus in self.parallel):
+            yield "shards hold a teacher's answers or the negatives of parallel: leave one of them out"
         for number, corpus in enumerate(self.parallel if self.teacher else ()):
             if self.teacher and self.teacher.gives == "vectors" and self.teacher.language not in corpus.languages:
                 yield (
@@ -104,9 +106,11 @@ class DataConfig(Frozen):
             )
 
     @property
-    def teacher_gives(self) -> str | None:
-        """The kind of the teacher's answers; None without one."""
-        return self.teacher.gives if self.teacher else None
+    def negatives_of(self) -> tuple[int, ...]:
+        """The sides of pairs that bring hard negatives: both, where a teacher mines them; the first of given ones."""
+        if self.teacher and self.teacher.gives == "hard_negatives":
+            return (0, 1)
+        return (0,) if any(corpus.negatives for corpus in self.parallel) else ()
 
     @property
     def capacity(self) -> int:
@@ -273,12 +277,16 @@ class RunConfig(Frozen):
         problems += [f"objective {loss.kind} needs a stream {loss.stream}" for loss in lacking]
         if problems:
             yield "; ".join(dict.fromkeys(problems)) + "; the recipe names none"
-        if data.teacher_gives == "hard_negatives" and any(loss.needs_teacher for loss in losses):
+        gives = data.teacher and data.teacher.gives
+        if gives == "hard_negatives" and any(loss.needs_teacher for loss in losses):
             yield "objective distillation needs a data.teacher that gives vectors; it gives hard_negatives"
-        if data.teacher_gives == "vectors" and not any(loss.needs_teacher for loss in losses):
+        if gives == "vectors" and not any(loss.needs_teacher for loss in losses):
             yield "data.teacher makes vectors that no objective reads; add objective distillation"
-        if data.teacher_gives == "hard_negatives" and not any(loss.reads_negatives for loss in losses):
-            yield "data.teacher gives hard_negatives that no objective reads; add objective sentence_contrast"
+        if data.negatives_of and not any(loss.reads_negatives for loss in losses):
+            origin = "data.teacher gives hard_negatives" if gives else "data.parallel brings negatives"
+            yield f"{origin} that no objective reads; add objective sentence_contrast"
+        if data.negatives_of == (0,) and any(getattr(stream, "random_order", False) for stream in streams):
+            yield "negatives of data.parallel are of the first side: set random_order of each stream to false"
         bare = [str(n) for n, pairs in enumerate(data.parallel) if not pairs.align and not pairs.brings_alignment]
         aligned = next((stream.kind for stream in streams if stream.needs_alignment), None)
         if bare and aligned:

@@ -95,6 +95,9 @@ class ParallelCorpus(SplitOfHub):
     where: Annotated[str | None, Field(pattern=WHERE)] = None
     """which rows are read, by another column: `label=1`, `score>=0.8`; =, !=, <, <=, > or >=; null: all. Needs
     columns"""
+    negatives: tuple[str, ...] = ()
+    """columns of hard negatives: texts in the second side's language that do not translate or answer the first, a text
+    or a list a cell; each time a pair is seen sentence_contrast draws a text of all. Needs columns"""
     skip_empty: bool = False
     """whether rows that lack one of the two texts are left out and are no bad rows, as in tables of several
     languages"""
@@ -107,11 +110,15 @@ class ParallelCorpus(SplitOfHub):
             yield "align, and a third path that holds an alignment: keep one"
         if self.where and not self.columns:
             yield "where needs columns: name the two texts' columns"
+        if self.negatives and not self.columns:
+            yield "negatives needs columns: name the two texts' columns"
 
     @property
     def read_columns(self) -> tuple[str, ...] | None:
-        """The columns in which its reader looks, and the condition on the rows behind them."""
-        return (*self.columns, self.where) if self.columns and self.where else self.columns
+        """The columns in which its reader looks; behind them the condition on the rows, and columns of negatives."""
+        if not self.columns or not (self.where or self.negatives):
+            return self.columns
+        return (*self.columns, self.where or "", *self.negatives)
 
     @property
     def brings_alignment(self) -> bool:

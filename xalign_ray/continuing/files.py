@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from xalign_ray.continuing.sentence_sets import KeptText, PairSet, QuerySet, Sco
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.open import Opened
 from xalign_ray.results.continued import THE_TEST
+from xalign_ray.shards.prepared import read_test_pairs
 from xalign_ray.sources.first_rows import FirstRows, find_dictionary_form
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
@@ -264,11 +264,5 @@ def read_text(corpus: Corpus) -> Iterator[str]:
 def read_tests(run: Path) -> list[TranslatedSentences]:
     """The pairs that a run never trained on, as `prepare` stored them with its shards."""
     data = newest_data(RunFolder(run).events)
-    tests = []
-    for path in sorted((data_of_run(run, data) / TESTS).glob("*.jsonl")) if data else ():
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-        first, second = rows[0]
-        tests.append(
-            TranslatedSentences((first, second), [row[first] for row in rows], [row[second] for row in rows], THE_TEST)
-        )
-    return tests
+    paths = sorted((data_of_run(run, data) / TESTS).glob("*.jsonl")) if data else ()
+    return [TranslatedSentences(*read_test_pairs(path), THE_TEST) for path in paths]

@@ -123,10 +123,10 @@ def _data(lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[st
     room = family_of(encoder.name, encoder.config).max_length(encoder.config)
     if room < base.max_seq_length:
         block["max_seq_length"] = room
-    if prompt := encoder.sentences.rule.prompt:
+    if prompts := {text for text in _prompts(encoder, data).values() if isinstance(text, str) and text}:
         tokenizer = open_pieces(lines.model)
-        pieces = len(encode_text(tokenizer, [prompt.rstrip()])[0][0]) if tokenizer else len(prompt)
-        reserve = math.ceil(100 * prompt_reserve(pieces)) / 100
+        pieces = [len(encode_text(tokenizer, [text.rstrip()])[0][0]) if tokenizer else len(text) for text in prompts]
+        reserve = math.ceil(100 * prompt_reserve(max(pieces))) / 100
         block |= {"reserve_fraction": reserve} if reserve > base.reserve_fraction else {}
     if lines.pieces:
         pieces = pieces_a_word(lines.model, data.pairs, data.text)
@@ -151,7 +151,7 @@ def _rows_and_losses(
         streams = [MaskedText()]
     if replay:
         streams, objectives = with_replay(replay, streams, objectives)
-    prompted = {"prompt": encoder.sentences.rule.prompt}
+    prompted = _prompts(encoder, data)
     streams = [rows.model_copy(update=prompted) if isinstance(rows, ContrastedPairs) else rows for rows in streams]
     pooled = {"pooling": encoder.sentences.rule.pooling}
     objectives = [loss.model_copy(update=pooled) if hasattr(loss, "pooling") else loss for loss in objectives]
@@ -159,6 +159,14 @@ def _rows_and_losses(
         unit = {"normalize": True}
         objectives = [loss.model_copy(update=unit) if isinstance(loss, Distillation) else loss for loss in objectives]
     return streams, objectives
+
+
+def _prompts(encoder: Opened, data: Data) -> dict[str, Any]:
+    """What stands before queries and keys: the encoder's prompts of a search, where pairs are queries and passages."""
+    if any(corpus.negatives or len({*corpus.languages}) == 1 for corpus in data.pairs):
+        query, passage = encoder.sentences.search_prompts
+        return {"prompt": query, "key_prompt": passage, "random_order": False}
+    return {"prompt": encoder.sentences.rule.prompt}
 
 
 def _teacher(lines: FiveLines, method: str) -> str | None:

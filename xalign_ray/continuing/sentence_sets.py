@@ -122,12 +122,13 @@ class PairSet(SentenceSet):
 
     def changes(self, old: SentenceScores, new: SentenceScores) -> Iterator[Change]:
         pairs, sides = self.pairs, self._sides()
+        prompts = old.search_prompts if len({*pairs.languages}) == 1 else (None, None)
         english = pairs.texts[ENGLISH in pairs.languages and pairs.languages.index(ENGLISH)]
         for measure in ("retrieval", "retrieval_csls"):
             both = [
                 find_translations(
-                    scores.vectors(sides[0]),
-                    scores.vectors(sides[1]),
+                    scores.vectors(sides[0], prompts[0]),
+                    scores.vectors(sides[1], prompts[1]),
                     pairs.numbers,
                     csls=measure == "retrieval_csls",
                     device=old.device,

@@ -65,7 +65,7 @@ class SentenceContrastLoss(StepObjective):
     def embed(self, micro_step: MicroStep) -> tuple[Tensor, Tensor]:
         """Query and key of each pair concatenated, each of length 1, [n, 2d]; the hashes of both, [n, 2].
 
-        Where the data bring hard negatives, the query's and the key's follow: [n, 4d] and [n, 4].
+        Where the data bring hard negatives, the query's follow, and the key's where it has some: up to [n, 4d], [n, 4].
         """
         sides = len(pair_sides(micro_step.batch))
         rows, hidden = micro_step.pairs(self.settings.layer)
@@ -86,11 +86,10 @@ class SentenceContrastLoss(StepObjective):
         else:
             positive = [(places - own.start, places)] * 2
         no_negative = [shares, shares]
-        if marks.shape[1] > 2:  # a hard negative that is a text of the pair, or of a related one
-            for side in (0, 1):
-                is_text = ((pair if is_multi else pair[own])[:, None, :] == marks[:, 2 + side, None]).any(dim=2)
-                of_related = shares.float() @ is_text.float() > 0 if is_multi else is_text
-                no_negative[side] = torch.cat([shares, of_related], dim=1)
+        for side in range(marks.shape[1] - 2):  # a hard negative that is a text of the pair, or of a related one
+            is_text = ((pair if is_multi else pair[own])[:, None, :] == marks[:, 2 + side, None]).any(dim=2)
+            of_related = shares.float() @ is_text.float() > 0 if is_multi else is_text
+            no_negative[side] = torch.cat([shares, of_related], dim=1)
         terms = [self._contrast(cut, places, positive, no_negative) for cut in self._cut(vectors, marks.shape[1])]
         totals, hits = zip(*terms, strict=True)
         metrics = {"train/sentence_accuracy": hits[0].float()}

@@ -38,8 +38,8 @@ def sentence_rows(batch: Mapping[str, Tensor], role: str) -> dict[str, Tensor]:
 
 
 def pair_sides(batch: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """The sides of sentence pairs that a batch holds: query and key, and hard negatives of both if there are some."""
-    return ("query", "key", *(HARD_ROLES if f"{HARD_ROLES[0]}_example_ids" in batch else ()))
+    """The sides of sentence pairs that a batch holds: query and key, and hard negatives of one or both."""
+    return ("query", "key", *(role for role in HARD_ROLES if f"{role}_example_ids" in batch))
 
 
 def starts_at(rows: Mapping[str, Tensor]) -> Tensor:

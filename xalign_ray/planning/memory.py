@@ -244,13 +244,13 @@ def _passes(config: RunConfig, dense: bool) -> tuple[int, float]:
 def encoded_passes(config: RunConfig) -> dict[str, int]:
     """Forward passes of a micro-step by what is encoded: see `encoded` of a loss."""
     passes_by_name = encoded_by(config.objectives, derive_batch(config).accumulation)
-    has_negatives = config.data.teacher_gives == "hard_negatives"
-    return {name: passes for name, passes in passes_by_name.items() if has_negatives or not name.startswith(HARD)}
+    without = {f"{HARD}{name}" for side, name in enumerate(("key_", "query_")) if side not in config.data.negatives_of}
+    return {name: passes for name, passes in passes_by_name.items() if name not in without}
 
 
-def _sides(config: RunConfig, loss: ObjectiveChoice) -> int:
-    """How many times the two sentences of a pair a loss encodes: twice with hard negatives."""
-    return 2 if loss.reads_negatives and config.data.teacher_gives == "hard_negatives" else 1
+def _sides(config: RunConfig, loss: ObjectiveChoice) -> float:
+    """Vectors of a pair that a loss compares, in pairs: hard negatives stand beside the two sentences."""
+    return 1 + (len(config.data.negatives_of) / 2 if loss.reads_negatives else 0)
 
 
 def _micro_tokens(config: RunConfig) -> int:

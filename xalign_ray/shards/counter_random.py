@@ -11,6 +11,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 # One purpose, one independent sequence of numbers for a row. A number once used for a purpose is never given another.
 CHOOSE_WORD, SHOW, RANDOM_PIECE, SWITCH, PICK_LANGUAGE, PICK_SYNONYM, SWAP_SEGMENTS, INSTANCE, SPREAD = range(1, 10)
+PICK_NEGATIVE = 10
 
 
 def splitmix64(values: Bits) -> Bits:

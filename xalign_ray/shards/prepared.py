@@ -25,6 +25,7 @@ from xalign_ray.sources.stage import (
     EXCHANGE,
     HINT,
     NEW_ROWS,
+    QUERY_AND_PASSAGE,
     REGULAR,
     START_ROWS,
     TESTS,
@@ -55,6 +56,16 @@ class RetrievalPairs(NamedTuple):
     other_language: str
     first: list[NDArray[np.int32]]
     second: list[NDArray[np.int32]]
+
+
+def read_test_pairs(path: Path) -> tuple[tuple[str, str], list[str], list[str]]:
+    """The languages and both sides of a file of tests or dev pairs, as prepare writes it."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    first, second = rows[0]
+    code = path.stem[: len(path.stem) // 2]  # of en-en
+    is_one_language = (first, second) == QUERY_AND_PASSAGE
+    sides = [row[first] for row in rows], [row[second] for row in rows]
+    return (code, code) if is_one_language else (first, second), *sides
 
 
 @dataclass(frozen=True)
@@ -159,21 +170,16 @@ class Prepared:
         return VectorShape(facts["most"], facts["width"]) if facts and "width" in facts else None
 
     @property
-    def has_negatives(self) -> bool:
-        """Whether the sentences of its pairs bring hard negatives along."""
-        return (self.manifest.get("teacher") or {}).get("gives") == "hard_negatives"
-
-    @property
     def retrieval_part(self) -> str | None:
         """The pairs to score between steps: DEV where there are any, else TESTS; None if there are neither."""
         return next((part for part in (DEV, TESTS) if self._pairs_of(part)), None)
 
-    def read_tests(self, part: str = TESTS, prompt: str = "") -> list[RetrievalPairs]:
+    def read_tests(self, part: str = TESTS, prompts: Sequence[str] = ("", "")) -> list[RetrievalPairs]:
         """The tests or the dev pairs as token ids, an entry for two languages; none if the recipe has none.
 
         Args:
             part: TESTS or DEV.
-            prompt: what to put before each sentence.
+            prompts: what to put before each sentence of the first and of the second side.
         """
         tokenizer = Tokenizer.from_file(str(self.tokenizer_folder / "tokenizer.json"))
         begin, end = frame_of(tokenizer)
@@ -181,16 +187,15 @@ class Prepared:
         tests = []
         for name in self._pairs_of(part):
             path = check_once(self.folder / name, self.manifest["files"][name])
-            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-            first, second = rows[0]
+            languages, *sides = read_test_pairs(path)
             encoded = [
                 [
                     np.asarray([*begin, *ids[:room], *end], np.int32)
-                    for ids in encode_text(tokenizer, [prompt + row[code] for row in rows])[0]
+                    for ids in encode_text(tokenizer, [prompt + text for text in texts])[0]
                 ]
-                for code in (first, second)
+                for texts, prompt in zip(sides, prompts, strict=True)
             ]
-            tests.append(RetrievalPairs(first, second, *encoded))
+            tests.append(RetrievalPairs(*languages, *encoded))
         return tests
 
     def _pairs_of(self, part: str) -> list[str]:
@@ -277,13 +282,14 @@ class Prepared:
             global_rows=config.train.global_batch_size,
             no_dictionary=frozenset(n for n, code in enumerate(self.languages) if code not in covered),
             teacher=self.teacher,
-            hard_negatives=self.has_negatives,
+            negatives_of=config.data.negatives_of,
             prompts=self.prompts(config),
         )
 
     def prompts(self, config: RunConfig) -> dict[str, Prompt]:
         """Each prompt of a recipe's streams; a blank at its end is the next word's."""
-        asked = {stream.prompt for stream in config.streams if isinstance(stream, ContrastedPairs) and stream.prompt}
+        contrasted = [stream for stream in config.streams if isinstance(stream, ContrastedPairs)]
+        asked = {text for stream in contrasted for text in stream.prompts if text}
         if not asked:
             return {}
         tokenizer = Tokenizer.from_file(str(self.tokenizer_folder / "tokenizer.json"))

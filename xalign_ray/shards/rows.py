@@ -16,6 +16,7 @@ Ints = NDArray[np.int32]
 Index = NDArray[np.int64]
 
 NO_ENTRY = -1  # the word is not in the dictionary
+NEXT = -1  # between two given negatives of a segment
 NO_WORD = -2  # punctuation, or a later piece of a word that was split: not in the dictionary, nor counted as a word
 
 
@@ -293,6 +294,47 @@ def with_negatives(rows: Rows, of_first: Index, of_second: Index) -> Rows:
     length = np.minimum(pieces[source], pieces[partner])
     at = spans(starts(pieces)[source], length)
     return replace(rows, segment_vector=length.astype(np.int32), vector=rows.pieces[at])
+
+
+def with_given_negatives(rows: Rows, pieces: Ints, lengths: Index, counts: Index) -> Rows:
+    """Pairs, a row each, with the pieces of their first segments' negatives, each cut to its translation's length.
+
+    Between two stands `NEXT`. A pair without one brings its translation, as `with_negatives` does.
+
+    Args:
+        pieces, lengths: of the negatives, concatenated, and of each.
+        counts: negatives of each pair, [N].
+    """
+    second = np.arange(1, 2 * len(rows), 2)
+    of_pairs = sum_runs(rows.word_length, rows.segment_words)
+    lacks = np.flatnonzero(counts == 0)
+    pair = np.concatenate((run_index(counts), lacks))
+    begins = np.concatenate((starts(lengths), len(pieces) + starts(of_pairs)[second[lacks]]))
+    length = np.minimum(np.concatenate((lengths, of_pairs[second[lacks]])), of_pairs[second[pair]])
+    order = np.argsort(pair, kind="stable")
+    pair, begins, length = pair[order], begins[order], length[order]
+    is_last = np.diff(pair, append=-1) != 0
+    vector = np.full(int((length + ~is_last).sum()), NEXT, np.int32)
+    at = spans(starts(length + ~is_last), length)
+    vector[at] = np.concatenate((pieces, rows.pieces))[spans(begins, length)]
+    of_segment = np.zeros(2 * len(rows), np.int32)
+    of_segment[::2] = np.bincount(pair, length + ~is_last, len(rows))
+    return replace(rows, segment_vector=of_segment, vector=vector)
+
+
+def one_negative(rows: Rows, draws: NDArray[np.float64]) -> Rows:
+    """The same pairs, where each segment keeps a single negative: drawn by a number in [0, 1) a segment."""
+    ends = np.flatnonzero(rows.vector == NEXT)
+    if not len(ends):
+        return rows
+    others = np.bincount(run_index(rows.segment_vector)[ends], minlength=len(draws))
+    chosen = (draws * (others + 1)).astype(np.int64)
+    begin, end, first = starts(rows.segment_vector), np.cumsum(rows.segment_vector), starts(others)
+    later, earlier = chosen > 0, chosen < others
+    begin[later] = ends[(first + chosen - 1)[later]] + 1
+    end[earlier] = ends[(first + chosen)[earlier]]
+    length = end - begin
+    return replace(rows, segment_vector=length.astype(np.int32), vector=rows.vector[spans(begin, length)])
 
 
 def negatives_of(rows: Rows, segment: int) -> Rows:

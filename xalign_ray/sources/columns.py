@@ -36,7 +36,7 @@ def choose_columns(table: SourceTable, languages: Sequence[str], named: Sequence
     first row names nothing, the first two, if they are the ones that hold text.
 
     Args:
-        named: one column or two, and a condition behind two, as a recipe has them.
+        named: one column or two; behind two a condition, perhaps empty, and columns of negatives, as a recipe has them.
 
     Raises:
         DataError: the table has no such columns, or it is not clear which they are.
@@ -44,11 +44,12 @@ def choose_columns(table: SourceTable, languages: Sequence[str], named: Sequence
     if table.languages:
         return [*languages]
     wanted = [*named[:2]] or ([*languages] if len(languages) > 1 else [TEXT])
-    others = [condition_of(where)[0] for where in named[2:]]
+    others = [*(condition_of(where)[0] for where in filter(None, named[2:3])), *named[3:]]
+    lists = [name for name, held in table.kinds.items() if held == "list"] if kind == "pairs" and named else []
     if not table.names:
         return [*wanted, *others]
     rows = table.rows or ()
-    found = [column_of(table.texts, name) for name in wanted]
+    found = [column_of([*table.texts, *lists], name) for name in wanted]
     called = [table.names.index(name) for name in found if name]
     is_value = _is_repeated(table.names, rows[1] if len(rows) > 1 else (), called)  # of the second row too: no header
     takes_others = not named and len(languages) > 1
@@ -71,7 +72,7 @@ def choose_columns(table: SourceTable, languages: Sequence[str], named: Sequence
         chosen_names = chosen_names[::-1] if [*table.said] == [*languages][::-1] else chosen_names
     for name in others:
         is_there = name in table.names or (chosen_names[0].isdecimal() and _is_number(name, table))
-        if not is_there or table.kinds.get(name, "number") != "number":
+        if not is_there or (table.kinds.get(name, "number") != "number" and name not in lists):
             raise DataError(_explain_missing(table, [name], [""]))
     return [*chosen_names, *others]
 

@@ -18,7 +18,7 @@ from xalign_ray.sources.archives import files_of, member_names
 from xalign_ray.sources.columns import is_header, is_named
 from xalign_ray.sources.csv_rows import DELIMITERS
 from xalign_ray.sources.formats import open_table
-from xalign_ray.sources.language_id import language_of_file, language_of_name
+from xalign_ray.sources.language_id import find_pair, is_negative, language_of_file, language_of_name
 from xalign_ray.sources.open import (
     NOT_UTF8,
     BrokenFileError,
@@ -55,7 +55,7 @@ class FirstRows:
         rows: the texts of each row, empty where there is none.
         is_whole: whether these are all rows.
         by_language: whether a column is a language and not a place: line-aligned files, TMX, OPUS.
-        lists: the columns that hold lists, which are not read.
+        lists: the columns that hold lists and are not read; those of answers and negatives are read.
     """
 
     paths: tuple[str, ...]
@@ -135,6 +135,9 @@ def look_at_table(paths: Sequence[str], format_: PairFormat, form: str = "") -> 
     else:
         names = [name for name in names if table.kinds.get(name, "number") == "number"]
     lists = [name for name, kind in table.kinds.items() if kind == "list"]
+    places = {*find_pair([*names, *lists])}
+    read = [name for n, name in enumerate(lists, len(names)) if n in places or is_negative(name)]
+    names, lists = [*names, *read], [name for name in lists if name not in read]
     if not names or (not table.languages and not table.texts and not lists):
         held = list_some([f"{name} ({kind})" for name, kind in table.kinds.items()])
         raise DataError(
@@ -157,7 +160,8 @@ def look_at_table(paths: Sequence[str], format_: PairFormat, form: str = "") -> 
 
 
 def _cell_text(cell: object) -> str:
-    """The text of a cell on one line; none where a program wrote that there is no value."""
+    """The text of a cell, or the first of a list, on one line; none where a program wrote that there is no value."""
+    cell = next(iter(cell), None) if isinstance(cell, list) else cell
     text = "" if cell is None or isinstance(cell, list | dict) else one_line(str(cell))
     return "" if text in MISSING else text
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import take_language
-from xalign_ray.config.sources import HF, Corpus, Dictionary, ParallelCorpus
+from xalign_ray.config.sources import HF, WITH_COLUMNS, Corpus, Dictionary, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.archives import is_zip
 from xalign_ray.sources.columnar import open_arrow, open_parquet, split_parquet
@@ -349,7 +349,8 @@ def check_languages(format: str, languages: Sequence[str], kind: Kind | None = N
       kind: documents, pairs or entries; needed for a format that may hold several.
 
     Raises:
-      ConfigError: no code, the same language twice, or a number of languages that the format does not take.
+      ConfigError: no code, a number of languages that the format does not take, or the same language twice where the format
+        tells texts by it.
     """
     kinds = (kind,) if kind else _ANY if format == HF else _find_format(format).holds
     counts = sorted({1 if kind == "documents" else 2 for kind in kinds})
@@ -358,7 +359,7 @@ def check_languages(format: str, languages: Sequence[str], kind: Kind | None = N
         allowed = " or ".join(map(str, counts))
         listed = ", ".join(codes) or "none"
         raise ConfigError(f"format '{format}' takes {allowed} language{'s' * (allowed != '1')}, not {listed}.")
-    if len(set(codes)) < len(codes):
+    if len(set(codes)) < len(codes) and format not in (*WITH_COLUMNS, "moses"):
         raise ConfigError(f"format '{format}' takes two different languages, not {', '.join(languages)}.")
     return codes
 
@@ -397,6 +398,8 @@ def _first_row(part: Part) -> str:
 def record_as_json(record: Record) -> dict[str, Any]:
     """A record as a JSON object: its fields without prepare's, and `kind` (document, pair, entry, bad_row)."""
     fields = {name: value for name, value in asdict(record).items() if not name.endswith("duplicate")}
+    if not fields.get("negatives", True):
+        del fields["negatives"]
     return {"kind": _KINDS[type(record)], **fields}
 
 

@@ -223,13 +223,16 @@ _NEXT_TO_IT = frozenset(_NEXT_WORDS.split())
 # Names of two columns that translate each other, without blanks and marks, in lower case.
 PAIRS = (
     ("source", "target"), ("src", "tgt"), ("src", "trg"), ("sourcetext", "targettext"), ("srctext", "tgttext"),
-    ("sourcesentence", "targetsentence"), ("anchor", "positive"), ("query", "positive"), ("sentence1", "sentence2"),
+    ("sourcesentence", "targetsentence"), ("anchor", "positive"), ("query", "positive"), ("query", "pos"),
+    ("query", "passage"), ("query", "document"), ("query", "answer"), ("question", "answer"),
+    ("sentence1", "sentence2"),
     ("sentencea", "sentenceb"), ("sent1", "sent2"), ("text1", "text2"), ("texta", "textb"), ("original", "translation"),
     ("source", "translation"), ("src", "mt"), ("sentence", "translation"), ("text", "translation"),
     ("source", "reference"), ("src", "ref"), ("input", "target"), ("msgid", "msgstr"), ("lang1", "lang2"), ("l1", "l2"),
     ("input", "output"), ("in", "out"), ("from", "to"), ("term", "translation"), ("word", "translation"),
     ("headword", "translation"), ("word", "target"),
 )  # fmt: skip
+_NEGATIVE = re.compile(r"(hard[_ -]?)?neg(ative)?s?([_ -]?\d+)?")
 SUFFIXES = frozenset(
     (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json", ".po")
 )
@@ -327,6 +330,11 @@ def without_packing(path: str) -> Path:
     """A file's name without the suffix of its packing."""
     file = Path(path)
     return file.with_suffix("") if file.suffix in _PACKED else file
+
+
+def is_negative(name: str) -> bool:
+    """Whether a column is called by hard negatives: negative, negative_1, neg, hard_negatives."""
+    return bool(_NEGATIVE.fullmatch(name.strip().lower()))
 
 
 def find_pair(names: Sequence[str]) -> list[int]:

@@ -23,6 +23,7 @@ from xalign_ray.sources.language_id import (
     identify,
     is_alike,
     is_installed,
+    is_negative,
     language_of_file,
     language_of_name,
     without_region,
@@ -168,6 +169,7 @@ def _corpora(table: FirstRows, chosen: Chosen, where: str | None) -> Iterator[Pa
             paths=tuple(path if is_url(path) else absolute_path(path) for path in files),
             columns=names if table.format in WITH_COLUMNS else None,
             where=where,
+            negatives=() if several or table.format not in WITH_COLUMNS else _negatives(table),
             skip_empty=several and table.format != "tmx",
         )
 
@@ -177,13 +179,21 @@ def _describe(table: FirstRows, chosen: Chosen) -> str:
     named = [(table.names[n], code) for n, code in zip(chosen.columns, chosen.languages, strict=True)]
     listed = [name if name == code else f"{name} ({code})" for name, code in named]
     what = "languages" if table.by_language else "columns"
-    left = [name for n, name in enumerate(table.names) if n not in chosen.columns and name] + [*table.lists]
+    negatives = () if len(chosen.columns) > 2 else _negatives(table)
+    others = [name for n, name in enumerate(table.names) if n not in chosen.columns and name not in ("", *negatives)]
+    left = [*others, *table.lists]
     title = table.title + (f" and {len(table.paths) - 1} more" if len(table.paths) > 1 else "")
     full = sum(all(row[n] for n in chosen.columns) for row in table.rows)
     count = f"{full:,} pair{'s' * (full != 1)}" if len(chosen.columns) == 2 else f"{len(table.rows):,} rows"
     pairs = f", {count}{'' if table.is_whole else ' or more'}" if table.rows else ""
+    negative = f"; negatives {_listed(negatives)}" if negatives else ""
     aside = f"; left out: {list_some(left)}" if left else ""
-    return f"{title}: {table.form}, {what} {_listed(listed)}{pairs}{aside}"
+    return f"{title}: {table.form}, {what} {_listed(listed)}{pairs}{negative}{aside}"
+
+
+def _negatives(table: FirstRows) -> tuple[str, ...]:
+    """The columns that are called by hard negatives."""
+    return tuple(filter(is_negative, table.names))
 
 
 def read_pairs(
@@ -423,7 +433,7 @@ def _lists(table: FirstRows) -> str:
 
 def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
     """Columns of text with a language or a pair's word as name, or all columns of text if they are two."""
-    texts = [n for n in range(len(table.names)) if is_text(table.column(n))]
+    texts = [n for n in range(len(table.names)) if is_text(table.column(n)) and not is_negative(table.names[n])]
     if table.by_language:
         return texts
     named = [n for n in range(len(table.names)) if _code_of(table, n) and (n in texts or not any(table.column(n)))]
@@ -502,7 +512,7 @@ def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_nam
         fault = f"none is in '{next((code for code in codes if code not in codes_found), codes[0])}'"
     elif not all(codes_found):
         fault = "not every language can be told by name or text"
-    elif double:
+    elif double and not any(map(is_negative, table.names)):
         fault = f"two are in '{double[0]}'"
     else:
         return Chosen(places, codes_found)

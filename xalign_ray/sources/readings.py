@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
+from itertools import chain, product
+from typing import Any
 
 from xalign_ray.sources.archives import files_of
 from xalign_ray.sources.columns import choose_columns, fulfils
@@ -62,7 +63,8 @@ def read_part_of_table(
         table = open_table(TableFile(file, kind, part.first_line))
         yield from (Noted(what, count) for what, count in table.noted.items())
         keys = choose_columns(table, languages, part.columns or (), kind)
-        sides, where = keys[: len(languages)], part.columns[2] if part.columns and len(part.columns) > 2 else ""
+        where, *negatives = (part.columns or ())[2:] or ("",)
+        texts = [*range(len(languages)), *range(len(keys) - len(negatives), len(keys))]
         row = SourceRow(part.first_line - 1)
         for row in table.read(keys):
             if row.note:
@@ -71,13 +73,11 @@ def read_part_of_table(
                 yield Skipped(row.skipped)
             elif row.fault:
                 yield BadRow(table.path, row.number, row.fault)
-            elif where and not fulfils(row.cells[-1], where):
+            elif where and not fulfils(row.cells[2], where):
                 yield Skipped(f"not {where}")
             elif kind == "entries":
                 yield from _entries(row, table, languages)
-            elif other := [
-                key for key, cell in zip(sides, row.cells, strict=False) if not isinstance(cell, str | None)
-            ]:
+            elif other := [keys[n] for n in texts if not _is_text(row.cells[n], may_be_list=n > 0)]:
                 yield BadRow(table.path, row.number, f"'{other[0]}' holds no text")
             elif kind == "documents" and row.cells[0] is None:
                 yield BadRow(table.path, row.number, NO_TEXT)
@@ -85,16 +85,27 @@ def read_part_of_table(
                 text = "" if row.cells[0] in MISSING else row.cells[0]
                 yield make_document(languages[0], text, table.path, row.number)
             else:
-                yield _pair(row, table, (languages[0], languages[1]))
+                yield from _pairs([row.cells[n] for n in texts], row.number, table, (languages[0], languages[1]))
         yield Lines(row.number + 1 - part.first_line)
 
 
-def _pair(row: SourceRow, table: SourceTable, languages: tuple[str, str]) -> Record:
-    """A pair of a row, each text on one line."""
-    first, second = one_line(row.cells[0] or ""), one_line(row.cells[1] or "")
-    if not table.languages:
-        first, second = "" if first in MISSING else first, "" if second in MISSING else second
-    return make_pair(languages, (first, second), table.path, row.number)
+def _is_text(cell: Any, may_be_list: bool) -> bool:
+    """Whether a cell holds a text or nothing, or a list of texts."""
+    return all(isinstance(text, str | None) for text in (cell if may_be_list and isinstance(cell, list) else [cell]))
+
+
+def _pairs(cells: Sequence[Any], number: int, table: SourceTable, languages: tuple[str, str]) -> Iterator[Record]:
+    """The pairs of a row, each text on one line: of a list of translations one each, with the row's negatives."""
+
+    def line(text: str | None) -> str:
+        text = one_line(text or "")
+        return "" if text in MISSING and not table.languages else text
+
+    first, second, *others = cells
+    lists = (cell if isinstance(cell, list) else [cell] for cell in others)
+    negatives = tuple(filter(None, map(line, chain.from_iterable(lists))))
+    for translation in second or [""] if isinstance(second, list) else [second]:
+        yield make_pair(languages, (line(first), line(translation)), table.path, number, negatives)
 
 
 def _entries(row: SourceRow, table: SourceTable, languages: Sequence[str]) -> Iterator[Record | Noted]:

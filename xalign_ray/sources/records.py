@@ -51,7 +51,8 @@ class Document:
 class Pair:
     """Two sentences that translate each other; `alignment` is Pharaoh: `i-j` from 0, over words between blanks.
 
-    `duplicate` has one value for the pair, or none; otherwise as in Document.
+    `negatives` are texts in the second language that do not translate or answer the first. `duplicate` has one value
+    for the pair, or none; otherwise as in Document.
     """
 
     languages: tuple[str, str]
@@ -61,6 +62,7 @@ class Pair:
     alignment: str | None = None
     duplicate: Sequence[bool] = ()
     near_duplicate: bool = False
+    negatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,12 @@ def make_document(language: str, text: str, source: str, line: int) -> Document 
     return Document(language, paragraphs, source, line) if paragraphs else BadRow(source, line, EMPTY_DOCUMENT)
 
 
-def make_pair(languages: tuple[str, str], texts: tuple[str, str], source: str, line: int) -> Pair | BadRow:
+def make_pair(
+    languages: tuple[str, str], texts: tuple[str, str], source: str, line: int, negatives: tuple[str, ...] = ()
+) -> Pair | BadRow:
     """Two texts as a pair; set aside if one or both are empty."""
     fault = check_texts(texts)
-    return BadRow(source, line, fault) if fault else Pair(languages, texts, source, line)
+    return BadRow(source, line, fault) if fault else Pair(languages, texts, source, line, negatives=negatives)
 
 
 def check_texts(texts: Sequence[str]) -> str:

@@ -262,6 +262,7 @@ def _do_row(row: dict[str, Any], work: Callable[[Any], None]) -> dict[str, Any]:
 TOKENIZER = "tokenizer"
 TOKENIZER_FILES = "tokenizer_files.json"  # hashes of the tokenizer's inputs: prepare's record of that step
 TESTS, DEV = "tests", "dev"  # folders of the pairs that are scored, and of those that choose a checkpoint
+QUERY_AND_PASSAGE = "query", "passage"  # names of the two texts of a pair that is in one language
 RECORDS = "records.json"  # hashes of the files that only prepare reads, as many as there are parts
 REGULAR = "regular_pieces.npy"
 NEW_ROWS = "new_rows.json"

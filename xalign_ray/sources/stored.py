@@ -28,7 +28,7 @@ HINT = "Run `xalign prepare` again: it reads the source again where its text is 
 SCHEMA = pa.schema(
     [
         ("languages", pa.list_(pa.string())),
-        ("texts", pa.list_(pa.string())),  # paragraphs of a document, or the two sides of a pair
+        ("texts", pa.list_(pa.string())),  # paragraphs of a document, or the two sides of a pair and its negatives
         ("source", pa.string()),
         ("line", pa.int64()),
         ("alignment", pa.string()),
@@ -122,7 +122,7 @@ def _groups(
 def _texts(record: Record) -> tuple[str, ...]:
     if isinstance(record, Document):
         return record.paragraphs
-    return record.texts if isinstance(record, Pair) else ()
+    return (*record.texts, *record.negatives) if isinstance(record, Pair) else ()
 
 
 def _as_table(group: Sequence[Record], languages: Sequence[str]) -> pa.Table:
@@ -228,7 +228,7 @@ def _records(
     """The records of a row group, each with the next value of every column that stands beside the text."""
     texts, rows = table["texts"].combine_chunks(), len(table)
     lines, begins = texts.values.to_pylist(), texts.offsets.to_pylist()
-    sides = (tuple(lines[begin:end]) for begin, end in pairwise(begins))
+    sides: Iterator[Any] = (tuple(lines[begin:end]) for begin, end in pairwise(begins))
     sources = table["source"].combine_chunks().dictionary_encode()  # so that rows share the name of their file
     names = sources.dictionary.to_pylist()
     places = map(names.__getitem__, sources.indices.to_pylist()), (table["line"].to_numpy() + before).tolist()
@@ -241,7 +241,9 @@ def _records(
     if len(languages) == 1:
         records: Iterator[Record] = map(Document, repeat(languages[0], rows), sides, *places, *marks)
     else:
-        records = map(Pair, repeat(tuple(languages), rows), sides, *places, alignment, *marks)
+        with_others = [*sides]
+        sides, negatives = (side[:2] for side in with_others), (side[2:] for side in with_others)
+        records = map(Pair, repeat(tuple(languages), rows), sides, *places, alignment, *marks, negatives)
     if table["reason"].null_count == rows:
         return records
     return (

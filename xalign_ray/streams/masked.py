@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.config.choices import AlignedPairs, ContrastedPairs, MaskedPairs, MaskedText, MaskedTranslations
-from xalign_ray.shards.counter_random import splitmix64
+from xalign_ray.shards.counter_random import PICK_NEGATIVE, random_bits, splitmix64, uniform
 from xalign_ray.shards.rows import (
     Index,
     Rows,
     negatives_of,
+    one_negative,
     run_index,
     spans,
     starts,
@@ -171,21 +172,20 @@ def contrasted_pairs(stream: ContrastedPairs, batch: Batch) -> Columns:
     `pair_hash` int64 [N, L]: at the [CLS] of each key example a non-zero hash of the sentence that prepare wrote first
     (the segment of the pivot language, query or key), zero elsewhere: pairs that share that sentence share the hash.
     `teacher`, where the data has one: see `teacher_vectors`. `hard_key_` and `hard_query_`, of the same fields, where
-    the data have hard negatives: example e of a row is that of its query, which is in the language of the keys,
-    respectively of its key.
+    sentences bring hard negatives, a drawn one each: example e of a row is that of its query, which is in the
+    language of the keys, respectively of its key.
     """
     pivot = _hash_segments(_take_every_other(batch.rows, 0))
     batch = swap_segments(batch) if stream.random_order else batch
-    prompt = batch.context.prompts[stream.prompt] if stream.prompt else None
-    query, key = (_collate_alone(_take_every_other(batch.rows, segment), batch, prompt) for segment in (0, 1))
+    prompts = [batch.context.prompts.get(text) for text in stream.prompts]
+    query, key = (_collate_alone(_take_every_other(batch.rows, segment), batch, prompts[segment]) for segment in (0, 1))
     pair_hash = np.zeros(key["input_ids"].shape, np.int64)
     pair_hash[(key["example_ids"] > 0) & (key["position_ids"] == 0)] = pivot
     alone = {f"query_{name}": values for name, values in query.items()}
     alone |= {f"key_{name}": values for name, values in key.items()}
-    if batch.context.hard_negatives:
-        for role, segment in (("hard_key", 0), ("hard_query", 1)):
-            columns = _collate_alone(negatives_of(batch.rows, segment), batch, prompt)
-            alone |= {f"{role}_{name}": values for name, values in columns.items()}
+    for segment in batch.context.negatives_of:
+        columns = _collate_alone(negatives_of(_drawn_negatives(batch), segment), batch, prompts[1 - segment])
+        alone |= {f"{('hard_key', 'hard_query')[segment]}_{name}": values for name, values in columns.items()}
     if shape := batch.context.teacher:
         alone["teacher"] = teacher_vectors(batch.rows, shape)
     return _mask_text(stream, mask_units(batch)) | alone | {"pair_hash": pair_hash}
@@ -198,6 +198,13 @@ def _mask_text(stream: ContrastedPairs, batch: Batch) -> Columns:
     words = locate_words(batch, layout)
     nothing = np.zeros(len(words.row), np.bool_)
     return predict(batch, words, nothing if stream.text == "none" else choose(batch, words, layout), layout)
+
+
+def _drawn_negatives(batch: Batch) -> Rows:
+    """The rows with one of the negatives of each sentence that brings several, drawn."""
+    row = run_index(batch.rows.row_segments)
+    number = np.arange(len(row)) - starts(batch.rows.row_segments)[row]
+    return one_negative(batch.rows, uniform(random_bits(batch.keys[row], PICK_NEGATIVE, number)))
 
 
 def _take_every_other(rows: Rows, segment: int) -> Rows:

@@ -64,7 +64,7 @@ class StreamContext:
     """The constants of a run's rows.
 
     global_rows: rows of a step. no_dictionary: languages without translations. teacher: of the vectors that pairs
-    bring along. hard_negatives: whether their sentences bring some. prompts: by their texts.
+    bring along. negatives_of: sides of pairs that bring hard negatives. prompts: by their texts.
     """
 
     seed: int
@@ -75,7 +75,7 @@ class StreamContext:
     global_rows: int
     no_dictionary: frozenset[int] = frozenset()
     teacher: VectorShape | None = None
-    hard_negatives: bool = False
+    negatives_of: tuple[int, ...] = ()
     prompts: Mapping[str, Prompt] = field(default_factory=dict)
 
 

@@ -27,6 +27,7 @@ from xalign_ray.shards.rows import (
     starts,
     sum_runs,
     take_segments,
+    with_given_negatives,
 )
 from xalign_ray.sources.formats import NOTED
 from xalign_ray.sources.language_id import how_judged
@@ -64,6 +65,7 @@ class ExampleEncoder:
     filters: Filters
     aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
     teacher: TeacherVectors | None = None  # of pairs
+    given_negatives: bool = False  # of pairs: whether there are sources with negatives
     test_lines: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # sorted hashes
     text_languages: Collection[str] = ()  # whose lines are held out of a pool of text, and so of pairs
 
@@ -244,7 +246,15 @@ def encode_pairs(encoder: ExampleEncoder, pairs: Sequence[Pair], max_pairs: int 
     counts["pairs_truncated"] = _trim(encodings, segment_words, np.flatnonzero(keep), encoder.capacity - specials(2))
     rows = _interleave(encodings, segment_words, np.flatnonzero(keep), language_ids)
     chosen = np.flatnonzero(keep)
-    if encoder.teacher and encoder.teacher.language is None:
+    if encoder.given_negatives:
+        texts_of = [pairs[n].negatives for n in chosen.tolist()]
+        negatives = encoder.tokenizer.tokenize([*chain.from_iterable(texts_of)], language_ids[1])
+        lengths = _pieces(negatives)
+        of_pair = np.repeat(np.arange(len(chosen)), [len(some) for some in texts_of])[lengths > 0]
+        some = np.bincount(of_pair, minlength=len(chosen))
+        counts["pairs_without_negatives"] = int((some == 0).sum())
+        rows = with_given_negatives(rows, negatives.pieces, lengths[lengths > 0], some)
+    elif encoder.teacher and encoder.teacher.language is None:
         first, second = ([side[n] for n in chosen] for side in texts)
         rows = encoder.teacher.hard_negatives(rows, (first, second))
     elif encoder.teacher and encoder.teacher.language:

@@ -52,6 +52,7 @@ class Task:
     number: int = 0  # of the part in its pool
     aligned_words: Literal["blanks", "tokenizer"] = "blanks"  # which words the alignments of pairs count
     teacher: Teacher | None = None  # of pairs
+    given_negatives: bool = False  # of pairs: whether there are sources with negatives
 
     def path(self, suffix: str) -> Path:
         """A file of the part besides its shards."""
@@ -77,7 +78,7 @@ def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
     """
     folder, encoder = Path(task.folder), _open_encoder(task, languages)
     counts: Counter[str] = Counter()
-    columns = not _is_text(task), task.teacher is not None
+    columns = not _is_text(task), task.teacher is not None or task.given_negatives
     trained = _Split("trained", ShardWriter(folder / "shards" / task.name, *columns))
     held_out = _Split("held_out", ShardWriter(folder / "held_out" / task.name, *columns))
     skipped: Counter[str] = Counter()
@@ -194,6 +195,7 @@ def _open_encoder(task: Task, languages: tuple[str, ...]) -> ExampleEncoder:
         text_languages=task.text_languages,
         filters=task.filters,
         aligned_words=task.aligned_words,
+        given_negatives=task.given_negatives,
         teacher=teacher and open_teacher(teacher.path, teacher.language if teacher.gives == "vectors" else None),
         test_lines=hashes_of_tests(task.folder),
     )

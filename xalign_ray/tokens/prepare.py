@@ -210,6 +210,7 @@ def _tasks(config: RunConfig, texts: Sequence[Input], folder: Path) -> list[Task
             number=number,
             aligned_words="tokenizer" if aligners[source] else "blanks",
             teacher=data.teacher if texts[source].pool.startswith(PAIRS) else None,
+            given_negatives=data.negatives_of == (0,) and texts[source].pool.startswith(PAIRS),
         )
         for source, name, number, part in number_parts(texts)
     ]

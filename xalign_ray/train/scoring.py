@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from xalign_ray.config.choices import ContrastedPairs
 from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.models.nearest import find_translations, thin
@@ -167,7 +168,10 @@ class Scoring:
         start = config.model.init_from if self.part else None
         files = open_encoder(start).sentences if start else SentenceFiles("")
         self._pooling = files.pooling or "mean"
-        self._tests = prepared.read_tests(self.part, files.prompt) if self.part else ()
+        contrasted = [rows for rows in config.streams if isinstance(rows, ContrastedPairs)]
+        by_side = [rows.prompts for rows in contrasted if rows.key_prompt is not None]
+        prompts = by_side[0] if by_side else (files.prompt, files.prompt)
+        self._tests = prepared.read_tests(self.part, prompts) if self.part else ()
         held_out_steps, retrieval_steps = train.eval_steps, train.retrieval_steps if self.part else 0
         self._points = TENTHS + 1
         if retrieval_steps is None or (held_out_steps is None and self._has_loss):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -140,9 +140,9 @@ class SyntheticRows:
         self.retrieval_part = "tests"
         self.manifest = {"pools": {"text/en": {"tokens": 10_000, "rows": 1}}, "held_out": {}, "max_seq_length": ROW}
 
-    def read_tests(self, _: str, prompt: str) -> list[RetrievalPairs]:
+    def read_tests(self, _: str, prompts: Sequence[str]) -> list[RetrievalPairs]:
         """Those of an encoder without a prompt."""
-        assert not prompt
+        assert not any(prompts)
         return [retrieval_test("de", "en", 23, 0), retrieval_test("en", "qaa", 6, 1)]
 
     def pairs(self, split: str) -> SimpleNamespace:

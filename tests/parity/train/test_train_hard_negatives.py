@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,11 @@ OF_TEACHER = {"continue/contrast-hard": "hard_key_input_ids", "continue/distill"
 ROLES = ("query", "key", "hard_key", "hard_query")
 
 
-def rows_with_negatives(positions: np.ndarray) -> dict[str, np.ndarray]:
+def rows_with_negatives(positions: np.ndarray, roles: Sequence[str] = ROLES[2:]) -> dict[str, np.ndarray]:
     """The rows of the contrast, and as negatives the sentences with some words changed: some are a text of the pair."""
     rows = rows_of(positions)
-    for role, side in (("hard_key", "key"), ("hard_query", "query")):
+    for role in roles:
+        side = role.removeprefix("hard_")
         rows |= {f"{role}_{name}": rows[f"{side}_{name}"] for name in FIELDS}
         ids = rows[f"{side}_input_ids"].copy()
         for number, position in enumerate(positions):
@@ -55,15 +56,20 @@ def rows_with_negatives(positions: np.ndarray) -> dict[str, np.ndarray]:
     return rows
 
 
-def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Tensor]]:
+def rows_with_given_negatives(positions: np.ndarray) -> dict[str, np.ndarray]:
+    """Those of queries alone."""
+    return rows_with_negatives(positions, ["hard_key"])
+
+
+def plain_step(settings: dict[str, Any], roles: Sequence[str] = ROLES) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Each term by itself: the translation against all other keys and all hard keys, and the other way round."""
     config = synthetic.config(**settings)
     objectives, rows = build(config), rows_with_negatives(np.arange(ROWS))
     asked = config.objectives[-1]
-    texts = {role: [tuple(one) for one in sentences_of(rows, role)] for role in ROLES}
+    texts = {role: [tuple(one) for one in sentences_of(rows, role)] if role in roles else [] for role in ROLES}
     own_text = sum(
         hard in (q, k)
-        for role in ROLES[2:]
+        for role in roles[2:]
         for q, k, hard in zip(texts["query"], texts["key"], texts[role], strict=True)
     )
     assert own_text, "no hard negative is a text of its pair"
@@ -104,6 +110,13 @@ def test_loss_and_gradient_are_those_of_one_batch_for_any_cut(
     pool: Pool = request.getfixturevalue(workers)
     settings = SETTINGS | {"train__per_device_batch_size": micro_batch}
     assert_same(pool.call(step_of, settings, rows_with_negatives), *plain_step(SETTINGS))
+
+
+@pytest.mark.parametrize("workers", ["one", "two"])
+def test_given_negatives_are_rivals_of_the_keys_alone(request: pytest.FixtureRequest, workers: str) -> None:
+    pool: Pool = request.getfixturevalue(workers)
+    settings = SETTINGS | {"train__per_device_batch_size": 2}
+    assert_same(pool.call(step_of, settings, rows_with_given_negatives), *plain_step(SETTINGS, ROLES[:3]))
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])

@@ -46,7 +46,10 @@ def scores_of(workers, folder: Path) -> list[dict[str, float]]:
     module.load_state_dict(synthetic.weights(folder))
     engine, batches = Engine(module, config, workers), rows.held_out(workers.rank, workers.size, 8)
     losses = held_out_losses(engine, batches, rows.languages, workers)
-    return [losses, retrieval_accuracies(engine, rows.read_tests("tests", ""), rows.languages, workers, "mean", 64)]
+    return [
+        losses,
+        retrieval_accuracies(engine, rows.read_tests("tests", ("", "")), rows.languages, workers, "mean", 64),
+    ]
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])

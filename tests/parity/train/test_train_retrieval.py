@@ -36,7 +36,7 @@ def slow_accuracies(config: Any) -> dict[str, float]:
     """Of the untrained model, a sentence at a time."""
     encoder = build_model(config, synthetic.SyntheticRows()).eval().encoder
     found = {}
-    for name, test in zip(("de", "qaa"), synthetic.SyntheticRows().read_tests("tests", ""), strict=True):
+    for name, test in zip(("de", "qaa"), synthetic.SyntheticRows().read_tests("tests", ("", "")), strict=True):
         vectors = []
         for code, texts in ((test.language, test.first), (test.other_language, test.second)):
             language = ["en", "de"].index(code) if code in ("en", "de") else 0

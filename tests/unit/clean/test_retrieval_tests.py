@@ -71,7 +71,7 @@ def test_tests_are_tokenized_as_transformers_does(tmp_path: Path) -> None:
         assert [one.tolist() for one in ids] == expected
         assert {one.dtype for one in ids} == {np.dtype(np.int32)}
         assert max(map(len, ids)) == 24
-    (prompted,) = prepared.read_tests(prompt="en3 ")
+    (prompted,) = prepared.read_tests(prompts=("en3 ", "en3 "))
     for side, ids in enumerate((prompted.first, prompted.second)):
         expected = tokenizer([f"en3 {pair[side].strip()}" for pair in tests], truncation=True, max_length=24)
         assert [one.tolist() for one in ids] == expected["input_ids"]

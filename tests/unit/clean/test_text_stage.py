@@ -62,7 +62,7 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
             ("de", "en"),
             [
                 Pair(("de", "en"), ("eins", "one"), "a.gz", 1, "0-0"),
-                Pair(("de", "en"), ("zwei", "two"), "a.gz", 2),
+                Pair(("de", "en"), ("zwei", "two"), "a.gz", 2, negatives=("three", "four")),
                 Pair(("de", "en"), ("", ""), "a.gz", 3, ""),
             ],
         ),

@@ -11,6 +11,9 @@ from xalign_ray.errors import ConfigError
 DICT = "[{languages: [en, de], paths: [x]}]"
 
 
+NEGATIVES = "data.parallel=[{format: tsv, languages: [en, de], paths: [x], columns: [en, de], negatives: [neg]}]"
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -54,6 +57,14 @@ DICT = "[{languages: [en, de], paths: [x]}]"
          "data.reserve_fraction to 0.17 or more (it is 0)."),
         (["streams=[{kind: code_switched_labels, refill: true}]"],
          "'streams.0': refill is for mix_unit: instance; by word every word may be masked anyway."),
+        (["streams=[{kind: contrasted_pairs}]", NEGATIVES, "objectives=[{kind: sentence_contrast}]"],
+         "negatives of data.parallel are of the first side: set random_order of each stream to false."),
+        (["streams=[{kind: contrasted_pairs, random_order: false}]", NEGATIVES],
+         "data.parallel brings negatives that no objective reads; add objective sentence_contrast."),
+        ([NEGATIVES, "data.teacher={path: teacher}"],
+         "'data': shards hold a teacher's answers or the negatives of parallel: leave one of them out."),
+        (["data.parallel=[{format: tsv, languages: [en, de], paths: [x], negatives: [neg]}]"],
+         "'data.parallel.0': negatives needs columns: name the two texts' columns."),
         (["masking.mlm_probability=[[0, 0.15], [0, 0.3]]"],
          "'masking.mlm_probability' is [[0, 0.15], [0, 0.3]]; it must have increasing steps."),
         (["objectives=[{kind: masked_lm}, {kind: masked_lm}]"],

@@ -175,16 +175,16 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
     ),
     "lists of texts": (
         "x.jsonl",
-        "".join(json.dumps({"query": en, "pos": [de], "neg": [en]}) + "\n" for en, de in PAIRS),
+        "".join(json.dumps({"query": en, "links": [de]}) + "\n" for en, de in PAIRS),
         {},
-        ": only column query holds text (columns: query; lists, of which each text needs a row: pos, neg), and pairs "
+        ": only column query holds text (columns: query; lists, of which each text needs a row: links), and pairs "
         "need two. Name them with --columns.",
     ),
     "a column of lists that is named": (
         "x.jsonl",
-        "".join(json.dumps({"query": en, "pos": [de]}) + "\n" for en, de in PAIRS),
-        {"columns": ["query", "pos"]},
-        " has no column 'pos'; its columns are query; lists, of which each text needs a row: pos.",
+        "".join(json.dumps({"query": en, "links": [de]}) + "\n" for en, de in PAIRS),
+        {"columns": ["query", "links"]},
+        " has no column 'links'; its columns are query; lists, of which each text needs a row: links.",
     ),
     "columns of pandas": (
         "x.json",

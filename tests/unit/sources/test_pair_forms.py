@@ -11,6 +11,7 @@ from pathlib import Path
 
 import datasets
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tests.unit.sources.pair_texts import (
@@ -35,7 +36,9 @@ from tests.unit.sources.pair_texts import (
     zipped,
 )
 from xalign_ray.errors import XalignError
+from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.pair_forms import fetch_dataset, look_at_pairs, read_pairs
+from xalign_ray.sources.records import Pair
 
 
 def json_lines(make: Callable[[str, str], dict]) -> str:
@@ -78,7 +81,7 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
     "anchor": (
         "x.csv",
         csv_text(table("anchor,positive,negative", EN, DE, DE[::-1])),
-        "CSV, columns anchor (en) and positive (de), 8 pairs; left out: negative",
+        "CSV, columns anchor (en) and positive (de), 8 pairs; negatives negative",
     ),
     "sentence1": (
         "x.csv",
@@ -167,6 +170,11 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
         "x.jsonl",
         json_lines(lambda en, de: {"anchor": en, "positive": de}),
         "JSON lines, columns anchor (en) and positive (de), 8 pairs",
+    ),
+    "answers and negatives in lists": (
+        "x.jsonl",
+        json_lines(lambda en, de: {"query": en, "pos": [de], "neg": [de[::-1], "x"], "ids": [1]}),
+        "JSON lines, columns query (en) and pos (de), 8 pairs; negatives neg; left out: ids",
     ),
     "json array": ("x.json", json_array(lambda en, de: {"en": en, "de": de}), "JSON array, columns en and de, 8 pairs"),
     "tmx": (
@@ -430,3 +438,24 @@ def test_several_languages_are_paired_with_the_commonest(tmp_path: Path, name: s
     assert {corpus.languages[1]: len(list(read_pairs(corpus))) for corpus in corpora} == {"de": 7, "fr": 8}
     (wanted,) = look_at_pairs([str(tmp_path)], languages=["de", "fr"])
     assert wanted.languages == ("de", "fr")
+
+
+def test_a_row_with_several_answers_is_a_pair_each_with_all_its_negatives(tmp_path: Path) -> None:
+    answers = [[de, de.upper()] for de in DE]
+    wrong = [[de, "", "NULL"] for de in DE[1:] + DE[:1]]
+    columns = {"query": EN, "pos": answers, "neg": wrong, "negative_2": EN[::-1]}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    expected = [
+        ((en, answer), (other, some[0]))
+        for en, both, some, other in zip(EN, answers, wrong, EN[::-1], strict=True)
+        for answer in both
+    ]
+    for file in ("x.jsonl", "x.parquet"):
+        (corpus,) = look_at_pairs([str(tmp_path / file)], ["en", "de"])
+        assert corpus.negatives == ("negative_2", "neg")  # lists behind texts
+        reader, paths = find_source(corpus, tmp_path)
+        records = read(reader, paths, corpus.languages, columns=corpus.read_columns)
+        pairs = [record for record in records if isinstance(record, Pair)]
+        assert [(pair.texts, pair.negatives) for pair in pairs] == expected

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from xalign_ray.shards.rows import Rows, negatives_of, reorder_segments, with_negatives
+from xalign_ray.shards.rows import (
+    Rows,
+    negatives_of,
+    one_negative,
+    reorder_segments,
+    with_given_negatives,
+    with_negatives,
+)
 
 SENTENCES = [[10, 11, 12], [20, 21], [30], [40, 41, 42, 43], [50, 51], [60, 61, 62]]  # of three pairs, in turn
 
@@ -48,3 +55,21 @@ def test_negatives_follow_their_sentences_into_another_order() -> None:
     assert pieces_of(negatives_of(swapped, 0)) == [[50, 51], [60, 61, 62], [30]]
     assert pieces_of(negatives_of(swapped, 1)) == [[40, 41], [10], [60, 61, 62]]
     assert negatives_of(swapped, 0).segment_language.tolist() == [0, 1, 0]
+
+
+def test_of_given_negatives_each_query_keeps_one_that_is_drawn() -> None:
+    given = [[[1, 2, 3], [4]], [], [[5, 6], [7, 8, 9, 10], [1]]]  # of the three pairs
+    flat = [negative for some in given for negative in some]
+    pieces, lengths = np.concatenate(flat).astype(np.int32), np.array([len(one) for one in flat])
+    rows = with_given_negatives(pairs(), pieces, lengths, np.array([2, 0, 3]))
+    second = SENTENCES[1::2]
+    for draw in np.arange(0.05, 1, 0.1):
+        kept = one_negative(rows, np.full(6, draw))
+        expected = [
+            some[int(draw * len(some))][: len(own)] if some else own for some, own in zip(given, second, strict=True)
+        ]
+        assert pieces_of(negatives_of(kept, 0)) == expected
+        assert len(negatives_of(kept, 1).pieces) == 0
+    reordered = reorder_segments(rows, np.array([4, 5, 2, 3, 0, 1]))
+    kept = one_negative(reordered, np.array([0.9, 0, 0, 0, 0.1, 0]))
+    assert pieces_of(negatives_of(kept, 0)) == [[1], second[1], [1, 2]]

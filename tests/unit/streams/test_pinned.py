@@ -135,7 +135,7 @@ def test_every_purpose_of_a_draw_has_a_number_of_its_own():
         purposes,
         {
             "CHOOSE_WORD": 1, "SHOW": 2, "RANDOM_PIECE": 3, "SWITCH": 4, "PICK_LANGUAGE": 5, "PICK_SYNONYM": 6,
-            "SWAP_SEGMENTS": 7, "INSTANCE": 8, "SPREAD": 9,
+            "SWAP_SEGMENTS": 7, "INSTANCE": 8, "SPREAD": 9, "PICK_NEGATIVE": 10,
         },
     )  # fmt: skip
     assert len(set(purposes.values())) == len(purposes)

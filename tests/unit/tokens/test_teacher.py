@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -140,7 +141,7 @@ def test_each_sentence_brings_the_hard_negative_that_the_teacher_mined(world: tu
     root, teacher, taught_data = world
     config = mined(root, teacher, "train.max_steps=60")  # some passes, so that every pair is seen
     prepared = prepare_here(config)
-    assert (prepared.teacher, prepared.has_negatives) == (None, True)
+    assert (prepared.teacher, config.data.negatives_of) == (None, (0, 1))
     assert prepared.fingerprint != taught_data.fingerprint
     reader, found = BatchReader(prepared, config), set()
     for columns in map(reader, reader.requests(0, 0)):
@@ -191,3 +192,37 @@ def test_negatives_that_no_loss_reads_are_refused(
 
 def test_a_teacher_of_another_width_and_language_may_mine(world: tuple[Path, Path, Prepared]) -> None:
     check_teacher(mined(world[0], world[1], "model.hidden_size=32", "data.teacher.language=fr"))
+
+
+def test_each_query_brings_its_given_negatives_in_turn(world: tuple[Path, Path, Prepared]) -> None:
+    root, _, _ = world
+    rows = [(f"en{n}", f"en{n + 1}", [f"en{n + k}" for k in range(2, 2 + n % 4)]) for n in range(100, 300)]
+    lines = [json.dumps({"query": query, "pos": answer, "neg": some}) for query, answer, some in rows]
+    (root / "queries.jsonl").write_text("\n".join(lines) + "\n")
+    source = "{format: jsonl, languages: [en, en], paths: [queries.jsonl], columns: [query, pos], negatives: [neg]}"
+    streams = "streams=[{kind: contrasted_pairs, text: none, random_order: false}]"
+    contrast = [f"data.parallel=[{source}]", streams, "objectives=[{kind: sentence_contrast}]", "train.max_steps=300"]
+    config = make_config(root, *contrast)
+    prepared = prepare_here(config)
+    reader, found = BatchReader(prepared, config), set()
+    for columns in map(reader, reader.requests(0, 0)):
+        assert "hard_query_input_ids" not in columns
+        for row, held in enumerate(columns["query_example_ids"].max(axis=1)):
+            for pair in range(1, held + 1):
+                ids = [
+                    columns[f"{side}_input_ids"][row][columns[f"{side}_example_ids"][row] == pair]
+                    for side in ("query", "key", "hard_key")
+                ]
+                found.add(tuple(text_of(prepared, one) for one in ids))
+    assert len({query for query, *_ in found}) > 150
+    drawn = {query: {negative for other, _, negative in found if other == query} for query, *_ in found}
+    tokenizer = Tokenizer.from_file(str(prepared.tokenizer_folder / "tokenizer.json"))
+
+    def cut(text: str, answer: str) -> str:
+        ids, room = (tokenizer.encode(one, add_special_tokens=False).ids for one in (text, answer))
+        return tokenizer.decode(ids[: len(room)])
+
+    given = {query: {cut(one, answer) for one in some} or {answer} for query, answer, some in rows}
+    assert drawn == {query: given[query] for query in drawn}
+    without = sum(query in drawn and not some for query, _, some in rows)
+    assert prepared.manifest["counts"]["pairs_without_negatives"] == without > 0
