@@ -349,8 +349,8 @@ def check_languages(format: str, languages: Sequence[str], kind: Kind | None = N
       kind: documents, pairs or entries; needed for a format that may hold several.
 
     Raises:
-      ConfigError: no code, a number of languages that the format does not take, or the same language twice where the format
-        tells texts by it.
+      ConfigError: no code, a number of languages that the format does not take, or the same language twice where the
+        format tells texts by it.
     """
     kinds = (kind,) if kind else _ANY if format == HF else _find_format(format).holds
     counts = sorted({1 if kind == "documents" else 2 for kind in kinds})
