@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.tasks.scores import Score, read_scores
 from xalign_ray.track.events import Event, check_whole, stream_events
-from xalign_ray.work.artifacts import hash_value, read_manifest, whole_manifest
+from xalign_ray.work.artifacts import read_manifest, whole_manifest
 from xalign_ray.work.mirror import data_of_run
 from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.storage import hide_places
@@ -144,7 +144,7 @@ class Run:
         scores: all scores of all evaluations.
         data: manifest of the prepared data, None where its folder is gone.
         label: of its column; empty before `label_runs`, unless a study gives one.
-        study: the study.json of its study, and its `choices`.
+        study: the study.json of its study, with the `rates` that it tried.
         given_seed: that of an encoder without a recipe, where it is known.
         made_by: the cell of its study whose command made the encoder; None of others.
         on_disk: whether it was read from `folder`: of others no file is looked for there.
@@ -298,17 +298,3 @@ def _labels(firsts: Sequence[Run]) -> list[str]:
     return [
         f"{run.recipe} ({run.name})" if count[label] > 1 else label for label, run in zip(labels, firsts, strict=True)
     ]
-
-
-def left_out(choices: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]] = ()) -> set[str]:
-    """The cells that competed and were not chosen; of `cells` those, too, among whose settings none is chosen yet."""
-    tried = {name for choice in choices for candidate in choice["candidates"] for name in candidate["development"]}
-    chosen = (choice["candidates"][choice["chosen"]] for choice in choices if choice["chosen"] is not None)
-    settings: dict[tuple[Any, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for cell in (cell for cell in cells if cell["kind"] == "finetuning"):
-        row = (cell["label"], *(cell.get(name) for name in ("task", "train_language", "training")))
-        settings[row][hash_value(cell.get("setting"))].add(cell["name"])
-    compete = {
-        name for by_value in settings.values() if len(by_value) > 1 for names in by_value.values() for name in names
-    }
-    return (tried - {name for candidate in chosen for name in candidate["development"]}) | (compete - tried)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from xalign_ray.results.run import Run, columns_of, left_out
+from xalign_ray.results.run import Run, columns_of
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -30,12 +30,11 @@ def caveats(runs: Sequence[Run]) -> list[str]:
     """What must be known before the first number is read."""
     lines = [_DEMO] if any(run.on_demo for run in runs) else []
     for study in {run.study["name"]: run.study for run in runs if run.study}.values():
-        cells, choices = study["cells"], study.get("choices", ())
+        cells = study["cells"]
         if late := [cell for cell in cells if cell["state"] not in _ENDED]:
             named = few([f"{cell['name']} ({cell['reason'] or cell['state']})" for cell in late])
             lines.append(f"{len(late)} of {len(cells)} cells of {study['name']} have not ended: {named}.")
-        waiting = left_out(choices, cells) - left_out(choices)
-        if number := sum(cell["state"] == "finished" and cell["name"] in waiting for cell in cells):
+        if number := sum(cell["state"] == "finished" and cell.get("chosen", True) is None for cell in cells):
             of = f"{number} fine-tuning{'s' * (number > 1)} of {study['name']}"
             lines.append(f"Without {of}: no setting has been chosen yet.")
     unfinished = dict.fromkeys(run.label for run in runs if not run.finished)

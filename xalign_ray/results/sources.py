@@ -19,21 +19,19 @@ from xalign_ray.finetune.training_set import PER_LANGUAGE
 from xalign_ray.results.bundle import is_bundle, read_bundle
 from xalign_ray.results.compare import score_frame
 from xalign_ray.results.foreign import is_foreign, read_foreign
-from xalign_ray.results.run import PATHS, Log, Run, columns_of, label_runs, left_out, read_run
+from xalign_ray.results.run import PATHS, Log, Run, columns_of, label_runs, read_run
 from xalign_ray.tasks.scores import Score
 from xalign_ray.work.artifacts import check_files, read_json, read_manifest
 from xalign_ray.work.mirror import local_folder, opened
-from xalign_ray.work.run_folder import CHOICES, EXPORT, RATES, STUDY
+from xalign_ray.work.run_folder import EXPORT, RATES, STUDY
 from xalign_ray.work.storage import quoted
 
 _ANOTHER_MACHINE = 0.005  # of a score
 
 _HINT = "Give the `xalign study` or `xalign tune` that made it again: it writes it anew and repeats no finished cell."
-_CELL = frozenset({"name", "kind", "label", "folder", "state"})
-_GOING = ("waiting", "running")  # states of cells that choices.json may not have yet
+_CELL = frozenset({"name", "kind", "label", "folder", "state", "chosen"})
 _ENGLISH = "english"
 
-Choices = Sequence[Mapping[str, Any]]
 Source = tuple[str, str, int | None]  # label, a run's name or an encoder's path, and the pretraining step
 
 
@@ -58,8 +56,7 @@ def find_runs(names: Sequence[str]) -> list[Run]:
         elif is_foreign(folder):
             foreign[name] = read_foreign(folder)
         else:
-            is_study = any((folder / file).is_file() for file in (STUDY, CHOICES))
-            runs[name] = _from_study(folder) if is_study else [read_run(folder)]
+            runs[name] = _from_study(folder) if (folder / STUDY).is_file() else [read_run(folder)]
     return join_trials(_with_distinct_labels(join_sources(_with_given_labels({**runs, **foreign}))))
 
 
@@ -246,7 +243,6 @@ def _join_declarations(
         "labels": list(dict.fromkeys([*first["labels"], *study["labels"]])),
         "seeds": {label: sorted({*seeds[0].get(label, ()), *seeds[1].get(label, ())}) for label in seeds[0] | seeds[1]},
         "cells": [*first["cells"], *cells],
-        "choices": [*first["choices"], *(entry for entry in study["choices"] if entry["label"] not in again)],
     }
 
 
@@ -255,16 +251,13 @@ def _from_study(folder: Path) -> list[Run]:
     study = read_json(folder / STUDY, _HINT, "name", "baseline", "labels", "cells")
     if not all(isinstance(cell, dict) and cell.keys() >= _CELL for cell in study["cells"]):
         raise DataError(f"{folder / STUDY} is damaged: a cell lacks one of {', '.join(sorted(_CELL))}. {_HINT}")
-    going = any(cell["state"] in _GOING for cell in study["cells"])
-    study["choices"] = _read_choices(folder) if (folder / CHOICES).is_file() or not going else []
     if (folder / RATES).is_file():
         study["rates"] = read_json(folder / RATES, _HINT, "metric", "languages", "tried", "chosen")
-    competed, runs = left_out(study["choices"], study["cells"]), []
-    rows = _rows_without_english(study["cells"])
+    rows, runs = _rows_without_english(study["cells"]), []
     for cell in study["cells"]:
         path, what = opened(folder / local_folder(cell["folder"] or "")), {"label": cell["label"], "study": study}
         what["made_by"] = cell.get("made_by")
-        if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["name"] not in competed:
+        if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["chosen"]:
             run = replace(read_run(path), config={}, **what)
             if cell["label"] in _of_several_models(study):
                 run = replace(run, scores=tuple(replace(score, run=None, encoder=run.label) for score in run.scores))
@@ -321,12 +314,3 @@ def _with_distinct_labels(runs: Sequence[Run]) -> list[Run]:
         replace(run, label=f"{run.label} ({run.study['name']})") if run.study and run.label in several else run
         for run in runs
     ]
-
-
-def _read_choices(folder: Path) -> Choices:
-    choices = read_json(folder / CHOICES, _HINT)
-    try:
-        left_out(choices)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise DataError(f"{folder / CHOICES} is damaged: it holds no choices ({error!r}). {_HINT}") from None
-    return choices

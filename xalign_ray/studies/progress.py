@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,18 +62,29 @@ class Progress:
         content = {name: getattr(study, name) for name in ("name", "scale", "notes", "baseline", "labels")}
         content["study"] = study.model_dump(mode="json")
         content["seeds"] = {entry.shown: entry.seeds or study.seeds for entry in study.encoders if not entry.model}
-        content["cells"] = [describe(queue, cell) for cell in queue.cells]
+        kept = queue.kept
+        content["cells"] = [describe(queue, cell, kept) for cell in queue.cells]
         write_json(queue.folder / STUDY, content)
         self._written = (queue.left, time.monotonic())
 
 
-def describe(queue: Queue, cell: Cell) -> dict[str, Any]:
-    """A cell's entry in study.json; a value that is not known yet is None."""
+def describe(queue: Queue, cell: Cell, kept: Mapping[str, bool]) -> dict[str, Any]:
+    """A cell's entry in study.json; a value that is not known yet is None.
+
+    A report takes the scores of finished cells that are `chosen`: of fine-tunings this is None while the search of
+    their setting goes on.
+
+    Args:
+        queue: of the study.
+        cell: to describe.
+        kept: as the queue has it.
+    """
     end, folder = queue.ends[cell], queue.runs.get(cell)
     if cell.model or cell.command:
         folder = cell.folder(queue.folder)
     entry = UNKNOWN | {"kind": cell.kind, "encoder": cell.encoder, "seed": cell.seed} | cell.described
     entry |= {"resources": cell.resources.model_dump(mode="json")}
+    entry |= {"chosen": kept.get(cell.name) if cell.settings else True}
     maker = next((made for made in (cell, cell.needs) if made and made.command), None)
     entry |= {"made_by": maker and maker.name, "state": end.state, "reason": queue.failures.get(cell)}
     if folder:

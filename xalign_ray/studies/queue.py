@@ -34,7 +34,7 @@ from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.workers import CellRunner, End, failure_reason, read_end, seconds_of
 from xalign_ray.train.ray_gauges import CellGauges
 from xalign_ray.work import process
-from xalign_ray.work.artifacts import MANIFEST, whole_manifest
+from xalign_ray.work.artifacts import MANIFEST, hash_value, whole_manifest
 from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
 
@@ -138,6 +138,20 @@ class Queue:
         trials = [trial for trial in (self.trials if among is None else among) if trial.model]
         scores = {trial.name: self.ends[trial].development for trial in trials}
         return choose(trials, {name: score for name, score in scores.items() if score is not None})
+
+    @property
+    def kept(self) -> dict[str, bool]:
+        """Whether each fine-tuning has the chosen setting, by name; without those of searches that go on."""
+        over = {
+            search
+            for search, trials in self._searches.items()
+            if self.is_over
+            or all(self.ends[trial].state != WAITING for trial in trials)
+            or len({hash_value(trial.setting) for trial in trials}) == 1
+        }
+        trials = [trial for trial in self.trials if tuple(trial.search.values()) in over]
+        kept = {name for choice in self.choices(trials) if choice.kept for name in choice.kept["development"]}
+        return {trial.name: trial.name in kept for trial in trials}
 
     def _needed(self, cell: Cell) -> Iterator[Cell]:
         """The cells that must have ended before this one."""

@@ -188,15 +188,14 @@ def run_cells(queue: Queue, progress: Progress) -> list[Cell]:
             progress.write()
     from xalign_ray.finetune.tune import MODEL  # torch
 
-    choices = queue.choices()
-    write_choices(queue.folder, choices)
-    names = {name for choice in choices if choice.kept for name in choice.kept["development"]}
+    write_choices(queue.folder, queue.choices())
+    kept = queue.kept
     for cell in queue.trials:
-        if cell.name not in names:
+        if not kept[cell.name]:
             shutil.rmtree(cell.folder(queue.folder) / MODEL, ignore_errors=True)
     if not queue.failures:
         shutil.rmtree(queue.folder / TOKENIZED, ignore_errors=True)
-    return [cell for cell in queue.trials if cell.name in names]
+    return [cell for cell in queue.trials if kept[cell.name]]
 
 
 def scores_of(queue: Queue, cells: Sequence[Cell]) -> list[Score]:

@@ -86,12 +86,13 @@ def write_run(
     return folder
 
 
-def write_study(folder: Path, cells: Sequence[Mapping[str, Any]], choices: Sequence[Mapping[str, Any]] = ()) -> Path:
+def write_study(folder: Path, cells: Sequence[Mapping[str, Any]]) -> Path:
     """A study's folder; a cell with `scores` gets a folder of them, one without lies where its `folder` says."""
     listed = []
     for number, cell in enumerate(cells):
         name = cell.get("name", f"{cell['kind']}-{number}")
         known = {"name": name, "folder": f"cells/{name}", "state": "finished", "reason": None, "seconds": 1.0}
+        known |= {"chosen": True}
         known |= {"encoder": cell["label"], "task": None, "training": None, "setting": None, "seed": 0}
         if "scores" in cell:
             write_scores(folder / "cells" / name / "scores.json", cell["scores"])
@@ -99,17 +100,7 @@ def write_study(folder: Path, cells: Sequence[Mapping[str, Any]], choices: Seque
     labels = list(dict.fromkeys(cell["label"] for cell in cells))
     study = {"name": folder.name, "notes": "Why.", "baseline": labels[0], "labels": labels, "cells": listed}
     write_json(folder / "study.json", study)
-    write_json(folder / "choices.json", list(choices))
     return folder
-
-
-def choice(
-    label: str, chosen: int | None, *candidates: Mapping[str, float], training: str = "english"
-) -> dict[str, Any]:
-    """A choice between settings; a candidate is the development scores of its cells."""
-    tried = [{"setting": {"learning_rate": n / 10}, "development": own} for n, own in enumerate(candidates, 1)]
-    what = {"encoder": label, "label": label, "task": "pos", "train_language": "en", "training": training}
-    return what | {"candidates": tried, "chosen": chosen}
 
 
 def entries(*cells: Entry | str) -> tuple[Entry, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.results.run_folders import choice, report_on, score, start, step, write_run, write_study
+from tests.unit.results.run_folders import report_on, score, start, step, write_run, write_study
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium in PATH")
@@ -77,7 +77,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         cells.append({"kind": "pretraining", "label": label, "folder": str(run)})
         cells.append({"kind": "evaluation", "label": label, "scores": own})
     cells.append({"kind": "finetuning", "label": cells[0]["label"], "state": "failed", "reason": "out of memory " * 20})
-    study = write_study(folder / "study", cells, [choice(cells[0]["label"], 0, {"a": 0.5, "b": 0.5}, {"c": 0.4})])
+    study = write_study(folder / "study", cells)
     return [alone, report_on([study], folder / "many")]
 
 

@@ -81,7 +81,7 @@ def retrieval_study(tmp_path: Path) -> Path:
         {"kind": "evaluation", "label": "mlm", "seed": 0, "task": "tatoeba", "name": "tatoeba-mlm"}
         | {"scores": [*scores, *average_languages(scores)]},
     ]
-    write_study(folder, cells, [])
+    write_study(folder, cells)
     report([str(folder)], folder / "page", bundle=folder / "mine.zip")
     return folder / "mine.zip"
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.unit.results.run_folders import (
-    choice,
     compare_folders,
     open_folders,
     report_on,
@@ -95,17 +94,12 @@ def study(tmp_path: Path) -> Path:
             cells.append({"kind": "evaluation", "label": label, "task": "tatoeba", "scores": found})
             for number, value in enumerate((0.5, 0.8)):
                 tuned = [pos(0, value + gain, run=name, encoder=str(run / "export"))]
-                own = {"name": f"{label}{seed}{number}", "setting": {"learning_rate": number}, "scores": tuned}
+                own = {"name": f"{label}{seed}{number}", "scores": tuned, "chosen": number == (label == "align")}
                 cells.append({"kind": "finetuning", "label": label, **own})
     sentences = [pos(0, 0.7, run="tiny-mlm-1", encoder="moved/export")]
     cells.append({"kind": "finetuning", "label": "mlm sentences", "name": "only", "scores": sentences})
     cells.append({"kind": "finetuning", "label": "align", "state": "failed", "reason": "out of memory"})
-    choices = [
-        choice("mlm", 0, {"mlm00": 0.6, "mlm10": 0.6}, {"mlm01": 0.5, "mlm11": 0.5}),
-        choice("align", 1, {"align00": 0.5, "align10": 0.5}, {"align01": 0.6, "align11": 0.6}),
-        choice("mlm sentences", 0, {"only": 0.5}, training="sentences"),
-    ]
-    return write_study(tmp_path / "studies/s", cells, choices)
+    return write_study(tmp_path / "studies/s", cells)
 
 
 def test_of_a_study_only_its_own_cells_and_the_chosen_settings_count(study: Path) -> None:
@@ -149,35 +143,26 @@ def test_two_studies_stand_beside_each_other(study: Path, tmp_path: Path) -> Non
 
 
 def test_of_a_study_that_is_going_on_settings_count_once_one_is_chosen(study: Path, tmp_path: Path) -> None:
-    """Another report an hour later: seed 1 of mlm was not yet compared, then nothing was."""
-    told, choices = (json.loads((study / name).read_text()) for name in ("study.json", "choices.json"))
-    told["cells"].append(told["cells"][0] | {"kind": "evaluation", "name": "next", "folder": None, "state": "waiting"})
+    told = json.loads((study / "study.json").read_text())
+    for cell in told["cells"]:
+        if cell["kind"] == "finetuning" and cell["label"] == "mlm":
+            cell["chosen"] = None
     (study / "study.json").write_text(json.dumps(told))
-    for candidate in choices[0]["candidates"]:
-        candidate["development"] = {name: one for name, one in candidate["development"].items() if name < "mlm1"}
-    (study / "choices.json").write_text(json.dumps(choices))
     seeds = {label: {s.seed for s in runs} for label, runs in columns_of(open_folders([study])).items()}
     assert seeds["mlm"] == {0, 1}
-    assert means([study])["mlm"] == {"tatoeba_accuracy": pytest.approx(0.35), "pos_accuracy": pytest.approx(0.5)}
-    assert {one["label"]: one["seeds"] for one in compare_folders([study]).records("task")}["mlm"] == 1
-    (study / "choices.json").unlink()
     assert means([study]) == {
         "mlm": {"tatoeba_accuracy": pytest.approx(0.35)},
-        "align": {"tatoeba_accuracy": pytest.approx(0.55)},
+        "align": {"tatoeba_accuracy": pytest.approx(0.55), "pos_accuracy": pytest.approx(1.0)},
         "mlm sentences": {"pos_accuracy": pytest.approx(0.7)},
     }
     page = report_on([study], tmp_path / "report").read_text(encoding="utf-8")
-    assert "Without 8 fine-tunings of s: no setting has been chosen yet." in page
-    told["cells"].pop()
-    (study / "study.json").write_text(json.dumps(told))
-    with pytest.raises(DataError, match=f"{study / 'choices.json'} is missing"):
-        open_folders([study])
+    assert "Without 4 fine-tunings of s: no setting has been chosen yet." in page
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [("choices.json", "{"), ("choices.json", "[{}]"), ("study.json", "{"), ("study.json", "{}")]
-)
-def test_a_damaged_study_is_refused(study: Path, name: str, text: str) -> None:
-    (study / name).write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=f"{study / name} is damaged: .* Give the `xalign study` or `xalign tune` that"):
+@pytest.mark.parametrize("text", ["{", "{}", '{"name": "s", "baseline": "", "labels": [], "cells": [{"name": "x"}]}'])
+def test_a_damaged_study_is_refused(study: Path, text: str) -> None:
+    (study / "study.json").write_text(text, encoding="utf-8")
+    with pytest.raises(
+        DataError, match=f"{study / 'study.json'} is damaged: .* Give the `xalign study` or `xalign tune` that"
+    ):
         open_folders([study])

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.unit.results.run_folders import choice, open_folders, score, write_run, write_study
+from tests.unit.results.run_folders import open_folders, score, write_run, write_study
 from xalign_ray.config.load import load_recipe
 from xalign_ray.results.bundle import RUNS_FILE, Options, verify_bundle, write_bundle
 from xalign_ray.tasks.registry import TUNED_TASKS
@@ -71,12 +71,8 @@ def write_whole_study(
                 cell = f"pos-{label}-{seed}-{number}"
                 own = write_predictions(folder / "cells" / cell, name, better)
                 tuned = {"label": label, "task": "pos", "kind": "finetuning", "name": cell, "train_language": "en"}
-                cells.append({**tuned, "scores": own, "training": "english", "seed": 0})
-    chosen = [
-        choice(label, 1, *({f"pos-{label}-{seed}-{n}": 0.5 for seed in seeds} for n in (0, 1)))
-        for label in ("mlm", "dict-mlm-50")
-    ]
-    write_study(folder, cells, chosen)
+                cells.append({**tuned, "scores": own, "training": "english", "seed": 0, "chosen": number == 1})
+    write_study(folder, cells)
     told = json.loads((folder / "study.json").read_text())
     told |= {"seeds": {"mlm": seeds, "dict-mlm-50": seeds}}
     encoder = {"recipe": "tiny/mlm", "model": "", "settings": ["masking.mlm_probability=0.15"], "languages": []}

@@ -136,6 +136,22 @@ def test_study_json_has_the_state_and_the_reason_of_each_cell(tmp_path: Path) ->
     assert [cell["name"] for cell in cells] == [job.name for job in study.trials]
 
 
+def test_study_json_has_a_choice_once_the_search_is_over(tmp_path: Path) -> None:
+    def interrupt(_: Cell) -> None:
+        if len(Fake.ran) == 7:
+            raise KeyboardInterrupt
+
+    for ended, of_second in ((interrupt, None), (lambda _: None, True)):  # the second continues the study
+        study = open_study(tmp_path, encoders=2)
+        Fake.scores = {cell: cell.settings.learning_rate * 1e4 for cell in study.trials}
+        best = [cell.settings.learning_rate == 3e-5 for cell in study.trials]
+        with suppress(KeyboardInterrupt):
+            study.run(ended)
+        Progress(study).write()
+        cells = read_json(study.folder / "study.json", "")["cells"]
+        assert [cell["chosen"] for cell in cells] == [*best[:6], *(of_second and chosen for chosen in best[6:])]
+
+
 def test_a_cell_waits_until_others_have_left_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
