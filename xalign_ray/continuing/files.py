@@ -13,7 +13,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import Corpus, Dictionary, ParallelCorpus
 from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.continuing.methods import trains_head
-from xalign_ray.continuing.scored_files import CORPUS, read_query_set, read_scored_pairs
+from xalign_ray.continuing.query_set import CORPUS, read_query_set
 from xalign_ray.continuing.sentence_sets import KeptText, PairSet, QuerySet, ScoredPairs, SentenceSet
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.open import Opened
@@ -33,6 +33,7 @@ from xalign_ray.sources.pair_forms import (
 from xalign_ray.sources.records import Document
 from xalign_ray.sources.stage import TESTS
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
+from xalign_ray.tasks.scored_pairs import read_scored_rows
 from xalign_ray.track.events import newest_data
 from xalign_ray.work.mirror import data_of_run
 from xalign_ray.work.run_folder import RunFolder
@@ -175,14 +176,14 @@ def look_at_kept(named: Sequence[str]) -> Kept:
                 if (columns := choose_scored_columns(table, bool(code)))
             ]
         ):
-            scored += [read_scored_pairs(table, columns, code) for table, columns in scored_tables]
+            scored += [_scored_pairs(table, columns, code) for table, columns in scored_tables]
             paths += [path for table, _ in scored_tables for path in table.paths]
         else:
             texts.append(written)
     of_pairs = list[FirstRows]()
     for table in find_first_rows(others, "test") if others else ():
         if columns := choose_scored_columns(table):
-            scored.append(read_scored_pairs(table, columns))
+            scored.append(_scored_pairs(table, columns))
             paths += table.paths
         else:
             of_pairs.append(table)
@@ -190,6 +191,10 @@ def look_at_kept(named: Sequence[str]) -> Kept:
     paths += [path for corpus in [*pairs, *text] for path in find_source(corpus, ROOT)[1]]
     lines = [KeptText.of(corpus.language, [*read_text(corpus)], Path(corpus.paths[0]).name) for corpus in text]
     return Kept([*map(PairSet.of, as_sentences(pairs)), *lines, *scored, *folders], paths, pairs)
+
+
+def _scored_pairs(table: FirstRows, columns: Sequence[str], code: str = "") -> ScoredPairs:
+    return ScoredPairs(*read_scored_rows(table, columns, code), Path(table.title).name)
 
 
 def dictionaries(paths: Sequence[str], languages: Sequence[str], pairs: Sequence[ParallelCorpus]) -> list[Dictionary]:

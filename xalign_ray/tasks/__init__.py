@@ -9,6 +9,7 @@ PROBES = {
     "retrieval": "retrieval:RETRIEVAL",
     "flores": "sentence_benchmarks:FLORES",
     "ntrex": "sentence_benchmarks:NTREX",
+    "sts": "scored_pairs:SCORED_PAIRS",
     "alignment": "probes:ALIGNMENT",
     "cloze": "cloze:CLOZE",
 }

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ParallelCorpus
-from xalign_ray.continuing import scored_files
+from xalign_ray.continuing import query_set
 from xalign_ray.continuing.files import as_sentences, look_at_kept
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import Continuation
@@ -157,7 +157,7 @@ STS = [f"Ein Mann tanzt heute mit {n} Hunden.,Ein Mann tanzt nicht mit {n} Hunde
         ("t.csv", [f"A man dances in the house {n},Ein Mann tanzt im Haus {n},0.{n}" for n in range(1, 9)],
          "t.csv", ("pairs", "de", 8)),
         ("t.en-fr.csv", ["source,target,score", "Qq zz,Qq yy,1", "Qq yy,Qq zz,2"], "t.en-fr.csv", ("pairs", "fr", 2)),
-        ("xx.csv", ["Qq zz,Qq yy,1", "Qq yy,Qq zz,2"], "xx.csv", "in a language that is not clear. Write LANGUAGE=xx"),
+        ("xx.csv", ["Qq zz,Qq yy,1", "Qq yy,Qq zz,2"], "xx.csv", "in a language that is not clear. Call it by a code"),
         ("sts.csv", [*STS, *["Ein Mann,Mann,"] * 9], "de=sts.csv", "9 of 129 rows are no scored pairs"),
     ],
 )  # fmt: skip
@@ -194,7 +194,7 @@ def test_folder_in_the_layout_of_beir_is_a_retrieval_set(
     folder: Path, monkeypatch: pytest.MonkeyPatch, qrels: list[str], fault: str
 ) -> None:
     write_beir(folder / "quiz-de", qrels)
-    monkeypatch.setattr(scored_files, "MAX_PASSAGES", 5)
+    monkeypatch.setattr(query_set, "MAX_PASSAGES", 5)
     if fault:
         with pytest.raises(DataError, match=fault):
             look_at_kept(["quiz-de"])
