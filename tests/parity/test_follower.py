@@ -22,6 +22,7 @@ from xalign_ray.track import follower
 from xalign_ray.track.destinations import check_uri, open_command, resolve_uri, runs_page, say_unread
 from xalign_ray.track.events import EVENT_LOG, EventLog, run_identity
 from xalign_ray.track.follower import Follower, publish, replay
+from xalign_ray.work.artifacts import write_records
 
 Points = list[tuple[int, float]]
 NOBODY = "http://127.0.0.1:9"  # the discard port: refused at once
@@ -192,7 +193,7 @@ def test_scores_become_metrics_and_a_table_and_change_only_when_they_change(
         common = {"metric": "tatoeba_accuracy", "seed": 0, "step": 10}
         records = [{**common, "language": "de", "layer": layer, "value": 0.1} for layer in range(3)]
         records += [{**common, "language": name, "layer": "last4", "value": value} for name in ("de", "all")]
-        scores.write_text(json.dumps({"scores": records}))
+        write_records(scores, records)
 
     evaluate(0.25)
     (run_id,) = replay(folder, uri, experiment)

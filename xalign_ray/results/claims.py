@@ -107,13 +107,6 @@ class Measured:
         shared = next((name for name in first if all(name in other for other in others)), None)
         return [EMPTY if shared is None else self._values(shared, quantity) for quantity in quantities]
 
-    def of_arms(self, quantity: Quantity, labels: Sequence[str] = ()) -> dict[str, Block]:
-        """The known values of a quantity by arm, all on one test set; of all arms if no labels are given."""
-        named = {label: replace(quantity, label=label) for label in labels or self.labels}
-        named = {label: parts for label, parts in named.items() if len(self.values(parts))}
-        pairs = zip(named, self.values_of([*named.values()]), strict=True) if named else ()
-        return {label: block for label, block in pairs if len(block)}
-
     def why_apart(self, quantities: Sequence[Quantity]) -> str:
         """The test sets of quantities that all have scores and share no test set; empty where they can be compared."""
         parts = [part for quantity in quantities for part in quantity.parts]

@@ -141,7 +141,7 @@ class Queue:
 
     @property
     def kept(self) -> dict[str, bool]:
-        """Whether each fine-tuning has the chosen setting, by name; without those of searches that go on."""
+        """Whether each ended fine-tuning has the chosen setting, by name; without those whose search goes on."""
         over = {
             search
             for search, trials in self._searches.items()
@@ -149,7 +149,8 @@ class Queue:
             or all(self.ends[trial].state != WAITING for trial in trials)
             or len({hash_value(trial.setting) for trial in trials}) == 1
         }
-        trials = [trial for trial in self.trials if tuple(trial.search.values()) in over]
+        ended = [trial for trial in self.trials if self.ends[trial].state != WAITING]
+        trials = [trial for trial in ended if tuple(trial.search.values()) in over]
         kept = {name for choice in self.choices(trials) if choice.kept for name in choice.kept["development"]}
         return {trial.name: trial.name in kept for trial in trials}
 

@@ -13,8 +13,8 @@ from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import TrackingError, XalignError
 from xalign_ray.track.destinations import LOGGERS, check_loggers, connecting, quiet_mlflow, tracker_name
 from xalign_ray.track.events import EventReader, Thinning, check_tuned, check_whole, run_identity
-from xalign_ray.track.headlines import read_headlines
 from xalign_ray.track.trackers import Numbers, TensorboardTracker, Tracker, TrackioTracker, WandbTracker
+from xalign_ray.work.artifacts import read_records
 from xalign_ray.work.credentials import hide_credentials
 from xalign_ray.work.run_folder import EVENT_LOG, RunFolder
 
@@ -85,7 +85,7 @@ class Mirror:
         A stopped run, and a fine-tuning that was stopped early for better ones, is KILLED.
         """
         self.catch_up()
-        scores = [record for path in RunFolder(self._folder).score_files for record in read_headlines(path)]
+        scores = [record for path in RunFolder(self._folder).score_files for record in read_records(path)]
         stopped = _STOPPED in (self._last["event"], self._last.get("state"))
         status = "KILLED" if stopped else "FINISHED" if self._has_ended else "FAILED"
         self.tracker.close(scores, status, self._last["time"])

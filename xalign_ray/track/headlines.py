@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import (
     ALL_LANGUAGES,
     KEY,
@@ -16,22 +14,8 @@ from xalign_ray.results.aggregate import (
     seed_values,
     without_layers,
 )
-from xalign_ray.work.artifacts import read_records
 
-_NEEDED = frozenset({"metric", "language", "layer", "value"})
 _COLUMNS = [*KEY, "language", "value", "chance", "n", "test_set", "seed", "step"]
-
-
-def read_headlines(path: Path) -> list[dict[str, Any]]:
-    """The score records of one scores.json, all with the fields that a headline needs.
-
-    Raises:
-        DataError: the file is not one of scores, or was changed after it was written.
-    """
-    records = read_records(path)
-    if all(record.keys() >= _NEEDED for record in records):
-        return records
-    raise DataError(f"{path} is not a file of scores of this version; delete it and evaluate again.")
 
 
 def headline_scores(records: list[dict[str, Any]], max_keys: int) -> dict[str, tuple[float, int]]:

@@ -24,9 +24,9 @@ from mlflow.exceptions import MlflowException
 from xalign_ray.config.identity import INPUTS
 from xalign_ray.config.saved import read_saved
 from xalign_ray.track.events import Event, EventReader, run_identity
-from xalign_ray.track.headlines import headline_scores, read_headlines, table
+from xalign_ray.track.headlines import headline_scores, table
 from xalign_ray.track.trackers import Numbers, Tracker
-from xalign_ray.work.artifacts import MANIFEST, hash_value, read_manifest
+from xalign_ray.work.artifacts import MANIFEST, hash_value, read_manifest, read_records
 from xalign_ray.work.credentials import with_credentials
 from xalign_ray.work.mirror import data_of_run, url_of
 from xalign_ray.work.run_folder import CHOICES, COMPARISON, CONFIG, DATA, EVENT_LOG, REPORT, STUDY, RunFolder
@@ -221,7 +221,7 @@ class MlflowRun(Tracker):
         when = int(max(path.stat().st_mtime for path in RunFolder(self.folder).score_files) * 1000)
         scores = headline_scores(records, MAX_KEYS - training)
         for path in RunFolder(RunFolder(self.folder).base).score_files[-1:]:  # of the test, after the kept languages
-            means = [record for record in read_headlines(path) if record["language"] == "all"]
+            means = [record for record in read_records(path) if record["language"] == "all"]
             scores |= {f"before/{key}": score for key, score in headline_scores(means, MAX_KEYS).items()}
         points = [Metric(key, value, when, 0) for key, (value, _) in scores.items() if logged.get(key) != value]
         self._client.log_batch(self.run_id, metrics=points, synchronous=True)

@@ -236,30 +236,22 @@ def write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of a scores.json; one of an earlier version has no hash and is not checked.
+    """The records of a scores.json.
 
     Raises:
         DataError: the file is missing, holds no scores, was changed after it was written, or is not the one that the
             manifest lists.
     """
+    hint = "Delete it and evaluate again."
     if expected := ((whole_manifest(path.parent) or {}).get("files") or {}).get(path.name):
-        check_file(path, expected, "Delete it and evaluate again.")
-    try:
-        content = json.loads(read_plain(path))
-        records, expected = content["scores"], content.get("sha256")
-        if not all(isinstance(record, dict) for record in records):
-            raise TypeError("a score must be an object")
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing: this evaluation has not finished; run it again.") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is not a file of scores ({error}); delete it and evaluate again.") from error
-    if expected is not None and (sha256 := hash_value(records)) != expected:
-        ours, theirs = first_digits(sha256, str(expected))
-        raise DataError(
-            f"{path} is damaged: the SHA-256 of its scores is {ours}, the file says {theirs}. Delete it and evaluate "
-            "again."
-        )
-    return records
+        check_file(path, expected, hint)
+    if not path.exists():
+        raise DataError(f"{path} is missing: this evaluation has not finished; run it again.")
+    content = read_json(path, hint, "scores", "sha256")
+    if (sha256 := hash_value(content["scores"])) != content["sha256"]:
+        ours, theirs = first_digits(sha256, str(content["sha256"]))
+        raise DataError(f"{path} is damaged: the SHA-256 of its scores is {ours}, the file says {theirs}. {hint}")
+    return content["scores"]
 
 
 def seal_archive(members: Mapping[str, bytes]) -> bytes:

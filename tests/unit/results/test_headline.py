@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xalign_ray.errors import DataError
-from xalign_ray.track.headlines import evaluation_key, headline_scores, read_headlines, table
+from xalign_ray.track.headlines import evaluation_key, headline_scores, table
 
 
 def record(metric: str, language: str, value: float, layer: Any = None, **fields: Any) -> dict[str, Any]:
@@ -47,15 +45,6 @@ def test_seeds_are_averaged_but_variants_are_not_mixed() -> None:
 
 def test_a_model_of_unknown_step_is_shown_at_zero() -> None:
     assert headline_scores([record("pos_accuracy", "de", 0.5, step=None)], 100) == {"pos_accuracy_de": (0.5, 0)}
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"scores": [1]}', '{"scores": [{"metric": "pos_accuracy"}]}'])
-def test_a_file_that_holds_no_scores_is_named(tmp_path: Path, content: str) -> None:
-    (tmp_path / "scores.json").write_text(content)
-    with pytest.raises(
-        DataError, match=r"scores.json is not a file of scores( of this version| \(.*\)); delete it and evaluate"
-    ):
-        read_headlines(tmp_path / "scores.json")
 
 
 def test_the_table_holds_every_record() -> None:

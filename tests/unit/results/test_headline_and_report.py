@@ -10,7 +10,8 @@ import pytest
 from tests.unit.results.run_folders import compare_folders, score, write_run
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.tasks.scores import Score, average_languages
-from xalign_ray.track.headlines import headline_scores, read_headlines
+from xalign_ray.track.headlines import headline_scores
+from xalign_ray.work.artifacts import read_records
 from xalign_ray.work.run_folder import RunFolder
 
 
@@ -37,7 +38,7 @@ CASES: dict[str, list[Score]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_headline_of_mlflow_is_the_number_of_the_report(case: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", scores={"pos": CASES[case]})
-    records = [record for path in RunFolder(folder).score_files for record in read_headlines(path)]
+    records = [record for path in RunFolder(folder).score_files for record in read_records(path)]
     shown = {key: value for key, (value, _) in headline_scores(records, 100).items()}
     comparison = compare_folders([folder])
     mean, *_ = comparison.records("task")
@@ -49,6 +50,6 @@ def test_headline_of_mlflow_is_the_number_of_the_report(case: str, tmp_path: Pat
 
 def test_a_mean_is_over_the_languages_that_all_seeds_have(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", scores={"pos": CASES["a seed lacks a language"]})
-    records = [record for path in RunFolder(folder).score_files for record in read_headlines(path)]
+    records = [record for path in RunFolder(folder).score_files for record in read_records(path)]
     # Not 72.5, the mean of 65 over two languages and 80 over one.
     assert headline_scores(records, 100)["pos_accuracy"] == (pytest.approx(0.7), 4)

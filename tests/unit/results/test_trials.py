@@ -159,7 +159,10 @@ def test_of_a_study_that_is_going_on_settings_count_once_one_is_chosen(study: Pa
     assert "Without 4 fine-tunings of s: no setting has been chosen yet." in page
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"name": "s", "baseline": "", "labels": [], "cells": [{"name": "x"}]}'])
+OLD = {"name": "x", "kind": "finetuning", "label": "a", "folder": "cells/x", "state": "finished"}  # not chosen, perhaps
+
+
+@pytest.mark.parametrize("text", ["{", "{}", json.dumps({"name": "s", "baseline": "", "labels": [], "cells": [OLD]})])
 def test_a_damaged_study_is_refused(study: Path, text: str) -> None:
     (study / "study.json").write_text(text, encoding="utf-8")
     with pytest.raises(

@@ -17,7 +17,7 @@ from xalign_ray.studies import progress, queue
 from xalign_ray.studies.cells import FAILED, FINISHED, NOT_CHOSEN, STOPPED, WAITING, Cell
 from xalign_ray.studies.declared import load_study
 from xalign_ray.studies.plan import Plan, plan_study
-from xalign_ray.studies.progress import Progress
+from xalign_ray.studies.progress import Progress, describe
 from xalign_ray.studies.queue import Queue
 from xalign_ray.studies.workers import CellRunner, Halving, failure_reason
 from xalign_ray.tasks.scores import Score, write_scores
@@ -150,6 +150,19 @@ def test_study_json_has_a_choice_once_the_search_is_over(tmp_path: Path) -> None
         Progress(study).write()
         cells = read_json(study.folder / "study.json", "")["cells"]
         assert [cell["chosen"] for cell in cells] == [*best[:6], *(of_second and chosen for chosen in best[6:])]
+
+
+def test_a_fine_tuning_of_one_setting_counts_as_soon_as_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: Cell) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules[__name__], "FINETUNINGS", FINETUNINGS.replace(", 2.0e-5, 3.0e-5", ""))
+    study = open_study(tmp_path, encoders=1)
+    with suppress(KeyboardInterrupt):
+        study.run(interrupt)
+    assert [describe(study, cell, study.kept)["chosen"] for cell in study.cells] == [True, None]
 
 
 def test_a_cell_waits_until_others_have_left_the_cluster(

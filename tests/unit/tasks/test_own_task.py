@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from xalign_ray.studies.declared import EvaluationConfig, FineTuningConfig, load
 from xalign_ray.studies.plan import plan_study
 from xalign_ray.tasks import registry
 from xalign_ray.tasks.scores import Score, read_scores, write_scores
+from xalign_ray.work.artifacts import write_records
 
 MOOD = """
 from xalign_ray.tasks.registry import TUNED_TASKS
@@ -162,7 +162,7 @@ def test_its_scores_are_read_in_another_process_where_the_module_is(here: Path) 
 def test_scores_whose_module_is_not_here_are_said_to_be_so(tmp_path: Path) -> None:
     record = {"run": "r", "encoder": "e", "objective": None, "split": "test", "chance": None, "seed": 0, "step": 1}
     record |= {"task": "own_tasks.gone", "language": "en", "metric": "gone", "value": 0.5, "n": 3}
-    (tmp_path / "scores.json").write_text(json.dumps({"scores": [record]}))
+    write_records(tmp_path / "scores.json", [record])
     said = "The scores of r are of the task own_tasks.gone, a module of somebody's own, which cannot be read here: "
     with pytest.raises(DataError, match=re.escape(said)):
         read_scores(tmp_path / "scores.json")

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ from xalign_ray.errors import DataError
 from xalign_ray.evaluation import say_replaced
 from xalign_ray.results.run import read_run
 from xalign_ray.tasks.scores import Score, are_whole, average_languages, read_scores, show_scores, write_scores
-from xalign_ray.track.headlines import read_headlines
 from xalign_ray.verbs.opened_run import Run
+from xalign_ray.work.artifacts import read_records, write_records
 
 ORIGIN = {"run": "tiny-mlm-abcdef01", "encoder": "export", "objective": "mlm", "seed": 3, "step": 20}
 KEYS = {
@@ -78,16 +79,23 @@ def test_a_missing_file_is_an_unfinished_evaluation(tmp_path: Path):
         read_scores(tmp_path / "scores.json")
 
 
-@pytest.mark.parametrize("content", ['{"scores": [{"run": ', '{"scores": [{"run": null}]}', "[]"])
+@pytest.mark.parametrize("content", ["", '{"scores": [{"run": ', '{"scores": []}', "[]"])
 def test_a_damaged_file_is_named(tmp_path: Path, content: str):
     (tmp_path / "scores.json").write_text(content)
+    with pytest.raises(DataError, match=r"scores.json is damaged: .* Delete it and evaluate again\."):
+        read_scores(tmp_path / "scores.json")
+
+
+@pytest.mark.parametrize("record", [1, {"run": None}, {"metric": "pos_accuracy"}])
+def test_records_with_other_fields_are_named(tmp_path: Path, record: Any):
+    write_records(tmp_path / "scores.json", [record])
     with pytest.raises(DataError, match=r"scores.json is not a file of scores"):
         read_scores(tmp_path / "scores.json")
 
 
 READERS = {
     "read_scores": read_scores,
-    "MLflow": read_headlines,
+    "MLflow": read_records,
     "Run.scores": lambda path: Run(path.parents[2]).scores,
     "report": lambda path: read_run(path.parents[2]),
 }
@@ -104,14 +112,6 @@ def test_a_changed_score_is_refused_by_every_reader(tmp_path: Path, reader: str,
     with pytest.raises(DataError, match=re.escape(f"{path} is damaged: the SHA-256 of its scores is ")):
         READERS[reader](path)
     assert not are_whole(path), "a study evaluates it again"
-
-
-def test_a_file_of_an_earlier_version_has_no_hash(tmp_path: Path):
-    write_scores(tmp_path / "scores.json", [score("de", 0.5, 0.001, 1000)])
-    content = json.loads((tmp_path / "scores.json").read_text())
-    del content["sha256"]
-    (tmp_path / "scores.json").write_text(json.dumps(content))
-    assert read_scores(tmp_path / "scores.json") == [score("de", 0.5, 0.001, 1000)]
 
 
 def test_a_metric_outside_the_contract_is_our_mistake():
