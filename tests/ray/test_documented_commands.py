@@ -95,6 +95,8 @@ NOT_RUN = {
     "xalign data stats real/mlm --set data.root=DATA": "data",
     "xalign pretrain small/align-mlm --set data.root=DATA": "data",
     "xalign study derived --set data.root=derived": "hours",
+    "xalign study translations --encoder MODEL": "hours",
+    "xalign study translations --plan": "data",
     "xalign study align-mlm --scale tiny": "hours",
     "xalign study align --scale two-cores --encoder MODEL --set data.root=DATA --set 'seeds=[0]'": "hours",
     "xalign study align --scale two-cores --encoder MODEL --set data.root=DATA --set 'seeds=[1]' --set "

@@ -90,7 +90,7 @@ def _export_within(
     replaced = "merge" in (whole_manifest(folder.export) or {})
     if lines.lose_at_most is None and not replaced:
         return None
-    with open_job(run, "export", with_run=True):
+    with open_job(run, "export"):
         recipe, fingerprint = open_saved(run)
         prepared, facts = open_data(run), {"fingerprint": fingerprint}
         fetch_checkpoint(run)

@@ -21,7 +21,7 @@ from xalign_ray.results.difference import Grouping, differences_from, guess_vari
 from xalign_ray.results.run import Run, columns_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
-from xalign_ray.tasks.task import SHARE
+from xalign_ray.tasks.task import CORRELATION, SHARE
 
 EVERY = "all languages"
 UNTRAINED = "in no training data"
@@ -211,8 +211,8 @@ def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is a share of things that came out right: those can be compared, higher being better."""
-    return METRICS[metric].unit == SHARE
+    """Whether a metric counts what came out right, or correlates with it: it can be compared, higher being better."""
+    return METRICS[metric].unit in (SHARE, CORRELATION)
 
 
 def compare_scores(

@@ -28,8 +28,9 @@ LAST_LINES = 3  # of the printed ones, in an error
 
 
 def paths_in(command: str) -> list[str]:
-    """The files and folders that a command names, patterns as the shell reads them."""
-    return [path for word in shlex.split(command) for path in sorted(glob(word.rpartition("=")[2]))]
+    """The files and folders that a command names, patterns as the shell reads them; none that hold the current one."""
+    named = (path for word in shlex.split(command) for path in sorted(glob(word.rpartition("=")[2])))
+    return [path for path in named if not Path.cwd().is_relative_to(Path(path).resolve())]
 
 
 def find_made(cell: Cell, study: Path) -> Path | None:
@@ -60,12 +61,14 @@ def run_command(cell: Cell, study: Path) -> Path:
     with open_job(folder, COMMAND_KIND, identity, upload=None) as job:  # the study uploads it
         shutil.rmtree(made, ignore_errors=True)
         measured = [sys.executable, "-m", "xalign_ray.studies.measured", str(costs)]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         with open(folder / PRINTED, "wb") as printed:
             child = subprocess.Popen(
                 [*measured, cell.command.replace("{out}", shlex.quote(str(made)))],
                 stdout=printed,
                 stderr=subprocess.STDOUT,
-                env={name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+                env=environment,
                 start_new_session=True,
             )
             while child.poll() is None:

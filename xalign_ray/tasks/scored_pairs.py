@@ -20,7 +20,7 @@ from xalign_ray.sources.language_id import codes_in_name, identify
 from xalign_ray.sources.pair_forms import IDENTIFIED, MAX_BAD_FRACTION, choose_scored_columns, find_first_rows
 from xalign_ray.sources.tables import one_line
 from xalign_ray.tasks.scores import Score
-from xalign_ray.tasks.task import COSINE, Measure, Metric, SentenceTask
+from xalign_ray.tasks.task import CORRELATION, Measure, Metric, SentenceTask
 from xalign_ray.work.artifacts import hash_value
 from xalign_ray.work.status_line import say
 
@@ -85,7 +85,7 @@ class ScoredPairsTask(SentenceTask):
     metrics = (
         Metric(
             "sts_spearman", "Semantic similarity (STS)",
-            "Spearman's correlation of the cosine of two sentences and the score that people gave them", COSINE,
+            "Spearman's correlation of the cosine of two sentences and the score that people gave them", CORRELATION,
         ),
     )  # fmt: skip
 

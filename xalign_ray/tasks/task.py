@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # of what imports torch, which names, files and metrics do wi
     from xalign_ray.models.inference import Encoder
     from xalign_ray.models.vectors import SentenceVectors
 
-SHARE, COSINE, PREMIUM = "0 to 1", "-1 to 1", "1 is as English"
+SHARE, COSINE, PREMIUM, CORRELATION = "0 to 1", "-1 to 1", "1 is as English", "rank correlation, -1 to 1"
 LAST = "last"  # the layer of a sentence vector as a user gets it
 Files = Mapping[str, Mapping[str, Path]]  # split, then language
 ReplaceWord = Callable[[str], str]
@@ -57,7 +57,7 @@ class Metric:
     name: str
     title: str  # for tables
     meaning: str  # in a sentence, without the unit
-    unit: str = SHARE  # of things that came out right; COSINE and PREMIUM describe an encoder
+    unit: str = SHARE  # of things that came out right, or CORRELATION with it; COSINE and PREMIUM describe an encoder
     higher_is_better: bool | None = True  # None where neither end is better
     by: str = ""  # how a task of several metrics computes it
     of_tuned_head: bool = False  # `<name>_supervised` where the head was tuned on the tested language

@@ -16,6 +16,7 @@ from tests.parity.cells_here import run_cells_here
 from tests.ray.tagging_world import write_encoder
 from xalign_ray.errors import TrainingError
 from xalign_ray.results.sources import find_runs
+from xalign_ray.studies.command import paths_in
 from xalign_ray.studies.study import run_study
 from xalign_ray.verbs.scores import report, verify
 
@@ -102,3 +103,16 @@ def test_a_command_that_is_asked_to_end_leaves_no_process(tmp_path: Path):
         running.terminate()
     assert running.returncode == 143
     assert not Path("/proc", mark.read_text().strip()).exists()
+
+
+def test_the_files_that_a_command_names_are_not_the_folder_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pairs").mkdir()
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / "pairs" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert paths_in(f"train --root . --half $((4 / 2)) --pairs=pairs/*.csv --log {tmp_path} --out {{out}}") == [
+        "pairs/a.csv",
+        "pairs/b.csv",
+    ]
