@@ -6,7 +6,7 @@ import re
 
 from xalign_ray.tasks import BENCHMARKS
 from xalign_ray.tasks.registry import METRICS, TUNED_TASKS
-from xalign_ray.tasks.task import COSINE, PREMIUM, SHARE
+from xalign_ray.tasks.task import CORRELATION, COSINE, PREMIUM, SHARE
 from xalign_ray.tasks.task_files import example_of, name_pattern
 
 
@@ -23,8 +23,8 @@ def test_what_decides_between_epochs_is_there_zero_shot_and_supervised() -> None
 
 
 def test_a_share_has_a_direction_and_what_describes_has_none() -> None:
-    assert {metric.unit for metric in METRICS.values()} == {SHARE, COSINE, PREMIUM}
-    assert all(metric.higher_is_better is True for metric in METRICS.values() if metric.unit == SHARE)
+    assert {metric.unit for metric in METRICS.values()} == {SHARE, COSINE, PREMIUM, CORRELATION}
+    assert all(metric.higher_is_better is True for metric in METRICS.values() if metric.unit in (SHARE, CORRELATION))
     of_cosines = {metric.name: metric.higher_is_better for metric in METRICS.values() if metric.unit == COSINE}
     of_premiums = {metric.higher_is_better for metric in METRICS.values() if metric.unit == PREMIUM}
     assert {*of_cosines.values()} == of_premiums == {None}
