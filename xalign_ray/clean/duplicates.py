@@ -228,7 +228,8 @@ def hash_records(records: Iterable[Document | Pair]) -> Iterator[bytes]:
         if isinstance(record, Document):
             texts = record.paragraphs
         else:  # a pool holds sources of both orders of its languages
-            texts = ("\n".join(text for _, text in sorted(zip(record.languages, record.texts, strict=True))),)
+            sides = [text for _, text in sorted(zip(record.languages, record.texts, strict=True))]
+            texts = ("\n".join((*sides, *record.negatives)),)  # a row a negative is how triplets are written
         for text in texts:
             plain = unicodedata.normalize("NFC", text).strip()
             yield hashlib.blake2b(plain.encode(), digest_size=8, person=b"repeated").digest()

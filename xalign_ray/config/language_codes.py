@@ -115,13 +115,10 @@ Language = Annotated[
 
 
 def name_of_pair(first: str, second: str) -> str:
-    """What scores of two languages are named by: the one that is not English; both, such as "de-fr", if none is.
-
-    Pairs within one language are named by it.
-    """
+    """What scores of two languages are named by: the one that is not English; both, such as "de-fr", if none is."""
     if ENGLISH in (first, second):
         return second if first == ENGLISH else first
-    return first if first == second else f"{first}-{second}"
+    return f"{first}-{second}"
 
 
 def _guess(code: str) -> str:

@@ -120,7 +120,9 @@ def _read_side_by_side(part: Part, languages: Sequence[str]) -> Iterator[Record]
     """Pairs of two files of text, one a language: row i of both, as text in one language is read."""
     columns = part.columns or (None, None)
     if len(columns) > 2:
-        raise ConfigError(f"{part.paths[0]}: where is of tables that hold both languages, and here each has its own.")
+        raise ConfigError(
+            f"{part.paths[0]}: where and negatives are of tables that hold both languages, and here each has its own."
+        )
     format_ = part.format.removesuffix(SIDE_BY_SIDE)
     sides = [
         parse(Part(format_, (path,), (WHOLE,), columns=(name,) if name else None, kind="documents"), (code,))

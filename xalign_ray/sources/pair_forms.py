@@ -169,7 +169,7 @@ def _corpora(table: FirstRows, chosen: Chosen, where: str | None) -> Iterator[Pa
             paths=tuple(path if is_url(path) else absolute_path(path) for path in files),
             columns=names if table.format in WITH_COLUMNS else None,
             where=where,
-            negatives=() if several or table.format not in WITH_COLUMNS else _negatives(table),
+            negatives=_negatives(table, chosen) if table.format in WITH_COLUMNS else (),
             skip_empty=several and table.format != "tmx",
         )
 
@@ -179,7 +179,7 @@ def _describe(table: FirstRows, chosen: Chosen) -> str:
     named = [(table.names[n], code) for n, code in zip(chosen.columns, chosen.languages, strict=True)]
     listed = [name if name == code else f"{name} ({code})" for name, code in named]
     what = "languages" if table.by_language else "columns"
-    negatives = () if len(chosen.columns) > 2 else _negatives(table)
+    negatives = _negatives(table, chosen)
     others = [name for n, name in enumerate(table.names) if n not in chosen.columns and name not in ("", *negatives)]
     left = [*others, *table.lists]
     title = table.title + (f" and {len(table.paths) - 1} more" if len(table.paths) > 1 else "")
@@ -191,9 +191,12 @@ def _describe(table: FirstRows, chosen: Chosen) -> str:
     return f"{title}: {table.form}, {what} {_listed(listed)}{pairs}{negative}{aside}"
 
 
-def _negatives(table: FirstRows) -> tuple[str, ...]:
-    """The columns that are called by hard negatives."""
-    return tuple(filter(is_negative, table.names))
+def _negatives(table: FirstRows, chosen: Chosen) -> tuple[str, ...]:
+    """The other columns that are called by hard negatives and hold no numbers; none beside several languages."""
+    if len(chosen.columns) > 2:
+        return ()
+    others = [n for n, name in enumerate(table.names) if is_negative(name) and n not in chosen.columns]
+    return tuple(table.names[n] for n in others if is_text(table.column(n)) or not any(table.column(n)))
 
 
 def read_pairs(

@@ -216,6 +216,9 @@ def test_pairs_are_duplicates_when_both_texts_are() -> None:
     assert one == again != other
     (turned,) = hash_records([Pair(("de", "en"), ("b", "a"), "there", 1)])  # of a source that names them the other way
     assert turned == one
+    rivals = [Pair(("en", "de"), ("a", "b"), "here", 1, negatives=(text,)) for text in ("c", "d", "c")]
+    first, other, again = hash_records(rivals)
+    assert first == again != other != one  # else all but the first negative of a pair would go
 
 
 def test_documents_give_a_hash_a_line() -> None:

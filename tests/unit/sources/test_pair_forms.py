@@ -176,6 +176,11 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
         json_lines(lambda en, de: {"query": en, "pos": [de], "neg": [de[::-1], "x"], "ids": [1]}),
         "JSON lines, columns query (en) and pos (de), 8 pairs; negatives neg; left out: ids",
     ),
+    "numbers called neg": (
+        "x.jsonl",
+        json_lines(lambda en, de: {"en": en, "de": de, "neg": len(en) / 100}),
+        "JSON lines, columns en and de, 8 pairs; left out: neg",
+    ),
     "json array": ("x.json", json_array(lambda en, de: {"en": en, "de": de}), "JSON array, columns en and de, 8 pairs"),
     "tmx": (
         "x.tmx",
@@ -459,3 +464,5 @@ def test_a_row_with_several_answers_is_a_pair_each_with_all_its_negatives(tmp_pa
         records = read(reader, paths, corpus.languages, columns=corpus.read_columns)
         pairs = [record for record in records if isinstance(record, Pair)]
         assert [(pair.texts, pair.negatives) for pair in pairs] == expected
+    (corpus,) = look_at_pairs([str(tmp_path / "x.jsonl")], columns=["query", "negative_2"])
+    assert corpus.negatives == ("neg",)  # a side is no rival of itself

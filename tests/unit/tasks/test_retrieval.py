@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from xalign_ray.config.language_codes import name_of_pair
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.nearest import are_pairs, unit_rows
 from xalign_ray.models.open import open_encoder
@@ -108,6 +109,7 @@ def test_a_pair_without_english_is_named_by_both(tmp_path: Path, make_bert: Call
     scores = RETRIEVAL.evaluate(str(make_bert(WORDS)), data)
     assert {score.language for score in scores} == {"de-fr", "all"}
     assert {(score.split, score.n, score.chance) for score in scores} == {("test.csv", 9, 1 / 9)}
+    assert name_of_pair("de", "de") == "de-de"  # "de" is translations into English
 
 
 def test_english_is_the_second_language_whatever_the_file_says(tmp_path: Path) -> None:
