@@ -126,7 +126,10 @@ def _windows(records: Iterator[Any]) -> Iterator[list[Any]]:
     window, characters = [], 0
     for record in records:
         window.append(record)
-        characters += sum(map(len, record.paragraphs if isinstance(record, Document) else getattr(record, "texts", ())))
+        if isinstance(record, Document):
+            characters += sum(map(len, record.paragraphs))
+        elif isinstance(record, Pair):
+            characters += sum(map(len, (*record.texts, *record.negatives)))
         if characters >= WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0

@@ -24,11 +24,11 @@ from xalign_ray.errors import DataError
 from xalign_ray.shards.files import read_group
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources import stage
-from xalign_ray.sources.records import Document
+from xalign_ray.sources.records import Document, Pair
 from xalign_ray.sources.stage import HINT
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tokens import prepare as preparation
-from xalign_ray.tokens.part import Task
+from xalign_ray.tokens.part import Task, _windows
 from xalign_ray.tokens.vocabulary import first_lines, trained_translations
 from xalign_ray.vocabulary.dictionary import Translations
 from xalign_ray.vocabulary.tokenizer import train_bpe
@@ -271,6 +271,12 @@ def test_a_part_is_done_in_windows_that_do_not_change_what_is_kept(
             key: wanted[key] for key in ("tokens", "examples", "counts")
         }
         assert pieces_of(windowed, name) == pieces_of(prepared, name)
+
+
+def test_hard_negatives_count_in_the_size_of_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xalign_ray.tokens.part.WINDOW_CHARACTERS", 10)
+    pairs = [Pair(("en", "de"), ("a", "b"), "x", line, negatives=("c" * 4,) * (2 - line)) for line in range(3)]
+    assert [*map(len, _windows(iter(pairs)))] == [1, 2]
 
 
 def pieces_of(prepared: Prepared, pool: str) -> list[int]:
