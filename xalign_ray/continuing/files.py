@@ -94,7 +94,8 @@ def look_at_data(lines: FiveLines, encoder: Opened, method: str, replay: float) 
     if lines.text and not text:
         why = "--replay is 0" if trains_head(lines, encoder) else f"{encoder.name} has no masked-LM head to train on it"
         notes.append(f"The text is not used: {why}.")
-    reads_words = bool(load_recipe(f"continue/{method}").config.data.dictionaries)
+    recipe = load_recipe(f"continue/{method}").config
+    reads_words = bool(recipe.data.dictionaries)
     reads_words = reads_words or any(setting.startswith("data.tokenizer") for setting in lines.set)
     if lines.dictionary and not reads_words:
         notes.append(f"The dictionary is not used: {method} reads none; --method align does.")
@@ -104,6 +105,10 @@ def look_at_data(lines: FiveLines, encoder: Opened, method: str, replay: float) 
     if pairs and text and reads_text:
         notes.append(f"The pairs are scored and not trained on: {method} reads the text in their place.")
         pairs, tests = [], tests or pairs
+    reads_negatives = not recipe.data.teacher and any(loss.reads_negatives for loss in recipe.objectives)
+    if any(corpus.negatives for corpus in pairs) and not reads_negatives:
+        notes.append(f"The hard negatives are not used: {method} reads none; --method contrast does.")
+        pairs = [corpus.model_copy(update={"negatives": ()}) for corpus in pairs]
     words = dictionaries(lines.dictionary, lines.languages, [*pairs, *tests]) if reads_words else []
     return Data(pairs, tests, dev, text, words, [measured.thinned() for measured in kept.sets], checks, notes)
 

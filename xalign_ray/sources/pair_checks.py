@@ -72,7 +72,7 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
     """Reads a source and counts the pairs with each fault; of languages by a sample that is evenly spaced."""
     first, second = _labels_of(corpus.languages)
     counts, bad, others = Counter[str](), Counter[str](), Counter[str]()
-    hashes: list[tuple[int, int]] = []
+    hashes: list[tuple[int, int, int]] = []
     judged: list[tuple[str, str]] = []
     step = 1
     reader, paths = find_source(corpus, root)
@@ -82,7 +82,7 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
             (others if record.reason == BOTH_EMPTY else bad)[record.reason] += 1  # pyright: ignore
             continue
         left, other = record.texts
-        hashes.append((hash(left), hash(other)))
+        hashes.append((hash(left), hash(other), hash(record.negatives)))
         counts[SAME_TEXT] += left.casefold() == other.casefold()
         counts[MARKUP] += has_markup(left) or has_markup(other)
         counts[MOJIBAKE] += is_mojibake(left) or is_mojibake(other)
@@ -91,8 +91,9 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
             judged.append((left, other))
             if len(judged) == 2 * MAX_JUDGED:
                 judged, step = judged[::2], 2 * step
-    distinct = np.unique(np.array(hashes, np.int64).reshape(-1, 2), axis=0)
-    counts[REPEATED] = len(hashes) - len(distinct)
+    rows = np.unique(np.array(hashes, np.int64).reshape(-1, 3), axis=0)  # one for each negative of a pair
+    counts[REPEATED] = len(hashes) - len(rows)
+    distinct = np.unique(rows[:, :2], axis=0)
     shared = [
         times[places] > 1
         for _, places, times in (

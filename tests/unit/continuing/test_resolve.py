@@ -125,6 +125,18 @@ def test_what_is_not_trained_on_is_said(folder: Path, options: dict[str, Any], n
     assert (not data.parallel and bool(data.tests)) == ("The pairs" in note)
 
 
+@pytest.mark.parametrize(
+    ("model", "method", "used"),
+    [("bare", "contrast", True), ("mlm", "contrast-tlm", True), ("bare", "ppa", False), ("bare", "add", False)],
+)
+def test_hard_negatives_are_used_or_the_user_is_told(folder: Path, model: str, method: str, used: bool) -> None:
+    rows = "".join(f"question {n},answer {n},reply {n}\n" for n in range(1000))
+    (folder / "triples.csv").write_text(f"anchor,positive,negative\n{rows}")
+    found = resolved(model, "triples.csv", languages=("en", "en"), method=method)
+    assert found.recipe.config.data.negatives_of == ((0,) if used else ())
+    assert any(note.startswith("The hard negatives are not used: ") for note in found.notes) != used
+
+
 def test_kept_text_is_read_in_its_form(folder: Path) -> None:
     (folder / "kept.fr.conllu").write_text(
         "# text = La vie\n1\tLa\tle\tDET\t_\t_\t2\tdet\t_\t_\n2\tvie\tvie\tNOUN\t_\t_\t0\troot\t_\t_\n\n"

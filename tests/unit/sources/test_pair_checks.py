@@ -107,6 +107,14 @@ def test_a_fault_of_a_fifth_of_the_pairs_stops_a_run_unless_it_is_meant(
     assert str(caught.value).endswith("If it is meant: --set allow=[doubtful_pairs].")
 
 
+def test_a_pair_again_with_another_negative_is_none(tmp_path: Path) -> None:
+    rows = table("a,b,c", [*EN, *EN, EN[0]], [*DE, *DE, DE[0]], [*FR, *FR[::-1], FR[0]])
+    (tmp_path / "x.csv").write_text(csv_text(rows), encoding="utf-8")
+    corpus = corpus_of(tmp_path / "y.csv", EN, DE, "en,de")
+    found = check_pairs(corpus.model_copy(update={"paths": (str(tmp_path / "x.csv"),), "negatives": ("c",)}))
+    assert (found.faults[REPEATED][0], found.faults[SHARED][0]) == (1, 0)
+
+
 def test_bad_rows_beyond_the_bound_stop_a_run(tmp_path: Path) -> None:
     checks = [check_pairs(corpus_of(tmp_path / "x.csv", [*EN, ""], [*DE, "x"], "en,de"))]
     refuse_doubtful(checks, DataConfig(max_bad_fraction=0.2), [])
