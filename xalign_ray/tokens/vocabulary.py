@@ -147,7 +147,10 @@ def _sampler(texts: Sequence[Input], limit: int, languages: Collection[str] = ()
                 lines_of = (
                     [(record.language, line) for line in record.paragraphs]
                     if isinstance(record, Document)
-                    else zip(record.languages, record.texts, strict=True)
+                    else [
+                        *zip(record.languages, record.texts, strict=True),
+                        *((record.languages[1], text) for text in record.negatives),
+                    ]
                 )
                 for language, line in lines_of:
                     if not languages or language in languages:
