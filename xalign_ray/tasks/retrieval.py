@@ -528,7 +528,7 @@ def _read_any(data: Path, languages: Sequence[str]) -> Iterator[TranslatedSenten
             raise DataError(f"{data} holds no pairs of {' and '.join(corpus.languages)}.")
         first, second = zip(*pairs, strict=True)
         translated = TranslatedSentences(corpus.languages, first, second, data.name)
-        yield translated.swapped() if corpus.languages[0] == ENGLISH else translated
+        yield translated.swapped() if corpus.languages[0] == ENGLISH != corpus.languages[1] else translated
 
 
 def _joined(found: Iterator[TranslatedSentences]) -> dict[str, TranslatedSentences]:

@@ -117,6 +117,8 @@ def test_english_is_the_second_language_whatever_the_file_says(tmp_path: Path) -
     found = read_translations(data)
     assert [*found] == ["de"]
     assert (found["de"].languages, [*found["de"].first]) == (("de", "en"), ["eins", "zwei"])
+    asked = write_csv(tmp_path / "en.csv", ("query", "passage"), [("one", "first"), ("two", "second")])
+    assert [*read_translations(asked, ["en", "en"])["en"].first] == ["one", "two"]  # passages are the second side
 
 
 def test_a_copy_of_the_right_sentence_is_right() -> None:
