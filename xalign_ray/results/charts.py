@@ -52,7 +52,7 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "ytick.major.size": 2.5,
 }
-NAMES = ("headline", "change", "losses", "held-out", "retrieval", "layers")  # of the charts of a report
+NAMES = ("headline", "change", "sizes", "losses", "held-out", "retrieval", "layers")  # of the charts of a report
 _PER_ROW = 3  # panels of a file
 _LEGEND_LETTERS, _LEGEND_HANDLE = 11, 8  # letters of an inch of a legend, and those that a dot or line takes
 _LEGEND_LINE = 0.19  # inches
@@ -238,7 +238,7 @@ def curve_chart(
     ends = [own.low.min(), own.high.max(), *(chances[panel] for panel in drawn if panel in chances)]
     margin = 0.05 * (max(ends) - min(ends)) or 0.05
     limits = (min(ends) - margin, max(ends) + margin) if shared else None
-    styles = _line_styles(columns)
+    styles = line_styles(columns)
     panels = {
         titles[panel]: partial(
             _draw_curves, own.loc[own.panel == panel], styles, rings, axis, limits, chances.get(panel)
@@ -248,7 +248,7 @@ def curve_chart(
     return Chart(name, f"{subject} by {axis}", notes, file, styles, panels, rings)
 
 
-def _line_styles(labels: Iterable[str]) -> Styles:
+def line_styles(labels: Iterable[str]) -> Styles:
     """A colour and a dash for each label."""
     return {
         label: {"color": COLOURS[number % len(COLOURS)], "linestyle": _DASHES[number % len(_DASHES)], "lw": _WIDTH}

@@ -128,6 +128,7 @@ def write_report(
             notes=claims.citations(papers.papers),
             is_open=True,
         ),
+        Section("sizes", "By size", charts=[score_charts.size_chart(comparison)], is_open=True),
         Section("retrieval", "Retrieval", charts=[charts.retrieval_chart(runs, losses)]),
         Section("losses", "Losses", charts=[charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]),
         Section("layers", "Layers", charts=[score_charts.layer_chart(runs, scores)]),

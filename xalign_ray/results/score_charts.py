@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,15 +11,29 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from xalign_ray.results.aggregate import KEY, means, seed_values
-from xalign_ray.results.charts import COLOURS, INK, LINE, MARKERS, MEAN, TOLD_APART, Chart, Styles, curve_chart
+from xalign_ray.results.charts import (
+    COLOURS,
+    INK,
+    LINE,
+    MARKERS,
+    MEAN,
+    TOLD_APART,
+    Chart,
+    Styles,
+    curve_chart,
+    line_styles,
+)
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.run import Run
+from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
+from xalign_ray.tasks.task import SHARE
 
 _MAX_DOTS = 60  # of a score chart: with more, families stand for their languages, and all languages for families
 _MAX_NAME = 24  # letters of a baseline that fit above a panel
 _ALL_SCORES = "comparison.csv"
 _LAYERED = "tatoeba_accuracy"
+_SIZED = re.compile(r"(.+) (\d+)")  # a label: of a tool, and how many pairs it had
 
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
@@ -63,6 +78,46 @@ def _dot_styles(labels: Sequence[str]) -> Styles:
     }
 
 
+def size_chart(comparison: Comparison) -> Chart | None:
+    """Differences from the baseline by the number that ends labels ("mnrl 200"), a line a tool; None without such.
+
+    A panel is the first measurement of a task on a test set.
+    """
+    points: dict[tuple[str, str], dict[str, list[tuple[int, Record]]]] = {}
+    for cell in comparison.records("task"):
+        if (sized := _SIZED.fullmatch(cell["label"])) and cell["difference"] is not None:
+            panel = points.setdefault((METRICS[cell["metric"]].title, cell["split"]), {})
+            panel.setdefault(sized[1], []).append((int(sized[2]), cell))
+    several = {tool for panel in points.values() for tool, cells in panel.items() if len(cells) > 1}
+    if not several:
+        return None
+    first = {split: title for title, split in reversed(points)}  # of each test set
+    styles = line_styles(sorted(several))
+    panels = {
+        f"{title} ({split})": partial(_draw_sizes, panel, styles)
+        for (title, split), panel in points.items()
+        if first[split] == title
+    }
+    alt = f"Points above {comparison.baseline} by the number in an encoder's label"
+    return Chart("sizes", alt, (), _ALL_SCORES, styles, panels)
+
+
+def _draw_sizes(panel: Mapping[str, Sequence[tuple[int, Record]]], styles: Styles, axes: Axes) -> None:
+    axes.axhline(0, color=INK, lw=0.8)
+    for tool, style in styles.items():
+        cells = sorted(panel.get(tool, ()), key=lambda sized: sized[0])
+        sizes, differences = [size for size, _ in cells], [100 * cell["difference"] for _, cell in cells]
+        axes.plot(sizes, differences, marker="o", ms=3, **style)
+        for size, cell in cells:
+            if cell["low_95"] is not None:
+                axes.plot([size] * 2, [100 * cell["low_95"], 100 * cell["high_95"]], color=style["color"], lw=0.9)
+    axes.set_xscale("log")
+    ticks = sorted({size for cells in panel.values() for size, _ in cells})
+    axes.set_xticks(ticks, [f"{size:,}" for size in ticks])
+    axes.minorticks_off()
+    axes.grid(axis="y")
+
+
 def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
     """Tatoeba accuracy at every layer: the mean over languages, then language by language.
 
@@ -95,7 +150,7 @@ def _cells(comparison: Comparison, by: str, key: tuple[str, ...]) -> list[Record
 
 def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:
     for cell, row, at, style in _places(cells, styles, axes):
-        if cell["of_test"]:  # others give no count of questions, or are no share
+        if cell["of_test"] and METRICS[cell["metric"]].unit == SHARE:  # others give no count of questions
             axes.plot([100 * end for end in cell["of_test"]], [at] * 2, color=style["color"], lw=0.9)
         if cell["seeds"] > 1:
             axes.plot([100 * value for value in cell["values"]], [at] * cell["seeds"], ".", ms=3, color=style["color"])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from tests.unit.results.run_folders import (
@@ -43,7 +44,7 @@ from xalign_ray.results.finding import find
 from xalign_ray.results.report import report
 from xalign_ray.results.report_tables import terminal_table
 from xalign_ray.results.run import Log, Run, label_runs
-from xalign_ray.results.score_charts import layer_chart, score_chart
+from xalign_ray.results.score_charts import layer_chart, score_chart, size_chart
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read, origins
 from xalign_ray.results.tables import Entry, Table, as_markdown, plain_grid, run_table, score_table
 from xalign_ray.studies.declared import StudyConfig, load_study
@@ -453,6 +454,28 @@ def test_the_headline_has_room_for_its_legend_and_draws_the_best_of_many(
     assert first.count("languages</text>") + len(re.findall(r">[a-z]{2}</text>", first)) == rows
     height = float(re.findall(r'height="([\d.]+)pt"', drawn_file)[0]) / 72
     assert height > chart.size[1] + 0.17 * len(drawn), "the legend lies on the panels"
+
+
+def test_labels_that_end_in_sizes_are_lines_by_size(tmp_path: Path) -> None:
+    values = {
+        "base": [0.5] * 3,
+        "mnrl 200": [0.6] * 3,
+        "mnrl 1000": [0.8] * 3,
+        "mse 200": [0.4] * 3,
+        "other": [0.9] * 3,
+    }
+    comparison = compare_folders([write_scores_of(tmp_path / "x.csv", values, seeds=2)])
+    chart = size_chart(comparison)
+    assert chart
+    assert [*chart.styles] == ["mnrl"]  # one size of mse is no line
+    axes = Figure().subplots()
+    next(iter(chart.panels.values()))(axes)
+    line = axes.lines[1]
+    assert (axes.get_xscale(), [*line.get_xdata()]) == ("log", [200, 1000])
+    assert [*line.get_ydata()] == pytest.approx([10, 30])
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["200", "1,000"]
+    del values["mnrl 1000"]
+    assert size_chart(compare_folders([write_scores_of(tmp_path / "y.csv", values, seeds=2)])) is None
 
 
 def test_curves_that_cannot_be_told_apart_are_left_out(tmp_path: Path) -> None:

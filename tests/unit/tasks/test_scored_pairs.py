@@ -39,7 +39,7 @@ def test_each_language_is_scored_by_the_ranks_of_its_cosines(tmp_path: Path) -> 
         cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
         expected = np.corrcoef(ranks(cosines.round(9)), ranks(np.array(SCORES)))[0, 1]
         assert found[code].value == pytest.approx(expected, abs=1e-9)
-        assert (found[code].metric, found[code].n, found[code].chance) == ("sts_spearman", 9, 0.0)
+        assert (found[code].metric, found[code].n, found[code].chance) == ("sts_spearman", 9, None)
     assert found["all"].value == pytest.approx((found["de"].value + found["en"].value) / 2)
 
 
