@@ -81,6 +81,7 @@ def _hash(text: str) -> int:
 LINES = f"{TESTS}/line_hashes.npy"
 MAX_PAIRS = 100_000  # of two languages: retrieval compares each sentence with all others
 DRAWN_FROM = 100_000  # pairs of two languages that tests are kept out of, the first of their files
+WITH_CONDITION = 3  # columns of a source without negatives, at most
 TRAINED_ON, TESTED = "left to train on", "has a line of data.tests"
 
 
@@ -168,7 +169,7 @@ def _cut(
     tested: Set[str],
 ) -> RetrievalTexts:
     """The first pairs that have no line of a test, nor a line in a language twice."""
-    wanted = min(int(share * len(pairs)), config.data.max_test_pairs)
+    wanted = min(int(share * _count_different(members, pairs)), config.data.max_test_pairs)
     if not wanted and part == TESTS:
         raise DataError(
             f"{members[0].pool} has {len(pairs):,} pairs, too few to keep data.test_fraction "
@@ -186,6 +187,16 @@ def _cut(
     first, second = members[0].languages
     source = _summary(part, members, len(chosen), {TRAINED_ON: len(pairs) - len(chosen)})
     return RetrievalTexts(part, (first, second), chosen, [source])
+
+
+def _count_different(members: Sequence[Input], pairs: Sequence[tuple[str, str]]) -> int:
+    """Of what a share is taken: the pairs; where they are queries and passages, the queries, or passages if fewer.
+
+    A query may stand in a pair for each passage and each negative, and none of its pairs is left to train on.
+    """
+    if all(len({*one.languages}) == 2 and len(one.columns or ()) <= WITH_CONDITION for one in members):
+        return len(pairs)
+    return min(len({comparable(pair[side]) for pair in pairs}) for side in (0, 1))
 
 
 def _read(one: Input, key: str, config: RunConfig) -> tuple[list[tuple[str, str]], Counter[str]]:

@@ -173,6 +173,19 @@ def test_kept_out_tests_hold_each_sentence_once_and_the_same_in_every_language(t
     assert lines["fr-en"] == lines["en-de"][:20]
 
 
+def test_a_share_of_queries_with_several_negatives_is_of_queries(tmp_path: Path) -> None:
+    write(tmp_path, [])
+    rows = [(query, passage, text) for query, passage in zip(sentences("en"), sentences("de"), strict=True)
+            for text in sentences("de")[:8]]  # fmt: skip
+    (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    source = "{format: tsv, languages: [en, de], paths: [rows.tsv], columns: ['1', '2'], negatives: ['3']}"
+    streams = "streams=[{kind: contrasted_pairs, text: none, random_order: false}]"
+    contrast = (f"data.parallel=[{source}]", "data.corpora=[]", streams, "objectives=[{kind: sentence_contrast}]")
+    prepared = prepare_here(make_config(tmp_path, "data.test_fraction=0.1", *contrast))
+    assert len(prepared.read_tests()[0].first) == PAIRS // 10
+    assert prepared.manifest["pools"]["pairs/de-en"]["examples"] == 8 * (PAIRS - PAIRS // 10)
+
+
 def test_dev_pairs_are_neither_trained_on_nor_tested(tmp_path: Path) -> None:
     write(tmp_path, [])
     shares = ("data.test_fraction=0.1", "data.dev_fraction=0.05", *NO_TEXT)
