@@ -229,7 +229,7 @@ _FILE_SUFFIX = re.compile(
     r"\.(csv|tsv|txt|tab|jsonl?|parquet|arrow|tmx|xlf|xliff|sdlxliff|po|pot|xlsx|zip|tar|tgz|gz|bz2|zst|[a-z]{2,3})$",
     re.IGNORECASE,
 )
-_NOTES = re.compile(
+BESIDE_DATA = re.compile(
     r"\.|(readme|licen[sc]e|copying|changelog|citation|notice|authors|manifest|checksums?|sha256sums?|md5sums?)\b"
     r"|.*\.(md|rst|ya?ml|html?|py|sh|pdf|lock|ids|xml|bib|log|toml)$|(dataset_infos?|dataset_dict|state)\.json$"
     r"|.*\.(mo|pot)$|__MACOSX$",
@@ -332,7 +332,7 @@ def _files_below(folder: Path, split: str) -> dict[str, str]:
     files = [
         path
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not any(map(_NOTES.match, path.relative_to(folder).parts))
+        if path.is_file() and not any(map(BESIDE_DATA.match, path.relative_to(folder).parts))
     ]
     if not files:
         raise DataError(f"{folder} is a folder without files of pairs. Check the path.")

@@ -17,7 +17,13 @@ from xalign_ray.sources.first_rows import FirstRows
 from xalign_ray.sources.formats import open_table
 from xalign_ray.sources.hub import SPLITS
 from xalign_ray.sources.language_id import codes_in_name, identify
-from xalign_ray.sources.pair_forms import IDENTIFIED, MAX_BAD_FRACTION, choose_scored_columns, find_first_rows
+from xalign_ray.sources.pair_forms import (
+    BESIDE_DATA,
+    IDENTIFIED,
+    MAX_BAD_FRACTION,
+    choose_scored_columns,
+    find_first_rows,
+)
 from xalign_ray.sources.tables import one_line
 from xalign_ray.tasks.scores import Score
 from xalign_ray.tasks.task import CORRELATION, Measure, Metric, SentenceTask
@@ -112,7 +118,8 @@ def _read(data: Path, languages: Sequence[str] | None) -> dict[str, list[ScoredR
         DataError: there are none, or none of a language that was asked for.
     """
     rows: dict[str, list[ScoredRow]] = {}
-    for table in find_first_rows([str(path) for path in sorted(data.iterdir())] if data.is_dir() else [str(data)]):
+    files = [path for path in sorted(data.iterdir()) if not BESIDE_DATA.match(path.name)] if data.is_dir() else [data]
+    for table in find_first_rows([*map(str, files)]):
         if columns := choose_scored_columns(table, in_one_language=True):
             language, some = read_scored_rows(table, columns)
             rows.setdefault(language, []).extend(some)

@@ -31,6 +31,7 @@ def test_each_language_is_scored_by_the_ranks_of_its_cosines(tmp_path: Path) -> 
     data.mkdir()
     write_scored(data / "sts-de-dev.csv", GERMAN)
     write_scored(data / "en.csv", ENGLISH, "sentence1,sentence2,score\n")
+    (data / "README.md").write_text("Where these are from.\n")
     frame = evaluate(str(encoder), "sts", str(data), out=str(tmp_path / "out"))
     found = {row.language: row for row in frame.itertuples()}
     vectors = SentenceVectors(open_encoder(encoder))
