@@ -351,8 +351,8 @@ def check_languages(format: str, languages: Sequence[str], kind: Kind | None = N
       kind: documents, pairs or entries; needed for a format that may hold several.
 
     Raises:
-      ConfigError: no code, a number of languages that the format does not take, or the same language twice where the
-        format tells texts by it.
+      ConfigError: no code, a number of languages that the format does not take, or the same language twice in a
+        dictionary, or where the format tells texts by it.
     """
     kinds = (kind,) if kind else _ANY if format == HF else _find_format(format).holds
     counts = sorted({1 if kind == "documents" else 2 for kind in kinds})
@@ -361,7 +361,7 @@ def check_languages(format: str, languages: Sequence[str], kind: Kind | None = N
         allowed = " or ".join(map(str, counts))
         listed = ", ".join(codes) or "none"
         raise ConfigError(f"format '{format}' takes {allowed} language{'s' * (allowed != '1')}, not {listed}.")
-    if len(set(codes)) < len(codes) and format not in (*WITH_COLUMNS, "moses"):
+    if len(set(codes)) < len(codes) and (kind == "entries" or format not in (*WITH_COLUMNS, "moses")):
         raise ConfigError(f"format '{format}' takes two different languages, not {', '.join(languages)}.")
     return codes
 

@@ -163,7 +163,7 @@ def _codes(key: str, source: Corpus | ParallelCorpus | Dictionary) -> tuple[str,
     """The languages of a source, as it names them."""
     named = (source.language,) if isinstance(source, Corpus) else tuple(source.languages)
     try:
-        codes = check_languages(source.format, named)
+        codes = check_languages(source.format, named, "entries" if isinstance(source, Dictionary) else None)
     except ConfigError as error:
         raise ConfigError(f"{key}: {error}") from None
     for written, code in zip(named, codes, strict=True):

@@ -169,6 +169,10 @@ def pairs(format_: str, languages: str, *paths: str) -> ParallelCorpus:
             r"\.0 names \S*words\.txt twice",
         ),
         ({"parallel": [pairs("moses", "de en", "en.txt", "./en.txt")]}, r"parallel\.0 names .* twice: write"),
+        (
+            {"dictionaries": [Dictionary(format="csv", languages=("en", "en"), paths=("t.csv",))]},
+            "dictionaries.0: format 'csv' takes two different languages",
+        ),
         # One file that is read in two ways, or for two purposes, is no repetition.
         ({"parallel": [pairs("moses", "de en", "de.txt", "en.txt"), pairs("moses", "en fr", "en.txt", "fr.txt")]}, ""),
         ({"parallel": [pairs("csv", "de en", "t.csv"), pairs("csv", "en fr", "t.csv")]}, ""),
