@@ -126,7 +126,9 @@ def _compare(continuation: Continuation, run: Path, trust: bool) -> None:
     if not tests and (config.data.tests or (config.data.parallel and config.data.test_fraction)):
         again = f"xalign prepare {quoted(folder.config)}"
         raise DataError(f"The data that {shown_path(run)} was trained on are gone, and its test. {again} makes both.")
-    sets, old = ([PairSet.of(pairs, is_kept=False) for pairs in tests], data.kept), SentenceScores(base)
+    is_search = any(getattr(rows, "key_prompt", None) is not None for rows in config.streams)
+    of_test = [PairSet.of(pairs, is_kept=False, is_search=is_search) for pairs in tests]
+    sets, old = (of_test, data.kept), SentenceScores(base)
     bound = _export_within(continuation, run, old, halves(sets, 0), trust)
     if bound:
         sets = halves(sets, 1)

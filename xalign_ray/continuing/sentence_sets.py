@@ -96,18 +96,23 @@ class SentenceSet(ABC):
 
 @dataclass(frozen=True)
 class PairSet(SentenceSet):
-    """Pairs by retrieval; where they must be kept, drift and masked-LM loss of their sentences too."""
+    """Pairs by retrieval; where they must be kept, drift and masked-LM loss of their sentences too.
+
+    Queries with passages (`is_search`) stand behind the encoder's prompts of these, as in training.
+    """
 
     unit = "pairs"
     language: str
     pairs: TranslatedSentences
     split: str
     is_kept: bool = True
+    is_search: bool = False
 
     @classmethod
-    def of(cls, pairs: TranslatedSentences, is_kept: bool = True) -> PairSet:
-        """The set of these pairs."""
-        return cls(name_of_pair(*pairs.languages), pairs, pairs.split, is_kept)
+    def of(cls, pairs: TranslatedSentences, is_kept: bool = True, is_search: bool = False) -> PairSet:
+        """The set of these pairs; in one language they are queries with passages."""
+        is_search = is_search or len({*pairs.languages}) == 1
+        return cls(name_of_pair(*pairs.languages), pairs, pairs.split, is_kept, is_search)
 
     @property
     def languages(self) -> Sequence[str]:
@@ -122,7 +127,7 @@ class PairSet(SentenceSet):
 
     def changes(self, old: SentenceScores, new: SentenceScores) -> Iterator[Change]:
         pairs, sides = self.pairs, self._sides()
-        prompts = old.search_prompts if len({*pairs.languages}) == 1 else (None, None)
+        prompts = old.search_prompts if self.is_search else (None, None)
         english = pairs.texts[ENGLISH in pairs.languages and pairs.languages.index(ENGLISH)]
         for measure in ("retrieval", "retrieval_csls"):
             both = [

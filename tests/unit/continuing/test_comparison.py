@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -323,3 +324,21 @@ def test_a_comparison_is_written_with_the_facts_of_its_run(encoders: tuple[Path,
         *("measure", "language", "trained", "base", "yours", "difference", "low", "high"),
         *("verdict", "detectable", "count", "split"),
     }
+
+
+@pytest.mark.parametrize(
+    ("languages", "is_search", "prompts"),
+    [("en de", False, {None}), ("en de", True, {"query: ", "passage: "}), ("en en", False, {"query: ", "passage: "})],
+)
+def test_queries_and_passages_have_their_own_prompts(languages: str, is_search: bool, prompts: set[Any]) -> None:
+    asked = list[Any]()
+
+    def vectors(texts: Sequence[Any], prompt: str | None = None) -> np.ndarray:
+        asked.append(prompt)
+        return np.eye(len(texts), dtype=np.float32)
+
+    scores: Any = SimpleNamespace(vectors=vectors, device="cpu", search_prompts=("query: ", "passage: "))
+    first, second = languages.split()
+    pairs = TranslatedSentences((first, second), ["a", "b"], ["c", "d"], "test")
+    changes = [*PairSet.of(pairs, is_kept=False, is_search=is_search).changes(scores, scores)]
+    assert ({*asked}, [change.base for change in changes]) == (prompts, [1.0, 1.0])
