@@ -39,6 +39,7 @@ SHOWN_REASON = 100  # characters
 MANY = 8  # names that a message lists
 PIVOT = "en"  # among languages that have as many texts
 ALL_ROWS = "all"  # what stands for a condition that each row fulfils
+NO_LANGUAGES = {*SPLITS, "sts"}  # words in names of files of scored pairs that are codes too, such as dev
 _SCORE_WORDS = """
     bicleaner comet cometkiwi confidence cosine label labels labse laser margin quality score scores sim similarity
 """
@@ -144,7 +145,7 @@ def choose_scored_columns(table: FirstRows, in_one_language: bool = False) -> li
     if table.by_language or len(texts) != 2 or not scores:
         return []
     if not in_one_language:
-        written = [code for code in codes_in_name(table.title) if code not in SPLITS]  # dev is a language too
+        written = [code for code in codes_in_name(table.title) if code not in NO_LANGUAGES]
         codes = [_code_of(table, n) or identify(_texts(table, n)) for n in texts]
         if len(written) == 2 or (all(codes) and not is_alike(*codes)):
             return []

@@ -15,12 +15,12 @@ from xalign_ray.models.nearest import unit_rows
 from xalign_ray.sources.columns import number_of
 from xalign_ray.sources.first_rows import FirstRows
 from xalign_ray.sources.formats import open_table
-from xalign_ray.sources.hub import SPLITS
 from xalign_ray.sources.language_id import codes_in_name, identify
 from xalign_ray.sources.pair_forms import (
     BESIDE_DATA,
     IDENTIFIED,
     MAX_BAD_FRACTION,
+    NO_LANGUAGES,
     choose_scored_columns,
     find_first_rows,
 )
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from xalign_ray.models.vectors import SentenceVectors
 
 ScoredRow = tuple[int, str, str, float]  # number in the file, both sentences, and the score
-_NO_LANGUAGES = {*SPLITS, "sts"}  # words in names of files that are codes too, such as dev
 
 
 def read_scored_rows(table: FirstRows, columns: Sequence[str], code: str = "") -> tuple[str, list[ScoredRow]]:
@@ -72,7 +71,7 @@ def language_of_texts(path: str, code: str, texts: Sequence[str], what: str) -> 
     Raises:
         ConfigError: none of these shows it.
     """
-    named = [code] if code else [code for code in codes_in_name(path) if code not in _NO_LANGUAGES]
+    named = [code] if code else [code for code in codes_in_name(path) if code not in NO_LANGUAGES]
     if language := named[0] if len(named) == 1 else identify(texts[:IDENTIFIED]):
         return check_language(language)
     raise ConfigError(

@@ -157,6 +157,7 @@ STS = [f"Ein Mann tanzt heute mit {n} Hunden.,Ein Mann tanzt nicht mit {n} Hunde
     ("name", "content", "written", "expected"),
     [
         ("stsb-de-dev.csv", STS, "stsb-de-dev.csv", ("scored pairs", "de", 120)),
+        ("sts-de.csv", STS, "sts-de.csv", ("scored pairs", "de", 120)),  # sts is a language too
         ("sts.csv", STS, "sts.csv", ("scored pairs", "de", 120)),  # by its words
         ("sts.csv", STS, "sv=sts.csv", ("scored pairs", "sv", 120)),
         ("sts.csv", ["genre,score,sentence1,sentence2", *(f"news,{row[-1]},{row[:-2]}" for row in STS)],
