@@ -232,7 +232,7 @@ PAIRS = (
     ("input", "output"), ("in", "out"), ("from", "to"), ("term", "translation"), ("word", "translation"),
     ("headword", "translation"), ("word", "target"),
 )  # fmt: skip
-_NEGATIVE = re.compile(r"(hard[_ -]?)?neg(ative)?s?([_ -]?\d+)?")
+_NEGATIVE = re.compile(r"(hard[_ -]?)?(negatives?|negs?)([_ -]?\d+)?")
 SUFFIXES = frozenset(
     (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json", ".po")
 )
