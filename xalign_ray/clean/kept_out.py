@@ -190,11 +190,11 @@ def _cut(
 
 
 def _count_different(members: Sequence[Input], pairs: Sequence[tuple[str, str]]) -> int:
-    """Of what a share is taken: the pairs; where they are queries and passages, the queries, or passages if fewer.
+    """The number that a share is taken of: pairs; of queries with passages the queries, or the passages if fewer.
 
     A query may stand in a pair for each passage and each negative, and none of its pairs is left to train on.
     """
-    if all(len({*one.languages}) == 2 and len(one.columns or ()) <= WITH_CONDITION for one in members):
+    if all(len({*source.languages}) == 2 and len(source.columns or ()) <= WITH_CONDITION for source in members):
         return len(pairs)
     return min(len({comparable(pair[side]) for pair in pairs}) for side in (0, 1))
 

@@ -242,7 +242,7 @@ def _passes(config: RunConfig, dense: bool) -> tuple[int, float]:
 
 
 def encoded_passes(config: RunConfig) -> dict[str, int]:
-    """Forward passes of a micro-step by what is encoded: see `encoded` of a loss."""
+    """Forward passes of a micro-step, by the rows or the side of pairs: see `encoded` of a loss."""
     passes_by_name = encoded_by(config.objectives, derive_batch(config).accumulation)
     without = {f"{HARD}{name}" for side, name in enumerate(("key_", "query_")) if side not in config.data.negatives_of}
     return {name: passes for name, passes in passes_by_name.items() if name not in without}

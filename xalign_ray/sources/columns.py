@@ -49,12 +49,12 @@ def choose_columns(table: SourceTable, languages: Sequence[str], named: Sequence
     if not table.names:
         return [*wanted, *others]
     rows = table.rows or ()
-    found = [column_of([*table.texts, *lists], name) for name in wanted]
-    called = [table.names.index(name) for name in found if name]
+    column_names = [column_of([*table.texts, *lists], name) for name in wanted]
+    called = [table.names.index(name) for name in column_names if name]
     is_value = _is_repeated(table.names, rows[1] if len(rows) > 1 else (), called)  # of the second row too: no header
     takes_others = not named and len(languages) > 1
-    if all(found) and len(set(found)) == len(found) and not is_value:
-        chosen_names = found
+    if all(column_names) and len(set(column_names)) == len(column_names) and not is_value:
+        chosen_names = column_names
     elif rows and all(_is_number(name, table) for name in wanted):
         chosen_names = wanted
     elif takes_others and len(pair := find_pair(table.names)) == 2 and {*pair} <= {*_texts(table)}:
@@ -66,7 +66,7 @@ def choose_columns(table: SourceTable, languages: Sequence[str], named: Sequence
         or (called and not is_value)
         or all(map(language_of_name, table.names))
     ):
-        raise DataError(_explain_missing(table, wanted, found) + " Its second row has that, too." * is_value)
+        raise DataError(_explain_missing(table, wanted, column_names) + " Its second row has that, too." * is_value)
     else:
         chosen_names = _first_two(table, kind, called)
         chosen_names = chosen_names[::-1] if [*table.said] == [*languages][::-1] else chosen_names

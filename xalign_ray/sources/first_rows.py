@@ -55,7 +55,7 @@ class FirstRows:
         rows: the texts of each row, empty where there is none.
         is_whole: whether these are all rows.
         by_language: whether a column is a language and not a place: line-aligned files, TMX, OPUS.
-        lists: the columns that hold lists and are not read; those of answers and negatives are read.
+        lists: the columns of lists that are not read; lists of answers and of negatives are read.
     """
 
     paths: tuple[str, ...]

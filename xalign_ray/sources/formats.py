@@ -352,7 +352,7 @@ def check_languages(format: str, languages: Sequence[str], kind: Kind | None = N
 
     Raises:
       ConfigError: no code, a number of languages that the format does not take, or the same language twice in a
-        dictionary, or where the format tells texts by it.
+        dictionary, or in a format whose texts are known by their language.
     """
     kinds = (kind,) if kind else _ANY if format == HF else _find_format(format).holds
     counts = sorted({1 if kind == "documents" else 2 for kind in kinds})

@@ -23,7 +23,7 @@ def main(file: str, command: str) -> int:
     """Runs a command in a shell; the exit code is its own.
 
     CPU seconds are exact: of all processes, also those that a started process leaves behind. All are ended with the
-    command, or when this process is asked to end or its parent dies. Peak memory is the largest sum that was seen at a
+    command, and when a signal ends this process or its parent dies. Peak memory is the largest sum that was seen at a
     look, shared pages counted once (PSS).
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -62,8 +62,8 @@ class Progress:
         content = {name: getattr(study, name) for name in ("name", "scale", "notes", "baseline", "labels")}
         content["study"] = study.model_dump(mode="json")
         content["seeds"] = {entry.shown: entry.seeds or study.seeds for entry in study.encoders if not entry.model}
-        kept = queue.kept
-        content["cells"] = [describe(queue, cell, kept) for cell in queue.cells]
+        chosen = queue.kept
+        content["cells"] = [describe(queue, cell, chosen) for cell in queue.cells]
         write_json(queue.folder / STUDY, content)
         self._written = (queue.left, time.monotonic())
 

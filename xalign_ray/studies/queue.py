@@ -151,8 +151,8 @@ class Queue:
         }
         ended = [trial for trial in self.trials if self.ends[trial].state != WAITING]
         trials = [trial for trial in ended if tuple(trial.search.values()) in over]
-        kept = {name for choice in self.choices(trials) if choice.kept for name in choice.kept["development"]}
-        return {trial.name: trial.name in kept for trial in trials}
+        kept_names = {name for choice in self.choices(trials) if choice.kept for name in choice.kept["development"]}
+        return {trial.name: trial.name in kept_names for trial in trials}
 
     def _needed(self, cell: Cell) -> Iterator[Cell]:
         """The cells that must have ended before this one."""

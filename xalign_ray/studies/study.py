@@ -189,13 +189,13 @@ def run_cells(queue: Queue, progress: Progress) -> list[Cell]:
     from xalign_ray.finetune.tune import MODEL  # torch
 
     write_choices(queue.folder, queue.choices())
-    kept = queue.kept
+    chosen = queue.kept
     for cell in queue.trials:
-        if not kept.get(cell.name):
+        if not chosen.get(cell.name):
             shutil.rmtree(cell.folder(queue.folder) / MODEL, ignore_errors=True)
     if not queue.failures:
         shutil.rmtree(queue.folder / TOKENIZED, ignore_errors=True)
-    return [cell for cell in queue.trials if kept.get(cell.name)]
+    return [cell for cell in queue.trials if chosen.get(cell.name)]
 
 
 def scores_of(queue: Queue, cells: Sequence[Cell]) -> list[Score]:

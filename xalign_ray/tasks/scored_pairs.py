@@ -105,7 +105,8 @@ class ScoredPairsTask(SentenceTask):
             _, *sides, scores = zip(*rows, strict=True)
             first, second = (unit_rows(vectors.encode(side, language)).astype(np.float64) for side in sides)
             correlation: Any = spearmanr((first * second).sum(axis=1), scores)
-            measure = Measure(float(correlation.statistic), None, len(rows))
+            value = float(np.nan_to_num(correlation.statistic))  # of equal cosines there is no correlation
+            measure = Measure(value, None, len(rows))
             test_set = hash_value([list(row) for row in rows])
             yield from self.scores_of(vectors, data.resolve().name, language, test_set, {"sts_spearman": measure})
 

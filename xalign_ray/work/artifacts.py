@@ -250,7 +250,9 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     content = read_json(path, hint, "scores", "sha256")
     if (sha256 := hash_value(content["scores"])) != content["sha256"]:
         ours, theirs = first_digits(sha256, str(content["sha256"]))
-        raise DataError(f"{path} is damaged: the SHA-256 of its scores is {ours}, the file says {theirs}. {hint}")
+        raise DataError(
+            f"{path} is damaged: the SHA-256 of its scores is {ours}, and {theirs} is written in it. {hint}"
+        )
     return content["scores"]
 
 
