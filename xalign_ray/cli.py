@@ -210,9 +210,12 @@ def trim_vocabulary(
     min_count: Annotated[
         int, typer.Option(min=1, metavar="N", help="how often a piece must stand in the texts; 1 by default")
     ] = 1,
+    whole_scripts: Annotated[
+        bool, typer.Option("--whole-scripts", help="keep all pieces of the scripts of the texts, for other texts too")
+    ] = False,
 ) -> str:
     """Cut an encoder's vocabulary to what texts use, without training: smaller, with the same vectors."""
-    return trim_encoder(model, text, out, min_count)
+    return trim_encoder(model, text, out, min_count, whole_scripts)
 
 
 @app.command("evaluate")

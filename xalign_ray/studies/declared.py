@@ -199,6 +199,13 @@ class RatesConfig(Frozen):
         return self
 
 
+class Spread(Frozen):
+    """Standard deviations of a difference of two encoders, in points."""
+
+    languages: Annotated[Float, Field(ge=0)] = 2.0
+    seeds: Annotated[Float, Field(ge=0)] = 1.0
+
+
 class StudyConfig(Frozen):
     """A study: every encoder, with every seed, fine-tuned and evaluated on everything."""
 
@@ -230,6 +237,9 @@ class StudyConfig(Frozen):
     baseline: Annotated[str | None, Field(description="label that the others are compared with; the first if null")] = (
         None
     )
+    spread: Annotated[
+        Spread, Field(description="how differences vary, from studies like it: what --plan can say of its power")
+    ] = Spread()
     resources: Resources = Resources()
     keep_models: Annotated[bool, Field(description="of the chosen fine-tunings; the others' are removed")] = False
     mlflow: Annotated[Uri, Field(description="as `track.mlflow` of a recipe: sqlite, off or a URI")] = "sqlite"

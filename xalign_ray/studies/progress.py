@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import XalignError
+from xalign_ray.results.difference import ONE_RUN, smallest_decided
 from xalign_ray.studies.cells import FINISHED, Cell
 from xalign_ray.track.destinations import runs_page
 from xalign_ray.track.follower import replay_one, runs_inside
@@ -20,10 +21,12 @@ from xalign_ray.work.run_folder import STUDY
 from xalign_ray.work.status_line import duration, say
 
 if TYPE_CHECKING:
+    from xalign_ray.studies.declared import StudyConfig
     from xalign_ray.studies.queue import Queue
 
 
 RECORD_S = 2.0  # least pause between two writes of study.json, which holds every cell
+POWER_LANGUAGES = (4, 8, 12, 20)  # numbers of languages whose power a plan shows
 UNKNOWN = dict.fromkeys(
     ("name", "folder", "task", "train_language", "training", "setting", "made_by", "development", "seconds")
 )
@@ -117,6 +120,23 @@ def describe_plan(queue: Queue) -> str:
     counts = Counter(end.state for end in queue.ends.values())
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     return "\n".join([*lines, f"{len(queue.cells)} cells: {states}"])
+
+
+def describe_power(study: StudyConfig) -> str:
+    """Which differences a study with its seeds and arms can decide, by the number of its languages."""
+    trained = [len(entry.seeds or study.seeds) for entry in study.encoders if not entry.model]
+    arms, seeds = len(study.labels) - 1, min(trained, default=0)
+    if not arms or not seeds:
+        return "Power: there is no trained encoder to compare."
+    if seeds < 2:
+        return f"Power: {ONE_RUN} of an arm decides nothing; `seeds` has {seeds}."
+    spread = study.spread.languages, study.spread.seeds
+    sizes = ", ".join(f"{n} languages {smallest_decided(n, seeds, spread, arms):.1f}" for n in POWER_LANGUAGES)
+    return (
+        f"Power: with {seeds} seeds and {arms} arms beside the baseline, 80 % of such studies decide a true difference "
+        f"of these points: {sizes}; if it varies by {spread[0]:g} between languages and {spread[1]:g} between seeds "
+        "(`spread`)."
+    )
 
 
 class StudyPublisher:

@@ -20,7 +20,7 @@ from xalign_ray.sources.inputs import check_inputs
 from xalign_ray.studies.cells import EVALUATION, FINISHED, TOKENIZED, WAITING, Cell, write_choices
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
-from xalign_ray.studies.progress import Progress, describe_plan, publishing
+from xalign_ray.studies.progress import Progress, describe_plan, describe_power, publishing
 from xalign_ray.studies.rates import choose_rates, rates_at_an_end, read_rates, trial_study, with_rates
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.destinations import check_uri, open_command, resolve_uri
@@ -41,25 +41,26 @@ SPARE_CPUS = 1  # of a cluster started here, for what else Ray runs
 
 
 def show_plan(name: str, out: Path | None = None, settings: Sequence[str] = (), encoder: str = "") -> str:
-    """The cells of a study as text: done or not, resources, missing files. Starts nothing.
+    """The cells of a study as text: done or not, resources, missing files, power. Starts nothing.
 
     Of a study that chooses rates these are first the trials of all rates, then its own cells at the lowest one.
     """
     output = _output_of(out)
     study = load_study(name, settings, encoder)
+    power = describe_power(study)
     if not study.rates:
-        return _show_plan(study, output)
+        return _show_plan(study, output, power)
     if study.rates.chosen:
-        return _show_plan(with_rates(study, read_rates(study, Path(study.rates.chosen))), output)
+        return _show_plan(with_rates(study, read_rates(study, Path(study.rates.chosen))), output, power)
     lowest = dict.fromkeys(
         (encoder.shown for encoder in study.encoders if encoder.recipe), min(study.rates.learning_rate)
     )
     trials = _show_plan(trial_study(study), output)
-    plan_text = _show_plan(with_rates(study, lowest), output)
+    plan_text = _show_plan(with_rates(study, lowest), output, power)
     return f"Rates, tried first:\n{trials}\n\nThen, with the chosen rates (here the lowest):\n{plan_text}"
 
 
-def _show_plan(study: StudyConfig, output: Path) -> str:
+def _show_plan(study: StudyConfig, output: Path, *said: str) -> str:
     plan = make_plan(study, output)
     shown = describe_plan(open_queue(plan, output / STUDIES / study.name))
     unprepared = [cell.recipe for cell in plan.pretrainings if not _is_prepared(cell.recipe)]
@@ -69,7 +70,7 @@ def _show_plan(study: StudyConfig, output: Path) -> str:
             check()
         except DataError as error:
             lacks[f"Before it can run: {error}"] = None
-    return "\n".join([shown, *lacks])
+    return "\n".join([shown, *said, *lacks])
 
 
 def run_study(

@@ -23,7 +23,9 @@ EQUAL = 1e-4  # difference of two numbers of vectors that are the same but for r
 SPECIAL_IDS = tuple(f"{name}_token_id" for name in ("bos", "cls", "decoder_start", "eos", "mask", "pad", "sep", "unk"))
 
 
-def trim_encoder(model: PathLike, text: Sequence[PathLike], out: PathLike, min_count: int = 1) -> str:
+def trim_encoder(
+    model: PathLike, text: Sequence[PathLike], out: PathLike, min_count: int = 1, whole_scripts: bool = False
+) -> str:
     """Writes an encoder without the pieces that texts do not use, and compares the two.
 
     Pieces are counted in all lines, and in all behind each prompt of the encoder. Special pieces, single bytes and
@@ -35,6 +37,7 @@ def trim_encoder(model: PathLike, text: Sequence[PathLike], out: PathLike, min_c
         text: files such as "de.txt" or "de=FILE", in any form of text that recipes read.
         out: a new folder.
         min_count: how often a piece must stand in the texts.
+        whole_scripts: whether all pieces of the scripts stay that the texts are in: larger, and for other texts too.
 
     Returns:
         A table of both encoders; below it the lines that are cut otherwise, and the largest difference of vectors.
@@ -70,7 +73,8 @@ def trim_encoder(model: PathLike, text: Sequence[PathLike], out: PathLike, min_c
     say(f"Trimming {name}: the pieces of {len(lines):,} lines.")
     before = tokenizer.backend_tokenizer
     named = {number for key in SPECIAL_IDS for number in _as_list(opened.config.get(key))}
-    trimmed, rows, _ = trim(tokenizer, lines, min_count, prompts, named & {*before.get_vocab().values()})
+    special = named & {*before.get_vocab().values()}
+    trimmed, rows, _ = trim(tokenizer, lines, min_count, prompts, special, whole_scripts)
     trimmed.padding_side = tokenizer.padding_side
     trimmed.bos_token, trimmed.eos_token = tokenizer.bos_token, tokenizer.eos_token
 

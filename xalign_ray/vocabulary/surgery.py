@@ -23,6 +23,7 @@ from tokenizers import Tokenizer
 from xalign_ray.vocabulary.exchange import SHARED, StartRows, combine_similar, read_pieces, start_rows
 from xalign_ray.vocabulary.tokenizer import tokenize_words
 from xalign_ray.vocabulary.tokenizer_folder import SPECIAL, vocabulary, wrap_tokenizer
+from xalign_ray.vocabulary.words import scripts_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Pair = tuple[int, int]
 _TSHEG = "\u0f0b"  # stands between the syllables of a Tibetan or Dzongkha word, and counts as a letter of it
 _COUNTED = 1 << 12  # lines that are tokenized together
+_OF_A_SCRIPT = 1e-3  # least share of the text's pieces that makes their script one that the text is in
 _PREFERRED = 1e-6  # score of a joined piece of a unigram model above its two parts' sum
 
 
@@ -69,6 +71,7 @@ def trim(
     min_count: int,
     prompts: Collection[str] = ("",),
     special: Collection[int] = (),
+    whole_scripts: bool = False,
 ) -> tuple[PreTrainedTokenizerFast, StartRows, dict[str, int]]:
     """The tokenizer without the pieces that text does not use, the old row of each, and the number of each kind.
 
@@ -76,10 +79,11 @@ def trim(
         lines: read once for each prompt.
         min_count: how often a piece must stand in the lines, behind one of the prompts.
         special: ids that stay, beside those of the tokenizer's special pieces.
+        whole_scripts: as of `pieces_to_keep`.
     """
     backend = tokenizer.backend_tokenizer
     counts = np.max([count_pieces(backend, (prompt + line for line in lines)) for prompt in prompts], axis=0)
-    keep = pieces_to_keep(backend, counts, {*tokenizer.all_special_ids, *special}, min_count)
+    keep = pieces_to_keep(backend, counts, {*tokenizer.all_special_ids, *special}, min_count, whole_scripts)
     rows = StartRows(np.ones(len(keep), np.int32), np.asarray(keep, np.int32), np.ones(len(keep), np.float32))
     counts = {SHARED: len(keep), "dropped": backend.get_vocab_size() - len(keep)}
     return wrap_tokenizer(keep_pieces(backend, keep), like=tokenizer), rows, counts
@@ -167,7 +171,11 @@ def count_pieces(tokenizer: Tokenizer, lines: Iterable[str]) -> NDArray[np.int64
 
 
 def pieces_to_keep(
-    tokenizer: Tokenizer, counts: NDArray[np.int64], special: Collection[int], min_count: int
+    tokenizer: Tokenizer,
+    counts: NDArray[np.int64],
+    special: Collection[int],
+    min_count: int,
+    whole_scripts: bool = False,
 ) -> list[int]:
     """The ids of the pieces that a trimmed tokenizer keeps, ascending.
 
@@ -178,12 +186,20 @@ def pieces_to_keep(
         counts: of each piece in the text, [V].
         special: ids that are kept whatever the text is.
         min_count: how often a piece must stand in the text.
+        whole_scripts: whether all pieces stay whose letters are of scripts that the text is in.
     """
     pieces = {number: text for number, (_, text) in read_pieces(tokenizer, special).items()}
     seen = b"".join(text for number, text in pieces.items() if counts[number]).decode("utf-8", "ignore")
     characters = {character.encode() for character in seen}
     short = {number for number, text in pieces.items() if len(text) == 1 or text in characters}
     keep = short | {number for number in pieces if counts[number] >= min_count}
+    if whole_scripts:
+        scripts = {number: scripts_in(text.decode("utf-8", "ignore")) for number, text in pieces.items()}
+        times = Counter[str]()
+        for number in np.flatnonzero(counts).tolist():
+            times.update(dict.fromkeys(scripts.get(number, ()), int(counts[number])))
+        usual = {script for script, count in times.items() if count >= _OF_A_SCRIPT * times.total()}
+        keep |= {number for number, of_piece in scripts.items() if of_piece <= usual}
     model = json.loads(tokenizer.to_str())["model"]
     if model["type"] == "Unigram":
         scores = [score for _, score in model["vocab"]]

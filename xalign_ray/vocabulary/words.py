@@ -164,6 +164,11 @@ def script_of(language: str) -> str:
     return _NOT_LISTED.get(tag.language or "", "")  # langcodes would take it for English
 
 
+def scripts_in(text: str) -> set[str]:
+    """The scripts of a text's letters, as their Unicode names begin: LATIN, CJK, HIRAGANA."""
+    return {unicodedata.name(character, "").partition(" ")[0] for character in text if character.isalpha()}
+
+
 def usual_script(language: str) -> str | None:
     """A regular expression of a letter in the script that a language is usually written in, or None if unknown."""
     return _LETTERS.get(script_of(language))

@@ -23,6 +23,7 @@ from xalign_ray.results.difference import (
     holm_intervals,
     macro_interval,
     reason,
+    smallest_decided,
     uncertainty,
 )
 
@@ -53,6 +54,23 @@ def test_power_grows_with_the_difference(shape: tuple[int, int], source: str) ->
     none, one, two = (rates(Case(*shape, [SOURCES[source]] * 2), effect)[0] for effect in (0, 1, 2))
     assert none + 0.1 < one < two
     assert two > 0.45
+
+
+@pytest.mark.parametrize("spread", [(2.0, 1.0), (2.0, 0.1), (0.5, 1.0)])
+@pytest.mark.parametrize(("languages", "seeds", "comparisons"), [(12, 3, 1), (6, 3, 4), (20, 5, 7)])
+def test_the_smallest_difference_that_a_plan_names_is_decided_in_80_percent(
+    languages: int, seeds: int, comparisons: int, spread: tuple[float, float]
+) -> None:
+    true, rng = smallest_decided(languages, seeds, spread, comparisons), np.random.default_rng(1)
+    decided = 0
+    for _ in range(400):
+        of_both = rng.normal(50, 5, (languages, seeds))
+        effects = spread[0] * rng.standard_normal((languages, 1)) + spread[1] * rng.standard_normal(seeds)
+        found = difference(table(of_both + true + effects), table(of_both), comparisons)
+        assert found
+        assert found.interval
+        decided += found.interval[0] > 0
+    assert 0.74 < decided / 400 < 0.86  # three standard errors
 
 
 @pytest.mark.parametrize("arms", ARMS)

@@ -350,7 +350,9 @@ def test_missing_files_are_found_before_anything_runs(tmp_path: Path):
     said = r"/pos: no dev file in en, such as en\.dev\.conllu; pos needs it\. .*Its data come from: xalign data demo$"
     with pytest.raises(DataError, match=said):
         check_task_files(plan_study(load_study(str(file)), tmp_path / "runs", str))
-    assert re.search(f"2 cells: 2 waiting\nBefore it can run: .*{said}", show_plan(str(file), tmp_path / "runs"))
+    assert re.search(
+        f"2 cells: 2 waiting\nPower: .*\nBefore it can run: .*{said}", show_plan(str(file), tmp_path / "runs")
+    )
 
 
 def test_evaluations_of_one_task_are_told_apart_by_their_folders(tmp_path: Path):
@@ -370,7 +372,28 @@ def test_missing_texts_of_a_recipe_are_said_with_the_plan(tmp_path: Path):
     settings = [f"data.root={tmp_path}"]
     encoders = [{"recipe": f"tiny/{name}", "settings": settings} for name in ("mlm", "align-mlm")]
     shown = show_plan(str(write(tmp_path, encoders=encoders)), tmp_path / "runs")
-    assert re.search(rf"4 cells: 4 waiting\nBefore it can run: {tmp_path}/\S+ does not exist\.[^\n]*$", shown)
+    assert re.search(
+        rf"4 cells: 4 waiting\nPower: .*\nBefore it can run: {tmp_path}/\S+ does not exist\.[^\n]*$", shown
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoders", "keys", "said"),
+    [
+        (["tiny/mlm", "tiny/xlm"], {}, r"one training run of an arm decides nothing; `seeds` has 1\."),
+        (["tiny/mlm"], {"seeds": [0, 1]}, "there is no trained encoder to compare"),
+        (
+            ["tiny/mlm", "tiny/xlm"],
+            {"seeds": [0, 1, 2], "spread": {"languages": 3, "seeds": 0.1}},
+            r"3 seeds and 1 arms beside .*, 20 languages 2\.0; .* 3 between languages and 0\.1 ",
+        ),
+    ],
+)
+def test_the_plan_says_what_the_design_can_decide(
+    tmp_path: Path, encoders: list[str], keys: dict[str, Any], said: str
+) -> None:
+    file = write(tmp_path, encoders=[{"recipe": recipe} for recipe in encoders], **keys)
+    assert re.search(f"Power: .*{said}", show_plan(str(file), tmp_path / "runs"))
 
 
 def test_files_that_no_task_reads_are_named_before_a_cluster_is_joined(

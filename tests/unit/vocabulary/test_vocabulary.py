@@ -105,6 +105,11 @@ def test_what_is_rare_goes_and_what_any_text_needs_stays() -> None:
     assert {old.token_to_id(byte) for byte in pre_tokenizers.ByteLevel.alphabet()} <= few
     text = "日本 größte"
     assert keep_pieces(old, sorted(few)).encode(text).offsets[-1] == old.encode(text).offsets[-1]
+    pieces = ["<unk>", "the", "##en", "größe", "дом", "##ом", "日本", "1", "aд"]
+    old, counts = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(pieces)})), np.zeros(9, np.int64)
+    counts[[1, 4]] = 2000, 1  # a word of another script, once: it stays, and its script does not
+    kept = [pieces[number] for number in pieces_to_keep(old, counts, {0}, 1, whole_scripts=True)]
+    assert kept == ["<unk>", "the", "##en", "größe", "дом", "1"]
     priced = Tokenizer(models.Unigram([("<unk>", 0.0), ("ab", -2.0), ("abc", -9.0)], 0))
     assert pieces_to_keep(priced, np.zeros(3, np.int64), {0}, 1) == [0, 2], "an unknown character costs what it did"
 
