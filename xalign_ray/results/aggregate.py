@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -31,11 +31,6 @@ def average(block: Block | Array) -> tuple[float, float | None]:
     """Mean over languages, then seeds; sample standard deviation over seeds, None of one."""
     of_seeds = over_languages(block)
     return float(of_seeds.mean()), float(of_seeds.std(ddof=1)) if len(of_seeds) > 1 else None
-
-
-def common(block: Block, languages: Collection[str], seeds: Collection[str] | None = None) -> Block:
-    """The part of a block in these languages, and with these seeds if given."""
-    return block.loc[block.index.isin([*languages]), slice(None) if seeds is None else block.columns.isin([*seeds])]
 
 
 def over_languages(values: ArrayLike) -> Any:
@@ -137,13 +132,6 @@ def means(measured: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         for key in groups.size().index
     ]
     return pd.DataFrame(rows, columns=[*by, *MEAN])
-
-
-def blocks(measured: pd.DataFrame, by: Sequence[str]) -> dict[Any, Block]:
-    """The block of each group, by its values of `by`: a tuple of several."""
-    averaged = means(measured, by)
-    keys = averaged[by[0]] if len(by) == 1 else averaged[list(by)].itertuples(index=False, name=None)
-    return dict(zip(keys, averaged.block, strict=True))
 
 
 def _mean(languages: Any, seeds: Any, values: Array, n: Array, chance: Array) -> tuple[Any, ...]:

@@ -27,9 +27,9 @@ from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.claims import against_papers, measured
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
-from xalign_ray.results.run import Log, Run, as_published, is_of
+from xalign_ray.results.run import Log, Run, as_published, is_of, studies_of
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
-from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
+from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
 from xalign_ray.tasks.task import Measure, Metric
 from xalign_ray.track.scored_encoder import versions
 from xalign_ray.work.artifacts import hash_value, is_sealed_archive, read_archive, seal_archive, write_atomic
@@ -88,11 +88,6 @@ class Bundle:
         studies = json.loads(self.members[STUDIES_FILE])
         return [self._run(entry, studies) for entry in json.loads(self.members[RUNS_FILE])]
 
-    @property
-    def studies(self) -> list[Mapping[str, Any]]:
-        """The studies of the runs, once each."""
-        return list({run.study["name"]: run.study for run in self.runs if run.study}.values())
-
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
         """Turns whatever a forged or torn file makes of the code that reads it into a problem."""
@@ -119,35 +114,36 @@ def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], optio
         sources: folders of the runs and studies, in which the predictions lie, and bundles.
     """
     runs, options = as_published(runs), replace(options, baseline=hide_places(options.baseline))
-    report_keys = {_key(score) for run in runs for score in run.scores}
-    studies = {run.study["name"]: run.study for run in runs if run.study}
-    members = {
-        STUDIES_FILE: _json(studies),
-        **{
-            _recipe_name(*entry): yaml.safe_dump(dict(entry[1].config)).encode()
-            for entry in enumerate(runs)
-            if entry[1].config
-        },
-        RUNS_FILE: _json([_describe(*entry) for entry in enumerate(runs)]),
-        **{
-            f"{SCORED}/{at}-{source.resolve().name}/{name}": content
-            for at, source in enumerate(sources)
-            for scores, name, files in _scored_files(source)
-            if scores and all(_key(score) in report_keys for score in scores)
-            for name, content in {**files, name: _scores_file(scores)}.items()
-        },
-        **{f"{REPORT}/{name}": as_csv(frame).encode() for name, frame in tables_of(runs, options).items()},
-    }
-    scored = (name for name in members if name.endswith(f"/{SCORES}"))
-    in_files = {_key(Score(**entry)) for name in scored for entry in json.loads(members[name])["scores"]}
-    if rest := [entry for run in runs for entry in run.scores if _key(entry) not in in_files]:
+    members, entries = {STUDIES_FILE: _json(studies_of(runs))}, []
+    for number, run in enumerate(runs):
+        recipe = f"{RECIPES}/{number:03}-{run.name}.yaml" if run.config else None
+        if recipe:
+            members[recipe] = yaml.safe_dump(dict(run.config)).encode()
+        log = {name: getattr(run.log, name) for name in _OF_LOG}
+        what = {name: getattr(run, name) for name in ("label", "name", "seed", "data")} | {"recipe": recipe, "log": log}
+        study = run.study["name"] if run.study else None
+        entries.append({**what, "study": study, "scores": [asdict(score) for score in run.scores]})
+    members[RUNS_FILE] = _json(entries)
+    of_report, in_files = [score for run in runs for score in run.scores], set[Key]()
+    keys_of_report = {*map(_key, of_report)}
+    for number, source in enumerate(sources):
+        held = _scored_files(source)
+        for name in _names_of_scores(held):
+            scores, predictions = _read_cell(held, name)
+            scores = [replace(score, encoder=hide_places(score.encoder)) for score in scores]
+            if scores and keys_of_report >= (keys := {*map(_key, scores)}):
+                files = {**predictions, name: _scores_file(scores)}
+                folder = f"{SCORED}/{number}-{source.resolve().name}"
+                members |= {f"{folder}/{file}": content for file, content in files.items()}
+                in_files |= keys
+    if rest := [score for score in of_report if _key(score) not in in_files]:
         members[f"{SCORED}/elsewhere/{SCORES}"] = _scores_file(rest)
-    used = sorted({score.metric for run in runs for score in run.scores})
+    members |= {f"{REPORT}/{name}": as_csv(frame).encode() for name, frame in tables_of(runs, options).items()}
     index = {
         "format": FORMAT,
         "versions": versions(),
         "report": asdict(options),
-        "metrics": {name: asdict(METRICS[name]) for name in used},
+        "metrics": {name: asdict(METRICS[name]) for name in sorted({score.metric for score in of_report})},
     }
     write_atomic(path, seal_archive({INDEX: _json(index), **members}))
 
@@ -220,41 +216,24 @@ def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
     return frames | against_papers(measured(runs, scores)).files
 
 
-def _describe(number: int, run: Run) -> dict[str, Any]:
-    """The entry of a run in runs.json."""
-    return {
-        "label": run.label,
-        "name": run.name,
-        "seed": run.seed,
-        "recipe": _recipe_name(number, run) if run.config else None,
-        "data": run.data,
-        "log": {name: getattr(run.log, name) for name in _OF_LOG},
-        "study": run.study["name"] if run.study else None,
-        "scores": [asdict(score) for score in run.scores],
-    }
-
-
-def _recipe_name(number: int, run: Run) -> str:
-    return f"{RECIPES}/{number:03}-{run.name}.yaml"
-
-
-def _scored_files(source: Path) -> Iterator[tuple[Scores, str, Members]]:
-    """Each scores.json of a folder or a bundle: its scores, its name, and the predictions next to it by name."""
+def _scored_files(source: Path) -> Members:
+    """Each scores.json of a folder with the predictions next to it; of a bundle all files."""
     if is_bundle(source):
-        members = read_bundle(source).members
-        for name in (member for member in members if member.endswith(f"/{SCORES}")):
-            scores = [Score(**record) for record in json.loads(members[name])["scores"]]
-            yield (
-                scores,
-                name,
-                {member: content for member, content in members.items() if member.startswith(_beside(name))},
-            )
-        return
-    for path in sorted({path for pattern in _SCORE_FILES for path in source.glob(pattern)}):
-        scores = [replace(score, encoder=hide_places(score.encoder)) for score in read_scores(path)]
-        predictions = path.parent.glob(f"{PREDICTIONS}/*.jsonl")
-        files = {file.relative_to(source).as_posix(): file.read_bytes() for file in sorted(predictions)}
-        yield scores, path.relative_to(source).as_posix(), files
+        return read_bundle(source).members
+    scored = {path for pattern in _SCORE_FILES for path in source.glob(pattern)}
+    files = [file for path in scored for file in (path, *path.parent.glob(f"{PREDICTIONS}/*.jsonl"))]
+    return {file.relative_to(source).as_posix(): file.read_bytes() for file in files}
+
+
+def _names_of_scores(members: Members) -> list[str]:
+    return sorted(name for name in members if Path(name).name == SCORES)
+
+
+def _read_cell(members: Members, name: str) -> tuple[Scores, Members]:
+    """The scores of a scores.json, and the predictions next to it by name."""
+    scores = [Score(**record) for record in json.loads(members[name])["scores"]]
+    beside = f"{name.removesuffix(SCORES)}{PREDICTIONS}/"
+    return scores, {file: content for file, content in members.items() if file.startswith(beside)}
 
 
 def _scores_file(scores: Scores) -> bytes:
@@ -277,10 +256,9 @@ def _check_scores(bundle: Bundle) -> None:
     of_runs = {_key(score): score for run in bundle.runs for score in run.scores}
     in_files: dict[tuple[Any, ...], Score] = {}
     of_files, again, predicted = set[Score](), set[Score](), 0
-    for name in sorted(item for item in bundle.members if item.endswith(f"/{SCORES}")):
+    for name in _names_of_scores(bundle.members):
         with bundle.reading(f"{name} or a prediction of it"):
-            scores = [Score(**record) for record in json.loads(bundle.members[name])["scores"]]
-            files = {item: content for item, content in bundle.members.items() if item.startswith(_beside(name))}
+            scores, files = _read_cell(bundle.members, name)
             in_files |= {_key(score): score for score in scores}
             bundle.problems += _in_other_columns(bundle, name, scores)
             recomputed = _score_again(scores, files)
@@ -304,16 +282,11 @@ def _check_scores(bundle: Bundle) -> None:
 
 def _in_other_columns(bundle: Bundle, name: str, scores: Scores) -> Iterator[str]:
     """Whether the scores of a study's cell stand in another column than that of the cell."""
-    for study in bundle.studies:
+    for study in studies_of(bundle.runs).values():
         for label in {cell["label"] for cell in study["cells"] if cell["name"] == Path(name).parent.name}:
             columns = [run for run in bundle.runs if run.label in (label, f"{label} ({study['name']})")]
             if not {_key(score) for score in scores} <= {_key(score) for run in columns for score in run.scores}:
                 yield f"{name}: its scores are of {label}, and {RUNS_FILE} has them not in that column"
-
-
-def _beside(name: str) -> str:
-    """Where the predictions of a file of scores lie."""
-    return f"{name.removesuffix(SCORES)}{PREDICTIONS}/"
 
 
 def _score_again(scores: Scores, files: Members) -> list[Score]:
@@ -360,7 +333,7 @@ def _differing_scores(scores: Scores, found: Scores) -> Iterator[str]:
 def _check_seeds(bundle: Bundle) -> None:
     """Every seed of pretraining that a study declares has a run with scores, and there is no other."""
     declared = 0
-    for study in bundle.studies:
+    for study in studies_of(bundle.runs).values():
         runs = [run for run in bundle.runs if run.study and run.study["name"] == study["name"]]
         for label, seeds in study.get("seeds", {}).items():
             scored_seeds = {run.seed for run in runs if is_of(run.label, label, study) and run.scores}

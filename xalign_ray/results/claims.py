@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,8 +17,7 @@ from xalign_ray.results.aggregate import (
     EMPTY,
     Block,
     average,
-    blocks,
-    common,
+    means,
     over_languages,
     seed_values,
     without_layers,
@@ -46,7 +45,7 @@ from xalign_ray.results.printed import (
     read_paper,
 )
 from xalign_ray.results.run import Run, columns_of
-from xalign_ray.results.tables import PLUS_MINUS, Entry, Row, Table, show_average
+from xalign_ray.results.tables import PLUS_MINUS, Entry, Row, Table, percent, with_deviation, with_interval
 
 CELLS, CLAIMS = "papers.csv", "claims.csv"
 OURS_COLUMNS = ["label", "metric", "ours", "standard_deviation", "difference", "seeds", "languages", "scale"]
@@ -130,10 +129,10 @@ class Measured:
         for part in quantity.parts:
             rows = self._of(part)[test_set]
             rows = rows.loc[[self._is_meant(part, language) for language in rows.language]]
-            tables.append(next(iter(blocks(rows, ["label"]).values()), EMPTY))
-        if len(tables) == 1:
+            tables.append(next(iter(means(rows, ["label"]).block), EMPTY))
+        if not quantity.less:
             return tables[0]
-        first, second = (common(block, beside.index, beside.columns) for block, beside in (tables, tables[::-1]))
+        first, second = tables[0].align(tables[1], join="inner")
         return first - second if first.size else EMPTY
 
     def _is_meant(self, quantity: Quantity, language: str) -> bool:
@@ -154,21 +153,16 @@ def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
     def has_dictionary(language: str) -> bool | None:
         return {WITH: True, WITHOUT: False}.get(coverage(language)[1]) if coverage else None
 
-    def name(language: str) -> str:
-        return language if language in (_ENGLISH, ALL_LANGUAGES) else "-".join(other_languages(language))
-
-    frame = pd.DataFrame(columns=["label", "metric", "test_set", "language", "seed", "value", "n", "chance", "place"])
-    if len(scores):
-        values = seed_values(without_layers(scores))
-        parts = zip(values.split, values.layer, values.pooling, strict=True)
-        values = values.assign(
-            language=values.language.map(name), test_set=[", ".join(filter(None, words)) for words in parts]
-        )
-        # Both directions of a pair are one language, and count as their mean.
-        of_pair = {"value": "mean", "n": "first", "chance": "first", "place": "min"}
-        values = values.groupby(["label", "metric", "test_set", "language", "seed"], sort=False).agg(of_pair)
-        places = {label: index for index, label in enumerate(columns)}
-        frame = values.reset_index().sort_values("label", key=lambda column: column.map(places), kind="stable")
+    values = seed_values(without_layers(scores))
+    parts = zip(values.split, values.layer, values.pooling, strict=True)
+    values = values.assign(
+        language=["-".join(other_languages(language)) for language in values.language],
+        test_set=[", ".join(filter(None, words)) for words in parts],
+    )
+    # Both directions of a pair are one language, and count as their mean.
+    of_pair = {"value": "mean", "n": "first", "chance": "first", "place": "min"}
+    frame = values.groupby(["label", "metric", "test_set", "language", "seed"], sort=False).agg(of_pair).reset_index()
+    frame = frame.sort_values("label", key=lambda column: column.map([*columns].index), kind="stable")
     scales = {
         label: ", ".join(dict.fromkeys(run.scale for run in label_runs if run.scale))
         for label, label_runs in columns.items()
@@ -218,8 +212,8 @@ def judge(claim: Claim, known: Measured) -> Verdict:
     if claim.kind == "correlation":
         return _correlate(claim, known, values)
     if claim.kind == "order":
-        languages = set.intersection(*(set(arm.index) for arm in values))
-        pairs = [*pairwise(common(arm, languages) for arm in values)]
+        languages = sorted(set.intersection(*(set(arm.index) for arm in values)))
+        pairs = [*pairwise(arm.loc[languages] for arm in values)]
     elif claim.kind == "near":
         pairs = [(arm, 0 * arm) for arm in values]
     else:  # both groups have the same seeds, and languages of their own: the roles of the two are exchanged
@@ -231,7 +225,7 @@ def judge(claim: Claim, known: Measured) -> Verdict:
         if covers:
             nothing = f"no language {'without' if len(values[0]) else 'with'} a dictionary has {claim.measure.metric}"
         return Verdict(UNDECIDED, known.why_apart(claim.quantities) or nothing)
-    steps = []
+    steps, show = [], partial(percent, claim.measure.metric)
     for name, pair, gap in zip(_names(claim), pairs, gaps, strict=True):
         low, high = gap.interval or (-np.inf, np.inf)
         if claim.kind == "near":
@@ -244,11 +238,15 @@ def judge(claim: Claim, known: Measured) -> Verdict:
             is_against, why = high < 0, reason(gap.interval, gap.fewest_seeds, gap.languages, not gap.by_seeds)
         else:
             is_against, why = high < claim.by / 100, gap.undecided(claim.by / 100)
-        ours = "" if claim.kind == "near" else " less ".join(map(show_average, values if covers else pair))
-        steps.append(Step(name, gap.estimate.value, gap.interval, why, is_against, ours))
+        ours = " less ".join(with_deviation(show, *average(arm)) for arm in (values if covers else pair))
+        steps.append(Step(name, gap.estimate.value, gap.interval, why, is_against, ours * (claim.kind != "near")))
+    languages, seeds = min(gap.languages for gap in gaps), min(gap.fewest_seeds for gap in gaps)
     if covers:
-        return _conclude(steps, sum(map(len, values)), gaps[0].languages)
-    return _conclude(steps, min(gap.languages for gap in gaps), min(gap.fewest_seeds for gap in gaps))
+        languages, seeds = sum(map(len, values)), languages
+    why = f"{TOO_FEW_SEEDS} (one)" if seeds < 2 else next((step.why for step in steps if step.why), "")
+    if seeds >= 2 and any(step.is_against and not step.why for step in steps):
+        return Verdict(DOES_NOT, "", steps, languages, seeds)
+    return Verdict(UNDECIDED if why else HOLDS, why, steps, languages, seeds)
 
 
 def _names(claim: Claim) -> list[str]:
@@ -263,23 +261,15 @@ def _names(claim: Claim) -> list[str]:
 
 def _correlate(claim: Claim, known: Measured, tables: Sequence[Block]) -> Verdict:
     """Spearman's correlation over arms and languages, described only: the sample is the arms, and they are few."""
-    number = len(claim.arms)
-    languages = [name for name in tables[0].index if all(name in block.index for block in tables)]
-    seeds = [name for name in tables[0].columns if all(name in block.columns for block in tables)]
+    number, axes = len(claim.arms), zip(*(block.axes for block in tables), strict=True)
+    languages, seeds = (sorted(set.intersection(*map(set, axis))) for axis in axes)
     if not languages or not seeds:
         why = known.why_apart(claim.quantities[:number]) or known.why_apart(claim.quantities[number:])
         return Verdict(UNDECIDED, why or f"no {claim.x.metric} with {claim.y.metric} of all arms")
-    points = np.concatenate([over_languages(common(block, languages, seeds).T) for block in tables])
+    points = np.concatenate([over_languages(block.loc[languages, seeds].T) for block in tables])
     first, second = map(pd.Series, np.split(points, 2))
     step = Step(_names(claim)[0], float(first.corr(second, method="spearman")))
     return Verdict(UNDECIDED, f"described, not judged: {number} arms", [step], len(languages), len(seeds))
-
-
-def _conclude(steps: Sequence[Step], languages: int, seeds: int) -> Verdict:
-    why = f"{TOO_FEW_SEEDS} (one)" if seeds < 2 else next((step.why for step in steps if step.why), "")
-    if seeds >= 2 and any(step.is_against and not step.why for step in steps):
-        return Verdict(DOES_NOT, "", steps, languages, seeds)
-    return Verdict(UNDECIDED if why else HOLDS, why, steps, languages, seeds)
 
 
 class AgainstPapers(NamedTuple):
@@ -350,22 +340,16 @@ def _papers_of(labels: Collection[str]) -> list[str]:
 
 def _join_cells(known: Measured, papers: Sequence[str]) -> pd.DataFrame:
     cells = printed_cells()
-    cells = cells.loc[cells.paper.isin(papers)]
-    rows = []
-    for quantity, printed, recomputed in zip(cells.quantity, cells.printed, cells.recomputed, strict=True):
-        block = known.values(quantity) if quantity and not np.isnan(printed) else EMPTY
-        if not len(block):
-            rows.append([None] * 8)
-            continue
-        mean, deviation = average(block)
-        rows.append(
-            [
-                *(quantity.label, quantity.metric, 100 * mean, None if deviation is None else 100 * deviation),
-                100 * mean - (printed if np.isnan(recomputed) else recomputed),
-                *(len(block.columns), " ".join(block.index), known.scale([quantity.label])),
-            ]
-        )
-    joined = cells.join(pd.DataFrame(rows, columns=OURS_COLUMNS, index=cells.index).astype({"seeds": "Int64"}))
+    cells, rows = cells.loc[cells.paper.isin(papers)], {}
+    for cell in _rows(cells.dropna(subset=["quantity", "printed"])):
+        if len(block := known.values(cell.quantity)):
+            mean, deviation = average(block)
+            of_print = cell.printed if cell.recomputed is None else cell.recomputed
+            rows[cell.Index] = (
+                *(cell.quantity.label, cell.quantity.metric, 100 * mean, deviation and 100 * deviation),
+                *(100 * mean - of_print, block.shape[1], " ".join(block.index), known.scale([cell.quantity.label])),
+            )
+    joined = cells.join(pd.DataFrame.from_dict(rows, "index", columns=OURS_COLUMNS).astype({"seeds": "Int64"}))
     return joined.loc[joined.groupby(["paper", "table"]).ours.transform("count") > 0]
 
 
@@ -405,9 +389,10 @@ def claim_table(claims: pd.DataFrame) -> Table:
         says = first.says[0].upper() + first.says[1:]
         rows.append((Entry(f"{first.verdict}: {says}", "; ".join(filter(None, notes))),))
         for step in _rows(steps) if first.seeds else ():
-            printed = Entry(_number(step, step.printed), step.size)
-            ours = Entry(_estimate(step), step.ours)
-            rows.append((step.step, printed, ours, str(step.languages), str(step.seeds), step.scale or "-"))
+            show = "{:+.2f}".format if claim.kind == "correlation" else "{:+z.1f}".format
+            ours = with_interval(show, step.estimate, step.low_95, step.high_95) or "-"
+            numbers = (Entry(show(step.printed), step.size), Entry(ours, step.ours), str(step.languages))
+            rows.append((step.step, *numbers, str(step.seeds), step.scale or "-"))
     header = ("verdict: claim", "printed", "ours", "languages", "seeds", "scale")
     return Table("Claims judged", header, rows, _JUDGED if rows else "", link=CLAIMS)
 
@@ -420,14 +405,14 @@ def cell_table(cells: pd.DataFrame) -> Table:
         printed = read_paper(paper)["tables"][name]
         rows.append((Entry(f"{paper.upper()}, {name}: {printed['caption']}", "; ".join(printed.get("notes", ()))),))
         for cell in _rows(of_table):
-            follows = "" if pd.isna(cell.recomputed) else f" / {cell.recomputed:.1f}"
+            follows = "" if cell.recomputed is None else f" / {cell.recomputed:.1f}"
             quoted = f"quoted from {cell.quoted}" if cell.quoted else ""
             rows.append(
                 (
                     Entry(", ".join(filter(None, (cell.section, cell.row, cell.column.replace("_", " ")))), quoted),
-                    _with_deviation(cell.printed, cell.printed_deviation) + follows,
-                    _with_deviation(cell.ours, cell.standard_deviation),
-                    f"{round(cell.difference, 1) + 0.0:+.1f}",
+                    with_deviation("{:z.1f}".format, cell.printed, cell.printed_deviation) + follows,
+                    with_deviation("{:z.1f}".format, cell.ours, cell.standard_deviation),
+                    f"{cell.difference:+z.1f}",
                     Entry(str(len(cell.languages.split())), cell.languages),
                     *(str(cell.seeds), cell.scale or "-"),
                 )
@@ -439,21 +424,5 @@ def cell_table(cells: pd.DataFrame) -> Table:
     return Table("Printed numbers beside ours", header, rows, note if rows else "", link=CELLS)
 
 
-def _with_deviation(value: float, deviation: float) -> str:
-    return f"{value + 0.0:.1f}" + ("" if pd.isna(deviation) else f" {PLUS_MINUS} {deviation:.1f}")
-
-
 def _rows(frame: pd.DataFrame) -> Iterator[Any]:
-    return iter(frame.itertuples())
-
-
-def _estimate(step: Any) -> str:
-    if pd.isna(step.estimate):
-        return "-"
-    ends = [_number(step, end).lstrip("+") for end in (step.low_95, step.high_95) if not pd.isna(end)]
-    return _number(step, step.estimate) + (f" [{', '.join(ends)}]" if ends else "")
-
-
-def _number(step: Any, value: float) -> str:
-    is_correlation = read_claims()[step.claim].kind == "correlation"
-    return f"{value:+.2f}" if is_correlation else f"{round(value, 1) + 0.0:+.1f}"
+    return iter(frame.astype(object).where(frame.notna(), None).itertuples())

@@ -18,7 +18,7 @@ from xalign_ray.config.language_codes import INVENTED, OTHER, family_of, languag
 from xalign_ray.errors import ConfigError
 from xalign_ray.results.aggregate import KEY, means, seed_values, without_layers
 from xalign_ray.results.difference import Grouping, differences_from, guess_variance, is_at_chance
-from xalign_ray.results.run import Run, columns_of
+from xalign_ray.results.run import Run, columns_of, studies_of
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
 from xalign_ray.tasks.task import CORRELATION, SHARE
@@ -282,7 +282,7 @@ def compare_runs(
 
 def _column_of_study(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], str | None]) -> str | None:
     """The column of the result in the first study that has it."""
-    for study in (run.study for run in runs if run.study):
+    for study in studies_of(runs).values():
         for label in columns_of(runs):
             if find(study) in (label, label.removesuffix(f" ({study['name']})")):
                 return label

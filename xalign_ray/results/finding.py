@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.difference import NEAR_ZERO, ONE_RUN
 from xalign_ray.results.run import Run
-from xalign_ray.results.sentences import few
+from xalign_ray.results.sentences import MAX_WORDS, Finding, Key, few
 from xalign_ray.results.tables import percent, points
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
 
-MAX_WORDS = 20  # of the sentence that a page opens with
 _SEEN = "alignment_trained"  # a loss trained on this measure: no finding where there is another
-
-Key = tuple[str, ...]  # values of KEY
-
-
-class Finding(NamedTuple):
-    """The first sentences of a report; undecided where the interval does not decide.
-
-    Attributes:
-        brief: at most MAX_WORDS words.
-        detail: languages, seeds and interval of it, and scores that are left out.
-        key: the headline measurement, None where nothing has been scored.
-        at_chance: titles of the other metrics on which no encoder is above chance.
-    """
-
-    brief: str
-    detail: str = ""
-    key: Key | None = None
-    at_chance: Sequence[str] = ()
 
 
 def find(comparison: Comparison, declared: str | None = None) -> Finding:

@@ -81,17 +81,6 @@ def printed_cells() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*CELL_COLUMNS, "line", "quantity"])
 
 
-def printed_numbers(paper: str, table: str = "") -> dict[Quantity, float]:
-    """Printed numbers of a paper, or of one of its tables, by quantity; the first of those that stand in several."""
-    cells = printed_cells()
-    cells = cells.loc[(cells.paper == paper) & cells.printed.notna() & cells.quantity.notna()]
-    cells = cells.loc[cells.table == table] if table else cells
-    numbers: dict[Quantity, float] = {}
-    for quantity, value in zip(cells.quantity, cells.recomputed.fillna(cells.printed), strict=True):
-        numbers.setdefault(quantity, value)
-    return numbers
-
-
 @dataclass(frozen=True)
 class Claim:
     """A paper's claim on its arms, of one of four kinds.
@@ -138,7 +127,9 @@ def read_claims() -> Mapping[str, Claim]:
 
 def printed_values(claim: Claim) -> list[float]:
     """The printed values of the claim's quantities; a difference without a column follows from its two numbers."""
-    numbers = printed_numbers(claim.paper, claim.table)
+    cells = printed_cells().dropna(subset=["printed", "quantity"])
+    cells = cells.loc[(cells.paper == claim.paper) & (cells.table == claim.table)].drop_duplicates("quantity")
+    numbers = dict(zip(cells.quantity, cells.recomputed.fillna(cells.printed), strict=True))
 
     def value(quantity: Quantity) -> float:
         if quantity in numbers:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from xalign_ray.config.explain import flatten
 from xalign_ray.errors import ConfigError, LockError
-from xalign_ray.results import charts, claims, continued, report_tables, score_charts, sentences, tables
+from xalign_ray.results import charts, claims, continued, report_tables, score_charts, tables
 from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.bundle import Options, is_bundle, write_bundle
 from xalign_ray.results.compare import SCORE_COLUMNS, Comparison, compare_runs, score_frame
-from xalign_ray.results.continued_page import base_section
 from xalign_ray.results.finding import declared_metric, find
-from xalign_ray.results.page import PAGE, ReportPage, Section, links_of, recipes_of
+from xalign_ray.results.page import PAGE, Section, base_sections, run_sections, write_html
 from xalign_ray.results.paired import paired_table, with_bases
 from xalign_ray.results.run import Run, as_published, columns_of, label_runs
 from xalign_ray.results.sources import check_names, find_runs, is_foreign
@@ -91,7 +89,7 @@ def write_report(
     Arguments as in `report`.
     """
     runs, baseline = as_published(runs), hide_places(baseline)
-    scores, losses, columns = score_frame(runs), charts.loss_frame(runs), columns_of(runs)
+    scores, losses = score_frame(runs), charts.loss_frame(runs)
     comparison = compare_runs(runs, scores, by, baseline)
     finding = find(comparison, declared_metric(runs))
     papers = claims.against_papers(claims.measured(runs, scores))
@@ -100,14 +98,7 @@ def write_report(
     paired = paired_table(runs, comparison.baseline) if len(bases) > 1 else None
     sections = [
         Section("pairs", "The same test", [paired], is_open=True),
-        *(
-            replace(
-                base_section(base),
-                name=f"base-{number}",
-                title="Base against yours" if len(bases) == 1 else f"{base.name} against {label}",
-            )
-            for number, (label, base) in enumerate(bases.items())
-        ),
+        *base_sections(bases),
         *(
             Section(
                 name,
@@ -129,34 +120,8 @@ def write_report(
             is_open=True,
         ),
         Section("sizes", "By size", charts=[score_charts.size_chart(comparison)], is_open=True),
-        Section("retrieval", "Retrieval", charts=[charts.retrieval_chart(runs, losses)]),
-        Section("losses", "Losses", charts=[charts.training_chart(runs, losses), charts.held_out_chart(runs, losses)]),
-        Section("layers", "Layers", charts=[score_charts.layer_chart(runs, scores)]),
-        Section("data", "Data", tables.data_tables(runs)),
-        Section("recipes", "Recipes", [tables.values_table(runs)], recipes=recipes_of(runs)),
-        Section("running", "Running", [*report_tables.rates_tables(runs), tables.run_table(runs)]),
+        *run_sections(runs, losses, score_charts.layer_chart(runs, scores), report_tables.rates_tables(runs)),
     ]
-    only = next(iter(bases.values())) if len(bases) == 1 and len(columns) == 2 else None
-    guessed = [f"Nothing is above chance on: {'; '.join(finding.at_chance)}."] if finding.at_chance else []
-    different = len({seeds[0].column or label for label, seeds in columns.items()})
-    page = ReportPage(
-        title=_title(runs),
-        notes=[
-            *dict.fromkeys(run.study["notes"] for run in runs if run.study and run.study.get("notes")),
-            *([continued.origin_sentence(only)] if only else []),
-        ],
-        links=links_of(runs[-1], out) if (len(runs) == 1 or only) and runs[-1].on_disk else {},
-        lead=f"{len(runs)} run{'s' * (len(runs) > 1)} of {different} recipe{'s' * (different > 1)}.",
-        finding=continued.sentence(only) if only else finding.brief,
-        detail=continued.kept_sentence(only) or " ".join(only.notes) if only else finding.detail,
-        origins=sentences.origins(runs, {label: hide_places(base.command) for label, base in bases.items()}),
-        headline=headline,
-        caveats=[*guessed, *sentences.caveats(runs)],
-        reading=sentences.how_to_read(runs),
-        sections=sections,
-        files=[*_FILES, *papers.files],
-        columns=len(columns),
-    )
     shown_scores = scores.reindex(columns=SCORE_COLUMNS)
     files = papers.files | {
         "comparison.csv": comparison.shown,
@@ -166,16 +131,10 @@ def write_report(
     }
     for name, frame in files.items():
         write_atomic(out / name, as_csv(frame))
-    written = page.write(out)
+    written = write_html(runs, out, headline, sections, [*_FILES, *papers.files], bases, finding)
     for name in _AT_TIMES.difference(files, written):
         (out / name).unlink(missing_ok=True)
     return comparison, papers
-
-
-def _title(runs: Sequence[Run]) -> str:
-    labels = list(columns_of(runs))
-    compared = " / ".join(labels) if len(labels) <= 4 else f"{len(labels)} recipes compared"
-    return " / ".join(dict.fromkeys(run.study["name"] for run in runs if run.study)) or compared
 
 
 def _outside(runs: Sequence[Run]) -> list[str]:

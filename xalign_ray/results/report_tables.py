@@ -8,7 +8,7 @@ from typing import Any
 
 from xalign_ray.results.compare import Comparison
 from xalign_ray.results.difference import NEAR_ZERO
-from xalign_ray.results.run import Run, columns_of
+from xalign_ray.results.run import Run, columns_of, studies_of
 from xalign_ray.results.tables import (
     AT_CHANCE,
     NONE,
@@ -115,8 +115,7 @@ def cost_table(runs: Sequence[Run]) -> Table | None:
 
 def rates_tables(runs: Sequence[Run]) -> list[Table]:
     """The learning rates that each study tried, with development scores and its choices."""
-    studies = {run.study["name"]: run.study for run in runs if run.study}
-    return [_rates_table(name, study["rates"]) for name, study in studies.items() if "rates" in study]
+    return [_rates_table(name, study["rates"]) for name, study in studies_of(runs).items() if "rates" in study]
 
 
 def _rates_table(name: str, rates: Mapping[str, Any]) -> Table:

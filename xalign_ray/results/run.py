@@ -288,6 +288,11 @@ def columns_of(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return columns
 
 
+def studies_of(runs: Sequence[Run]) -> dict[str, Mapping[str, Any]]:
+    """The studies of the runs by name, once each."""
+    return {run.study["name"]: run.study for run in runs if run.study}
+
+
 def _labels(firsts: Sequence[Run]) -> list[str]:
     """A label for each column, by its first run."""
     names = Counter(run.recipe for run in firsts if not run.label)

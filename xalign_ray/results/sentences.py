@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from xalign_ray.results.run import Run, columns_of
+from xalign_ray.results.run import Run, columns_of, studies_of
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -18,6 +19,7 @@ ENVIRONMENT = Environment(
 )
 
 
+MAX_WORDS = 20  # of the sentence that a page opens with
 _NAMED = 3  # encoders of a list
 _ENDED = ("finished", "not chosen")  # states of cells
 _DEMO = (
@@ -26,10 +28,29 @@ _DEMO = (
 )
 
 
+Key = tuple[str, ...]  # values of KEY
+
+
+class Finding(NamedTuple):
+    """The first sentences of a report; undecided where the interval does not decide.
+
+    Attributes:
+        brief: at most MAX_WORDS words.
+        detail: languages, seeds and interval of it, and scores that are left out.
+        key: the headline measurement, None where nothing has been scored.
+        at_chance: titles of the other metrics on which no encoder is above chance.
+    """
+
+    brief: str
+    detail: str = ""
+    key: Key | None = None
+    at_chance: Sequence[str] = ()
+
+
 def caveats(runs: Sequence[Run]) -> list[str]:
     """What must be known before the first number is read."""
     lines = [_DEMO] if any(run.on_demo for run in runs) else []
-    for study in {run.study["name"]: run.study for run in runs if run.study}.values():
+    for study in studies_of(runs).values():
         cells = study["cells"]
         if late := [cell for cell in cells if cell["state"] not in _ENDED]:
             named = few([f"{cell['name']} ({cell['reason'] or cell['state']})" for cell in late])

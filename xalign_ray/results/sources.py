@@ -19,7 +19,7 @@ from xalign_ray.finetune.training_set import PER_LANGUAGE
 from xalign_ray.results.bundle import is_bundle, read_bundle
 from xalign_ray.results.compare import score_frame
 from xalign_ray.results.foreign import is_foreign, read_foreign
-from xalign_ray.results.run import PATHS, Log, Run, columns_of, label_runs, read_run
+from xalign_ray.results.run import PATHS, Log, Run, columns_of, label_runs, read_run, studies_of
 from xalign_ray.tasks.scores import Score
 from xalign_ray.work.artifacts import check_files, read_json, read_manifest
 from xalign_ray.work.mirror import local_folder, opened
@@ -181,7 +181,7 @@ def join_sources(sources: Mapping[str, Sequence[Run]]) -> list[Run]:
             else:
                 by_column[column].append((source, run))
                 joined.append(run)
-        for name, study in {run.study["name"]: run.study for run in runs if run.study}.items():
+        for name, study in studies_of(runs).items():
             studies[name] = _join_declarations(source, study, again, studies[name]) if name in studies else study
     return [replace(run, study=studies[run.study["name"]]) if run.study else run for run in joined]
 

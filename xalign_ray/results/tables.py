@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import rich.box
 import rich.table
 from rich.text import Text
 
-from xalign_ray.results.aggregate import KEY, Block, average
+from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record, is_share
 from xalign_ray.results.run import Run
 from xalign_ray.tasks.scores import ALL_LANGUAGES
@@ -221,15 +222,21 @@ def percent(metric: str, value: float) -> str:
     return f"{100 * value:z.1f}" if is_share(metric) else f"{value:z.2f}"
 
 
-def show_average(block: Block) -> str:
-    """Mean and deviation over seeds of shares, in percent."""
-    mean, deviation = average(block)
-    return f"{100 * mean + 0.0:.1f}" + ("" if deviation is None else f" {PLUS_MINUS} {100 * deviation:.1f}")
-
-
 def points(gap: float) -> str:
     """A difference in points of percent, with its sign."""
-    return f"{round(100 * gap, 1) + 0.0:+.1f}"  # adding zero makes -0.0 a plain zero
+    return f"{100 * gap:+z.1f}"
+
+
+def with_deviation(show: Callable[[float], str], mean: float, deviation: float | None) -> str:
+    """A mean and, where it is known, its deviation over seeds."""
+    return show(mean) if deviation is None else f"{show(mean)} {PLUS_MINUS} {show(deviation)}"
+
+
+def with_interval(show: Callable[[float], str], value: float | None, low: float | None, high: float | None) -> str:
+    """A number with its sign and, where it is known, its 95 % interval; empty where there is no number."""
+    if value is None or low is None or high is None:
+        return "" if value is None else show(value)
+    return f"{show(value)} [{show(low).lstrip('+')}, {show(high).lstrip('+')}]"
 
 
 def score_rows(comparison: Comparison, by: str) -> Iterator[list[Record]]:
@@ -253,16 +260,12 @@ def _best(cells: Sequence[Record]) -> set[str]:
 
 
 def show_mean(cell: Record) -> str:
-    mean, spread = percent(cell["metric"], cell["mean"]), cell["standard_deviation"]
-    return mean if spread is None else f"{mean} {PLUS_MINUS} {percent(cell['metric'], spread)}"
+    return with_deviation(partial(percent, cell["metric"]), cell["mean"], cell["standard_deviation"])
 
 
 def show_difference(cell: Record) -> str:
     """The difference in points of percent with its 95 % interval, empty where there is none."""
-    if cell["difference"] is None:
-        return ""
-    ends = [points(cell[end]).lstrip("+") for end in ("low_95", "high_95") if cell[end] is not None]
-    return f"{points(cell['difference'])} [{', '.join(ends)}]" if ends else points(cell["difference"])
+    return with_interval(points, cell["difference"], cell["low_95"], cell["high_95"])
 
 
 def _explain(comparison: Comparison, by: str) -> Iterator[str]:
