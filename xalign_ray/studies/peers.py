@@ -51,6 +51,8 @@ def main() -> None:
     model = SentenceTransformer(asked.model)
     rows = [row for path in asked.pairs for row in _rows(path)]
     random.Random(asked.seed).shuffle(rows)
+    if asked.steps > 0:
+        rows = rows[: asked.steps * asked.batch]
     first, second = (list(side) for side in zip(*rows, strict=True))
     if asked.loss == "mse":
         loss: Any = losses.MSELoss(model)
