@@ -27,7 +27,7 @@ from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.claims import against_papers, measured
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
-from xalign_ray.results.run import Log, Run, as_published, is_of, studies_of
+from xalign_ray.results.run import Log, Run, as_published, cost_frame, is_of, studies_of
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
 from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
 from xalign_ray.tasks.task import Measure, Metric
@@ -37,7 +37,7 @@ from xalign_ray.work.file_checks import check_plain
 from xalign_ray.work.run_folder import PREDICTIONS, SCORES
 from xalign_ray.work.storage import hide_places, shown_path
 
-FORMAT = 4
+FORMAT = 5
 INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
 REPORT, SCORED, RECIPES = "report", "scores", "recipes"  # folders in it
 _SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study or run: of cells and evaluations
@@ -45,10 +45,11 @@ _OF_LOG = ("starts", "end", "last_step", "started", "seconds", "memory", "waitin
 _TOLERANCE = (
     1e-6  # of a mean or an end of an interval: far below printed digits, above differences between versions of scipy
 )
+_SECOND = 1.0
 _EXACT = 1e-12  # of a score, which is counted
 _ON_TRUST = (
-    "Taken on trust, for nothing in the file says them twice: recipes, choices of settings and rates, minutes, worker "
-    "hours, device hours, tokens, memory, waiting time, states of cells, counts of the data, versions."
+    "Taken on trust, as they were measured: CPU seconds, tokens, memory, waiting time. For nothing in the file says "
+    "them twice: recipes, choices of settings and rates, states of cells, counts of the data, versions."
 )
 
 Members = Mapping[str, bytes]
@@ -200,7 +201,7 @@ def verify_bundle(path: Path) -> Bundle:
     """
     bundle = read_bundle(path)
     with bundle.reading("the rest"):
-        for check in (_check_scores, _check_seeds, _check_tables):
+        for check in (_check_scores, _check_seeds, _check_times, _check_tables):
             check(bundle)
         bundle.facts.append(_ON_TRUST)
         made_with = ", ".join(f"{name} {number}" for name, number in bundle.index["versions"].items())
@@ -212,7 +213,11 @@ def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
     """The frames of a report that a bundle holds and that are computed again, by file."""
     scores = score_frame(runs)
     comparison = compare_runs(runs, scores, options.by, options.baseline)
-    frames = {"scores.csv": scores.reindex(columns=SCORE_COLUMNS), "comparison.csv": comparison.shown}
+    frames = {
+        "scores.csv": scores.reindex(columns=SCORE_COLUMNS),
+        "comparison.csv": comparison.shown,
+        "costs.csv": cost_frame(runs),
+    }
     return frames | against_papers(measured(runs, scores)).files
 
 
@@ -347,6 +352,16 @@ def _check_seeds(bundle: Bundle) -> None:
         bundle.facts.append(f"{declared} declared seeds of pretraining looked for.")
 
 
+def _check_times(bundle: Bundle) -> None:
+    """The time of a training lies between its events: of one attempt it is that from the first to the last."""
+    ended = [(run, run.log.end["time"] - run.log.started) for run in bundle.runs if run.log.end]
+    for run, between in ended:
+        if run.log.seconds > between + _SECOND or (len(run.log.starts) == 1 and run.log.seconds < between - _SECOND):
+            took = f"{run.name} took {run.log.seconds:,.0f} s"
+            bundle.problems.append(f"{RUNS_FILE}: {took}, and its events are {between:,.0f} s apart")
+    bundle.facts.append(f"{len(ended)} times of training held to their events.")
+
+
 def _check_tables(bundle: Bundle) -> None:
     """Every mean, difference, interval and verdict of the report, computed from the scores of the runs."""
     for name, frame in tables_of(bundle.runs, Options(**bundle.index["report"])).items():
@@ -366,6 +381,8 @@ def _differing_cells(stored: str, computed: str) -> Iterator[str]:
     written, again = (pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False) for text in (stored, computed))
     if [*written.columns] != [*again.columns] or len(written) != len(again):
         yield f": its columns or its {len(written):,} rows are not the {len(again):,} that follow from the scores"
+        return
+    if again.empty:  # of no numbers: pandas would subtract texts
         return
     first, second = (frame.apply(pd.to_numeric, errors="coerce") for frame in (written, again))
     differs = (written != again) & ~((first - second).abs() <= _TOLERANCE)

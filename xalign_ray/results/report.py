@@ -16,7 +16,7 @@ from xalign_ray.results.compare import SCORE_COLUMNS, Comparison, compare_runs, 
 from xalign_ray.results.finding import declared_metric, find
 from xalign_ray.results.page import PAGE, Section, base_sections, run_sections, write_html
 from xalign_ray.results.paired import paired_table, with_bases
-from xalign_ray.results.run import Run, as_published, columns_of, label_runs
+from xalign_ray.results.run import Run, as_published, columns_of, cost_frame, label_runs
 from xalign_ray.results.sources import check_names, find_runs, is_foreign
 from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.job import open_job
@@ -24,7 +24,7 @@ from xalign_ray.work.mirror import local_folder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import hide_places, shown_path
 
-_FILES = ("comparison.csv", "scores.csv", "losses.csv", "layers.csv")
+_FILES = ("comparison.csv", "scores.csv", "losses.csv", "layers.csv", "costs.csv")
 _AT_TIMES = {claims.CELLS, claims.CLAIMS, *(f"{name}.svg" for name in charts.NAMES)}
 
 
@@ -81,7 +81,7 @@ def report(
 def write_report(
     runs: Sequence[Run], out: Path, by: Sequence[str] = (), baseline: str | None = None
 ) -> tuple[Comparison, claims.AgainstPapers]:
-    """Writes index.html, the frames scores.csv, losses.csv, layers.csv and comparison.csv, and figures.
+    """Writes index.html, the frames scores.csv, losses.csv, layers.csv, costs.csv and comparison.csv, and figures.
 
     Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
     one column: mean and spread. The page needs no network and no other file to be read.
@@ -128,6 +128,7 @@ def write_report(
         "scores.csv": shown_scores,
         "layers.csv": shown_scores.loc[scores.single_layer],
         "losses.csv": losses,
+        "costs.csv": cost_frame(runs),
     }
     for name, frame in files.items():
         write_atomic(out / name, as_csv(frame))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
-from typing import Any
+from math import isnan
+from typing import Any, cast
+
+import pandas as pd
 
 from xalign_ray.results.compare import Comparison
 from xalign_ray.results.difference import NEAR_ZERO
-from xalign_ray.results.run import Run, columns_of, studies_of
+from xalign_ray.results.run import Run, columns_of, cost_frame, studies_of
 from xalign_ray.results.tables import (
     AT_CHANCE,
     NONE,
@@ -76,36 +78,25 @@ def decided_table(comparison: Comparison) -> Table:
 
 def cost_table(runs: Sequence[Run]) -> Table | None:
     """One column an encoder, as in the table of scores: what its trainings took; None where nothing is known."""
-    columns = columns_of(runs)
-    trained = {label: [run for run in label_runs if run.log.started] for label, label_runs in columns.items()}
-    if not any(trained.values()):
+    costs = cost_frame(runs)
+    if costs.empty:
         return None
+    columns = columns_of(runs)
+    means = cast(pd.DataFrame, costs.groupby("encoder").mean(numeric_only=True)).reindex(list(columns))
 
-    def row(name: str, note: str, show: Callable[[float], str], value: Callable[[Run], float | None]) -> Row:
-        of_label = ([value(run) for run in label_runs] for label_runs in trained.values())
-        known_numbers = ([number for number in numbers if number is not None] for numbers in of_label)
-        return (Entry(name, note), *(show(fmean(numbers)) if numbers else NONE for numbers in known_numbers))
+    def row(title: str, note: str, name: str, show: Callable[[float], str]) -> Row:
+        return (Entry(title, note), *(NONE if isnan(value) else show(value) for value in means[name]))
 
     rows = [
-        row("Time of a training", "mean over seeds, all attempts", duration, lambda run: run.log.seconds),
-        row(
-            "Worker hours",
-            "time x training processes",
-            "{:,.2f}".format,
-            lambda run: run.log.seconds * run.log.starts[-1].get("workers", 1) / 3600,
-        ),
-        row("Tokens", "that it was trained on", "{:,.0f}".format, lambda run: run.log.metrics.get("run/tokens")),
-        row(
-            "CPU minutes",
-            "of all processes of a command",
-            lambda seconds: f"{seconds / 60:,.1f}",
-            lambda run: run.log.metrics.get("run/cpu_seconds"),
-        ),
+        row("Time of a training", "mean over seeds, all attempts", "seconds", duration),
+        row("Worker hours", "time x training processes", "worker_hours", "{:,.2f}".format),
+        row("Tokens", "that it was trained on", "tokens", "{:,.0f}".format),
+        row("CPU minutes", "of all processes of a command", "cpu_seconds", lambda seconds: f"{seconds / 60:,.1f}"),
         row(
             "Memory",
             "of all processes of a command, at most",
+            "peak_memory_mb",
             lambda megabytes: f"{megabytes / 1e3:,.1f} GB",
-            lambda run: run.log.metrics.get("run/peak_memory_mb"),
         ),
     ]
     rows = [row for row in rows if {*row[1:]} != {NONE}]

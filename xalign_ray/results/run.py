@@ -24,6 +24,7 @@ TOTAL, MASKED_LM, HELD_OUT = "train/loss", "train/loss_masked_lm", "held_out/los
 RETRIEVAL = "retrieval/accuracy"
 _BY_LANGUAGE = {"held_out": HELD_OUT, "retrieval": RETRIEVAL}  # the series of an event's `languages`
 POINT = {"series": object, "language": object, "step": int, "value": float, "steps": int}
+_COSTS = ("tokens", "cpu_seconds", "peak_memory_mb")  # of the end of a run or command, under `run/`
 _WAITING = "waiting"
 _AT_ONCE = 5000  # points that are read before they are thinned
 
@@ -286,6 +287,21 @@ def columns_of(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for run in runs:
         columns.setdefault(run.label, []).append(run)
     return columns
+
+
+def cost_frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """What each training took, a row a run; seconds are of all attempts, megabytes of a command's processes."""
+    rows = [
+        (
+            *(run.label, run.name, run.seed, run.log.seconds),
+            run.log.seconds * run.log.starts[-1].get("workers", 1) / 3600,
+            *(run.log.metrics.get(f"run/{name}") for name in _COSTS),
+        )
+        for run in runs
+        if run.log.started
+    ]
+    frame = pd.DataFrame(rows, columns=["encoder", "name", "seed", "seconds", "worker_hours", *_COSTS])
+    return frame.astype(dict.fromkeys(_COSTS, float))
 
 
 def studies_of(runs: Sequence[Run]) -> dict[str, Mapping[str, Any]]:
