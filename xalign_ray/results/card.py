@@ -15,7 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from xalign_ray.config.choices import OBJECTIVES, ContrastedPairs
 from xalign_ray.errors import DataError
 from xalign_ray.models.hub import revision_of
-from xalign_ray.results.compare import Comparison, compare_scores, is_share, known_groupings, score_frame
+from xalign_ray.results.compare import Comparison, compare_runs, is_share, score_frame
 from xalign_ray.results.continued import kept_sentence, of_comparison, read_continued, sentence
 from xalign_ray.results.run import Run, as_published, label_runs, read_run
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read
@@ -24,8 +24,6 @@ from xalign_ray.tasks.registry import METRICS
 from xalign_ray.work.artifacts import read_json, write_atomic
 from xalign_ray.work.run_folder import CARD, RunFolder
 from xalign_ray.work.storage import RUN_OF
-
-_GROUPINGS = ("task", "language")
 
 
 def write_model_card(run: Path) -> None:
@@ -45,10 +43,9 @@ def write_model_card(run: Path) -> None:
 def _write(run: Run, model: Mapping[str, Any]) -> str:
     base = run.config.get("model", {}).get("init_from") or ""
     (run,) = as_published([run])
-    groupings = known_groupings([run])
-    scores = compare_scores(score_frame([run]), [run.label], None, {by: groupings[by] for by in _GROUPINGS})
+    scores = compare_runs([run], score_frame([run]), ("task", "language"))
     tables = [
-        *(score_table(scores, by) for by in _GROUPINGS),
+        *(score_table(scores, by) for by in scores.by),
         values_table([run]),
         *data_tables([run]),
         run_table([run]),

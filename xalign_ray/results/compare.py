@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -140,10 +141,9 @@ COLUMNS = [
     *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
     *("difference_languages", "difference_seeds", "comparisons", "undecided"),
 ]
-_ROW = [*KEY, "place", "group"]
-_LABELLED = [*_ROW, "label"]
+_ROW = ["metric", "first", *KEY[1:], "place", "group"]  # in this order rows of tables are sorted
 _ALWAYS = ("task", "language")
-_OF_FINDING = (*_ALWAYS, "family")
+OF_FINDING = (*_ALWAYS, "family")  # groupings that the headline needs
 _GAP = ("difference", "low_95", "high_95", "undecided", "difference_languages", "difference_seeds", "fewest_seeds")
 
 Record = dict[str, Any]
@@ -157,12 +157,12 @@ class Comparison:
         labels: of the encoders, in their order.
         baseline: one of them.
         frame: a row a grouping, measurement, group of languages and label, in the order of tables: COLUMNS, the rest of
-            `means`, `fewest_seeds` (of either side), `apart` (in brackets the distinction from others of its
-            metric: split, layer, pooling) and `title` (the metric's with it). `difference` is from the baseline over
-            the languages and seeds that both have (over all seeds of each, and `difference_seeds` 0, where none is in
-            common); None for the baseline, without a score, and for cosines. `low_95` and `high_95` are None where
-            there are too few for an interval; any of the `comparisons` of a row is wrongly decided in 5 % of the cases.
-            `undecided` has the reason, and is empty where a difference is decided.
+            `means`, `fewest_seeds` (of either side), `key` (the values of KEY), `apart` (in brackets the distinction
+            from others of its metric: split, layer, pooling) and `title` (the metric's with it). `difference` is from
+            the baseline over the languages and seeds that both have (over all seeds of each, and `difference_seeds` 0,
+            where none is in common); None for the baseline, without a score, and for cosines. `low_95` and `high_95`
+            are None where there are too few for an interval; any of the `comparisons` of a row is wrongly decided in
+            5 % of the cases. `undecided` has the reason, and is empty where a difference is decided.
         by: the groupings to show, in their order.
     """
 
@@ -180,6 +180,10 @@ class Comparison:
     def records(self, by: str) -> list[Record]:
         """The rows of a grouping."""
         return self.frame.loc[self.frame.by == by].to_dict("records")  # type: ignore[return-value]
+
+    def rows(self, by: str) -> list[list[Record]]:
+        """The records of a measurement and group of languages, which are one row of a table."""
+        return [list(row) for _, row in groupby(self.records(by), key=itemgetter("key", "group"))]
 
 
 def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
@@ -215,78 +219,59 @@ def is_share(metric: str) -> bool:
     return METRICS[metric].unit in (SHARE, CORRELATION)
 
 
-def compare_scores(
-    scores: pd.DataFrame, labels: Sequence[str], baseline: str | None, by: Groupings, group: Grouping | None = None
+def compare_runs(
+    runs: Sequence[Run], scores: pd.DataFrame, by: Sequence[str] = (), baseline: str | None = None
 ) -> Comparison:
-    """Groups scores by language groups, averages them over languages and seeds, and takes differences.
+    """Groups scores of labelled runs by language groups, averages them over languages and seeds, takes differences.
 
-    Scores of single layers belong to a curve and are left out. Every language of a group weighs the same.
+    Scores of single layers belong to a curve and are left out. Every language of a group weighs the same. A grouping
+    that nobody asked for is left out where its one group equals the mean over all languages.
 
     Args:
         scores: as `score_frame` makes it.
-        labels: of the encoders, in their order.
-        baseline: label of the encoder that the others are compared with, the first if None.
-        by: the groupings.
-        group: of the languages that vary together, as `related_languages` has it; families if None.
+        by: names of groupings to show; all that are possible if none are given.
+        baseline: label of the encoder that the others are compared with; the study's, or the first one's if None.
 
     Raises:
-        ConfigError: the baseline is no label.
+        ConfigError: the baseline is no label, or a grouping cannot be made.
     """
-    if baseline is not None and baseline not in labels:
+    groupings, labels, group = known_groupings(runs), list(columns_of(runs)), related_languages(runs)
+    check_groupings(by, groupings)
+    of_studies = (
+        label
+        for name, study in studies_of(runs).items()
+        for label in labels
+        if study["baseline"] in (label, label.removesuffix(f" ({name})"))
+    )
+    chosen = baseline or next(of_studies, labels[0])
+    if chosen not in labels:
         raise ConfigError(
-            f"The baseline '{baseline}' is none of the compared recipes.{suggest(baseline, labels)} "
+            f"The baseline '{chosen}' is none of the compared recipes.{suggest(chosen, labels)} "
             f"They are {', '.join(labels)}."
         )
-    chosen, group = baseline or labels[0], group or related_languages(())
     measured = seed_values(without_layers(scores))
-    orders = {"metric": list(METRICS), "label": list(labels)}
+    orders = {"metric": list(METRICS), "label": labels}
     measured = measured.assign(
         **{name: pd.Categorical(measured[name], order, ordered=True) for name, order in orders.items()}
     )
-    frame = pd.concat([_compare_by(name, measured, by[name], chosen, group) for name in by], ignore_index=True)
+    names = dict.fromkeys([*(by or groupings), *OF_FINDING])
+    frame = pd.concat(
+        [_compare_by(name, measured, groupings[name], chosen, group) for name in names], ignore_index=True
+    )
     frame = frame.astype(object).where(frame.notna(), None)
+    groups = frame.groupby(["by", *KEY]).group.nunique()
+    several = {*_ALWAYS, *groups[groups > 1].index.get_level_values("by")}
     by_metric = frame.groupby("metric")
-    several = {part: np.asarray(by_metric[part].transform("nunique")) > 1 for part in KEY[1:]}
-    parts = [np.where(shown, frame[part], "") for part, shown in several.items()]
+    parts = [np.where(np.asarray(by_metric[part].transform("nunique")) > 1, frame[part], "") for part in KEY[1:]]
     apart = [", ".join(filter(None, row)) for row in zip(*parts, strict=True)]
     titles = [METRICS[metric].title for metric in frame.metric]
+    frame["key"] = [*zip(*(frame[name] for name in KEY), strict=True)]
     frame["apart"] = [f" ({names})" if names else "" for names in apart]
     frame["title"] = [
         f"{title.replace(' (Tatoeba)', '')} ({names})" if names else title  # one of several test sets
         for title, names in zip(titles, apart, strict=True)
     ]
-    return Comparison(tuple(labels), chosen, frame, tuple(by))
-
-
-def compare_runs(
-    runs: Sequence[Run],
-    scores: pd.DataFrame,
-    by: Sequence[str] = (),
-    baseline: str | None = None,
-) -> Comparison:
-    """The scores of labelled runs compared as `report` shows them, by all possible groupings if none are given.
-
-    A grouping that nobody asked for is left out where its one group equals the mean over all languages.
-    """
-    groupings_by_name = known_groupings(runs)
-    check_groupings(by, groupings_by_name)
-    groupings = {name: groupings_by_name[name] for name in dict.fromkeys([*(by or groupings_by_name), *_OF_FINDING])}
-    baseline = baseline or _column_of_study(runs, lambda study: study["baseline"])
-    comparison = compare_scores(scores, list(columns_of(runs)), baseline, groupings, related_languages(runs))
-    groups = comparison.frame.groupby(["by", *KEY]).group.nunique()
-    several = set(groups[groups > 1].index.get_level_values("by"))
-    return replace(
-        comparison, by=tuple(by) or tuple(name for name in groupings_by_name if name in _ALWAYS or name in several)
-    )
-
-
-def _column_of_study(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], str | None]) -> str | None:
-    """The column of the result in the first study that has it."""
-    for study in studies_of(runs).values():
-        for label in columns_of(runs):
-            if find(study) in (label, label.removesuffix(f" ({study['name']})")):
-                return label
-    return None
+    return Comparison(tuple(labels), chosen, frame, tuple(by) or tuple(name for name in groupings if name in several))
 
 
 def _compare_by(
@@ -295,15 +280,9 @@ def _compare_by(
     # Where one label has languages and another only their mean, the mean stands for it among all languages.
     single = measured if by == "task" else measured.loc[measured.language != ALL_LANGUAGES]
     places = single.language.map({language: place_of(language) for language in single.language.unique()})
-    first = measured.groupby(KEY, observed=True).place.min().rename("first")
-    averaged = means(single.assign(place=[order for order, _ in places], group=[name for _, name in places]), _LABELLED)
-    averaged = averaged.join(first, on=KEY).sort_values(["metric", "first"], kind="stable", key=_order).astype(object)
-    averaged = averaged.reset_index(drop=True).assign(by=by, baseline=baseline)
+    placed = single.assign(first=single.place, place=[at for at, _ in places], group=[name for _, name in places])
+    averaged = means(placed, [*_ROW, "label"]).astype(object).assign(by=by, baseline=baseline)
     return averaged.join(baseline_differences(averaged, baseline, group)).drop(columns=["place", "first", "block"])
-
-
-def _order(column: pd.Series) -> pd.Series:
-    return column.map([*METRICS].index) if column.name == "metric" else column
 
 
 def baseline_differences(averaged: pd.DataFrame, baseline: str, group: Grouping) -> pd.DataFrame:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import rich.box
-import rich.table
 from rich.console import Console
 from rich.text import Text
 
 from xalign_ray.results.aggregate import over_rows
-from xalign_ray.results.tables import NONE, Entry, Table, points
+from xalign_ray.results.tables import NONE, Entry, Table, plain_grid, points
 from xalign_ray.work.artifacts import read_json
 from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import duration
@@ -202,7 +200,8 @@ def comparison_text(found: Continued, width: int) -> str:
     console.print(Text(f"{found.name} -> {found.run}: {', '.join(found.methods)}, {found.cost}."))
     mixtures = [_of_mixtures(found.bound)] if found.bound else []
     for table in [*mixtures, *(table for measure, table in _of_measures(found) if measure.is_bound)]:
-        console.print("", Text(table.title, "bold"), _drawn(table), Text(table.note), sep="\n")
+        drawn = plain_grid(replace(table, title=""))  # a title above a narrow table would be wrapped
+        console.print("", Text(table.title, "bold"), drawn, Text(table.note), sep="\n")
     console.print()
     for line in filter(None, (sentence(found), kept_sentence(found), *found.notes)):
         console.print(Text(line))
@@ -269,12 +268,3 @@ def sparkline(values: Sequence[float]) -> str:
     low, high = min(values), max(values)
     width = (high - low) or 1.0
     return "".join(_BLOCKS[round((value - low) / width * (len(_BLOCKS) - 1))] for value in values)
-
-
-def _drawn(table: Table) -> rich.table.Table:
-    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
-    for heading in table.header:
-        drawn.add_column(heading, justify="left" if heading in ("language", "verdict", "during") else "right")
-    for row in table.rows:
-        drawn.add_row(*(Text(str(cell)) for cell in row))
-    return drawn

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.compare import Comparison, Record
 from xalign_ray.results.difference import NEAR_ZERO, ONE_RUN
 from xalign_ray.results.run import Run
@@ -23,10 +22,8 @@ def find(comparison: Comparison, declared: str | None = None) -> Finding:
     That is the first one of the table that most encoders have, where higher is better and not all are at chance; of
     those, a metric that the study has `declared` comes first, then transfer of a head that was fine-tuned on English.
     """
-    by_key: dict[Key, list[Record]] = {}
-    for cell in comparison.records("task"):
-        if METRICS[cell["metric"]].higher_is_better:
-            by_key.setdefault(tuple(cell[name] for name in KEY), []).append(cell)
+    rows = {cells[0]["key"]: cells for cells in comparison.rows("task")}
+    by_key = {key: cells for key, cells in rows.items() if METRICS[key[0]].higher_is_better}
     if not by_key:
         return Finding("Nothing has been scored yet that could be compared.", "`xalign evaluate RUN` scores a run.")
     guessed = {key for key, cells in by_key.items() if all(cell["at_chance"] for cell in cells)}

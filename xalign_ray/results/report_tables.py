@@ -20,7 +20,6 @@ from xalign_ray.results.tables import (
     Table,
     percent,
     points,
-    score_rows,
     show_chance,
     show_difference,
     show_mean,
@@ -35,7 +34,7 @@ def terminal_table(comparison: Comparison, by: str) -> Table:
     several, alone, rows, last = len(comparison.labels) > 1, by == "task", list[Row](), ""
     title = TITLES[by] + (f"; difference: points above {comparison.baseline}" if several else "")
     title += ", with 95 % intervals" if comparison.frame.loc[comparison.frame.by == by].low_95.notna().any() else ""
-    for cells in score_rows(comparison, by):
+    for cells in comparison.rows(by):
         metric = cells[0]["metric"] + cells[0]["apart"]
         chance, n = show_chance(cells), show_span(cells, "n", "{:,.0f}".format)
         rows += [(metric, "", "", "")] if not alone and metric != last else []
@@ -56,7 +55,7 @@ def decided_table(comparison: Comparison) -> Table:
     Empty where two encoders are compared, which the scores show as well.
     """
     rows: list[Row] = []
-    for cells in score_rows(comparison, "task") if len(comparison.labels) > 2 else ():
+    for cells in comparison.rows("task") if len(comparison.labels) > 2 else ():
         labels_by_group: dict[str, list[str]] = {"above": [], "not decided": [], "below": [], NEAR_ZERO: []}
         compared = [cell for cell in cells if cell["difference"] is not None]
         for cell in sorted(compared, key=lambda cell: -cell["difference"]):

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from xalign_ray.results.aggregate import KEY, means, seed_values
+from xalign_ray.results.aggregate import means, seed_values
 from xalign_ray.results.charts import (
     COLOURS,
     INK,
@@ -23,7 +23,7 @@ from xalign_ray.results.charts import (
     curve_chart,
     line_styles,
 )
-from xalign_ray.results.compare import Comparison, Record
+from xalign_ray.results.compare import OF_FINDING, Comparison, Record
 from xalign_ray.results.run import Run
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import ALL_LANGUAGES
@@ -38,17 +38,15 @@ _SIZED = re.compile(r"(.+) (\d+)")  # a label: of a tool, and how many pairs it 
 
 def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     """One measurement by language, or by family where languages are too many, and the differences next to it."""
-    baseline, all_cells = comparison.baseline, _cells(comparison, "task", key)
+    cells_of = {by: [cell for cell in comparison.records(by) if cell["key"] == key] for by in OF_FINDING}
+    baseline, all_cells = comparison.baseline, cells_of["task"]
 
     def rank(cell: Record) -> tuple[Any, ...]:  # means may be over other languages, differences are over common ones
         gap = cell["difference"]
         return cell["label"] != baseline, gap is None, -(gap or 0), -cell["mean"]
 
     best = {cell["label"] for cell in sorted(all_cells, key=rank)[:TOLD_APART]}
-    by = {
-        name: [cell for cell in _cells(comparison, name, key) if cell["label"] in best]
-        for name in ("task", "language", "family")
-    }
+    by = {name: [cell for cell in cells if cell["label"] in best] for name, cells in cells_of.items()}
     shown = next((by[name] for name in ("language", "family") if 0 < len(by[name]) <= _MAX_DOTS), [])
     cells = [*by["task"], *shown]
     styles = _dot_styles([label for label in comparison.labels if label in best])
@@ -142,10 +140,6 @@ def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
     titles = {ALL_LANGUAGES: MEAN} | {language: language for language in sorted(single.language.unique())}
     chances = {row.panel: 100 * row.chance for row in averaged.itertuples() if row.chance is not None}
     return curve_chart(runs, points, titles, "layers", subject, "layer", chances=chances)
-
-
-def _cells(comparison: Comparison, by: str, key: tuple[str, ...]) -> list[Record]:
-    return [cell for cell in comparison.records(by) if tuple(cell[name] for name in KEY) == key]
 
 
 def _draw_scores(cells: Sequence[Record], styles: Styles, axes: Axes) -> None:

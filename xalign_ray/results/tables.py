@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import groupby
+from itertools import chain
 from typing import Any, NamedTuple
 
 import rich.box
@@ -85,7 +85,7 @@ class Table:
 def score_table(comparison: Comparison, by: str) -> Table:
     """One row a metric and group of languages, one column an encoder, with the difference as a note on each score."""
     grouped, rows, last = by != "task", [], ""
-    for cells in score_rows(comparison, by):
+    for cells in comparison.rows(by):
         first, by_label, best = cells[0], {cell["label"]: cell for cell in cells}, _best(cells)
         name = Entry(first["title"], first["metric"])
         rows += [(name,)] if grouped and name.text != last else []
@@ -110,13 +110,15 @@ def score_table(comparison: Comparison, by: str) -> Table:
 
 
 def plain_grid(table: Table) -> rich.table.Table:
-    """A table for the terminal, notes on cells in brackets.
+    """A table for the terminal, notes on cells in brackets; columns without a digit stand left, numbers right.
 
     Words of users are `Text`: rich reads brackets in plain strings as markup.
     """
-    drawn = rich.table.Table(title=Text(table.title), box=rich.box.SIMPLE_HEAD, title_justify="left")
+    drawn = rich.table.Table(title=Text(table.title), box=rich.box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for number, heading in enumerate(table.header):
-        drawn.add_column(Text(heading), justify="right" if number else "left", overflow="fold")
+        cells = (str(row[number]) for row in table.rows if len(row) > number)
+        are_words = not number or not any(map(str.isdigit, chain.from_iterable(cells)))
+        drawn.add_column(Text(heading), justify="left" if are_words else "right", overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Text(str(cell)) for cell in row))
     return drawn
@@ -237,12 +239,6 @@ def with_interval(show: Callable[[float], str], value: float | None, low: float 
     if value is None or low is None or high is None:
         return "" if value is None else show(value)
     return f"{show(value)} [{show(low).lstrip('+')}, {show(high).lstrip('+')}]"
-
-
-def score_rows(comparison: Comparison, by: str) -> Iterator[list[Record]]:
-    """The cells of each row."""
-    for _, row in groupby(comparison.records(by), key=lambda cell: (*(cell[name] for name in KEY), cell["group"])):
-        yield list(row)
 
 
 def _entry(cell: Record, best: bool) -> Entry:

@@ -16,13 +16,7 @@ from rich.console import Console
 from tests.unit.results.run_folders import compare_folders, entries, score, write_run
 from xalign_ray.errors import ConfigError
 from xalign_ray.results.aggregate import as_csv
-from xalign_ray.results.compare import (
-    Comparison,
-    Record,
-    compare_scores,
-    known_groupings,
-    score_frame,
-)
+from xalign_ray.results.compare import Comparison, Record, compare_runs, score_frame
 from xalign_ray.results.difference import differences_from, guess_variance, is_at_chance
 from xalign_ray.results.report_tables import decided_table, terminal_table
 from xalign_ray.results.run import Log, Run
@@ -56,8 +50,7 @@ def compare(
         for label, own in by_label.items()
         for name in dict.fromkeys(str(one.run) for one in own)
     ]
-    known = known_groupings(runs)
-    return compare_scores(score_frame(runs), list(by_label), baseline, {name: known[name] for name in by})
+    return compare_runs(runs, score_frame(runs), by, baseline)
 
 
 def cells(comparison: Comparison, by: str, label: str) -> dict[str, Record]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.results.run_folders import score
 from xalign_ray.results.charts import draw_svgs
-from xalign_ray.results.compare import Comparison, compare_scores, known_groupings, score_frame
+from xalign_ray.results.compare import Comparison, compare_runs, score_frame
 from xalign_ray.results.finding import MAX_WORDS, declared_metric, find
 from xalign_ray.results.run import Log, Run
 from xalign_ray.results.score_charts import score_chart
@@ -23,8 +23,8 @@ FOUR = {"de": 0.2, "nl": 0.3, "fr": 0.4, "hi": 0.1}
 Values = Mapping[str, float]
 
 
-def compare(runs: Sequence[Run], labels: Sequence[str], baseline: str | None = None) -> Comparison:
-    return compare_scores(score_frame(runs), labels, baseline, known_groupings([]))
+def compare(runs: Sequence[Run], baseline: str | None = None) -> Comparison:
+    return compare_runs(runs, score_frame(runs), baseline=baseline)
 
 
 def compared(by_label: Mapping[str, Sequence[Values]], baseline: str | None = None, **fields: Any) -> Comparison:
@@ -36,13 +36,13 @@ def compared(by_label: Mapping[str, Sequence[Values]], baseline: str | None = No
         for seed, values in enumerate(seeds)
         for scores in [[score(value=value, language=language, **known) for language, value in values.items()]]
     ]
-    return compare(runs, list(by_label), baseline)
+    return compare(runs, baseline)
 
 
 def of_one_run(by_label: Mapping[str, Sequence[Score]]) -> Comparison:
     """Scores by label."""
     runs = [Run(Path(label), {}, Log(), tuple(scores), label=label) for label, scores in by_label.items()]
-    return compare(runs, list(by_label))
+    return compare(runs)
 
 
 def shifted(values: Values, *gains: float) -> Values:
@@ -132,7 +132,7 @@ INTERVAL = "the 95 % interval of the difference,"
             f"Every encoder is at chance on {RETRIEVAL}.",
             "No more than guessing, over 4 languages and one seed.",
         ),
-        ({"mlm": []}, "Nothing has been scored yet that could be compared.", "`xalign evaluate RUN` scores a run."),
+        ({"mlm": [{}]}, "Nothing has been scored yet that could be compared.", "`xalign evaluate RUN` scores a run."),
     ],
 )
 def test_a_page_opens_with_at_most_twenty_words_and_says_how_sure_they_are(
@@ -142,7 +142,7 @@ def test_a_page_opens_with_at_most_twenty_words_and_says_how_sure_they_are(
     assert found.brief == brief
     assert len(brief.split()) <= MAX_WORDS
     assert found.detail.endswith(detail)
-    assert (found.key is None) == (by_label == {"mlm": []})
+    assert (found.key is None) == (by_label == {"mlm": [{}]})
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -158,7 +158,7 @@ def test_a_released_encoder_says_nothing_about_other_seeds_of_its_own() -> None:
         for label, seed, by in (("e5", None, 0.0), ("new", 0, 0.5), ("new", 1, 0.51), ("new", 2, 0.49))
         for scores in [[score(value=value + by, language=one, seed=seed) for one, value in FOUR.items()]]
     ]
-    found = find(compare(runs, ["e5", "new"], None))
+    found = find(compare(runs))
     assert found.brief.endswith("50.0 points above e5.")
     assert found.detail == (
         f"Over 4 languages and 3 seeds of new; {INTERVAL} [47.5, 52.5], excludes zero and says nothing about other "
@@ -182,7 +182,7 @@ def test_beside_a_released_encoder_the_seeds_of_the_other_are_few_or_not(
         return Run(Path(f"{label}-{seed}"), {} if seed is None else {"seed": seed}, Log(), scores, label=label)
 
     runs = [run("e5", None, (0.0, 0.0)), *(run("new", seed, by) for seed, by in enumerate(gains))]
-    assert find(compare(runs, ["e5", "new"], None)).brief.endswith(f": {why}.")
+    assert find(compare(runs)).brief.endswith(f": {why}.")
 
 
 def test_the_highest_of_several_equal_encoders_is_rarely_called_best() -> None:

@@ -16,7 +16,7 @@ from tests.unit.results.run_folders import score, write_run
 from tests.unit.results.run_folders import write_study as write_finished
 from tests.unit.tasks.conftest import make_bert_in
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.compare import compare_scores, known_groupings, score_frame
+from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.sources import find_runs
 from xalign_ray.studies.cells import Cell
 from xalign_ray.studies.declared import load_study
@@ -73,7 +73,7 @@ def table_of(folder: Path) -> dict[str, dict[str, float]]:
     """Scores by label and language, and their mean as the report compares it, under `all`."""
     runs = find_runs([str(folder)])
     labels = list(dict.fromkeys(run.label for run in runs))
-    frame = compare_scores(score_frame(runs), labels, None, known_groupings(runs)).frame
+    frame = compare_runs(runs, score_frame(runs)).frame
     frame: pd.DataFrame = frame.loc[frame.metric == METRIC]
     table = {label: {} for label in labels}
     for by, group, label, mean in zip(frame.by, frame.group, frame.label, frame["mean"], strict=True):
@@ -172,7 +172,7 @@ def test_recipes_of_a_pair_each_are_one_row_with_as_many_seeds_as_each_has(tmp_p
             cells.append({"kind": "pretraining", "label": "weam", "name": run.name, "folder": str(run)})
             cells.append({"kind": "finetuning", "label": "weam", "training": "english", "scores": scores})
     runs = find_runs([str(write_finished(tmp_path / "study", cells))])
-    frame = compare_scores(score_frame(runs), ["weam"], None, known_groupings(runs)).frame
+    frame = compare_runs(runs, score_frame(runs)).frame
     found = {group: (mean, seeds) for group, mean, seeds in zip(frame.group, frame["mean"], frame.seeds, strict=True)}
     assert found["en"] == (pytest.approx((0.8 + 0.6 + 0.1) / 2), 2)
     assert (found["de"], found["sw"]) == ((pytest.approx(0.4), 2), (pytest.approx(0.3), 2))
