@@ -49,17 +49,10 @@ def over_rows(rows: Sequence[Mapping[str, Any]], name: str) -> float:
     return float(over_languages(np.asarray(pd.DataFrame(rows).groupby("language")[name].mean())))
 
 
-def without_layers(scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores of no single layer; the given mean over languages only where single languages are not scored."""
-    poolings = scores.loc[~scores.layer.map(lambda layer: isinstance(layer, int)).astype(bool)]
-    is_single = poolings.language != ALL_LANGUAGES
-    has_single = is_single.groupby([poolings[name] for name in ("label", *KEY)], dropna=False).transform("any")
-    return poolings.loc[is_single | ~has_single]
+def seed_values(scores: pd.DataFrame, of_layers: bool = False) -> pd.DataFrame:
+    """Scores averaged to one value a label, measurement, language and seed: of single layers, or all others.
 
-
-def seed_values(scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores averaged to one value a label, measurement, language and seed.
-
+    A given mean over languages counts only where single languages are not scored.
     Where a run has a score more than once, the newest pretraining step counts, and scores that differ in their
     fine-tuning seed only are averaged before runs are. A seed is that of pretraining, or of fine-tuning where one
     encoder was fine-tuned with several. Test sets of one name that differ in size or content become splits of their
@@ -69,12 +62,17 @@ def seed_values(scores: pd.DataFrame) -> pd.DataFrame:
         scores: a row a score: label, KEY, language, value, chance, n, test_set (a hash, None where it is not known),
             seed, step, run, replicate (the pretraining seed, or the run where it is not known) and of_tuned_head
             (whether the seed is one of fine-tuning).
+        of_layers: whether to average the scores of single layers, which belong to a curve.
 
     Returns:
         A row a value: label, KEY, language, seed (kind and number: "pretraining 0"), value, chance (NaN where there is
         none), n, step, and place: the order of measurements, test before development sets, then as they were written.
         A layer or pooling that has no meaning is "".
     """
+    scores = scores.loc[scores.layer.map(lambda layer: isinstance(layer, int)).astype(bool) == of_layers]
+    is_single = scores.language != ALL_LANGUAGES
+    has_single = is_single.groupby([scores[name] for name in ("label", *KEY)], dropna=False).transform("any")
+    scores = scores.loc[is_single | ~has_single]
     frame = scores.assign(
         tuned=scores.seed.where(scores.seed.notna(), scores.run),
         step=scores.step.map(lambda step: 0 if pd.isna(step) else step),
@@ -102,8 +100,9 @@ def seed_values(scores: pd.DataFrame) -> pd.DataFrame:
     return values.assign(place=values.groupby(KEY).place.transform("min"))
 
 
-def preferred(measured: pd.DataFrame) -> pd.DataFrame:
-    """The values of one measurement of each label and metric: the first in order of `place`."""
+def headline_values(scores: pd.DataFrame) -> pd.DataFrame:
+    """The `seed_values` of one measurement of each label and metric: the first in order of `place`."""
+    measured = seed_values(scores)
     first = measured.sort_values("place", kind="stable").drop_duplicates(["label", "metric"])
     return measured.merge(first[["label", *KEY]])
 

@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -92,43 +92,27 @@ class Chart:
     size: tuple[float, float] = (3.6, 2.3)
 
 
-def _new_figure(size: tuple[float, float], colour: str) -> Figure:
-    figure = Figure(figsize=size, layout="constrained", facecolor=colour)
-    FigureCanvasSVG(figure)
-    return figure
-
-
-def _as_svg(figure: Figure) -> str:
-    text = io.StringIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a browser has other fonts
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
-
-
 def draw_svgs(chart: Chart) -> list[Markup]:
     """An `<svg>` element a panel: text as text, colours as the page's variables, ids that no other panel has."""
     files = []
-    with matplotlib.rc_context(_STYLE):
-        for number, (title, draw) in enumerate(chart.panels.items()):
-            figure = _new_figure(chart.size, "none")
-            axes = figure.subplots()
-            axes.set_title(title)
-            draw(axes)
-            body = _ID.sub(rf"\g<1>{chart.name}-{number}-", _LEFT_OUT.sub("", _as_svg(figure)))
-            body = _COLOUR.sub(lambda match: VARIABLES[match[0]], body).replace("xlink:href", "href")
-            label = escape(f"{chart.alt}: {title}")
-            files.append(Markup(body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)))
+    for number, (title, draw) in enumerate(chart.panels.items()):
+        panel = replace(chart, panels={title: draw}, styles={}, rings={})
+        body = _ID.sub(rf"\g<1>{chart.name}-{number}-", _LEFT_OUT.sub("", draw_file(panel, "none")))
+        body = _COLOUR.sub(lambda match: VARIABLES[match[0]], body).replace("xlink:href", "href")
+        label = escape(f"{chart.alt}: {title}")
+        files.append(Markup(body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)))
     return files
 
 
-def draw_file(chart: Chart) -> str:
-    """All panels on white as one SVG, with a legend above them."""
+def draw_file(chart: Chart, paper: str = "white") -> str:
+    """All panels as one SVG, with a legend above them where there are several styles."""
     columns = min(_PER_ROW, len(chart.panels))
     rows = math.ceil(len(chart.panels) / columns)
-    width, height = columns * chart.size[0], rows * chart.size[1]
-    with matplotlib.rc_context(_STYLE):
-        figure = _new_figure((width, height), "white")
+    width, height, text = columns * chart.size[0], rows * chart.size[1], io.StringIO()
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a browser has other fonts
+        figure = Figure(figsize=(width, height), layout="constrained", facecolor=paper)
+        FigureCanvasSVG(figure)
         for number, (title, draw) in enumerate(chart.panels.items(), start=1):
             axes = figure.add_subplot(rows, columns, number)
             axes.set_title(title)
@@ -140,7 +124,8 @@ def draw_file(chart: Chart) -> str:
             fitting = max(1, min(len(handles), int(width * _LEGEND_LETTERS // longest)))
             figure.set_figheight(height + _LEGEND_LINE * (1 + math.ceil(len(handles) / fitting)))
             figure.legend(handles=handles, loc="outside upper left", frameon=False, handlelength=3, ncols=fitting)
-        return _as_svg(figure)
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
 
 
 def loss_frame(runs: Sequence[Run]) -> pd.DataFrame:

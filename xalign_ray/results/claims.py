@@ -20,7 +20,6 @@ from xalign_ray.results.aggregate import (
     means,
     over_languages,
     seed_values,
-    without_layers,
 )
 from xalign_ray.results.compare import WITH, WITHOUT, known_groupings, other_languages, related_languages
 from xalign_ray.results.difference import (
@@ -153,7 +152,7 @@ def measured(runs: Sequence[Run], scores: pd.DataFrame) -> Measured:
     def has_dictionary(language: str) -> bool | None:
         return {WITH: True, WITHOUT: False}.get(coverage(language)[1]) if coverage else None
 
-    values = seed_values(without_layers(scores))
+    values = seed_values(scores)
     parts = zip(values.split, values.layer, values.pooling, strict=True)
     values = values.assign(
         language=["-".join(other_languages(language)) for language in values.language],

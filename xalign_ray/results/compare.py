@@ -17,7 +17,7 @@ import pandas as pd
 from xalign_ray.config.explain import suggest
 from xalign_ray.config.language_codes import INVENTED, OTHER, family_of, languages_of
 from xalign_ray.errors import ConfigError
-from xalign_ray.results.aggregate import KEY, means, seed_values, without_layers
+from xalign_ray.results.aggregate import KEY, means, seed_values
 from xalign_ray.results.difference import Grouping, differences_from, guess_variance, is_at_chance
 from xalign_ray.results.run import Run, columns_of, studies_of
 from xalign_ray.tasks.registry import METRICS
@@ -249,7 +249,7 @@ def compare_runs(
             f"The baseline '{chosen}' is none of the compared recipes.{suggest(chosen, labels)} "
             f"They are {', '.join(labels)}."
         )
-    measured = seed_values(without_layers(scores))
+    measured = seed_values(scores)
     orders = {"metric": list(METRICS), "label": labels}
     measured = measured.assign(
         **{name: pd.Categorical(measured[name], order, ordered=True) for name, order in orders.items()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,32 +46,25 @@ def read_foreign(path: Path) -> list[Run]:
 
 
 def _read_csv(path: Path) -> list[Run]:
-    header, rows = read_columns(path, NEEDED, _FORM)
-    if unread := [name for name in header if name not in (*NEEDED, *OPTIONAL)]:
-        say(f"{path}: the columns {', '.join(unread)} are not read.")
-    scores: dict[tuple[str, int | None], list[Score]] = {}
-    seen: Counter[tuple[str, ...]] = Counter()
-    for line, row in rows:
+    scores: dict[tuple[str, int | None], dict[Any, Score]] = {}
+    for line, row in _read_rows(path):
         try:
-            encoder, seed, score = _score(row)
-        except ConfigError as error:
-            raise DataError(f"{path} line {line}: {error} A mean over languages is called {ALL_LANGUAGES}.") from None
-        except ValueError as error:
-            raise DataError(f"{path} line {line}: {error}") from None
-        key = (encoder, str(seed), score.language, score.metric, score.split)
-        seen[key] += 1
-        if seen[key] > 1:
-            raise DataError(
-                f"{path} line {line}: a second {score.metric} of {encoder}, seed {seed}, in {score.language}."
-            )
-        scores.setdefault((encoder, seed), []).append(score)
+            score = _score(row)
+            of_run = scores.setdefault((score.encoder, score.seed), {})
+            if (key := (score.language, score.metric, score.split)) in of_run:
+                second = f"a second {score.metric} of {score.encoder}, seed {score.seed}, in {score.language}."
+                raise ValueError(second)
+        except (ConfigError, ValueError) as error:
+            hint = f" A mean over languages is called {ALL_LANGUAGES}." if isinstance(error, ConfigError) else ""
+            raise DataError(f"{path} line {line}: {error}{hint}") from None
+        of_run[key] = score
     if not scores:
         raise DataError(f"{path} has no row below its header; give {_FORM}.")
-    return [_run(encoder, seed, tuple(run_scores)) for (encoder, seed), run_scores in scores.items()]
+    return [_run(encoder, seed, tuple(run_scores.values())) for (encoder, seed), run_scores in scores.items()]
 
 
-def read_columns(path: Path, needed: Sequence[str], form: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """The header of a CSV file, and its rows below by column, each with the number of the line that it begins at.
+def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a CSV file by column, each with the number of the line that it begins at.
 
     Raises:
         DataError: the file cannot be read, a column is missing or stands twice, or a row has fewer or more of them.
@@ -79,62 +72,61 @@ def read_columns(path: Path, needed: Sequence[str], form: str) -> tuple[list[str
     try:
         read = [row for row in csv_rows(read_lines(str(path)), ",") if row.fault or any(row.cells)]
     except DataError as error:
-        raise DataError(f"{path} cannot be read ({error}); give {form}.") from None
+        raise DataError(f"{path} cannot be read ({error}); give {_FORM}.") from None
     header, rows = [cell.strip() for row in read[:1] for cell in row.cells], read[1:]
-    if missing := [name for name in needed if name not in header]:
-        raise DataError(f"{path} has no column {', '.join(missing)}; give {form}.")
+    if missing := [name for name in NEEDED if name not in header]:
+        raise DataError(f"{path} has no column {', '.join(missing)}; give {_FORM}.")
     if twice := sorted({name for name in header if header.count(name) > 1}):
-        raise DataError(f"{path} has the column {', '.join(twice)} twice; give {form}.")
+        raise DataError(f"{path} has the column {', '.join(twice)} twice; give {_FORM}.")
+    if unread := [name for name in header if name not in (*NEEDED, *OPTIONAL)]:
+        say(f"{path}: the columns {', '.join(unread)} are not read.")
     for row in rows:
         if row.fault or len(row.cells) != len(header):
             fault = row.fault or f"{len(row.cells)} columns, and the header has {len(header)}"
             quotes = ". Put quotes around a name with a comma" if len(row.cells) > len(header) else ""
             raise DataError(f"{path} line {row.number}: {fault}{quotes}.")
-    return header, [(row.number, dict(zip(header, map(str.strip, row.cells), strict=True))) for row in rows]
+        yield row.number, dict(zip(header, map(str.strip, row.cells), strict=True))
 
 
-def _score(row: Mapping[str, str]) -> tuple[str, int | None, Score]:
-    """Encoder, seed and score of a row; ValueError or ConfigError where it means nothing."""
+def _score(row: Mapping[str, str]) -> Score:
+    """The score of a row; ValueError or ConfigError where it means nothing."""
     for name in ("encoder", "metric"):
         if not row[name]:
             raise ValueError(f"{name} is empty.")
-    value = _number("value", row["value"])
-    if not -1 <= value <= 1:
-        raise ValueError(f"value is {value:g}; write shares, such as 0.872 for 87.2 %. Higher must be better.")
-    seed = _whole("seed", row["seed"]) if row["seed"] else None
-    language = row["language"]
+    language, task, metric = row["language"], row.get("task") or row["metric"], row["metric"]
     if language != ALL_LANGUAGES:
         language = "-".join(without_usual_script(check_language(code)) for code in languages_of(language))
-    n, task, metric = row.get("n", ""), row.get("task") or row["metric"], row["metric"]
-    chance = _number("chance", row["chance"]) if row.get("chance") else None
-    if chance is not None and not 0 <= chance <= 1:
-        raise ValueError(f"chance is {chance:g}; write a share, such as 0.25 for 25 %.")
-    count = _whole("n", n) if n else 0
-    if count < 0:
-        raise ValueError(f"n is {count}; write how many things were scored.")
     metric = metric if metric in {*_OURS, task} else f"{task} {metric}"
     # A metric that is none of ours is a share: higher is better, and differences are taken.
     METRICS.setdefault(metric, Metric(metric, metric, "as the program that wrote it defines it"))
-    return row["encoder"], seed, Score(
+    share = "write shares, such as 0.872 for 87.2 %. Higher must be better."
+    chance = "write a share, such as 0.25 for 25 %."
+    return Score(
         run=None, encoder=row["encoder"], objective=None, task=task,
-        split=row.get("split") or "test", language=language, metric=metric, value=value,
-        chance=chance, n=count, seed=seed, step=None,
+        split=row.get("split") or "test", language=language, metric=metric,
+        value=_number("value", row["value"], -1, 1, share),
+        chance=_number("chance", row["chance"], 0, 1, chance) if row.get("chance") else None,
+        n=_whole("n", row.get("n") or "0", 0, "write how many things were scored."),
+        seed=_whole("seed", row["seed"]) if row["seed"] else None, step=None,
     )  # fmt: skip
 
 
-def _number(name: str, text: str) -> float:
+def _number(name: str, text: str, low: float = -math.inf, high: float = math.inf, hint: str = "") -> float:
+    """A number from `low` to `high`; ValueError with the sentence that says what to write else."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
         raise ValueError(f"{name} is {text}; it must be a number.")
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {value:g}; {hint}")
     return value
 
 
-def _whole(name: str, text: str) -> int:
+def _whole(name: str, text: str, low: float = -math.inf, hint: str = "") -> int:
     """A whole number, which may have pandas' form in a column with empty cells: `3.0`."""
-    if not (value := _number(name, text)).is_integer():
+    if not (value := _number(name, text, low, hint=hint)).is_integer():
         raise ValueError(f"{name} is {text}; it must be a whole number.")
     return int(value)
 
@@ -174,8 +166,7 @@ def _mteb_rows(results: Path, parts: dict[str, dict[str, Collection[str]]]) -> I
                         raise DataError(f"{path}: a second score of {row['hf_subset']}, split {split}; keep one.")
                     seen.add(key)
                     name = f"main_score of {row['hf_subset']}, split {split},"
-                    if not -1 <= (value := _number(name, str(row["main_score"]))) <= 1:
-                        raise ValueError(f"{name} is {value:g}; it must be a share.")
+                    value = _number(name, str(row["main_score"]), -1, 1, "it must be a share.")
                     parts[task][row["hf_subset"]] = row["languages"]
                     yield Score(
                         run=None, encoder="", objective=None, task=task, split=split,

@@ -121,7 +121,7 @@ def layer_chart(runs: Sequence[Run], scores: pd.DataFrame) -> Chart | None:
 
     Of several test sets it is the one that most encoders have, of these the first; the chart is named after it.
     """
-    means_of_layers = seed_values(scores.loc[scores.single_layer & (scores.metric == _LAYERED)])
+    means_of_layers = seed_values(scores.loc[scores.metric == _LAYERED], of_layers=True)
     splits = means_of_layers.sort_values("place", kind="stable").groupby("split", sort=False).label.nunique()
     subject = "Tatoeba accuracy" + (f" ({splits.idxmax()})" if len(splits) > 1 else "")
     means_of_layers = means_of_layers.loc[means_of_layers.split == splits.idxmax()] if len(splits) else means_of_layers

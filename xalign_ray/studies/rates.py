@@ -62,21 +62,20 @@ def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
     Raises:
         TrainingError: a recipe has no score at any rate.
     """
-    from xalign_ray.results import aggregate  # pandas, which takes a second to import
+    from xalign_ray.results.aggregate import headline_values, means  # pandas, which takes a second to import
     from xalign_ray.results.sources import read_runs
 
     assert study.rates, f"{study.name} chooses no rates"
     scores = read_runs([str(folder)])
-    seed_scores = aggregate.seed_values(aggregate.without_layers(scores.loc[scores.metric == study.rates.metric]))
-    mean_scores = aggregate.means(aggregate.preferred(seed_scores), ["label"])
-    means = dict(zip(mean_scores.label, mean_scores["mean"], strict=True))
+    mean_scores = means(headline_values(scores.loc[scores.metric == study.rates.metric]), ["label"])
+    reached = dict(zip(mean_scores.label, mean_scores["mean"], strict=True))
     tried, chosen = list[dict[str, Any]](), dict[str, float]()
     for encoder in dict.fromkeys(entry.shown for entry in study.encoders if entry.recipe):
-        rates = [rate for rate in study.rates.learning_rate if f"{encoder} {rate:g}" in means]
+        rates = [rate for rate in study.rates.learning_rate if f"{encoder} {rate:g}" in reached]
         if not rates:
             metrics = f"{study.rates.evaluation.task} has no {study.rates.metric}"
             raise TrainingError(f"{study.name}: no rate of {encoder} can be chosen: {metrics}.")
-        of_rate = {rate: means[f"{encoder} {rate:g}"] for rate in rates}
+        of_rate = {rate: reached[f"{encoder} {rate:g}"] for rate in rates}
         tried += [{"encoder": encoder, "learning_rate": rate, "score": score} for rate, score in of_rate.items()]
         chosen[encoder] = max(rates, key=lambda rate: (of_rate[rate], -rate))
     languages = list(study.rates.evaluation.languages)

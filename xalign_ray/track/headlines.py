@@ -6,14 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from xalign_ray.results.aggregate import (
-    ALL_LANGUAGES,
-    KEY,
-    means,
-    preferred,
-    seed_values,
-    without_layers,
-)
+from xalign_ray.results.aggregate import ALL_LANGUAGES, KEY, headline_values, means
 
 _COLUMNS = [*KEY, "language", "value", "chance", "n", "test_set", "seed", "step"]
 
@@ -38,7 +31,7 @@ def headline_scores(records: list[dict[str, Any]], max_keys: int) -> dict[str, t
     frame = frame.loc[frame.value.notna()].assign(label="", run="", replicate="", of_tuned_head=False)
     frame["language"] = frame.language.where(frame.language.notna(), ALL_LANGUAGES)
     averaged = set(frame.metric[frame.language == ALL_LANGUAGES])
-    shown = preferred(seed_values(without_layers(frame)))
+    shown = headline_values(frame)
     overall = means(shown.loc[shown.metric.isin(averaged)], ["metric"]).assign(language=ALL_LANGUAGES)
     single = means(shown.loc[shown.language != ALL_LANGUAGES], ["metric", "language"])
     chosen = pd.concat([overall, single])[:max_keys]
