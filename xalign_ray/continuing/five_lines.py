@@ -20,6 +20,7 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.work.storage import expand_home
 
 YAML = (".yaml", ".yml")
+MOST_UNKNOWN = 0.05  # share of a language's pieces that may be unknown to the vocabulary
 COMMAND_LINE = "xalign continue"
 
 # Keys of the recipe that options of the command set; messages name them as `train.max_steps` or `data.tests.0`.
@@ -87,7 +88,7 @@ class FiveLines(Frozen):
     languages: Words = ()
     columns: Words = ()
     where: str = ""
-    allow_unknown: Annotated[Float, Field(ge=0, le=1)] = 0.05
+    allow_unknown: Annotated[Float, Field(ge=0, le=1)] = MOST_UNKNOWN
     output: LocalPath | None = None
     steps: Positive | None = None
     hours: Annotated[Float | None, Field(gt=0)] = None

@@ -12,6 +12,7 @@ from xalign_ray.config.language_codes import ENGLISH, check_language
 from xalign_ray.config.schema import Corpus, ParallelCorpus
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.continuing.files import ROOT, read_text
+from xalign_ray.continuing.five_lines import MOST_UNKNOWN
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.hub import encoder_folder
 from xalign_ray.models.open import Opened
@@ -54,13 +55,20 @@ def new_languages(encoder: Opened, pieces: Pieces) -> dict[str, str]:
             for code in pieces
             if code.partition("-")[0] not in listed
         }
-    return {code: f"{code} takes {count / pieces[ENGLISH][0]:.1f} times as many pieces a word as English"
-            for code, (count, _) in pieces.items() if is_costly(code, pieces)}  # fmt: skip
+    return {
+        code: f"{unknown:.0%} of the pieces of {code} are unknown"
+        if unknown > MOST_UNKNOWN
+        else f"{code} takes {count / pieces[ENGLISH][0]:.1f} times as many pieces a word as English"
+        for code, (count, unknown) in pieces.items()
+        if is_costly(code, pieces)
+    }
 
 
 def is_costly(code: str, pieces: Pieces) -> bool:
-    """Whether a language needs more than TIMES_ENGLISH as many pieces a word as the English of the data."""
-    return ENGLISH in pieces and pieces[code][0] > TIMES_ENGLISH * pieces[ENGLISH][0]
+    """Whether a language needs more than TIMES_ENGLISH as many pieces a word as the English of the data, or has pieces
+    that are unknown: a whole word in letters that the vocabulary lacks may be a single one."""
+    count, unknown = pieces[code]
+    return unknown > MOST_UNKNOWN or (ENGLISH in pieces and count > TIMES_ENGLISH * pieces[ENGLISH][0])
 
 
 def card_languages(encoder: Opened) -> set[str]:

@@ -22,7 +22,7 @@ from xalign_ray.config.choices import (
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import DataConfig
 from xalign_ray.continuing.files import ROOT, Data
-from xalign_ray.continuing.five_lines import FiveLines
+from xalign_ray.continuing.five_lines import MOST_UNKNOWN, FiveLines
 from xalign_ray.continuing.new_languages import (
     TIMES_ENGLISH,
     is_costly,
@@ -133,7 +133,8 @@ def _data(lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[st
         if not (costly := [code for code in pieces if is_costly(code, pieces)]):
             raise ConfigError(
                 f"--pieces {lines.pieces} makes pieces of languages that take over {TIMES_ENGLISH} times as many a "
-                f"word as English in the same files, and none does ({show_fertility(pieces)}). Leave it out."
+                f"word as English in the same files, or of which over {MOST_UNKNOWN:.0%} are unknown, and none does "
+                f"({show_fertility(pieces)}). Leave it out."
             )
         block["tokenizer"] = {"kind": "start", "new_pieces": lines.pieces, "new_pieces_of": costly}
     if teacher := _teacher(lines, method):
@@ -205,7 +206,8 @@ def note_pieces(lines: FiveLines, data: DataConfig) -> list[str]:
         if unknown > lines.allow_unknown and not getattr(data.tokenizer, "new_pieces", 0):
             raise ConfigError(
                 f"{100 * unknown:.0f} % of the pieces of {code} are unknown to the vocabulary of {model}, which cannot "
-                f"write it: nothing would be learned of them. Take another encoder, or train all the same: "
+                f"write it: nothing would be learned of them. Give it pieces (--pieces 2000, of a unigram vocabulary "
+                f"such as XLM-R's or E5's), take another encoder, or train all the same: "
                 f"--allow-unknown {math.ceil(20 * unknown) / 20:g}."
             )
     return [f"Pieces a word: {show_fertility(pieces)}."] if pieces else []

@@ -354,6 +354,7 @@ def write_letters(folder: Path) -> None:
     pieces |= {f"##{letter}": 20 + n for n, letter in enumerate("atz0123456789")}
     tokenizer = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
+    tokenizer.add_special_tokens(["[UNK]"])
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
@@ -388,11 +389,14 @@ def test_a_language_that_is_new_to_an_encoder_of_sentences_is_added(
     assert resolved(pairs=pairs, method="contrast").recipe.name == "bare-contrast"
 
 
-def test_pieces_are_of_the_language_that_costs_many(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "costs_many", ["Satz Satz Satz", "\u0456\u0457\u0454 \u0491\u0454\u0457 \u0454\u0491\u0456"]
+)  # unknown letters: a piece a word
+def test_pieces_are_of_the_language_that_costs_many(folder: Path, costs_many: str) -> None:
     write_letters(folder / "bare")
     with pytest.raises(ConfigError, match=r"--pieces 7 makes pieces of languages .* none does \(de \d"):
         resolved(pieces=7)
-    (folder / "pairs.en-de.tsv").write_text("".join(f"sentence {n}\tSatz Satz Satz\n" for n in range(300)))
+    (folder / "pairs.en-de.tsv").write_text("".join(f"sentence {n}\t{costs_many}\n" for n in range(300)))
     found = resolved(pieces=7)
     tokenizer, train = found.recipe.config.data.tokenizer, found.recipe.config.train
     assert (tokenizer.kind, tokenizer.new_pieces, tokenizer.new_pieces_of) == ("start", 7, ("de",))  # type: ignore[union-attr]
