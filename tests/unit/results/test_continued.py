@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.unit.continuing.comparison_file import row, write_comparison_file
+from tests.unit.results.run_folders import report_on, score, write_run
 from xalign_ray.errors import DataError
 from xalign_ray.results.continued import (
     comparison_text,
@@ -38,6 +39,8 @@ def test_each_language_has_both_values_interval_and_verdict(tmp_path: Path) -> N
     assert "hi 500 98.4 98.5 +0.1 (-0.9 to +1.1) kept" in lines
     assert "fr 500 95.0 92.0 -3.0 (-4.0 to -2.0) lost" in lines
     assert "mean - 94.2 95.5 +1.3 -" in lines
+    ends = [line for line in text.splitlines() if line.endswith((" gained", " kept"))]
+    assert len({line.rindex(" ") for line in ends[:2]}) == 1  # words stand left
     assert "corrected for the number of languages (Holm); kept: a loss of 1 point is excluded." in " ".join(lines)
     assert "intfloat/multilingual-e5-small -> mine: contrast, 200 steps, 12m 30s of training, 0.21 device hours." in (
         " ".join(lines)
@@ -86,6 +89,14 @@ def test_sentences_of_a_comparison(tmp_path: Path) -> None:
     assert "+0.0" in text
     assert "-0.0 " not in text
     assert [sparkline(values) for values in ([0.1, 0.2, 0.45], [0.5], [])] == ["\u2581\u2583\u2588", "\u2581", ""]
+
+
+def test_a_page_opens_with_what_a_run_gained_unless_it_compares_others(tmp_path: Path) -> None:
+    recipes = {"a": "tiny/mlm", "b": "tiny/align-mlm", "c": "tiny/dict-mlm-50"}
+    runs = [write_run(tmp_path / name, recipe, scores={"t": [score(run=name)]}) for name, recipe in recipes.items()]
+    write_comparison_file(runs[0])
+    pages = [report_on(runs[:number], tmp_path / f"page{number}").read_text() for number in (1, 3)]
+    assert ["Continued from intfloat/multilingual-e5-small" in page for page in pages] == [True, False]
 
 
 def write_test(folder: Path, found: dict[str, str]) -> Run:

@@ -140,6 +140,7 @@ def test_two_studies_stand_beside_each_other(study: Path, tmp_path: Path) -> Non
     comparison = compare_folders([study, other, run])
     assert comparison.labels == ("mlm (s)", "align", "mlm sentences", "mlm (t)", "tiny/mlm")
     assert comparison.baseline == "mlm (s)"
+    assert compare_folders([run, study, other]).baseline == "mlm (s)"
 
 
 def test_of_a_study_that_is_going_on_settings_count_once_one_is_chosen(study: Path, tmp_path: Path) -> None:
