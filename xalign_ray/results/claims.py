@@ -237,8 +237,9 @@ def judge(claim: Claim, known: Measured) -> Verdict:
             is_against, why = high < 0, reason(gap.interval, gap.fewest_seeds, gap.languages, not gap.by_seeds)
         else:
             is_against, why = high < claim.by / 100, gap.undecided(claim.by / 100)
-        ours = " less ".join(with_deviation(show, *average(arm)) for arm in (values if covers else pair))
-        steps.append(Step(name, gap.estimate.value, gap.interval, why, is_against, ours * (claim.kind != "near")))
+        arms = () if claim.kind == "near" else values if covers else pair
+        ours = " less ".join(with_deviation(show, *average(arm)) for arm in arms)
+        steps.append(Step(name, gap.estimate.value, gap.interval, why, is_against, ours))
     languages, seeds = min(gap.languages for gap in gaps), min(gap.fewest_seeds for gap in gaps)
     if covers:
         languages, seeds = sum(map(len, values)), languages
