@@ -18,6 +18,7 @@ from xalign_ray.models.hub import encoder_folder
 from xalign_ray.models.open import Opened
 from xalign_ray.sources.pair_forms import read_pairs
 from xalign_ray.vocabulary.exchange import fertility
+from xalign_ray.vocabulary.surgery import lacks_characters
 from xalign_ray.work.run_folder import CARD
 
 MAX_FIRST = 2_000  # sentences of a language whose pieces are counted
@@ -56,19 +57,27 @@ def new_languages(encoder: Opened, pieces: Pieces) -> dict[str, str]:
             if code.partition("-")[0] not in listed
         }
     return {
-        code: f"{unknown:.0%} of the pieces of {code} are unknown"
+        code: f"{100 * unknown:.0f} % of the pieces of {code} are unknown"
         if unknown > MOST_UNKNOWN
         else f"{code} takes {count / pieces[ENGLISH][0]:.1f} times as many pieces a word as English"
         for code, (count, unknown) in pieces.items()
-        if is_costly(code, pieces)
+        if is_costly(code, pieces) or unknown > MOST_UNKNOWN
     }
 
 
 def is_costly(code: str, pieces: Pieces) -> bool:
-    """Whether a language needs more than TIMES_ENGLISH as many pieces a word as the English of the data, or has pieces
-    that are unknown: a whole word in letters that the vocabulary lacks may be a single one."""
-    count, unknown = pieces[code]
-    return unknown > MOST_UNKNOWN or (ENGLISH in pieces and count > TIMES_ENGLISH * pieces[ENGLISH][0])
+    """Whether a language needs more than TIMES_ENGLISH as many pieces a word as the English of the data."""
+    return ENGLISH in pieces and pieces[code][0] > TIMES_ENGLISH * pieces[ENGLISH][0]
+
+
+def needs_pieces(tokenizer: Tokenizer | None, pieces: Pieces) -> list[str]:
+    """The languages for which pieces are added; of letters that the vocabulary lacks a whole word is one, and cheap."""
+    can_write = tokenizer is not None and lacks_characters(tokenizer)
+    return [
+        code
+        for code, (_, unknown) in pieces.items()
+        if is_costly(code, pieces) or (can_write and unknown > MOST_UNKNOWN)
+    ]
 
 
 def card_languages(encoder: Opened) -> set[str]:

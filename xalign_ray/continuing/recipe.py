@@ -22,10 +22,10 @@ from xalign_ray.config.choices import (
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import DataConfig
 from xalign_ray.continuing.files import ROOT, Data
-from xalign_ray.continuing.five_lines import MOST_UNKNOWN, FiveLines
+from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.continuing.new_languages import (
     TIMES_ENGLISH,
-    is_costly,
+    needs_pieces,
     open_pieces,
     pieces_a_word,
     teacher_language,
@@ -130,10 +130,10 @@ def _data(lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[st
         block |= {"reserve_fraction": reserve} if reserve > base.reserve_fraction else {}
     if lines.pieces:
         pieces = pieces_a_word(lines.model, data.pairs, data.text)
-        if not (costly := [code for code in pieces if is_costly(code, pieces)]):
+        if not (costly := needs_pieces(open_pieces(lines.model), pieces)):
             raise ConfigError(
                 f"--pieces {lines.pieces} makes pieces of languages that take over {TIMES_ENGLISH} times as many a "
-                f"word as English in the same files, or of which over {MOST_UNKNOWN:.0%} are unknown, and none does "
+                f"word as English in the same files, or that a unigram vocabulary cannot write, and none does "
                 f"({show_fertility(pieces)}). Leave it out."
             )
         block["tokenizer"] = {"kind": "start", "new_pieces": lines.pieces, "new_pieces_of": costly}
@@ -202,8 +202,9 @@ def note_pieces(lines: FiveLines, data: DataConfig) -> list[str]:
     """
     model = getattr(data.tokenizer, "path", None) or lines.model
     pieces = pieces_a_word(model, data.parallel, data.corpora)
+    added = getattr(data.tokenizer, "new_pieces", 0) and (data.tokenizer.new_pieces_of or pieces)  # type: ignore[union-attr]
     for code, (_, unknown) in pieces.items():
-        if unknown > lines.allow_unknown and not getattr(data.tokenizer, "new_pieces", 0):
+        if unknown > lines.allow_unknown and code not in (added or ()):
             raise ConfigError(
                 f"{100 * unknown:.0f} % of the pieces of {code} are unknown to the vocabulary of {model}, which cannot "
                 f"write it: nothing would be learned of them. Give it pieces (--pieces 2000, of a unigram vocabulary "

@@ -29,7 +29,7 @@ from xalign_ray.results.claims import against_papers, measured
 from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
 from xalign_ray.results.run import Log, Run, as_published, cost_frame, is_of, studies_of
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
-from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
+from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
 from xalign_ray.tasks.task import Measure, Metric
 from xalign_ray.track.scored_encoder import versions
 from xalign_ray.work.artifacts import hash_value, is_sealed_archive, read_archive, seal_archive, write_atomic
@@ -45,7 +45,7 @@ _OF_LOG = ("starts", "end", "last_step", "started", "seconds", "memory", "waitin
 _TOLERANCE = (
     1e-6  # of a mean or an end of an interval: far below printed digits, above differences between versions of scipy
 )
-_SECOND = 1.0
+_SECONDS, _SHARE = 1.0, 0.05  # by which two times may differ
 _EXACT = 1e-12  # of a score, which is counted
 _ON_TRUST = (
     "Taken on trust, as they were measured: CPU seconds, tokens, memory, waiting time. For nothing in the file says "
@@ -222,10 +222,16 @@ def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
 
 
 def _scored_files(source: Path) -> Members:
-    """Each scores.json of a folder with the predictions next to it; of a bundle all files."""
+    """Each scores.json of a folder with the predictions next to it; of a bundle all files.
+
+    Raises:
+        DataError: a scores.json is damaged.
+    """
     if is_bundle(source):
         return read_bundle(source).members
     scored = {path for pattern in _SCORE_FILES for path in source.glob(pattern)}
+    for path in scored:
+        read_scores(path)
     files = [file for path in scored for file in (path, *path.parent.glob(f"{PREDICTIONS}/*.jsonl"))]
     return {file.relative_to(source).as_posix(): file.read_bytes() for file in files}
 
@@ -353,13 +359,15 @@ def _check_seeds(bundle: Bundle) -> None:
 
 
 def _check_times(bundle: Bundle) -> None:
-    """The time of a training lies between its events: of one attempt it is that from the first to the last."""
-    ended = [(run, run.log.end["time"] - run.log.started) for run in bundle.runs if run.log.end]
+    """The time of a training of one attempt is that from its first event to its last."""
+    ended = [
+        (run, run.log.end["time"] - run.log.started) for run in bundle.runs if run.log.end and len(run.log.starts) == 1
+    ]
     for run, between in ended:
-        if run.log.seconds > between + _SECOND or (len(run.log.starts) == 1 and run.log.seconds < between - _SECOND):
+        if abs(run.log.seconds - between) > max(_SECONDS, _SHARE * between):  # a clock may have been set
             took = f"{run.name} took {run.log.seconds:,.0f} s"
             bundle.problems.append(f"{RUNS_FILE}: {took}, and its events are {between:,.0f} s apart")
-    bundle.facts.append(f"{len(ended)} times of training held to their events.")
+    bundle.facts.append(f"{len(ended)} times of trainings of one attempt held to their events.")
 
 
 def _check_tables(bundle: Bundle) -> None:

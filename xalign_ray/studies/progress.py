@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 RECORD_S = 2.0  # least pause between two writes of study.json, which holds every cell
+PERCENT = 100
 POWER_LANGUAGES = (4, 8, 12, 20)  # numbers of languages whose power a plan shows
 UNKNOWN = dict.fromkeys(
     ("name", "folder", "task", "train_language", "training", "setting", "made_by", "development", "seconds")
@@ -125,17 +126,20 @@ def describe_plan(queue: Queue) -> str:
 def describe_power(study: StudyConfig) -> str:
     """Which differences a study with its seeds and arms can decide, by the number of its languages."""
     trained = [len(entry.seeds or study.seeds) for entry in study.encoders if not entry.model]
-    arms, seeds = len(study.labels) - 1, min(trained, default=0)
+    arms, seeds = len(study.labels) - 1, max(trained, default=0)
     if not arms or not seeds:
-        return "Power: there is no trained encoder to compare."
+        return "Power: nothing here is trained and compared."
     if seeds < 2:
         return f"Power: {ONE_RUN} of an arm decides nothing; `seeds` has {seeds}."
     spread = study.spread.languages, study.spread.seeds
-    sizes = ", ".join(f"{n} languages {smallest_decided(n, seeds, spread, arms):.1f}" for n in POWER_LANGUAGES)
+    differences = {number: smallest_decided(number, seeds, spread, arms) for number in POWER_LANGUAGES}
+    sizes = ", ".join(
+        f"{number} languages {f'{least:.1f}' if least < PERCENT else 'none'}" for number, least in differences.items()
+    )
     return (
         f"Power: with {seeds} seeds and {arms} arms beside the baseline, 80 % of such studies decide a true difference "
         f"of these points: {sizes}; if it varies by {spread[0]:g} between languages and {spread[1]:g} between seeds "
-        "(`spread`)."
+        "(`spread`), and the languages are unrelated, and all trained or all not."
     )
 
 

@@ -118,14 +118,20 @@ def add_subwords(
     return tokenizer, characters | of_old
 
 
+def lacks_characters(tokenizer: Tokenizer) -> bool:
+    """Whether `add_subwords` gives it characters that it lacks: a unigram model that has them as unknown pieces."""
+    model = _tree(tokenizer)["model"]
+    return model["type"] == "Unigram" and model["unk_id"] is not None and not model.get("byte_fallback")
+
+
 def _add_characters(
     tokenizer: Tokenizer, words: Mapping[str, int], count: int
 ) -> tuple[Tokenizer, dict[int, list[int]]]:
     """A unigram model with the commonest characters that it lacks, each as unlikely as its rarest piece."""
+    if not lacks_characters(tokenizer):
+        return tokenizer, {}
     tree = _tree(tokenizer)
     model = tree["model"]
-    if model["type"] != "Unigram" or model["unk_id"] is None or model.get("byte_fallback"):
-        return tokenizer, {}
     known, times = {name for name, _ in model["vocab"]}, Counter[str]()
     for word, seen in words.items():
         times.update({character: seen for character in word if character not in known})

@@ -151,6 +151,15 @@ _LETTERS = {script: rf"\p{{{name}}}" for script, name in _NAMES.items()} | {
     "Kore": r"[\p{Hangul}\p{Han}]",
 }
 _NOT_LISTED = {"azb": "Arab", "pnb": "Arab", "sh": "Latn"}  # of mBERT's languages those that CLDR has no script of
+_OF_SEVERAL = {
+    "KATAKANA-HIRAGANA",
+    "IDEOGRAPHIC",
+    "MICRO",
+    "FEMININE",
+    "MASCULINE",
+    "MODIFIER",
+    "",
+}  # letters of several scripts
 _RIGHT = 1 << 32
 _NO_BLANKS: dict[str, int] = dict.fromkeys(("Hans", "Hant", "Jpan"), IDEOGRAPH)
 _NO_BLANKS |= dict.fromkeys(("Thai", "Laoo", "Khmr", "Mymr", "Tibt"), SYLLABLE)
@@ -166,7 +175,8 @@ def script_of(language: str) -> str:
 
 def scripts_in(text: str) -> set[str]:
     """The scripts of a text's letters, as their Unicode names begin: LATIN, CJK, HIRAGANA."""
-    return {unicodedata.name(character, "").partition(" ")[0] for character in text if character.isalpha()}
+    names = {unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()}
+    return names - _OF_SEVERAL
 
 
 def usual_script(language: str) -> str | None:

@@ -389,14 +389,26 @@ def test_a_language_that_is_new_to_an_encoder_of_sentences_is_added(
     assert resolved(pairs=pairs, method="contrast").recipe.name == "bare-contrast"
 
 
-@pytest.mark.parametrize(
-    "costs_many", ["Satz Satz Satz", "\u0456\u0457\u0454 \u0491\u0454\u0457 \u0454\u0491\u0456"]
-)  # unknown letters: a piece a word
-def test_pieces_are_of_the_language_that_costs_many(folder: Path, costs_many: str) -> None:
+UNKNOWN_LETTERS = "\u0456\u0457\u0454 \u0491\u0454\u0457 \u0454\u0491\u0456"
+
+
+def test_pieces_are_of_the_language_that_costs_many(folder: Path) -> None:
     write_letters(folder / "bare")
     with pytest.raises(ConfigError, match=r"--pieces 7 makes pieces of languages .* none does \(de \d"):
         resolved(pieces=7)
-    (folder / "pairs.en-de.tsv").write_text("".join(f"sentence {n}\t{costs_many}\n" for n in range(300)))
+    pairs = folder / "pairs.en-de.tsv"
+    pairs.write_text("".join(f"sentence {n}\t{UNKNOWN_LETTERS}\n" for n in range(300)))
+    with pytest.raises(ConfigError, match=r"none does \(de 1\.00 \(100\.0 % unknown"):
+        resolved(pieces=7)  # WordPiece gets no letters
+    unigram = Tokenizer(models.Unigram([("[UNK]", 0.0), ("sentence", -1.0), *((d, -2.0) for d in "0123456789")], 0))
+    unigram.add_special_tokens(["[UNK]"])
+    unigram.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
+    unigram.save(str(folder / "bare" / "tokenizer.json"))
+    with pytest.raises(ConfigError, match=r"100 % of the pieces of de are unknown .*--pieces 2000"):
+        resolved(method="contrast")
+    assert resolved(pieces=7).recipe.config.data.tokenizer.new_pieces_of == ("de",)  # type: ignore[union-attr]
+    write_letters(folder / "bare")
+    pairs.write_text("".join(f"sentence {n}\tSatz Satz Satz\n" for n in range(300)))
     found = resolved(pieces=7)
     tokenizer, train = found.recipe.config.data.tokenizer, found.recipe.config.train
     assert (tokenizer.kind, tokenizer.new_pieces, tokenizer.new_pieces_of) == ("start", 7, ("de",))  # type: ignore[union-attr]

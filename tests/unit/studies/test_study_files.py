@@ -381,7 +381,7 @@ def test_missing_texts_of_a_recipe_are_said_with_the_plan(tmp_path: Path):
     ("encoders", "keys", "said"),
     [
         (["tiny/mlm", "tiny/xlm"], {}, r"one training run of an arm decides nothing; `seeds` has 1\."),
-        (["tiny/mlm"], {"seeds": [0, 1]}, "there is no trained encoder to compare"),
+        (["tiny/mlm"], {"seeds": [0, 1]}, "nothing here is trained and compared"),
         (
             ["tiny/mlm", "tiny/xlm"],
             {"seeds": [0, 1, 2], "spread": {"languages": 3, "seeds": 0.1}},
