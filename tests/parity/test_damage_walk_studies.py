@@ -185,7 +185,7 @@ def test_a_report_given_again_writes_its_files_as_they_were(tmp_path: Path) -> N
     run = write_run(tmp_path / "one", scores={"tatoeba": [score()]})
     report([str(run)])
     whole = hash_files(run / "report")
-    assert len(whole) == 8
+    assert len(whole) == 9
     for damage in ("deleted", "halved"):
         for file in files_of(run / "report"):
             content = file.read_bytes()
