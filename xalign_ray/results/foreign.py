@@ -112,7 +112,7 @@ def _score(row: Mapping[str, str]) -> Score:
 
 
 def _number(name: str, text: str, low: float = -math.inf, high: float = math.inf, hint: str = "") -> float:
-    """A number from `low` to `high`; ValueError with the sentence that says what to write else."""
+    """A number from `low` to `high`; ValueError with the right form in a sentence."""
     try:
         value = float(text)
     except ValueError:

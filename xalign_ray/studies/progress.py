@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 RECORD_S = 2.0  # least pause between two writes of study.json, which holds every cell
-PERCENT = 100
+MOST_POINTS = 100  # by which two encoders can differ
 POWER_LANGUAGES = (4, 8, 12, 20)  # numbers of languages whose power a plan shows
 UNKNOWN = dict.fromkeys(
     ("name", "folder", "task", "train_language", "training", "setting", "made_by", "development", "seconds")
@@ -134,7 +134,8 @@ def describe_power(study: StudyConfig) -> str:
     spread = study.spread.languages, study.spread.seeds
     differences = {number: smallest_decided(number, seeds, spread, arms) for number in POWER_LANGUAGES}
     sizes = ", ".join(
-        f"{number} languages {f'{least:.1f}' if least < PERCENT else 'none'}" for number, least in differences.items()
+        f"{number} languages {f'{least:.1f}' if least < MOST_POINTS else 'none'}"
+        for number, least in differences.items()
     )
     return (
         f"Power: with {seeds} seeds and {arms} arms beside the baseline, 80 % of such studies decide a true difference "
