@@ -174,7 +174,7 @@ def test_a_bound_that_few_kept_pairs_cannot_show_exports_the_least_harmful_and_e
     assert ended.value.code == 3, said.err
     assert "The bound is not shown to hold: " in said.out
     shares = [mixture["share"] for mixture in found["bound"]["mixtures"]]
-    assert (shares, found["bound"]["holds"]) == ([0.25, 0.5, 0.75, 1.0], False)
+    assert (shares, found["bound"]["holds"]) == ([0.125, 0.25, 0.5, 0.75, 1.0], False)
     share, first = found["bound"]["share"], load_file(run.parent.parent / "encoder" / "model.safetensors")
     for name, tensor in load_file(folder.export / "model.safetensors").items():
         torch.testing.assert_close(tensor, (1 - share) * first[name] + share * whole[name], rtol=0, atol=1e-7)

@@ -17,6 +17,7 @@ from xalign_ray.results.continued import MEASURES, is_kept
 from xalign_ray.results.difference import MeanEstimate
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
+BETWEEN = 0.125  # above the largest of these that holds, one more is tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,16 +95,19 @@ def choose(mixtures: Sequence[Mixture]) -> Mixture:
 
 
 def find_mixture(score: Callable[[float], BaseComparison], bound: float) -> dict[str, Any]:
-    """Scores each share, and chooses; as comparison.json has it.
+    """Scores each share, and one between the last that holds and the next, and chooses; as comparison.json has it.
 
     Args:
         score: compares the mixture of a share with the base, on the half that chooses.
     """
-    mixtures = [judge_mixture(share, score(share), bound) for share in SHARES]
-    chosen = choose(mixtures)
+    mixtures = {share: judge_mixture(share, score(share), bound) for share in SHARES}
+    within = max((share for share, mixture in mixtures.items() if mixture.holds), default=0.0)
+    if within < 1:
+        mixtures[within + BETWEEN] = judge_mixture(within + BETWEEN, score(within + BETWEEN), bound)
+    chosen = choose([*mixtures.values()])
     return {
         "lose_at_most": bound,
         "share": chosen.share,
         "holds": chosen.holds,
-        "mixtures": [asdict(mixture) for mixture in mixtures],
+        "mixtures": [asdict(mixture) for _, mixture in sorted(mixtures.items())],
     }

@@ -106,7 +106,7 @@ def _export_within(
         margin = lines.lose_at_most
 
         def score(share: float) -> BaseComparison:
-            say(f"Merging {share:.0%} of the trained weights with {1 - share:.0%} of {old.encoder}.")
+            say(f"Merging {100 * share:g}% of the trained weights with {100 - 100 * share:g}% of {old.encoder}.")
             with tempfile.TemporaryDirectory(prefix=".mixture-", dir=run) as out:
                 mixture = export_run(recipe, prepared, run, facts, None, Path(out) / EXPORT, trust, merge=share)
                 return compare_with_base(old, str(mixture), *sets, recipe.config.languages, margin=margin)

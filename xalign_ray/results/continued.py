@@ -144,7 +144,7 @@ def _before_and_after(measure: str, rows: Sequence[Row]) -> str:
 
 def of_bound(bound: Mapping[str, Any]) -> str:
     """What is exported, and whether it holds the bound."""
-    weights = f"{bound['share']:.0%} of the trained weights and {1 - bound['share']:.0%} of the base's"
+    weights = f"{100 * bound['share']:g}% of the trained weights and {100 - 100 * bound['share']:g}% of the base's"
     asked = f"a loss of at most {bound['lose_at_most']:g} points of what is kept"
     if bound["holds"]:
         return (
@@ -218,7 +218,7 @@ def _of_mixtures(bound: Mapping[str, Any]) -> Table:
         verdict = "holds" if mixture["holds"] else lost
         exported = Entry(verdict, "exported", "best") if mixture["share"] == bound["share"] else verdict
         gain = NONE if mixture["gain"] is None else points(mixture["gain"])
-        body.append((f"{mixture['share']:.0%}", gain, *changes, exported))
+        body.append((f"{100 * mixture['share']:g}%", gain, *changes, exported))
     note = (
         "Share: of the trained weights. In points (of a loss: hundredths of a nat, + is better), on the half of the "
         f"sentences that chooses; 95 % intervals of the mean over what is kept. A mixture holds where a mean loss of "

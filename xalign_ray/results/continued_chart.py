@@ -71,7 +71,8 @@ def _draw_mixtures(bound: Mapping[str, Any], axes: Axes) -> None:
             axes.plot([low, high], [gain, gain], color=colour, lw=1)
             axes.plot([kept], [gain], color=colour, marker=marker, ms=5)
             if name == drawn[0]:  # the gain is the same at each measure
-                axes.annotate(f"{mixture['share']:.0%}", (kept, gain), (4, 3), textcoords="offset points", color=INK)
+                text = f"{100 * mixture['share']:g}%"
+                axes.annotate(text, (kept, gain), (4, 3), textcoords="offset points", color=INK)
     axes.set_xlabel("change of what is kept, points")
     axes.set_ylabel("gain, points")
     axes.grid()

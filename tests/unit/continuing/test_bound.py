@@ -108,6 +108,30 @@ def test_one_that_loses_twice_the_bound_is_exported_in_at_most_one_of_twenty_dra
     assert exported <= 25
 
 
+@pytest.mark.parametrize(
+    ("within", "between", "share"),
+    [
+        (0.0, 0.125, 0.125),
+        (0.2, 0.125, 0.125),
+        (0.3, 0.375, 0.25),
+        (0.7, 0.625, 0.625),
+        (0.8, 0.875, 0.75),
+        (1, None, 1),
+    ],
+)
+def test_one_more_share_is_tried_above_the_largest_that_holds(
+    within: float, between: float | None, share: float
+) -> None:
+    def score(share: float) -> BaseComparison:
+        loss = MeanEstimate(0.0 if share <= within else -0.02 - share / 100, 0.001)
+        return compared(("retrieval", True, MeanEstimate(share, 0.01)), ("retrieval", False, loss))
+
+    found = find_mixture(score, 0.5)
+    shares = [mixture["share"] for mixture in found["mixtures"]]
+    assert shares == sorted({*SHARES, *([] if between is None else [between])})
+    assert (found["share"], found["holds"]) == (share, within > 0)
+
+
 def test_no_loss_is_exported_whole_and_a_small_set_is_said_to_show_too_little() -> None:
     def found_of(count: int) -> dict[str, object]:
         same = np.zeros(count)
