@@ -22,7 +22,7 @@ HF = "hf"  # the format of Hugging Face data sets, whose files are of one of the
 TableFormat = Literal["csv", "tsv", "xlsx", "jsonl", "json", "parquet", "arrow"]  # of text, pairs or terms
 TextFormat = Literal["wikipedia", "text", "conllu", TableFormat, "hf"]
 PairFormat = Literal["moses", TableFormat, "tmx", "xliff", "po", "opus", "hf"]
-DictionaryFormat = Literal["muse", TableFormat, "kaikki"]
+DictionaryFormat = Literal["muse", TableFormat]
 WITH_COLUMNS = (*get_args(TableFormat), HF)
 OF_HF = ("config", "split", "revision")
 WHERE = r"^(?P<column>[^=!<>]+?)\s*(?P<sign>=|!=|<=|>=|<|>)\s*(?P<value>[^=!<>]+)$"  # a condition on a column

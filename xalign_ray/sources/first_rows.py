@@ -24,14 +24,12 @@ from xalign_ray.sources.open import (
     BrokenFileError,
     Chunks,
     check_lines,
-    number_lines,
     open_bytes,
     read_lines,
 )
 from xalign_ray.sources.readings import MISSING
 from xalign_ray.sources.records import list_reasons, list_some
 from xalign_ray.sources.tables import ROWS, SourceTable, one_line, read_array, split_comments
-from xalign_ray.sources.terms import is_kaikki
 from xalign_ray.sources.translation_files import is_po
 from xalign_ray.work.file_checks import HEAD_BYTES
 
@@ -280,33 +278,30 @@ _JSON = re.compile(r'\{|\[\s*[\[{"]')
 def find_dictionary_form(path: str) -> DictionaryFormat:
     """The form of a dictionary, plain, packed or in a zip.
 
-    A container by its first bytes, and of JSON kaikki's by its keys; else a table by tabs, by its name (.csv), or by
-    one other delimiter in most lines; MUSE for two words a line.
+    A container by its first bytes; else a table by tabs, by its name (.csv), or by one other delimiter in most lines;
+    MUSE for two words a line.
 
     Raises:
         DataError: there is no file in the zip, or it is XML.
     """
     if is_workbook(path):
         return "xlsx"
-    files = list(files_of(path))
-    if not files:
+    if (file := next(files_of(path), None)) is None:
         raise DataError(f"{path} holds no file of a dictionary.")
-    head = next(iter(files[0]), b"")[:HEAD_BYTES]
-    if decoded(head).lstrip().startswith("<"):
+    head = next(iter(file), b"")[:HEAD_BYTES]
+    text = decoded(head).lstrip()
+    if text.startswith("<"):
         raise DataError(
             "is XML: docs/how-to/data.md converts TBX, TEI and Apertium's dix. Write a word and its translation a "
             "line, with a tab between them.",
             path,
         )
     container = _container(head)
-    if container in ("parquet", "arrow"):
+    if container in ("parquet", "arrow") or (container in ("json", "jsonl") and _JSON.match(text)):
         return container
-    if container in ("json", "jsonl") and _JSON.match(decoded(head).lstrip()):
-        lines = islice(number_lines(files[0], files[0].path, json_lines=True), _LOOKED_AT)
-        return "kaikki" if any(is_kaikki(line.text) for line in lines) else container
-    if table_suffix(files[0].path) == ".csv":
+    if table_suffix(file.path) == ".csv":
         return "csv"
-    full = [line.text for line in islice(split_comments(files[0])[1], _LOOKED_AT) if line.text.strip()]
+    full = [line.text for line in islice(split_comments(file)[1], _LOOKED_AT) if line.text.strip()]
     if sum("\t" in line for line in full) * 2 > len(full):
         is_header = any(map(language_of_name, full[0].lstrip("# ").split("\t")))
         return "tsv" if is_header or any(len(line.split()) != 2 for line in full) else "muse"

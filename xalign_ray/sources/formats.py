@@ -54,11 +54,11 @@ from xalign_ray.sources.tables import (
     open_csv,
     open_json,
     open_jsonl,
+    open_muse,
     open_tsv,
     open_workbook,
     split_csv,
 )
-from xalign_ray.sources.terms import open_kaikki, open_muse
 from xalign_ray.sources.text import (
     check_links,
     pair_documents,
@@ -111,7 +111,6 @@ FORMATS: dict[str, Format] = {
     "moses": Format(("pairs",), None, read_moses, split_in_parallel, (2, 3), "sentences", check_links),
     "opus": Format(("pairs",), read=read_opus),
     "muse": Format(("entries",), open_muse, content="text"),
-    "kaikki": Format(("entries",), open_kaikki, content="json"),
 }
 SIDE_BY_SIDE = "_side_by_side"  # behind the format of two files, one a language, of a Hugging Face data set
 

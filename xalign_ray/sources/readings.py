@@ -39,9 +39,7 @@ NOTES = "parts of speech and notes, not read"
 LISTS, _LIST = "terms with a comma or semicolon in them, each read as one term", re.compile("[,;\uff0c\uff1b\u3001]")
 UNDERSCORES = "terms with underscores between their words, read as blanks"
 MARKUP = "term has HTML tags or entities"
-UID = "term is PanLex's number of a language"
 _UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
-_UID = re.compile(r"[a-z]{3}-\d{3}")
 _BRACKETED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|<[^<>]*>|\([^()]*\)")
 _LETTER = "[A-Za-z\u00c0-\u024f\u0370-\u052f]"  # Latin, Greek, Cyrillic; Chinese has no blanks between words
 _OPTIONAL = re.compile(rf"\(({_LETTER}+)\)(?={_LETTER})")  # within a word: (in)valid
@@ -128,10 +126,9 @@ def make_entries(
     """
     first, second = languages
     lefts, rights = [*lefts], [*rights]
-    for fault, is_faulty in ((MARKUP, has_markup), (UID, _UID.fullmatch)):
-        if any(map(is_faulty, (*lefts, *rights))):
-            yield BadRow(source, line, fault)
-            return
+    if any(map(has_markup, (*lefts, *rights))):
+        yield BadRow(source, line, MARKUP)
+        return
     if underscores := sum(bool(_UNDERSCORE.search(term)) for term in (*lefts, *rights)):
         yield Noted(UNDERSCORES, underscores)
     cleaned: list[list[str]] = []

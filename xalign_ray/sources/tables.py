@@ -33,11 +33,13 @@ from xalign_ray.sources.open import (
     size_of,
 )
 from xalign_ray.sources.records import PART_BYTES, Kind, Part, find_lines, one_part_a_file, spans_between, to_lines
+from xalign_ray.vocabulary.words import BLANKS
 
 ROWS = 500  # by which a table's form is found
 TEXT = "text"  # the column of a document, where the source names no other
 BLANK, COMMENT, HEADER_AGAIN = "blank line", "comment at the beginning", "header again"
 NOT_JSON, NOT_A_ROW, NO_KEY = "it is not JSON", "line is no JSON object", "object lacks the keys of its texts"
+MORE = "dictionary line has more than two columns"
 OTHER_SHEETS = "sheets after the first, which are not read"
 PACKAGE = "xalign-ray[excel]"
 _COMMENT = re.compile(r"#(?!\w[^\t]*\t|[\t,;|])")  # not `#MeToo\t#MeToo` and `#\tnumber sign`
@@ -214,6 +216,28 @@ def split_comments(file: Chunks) -> tuple[list[Line], Iterator[Line]]:
             return head, chain([line], lines)
         head.append(line)
     return head, iter(())
+
+
+def open_muse(file: TableFile) -> SourceTable:
+    """Lines of a word and its translation, in the order of the file (MUSE: by frequency of the source word).
+
+    Words are parted by any white space, as MUSE's own code does; where a line has a tab, by that alone, so that a term
+    may be of several words.
+    """
+
+    def read(languages: Sequence[str]) -> Iterator[SourceRow]:
+        comments, lines = split_comments(file.chunks)
+        yield from (SourceRow(line.number, skipped=COMMENT if line.text.strip() else BLANK) for line in comments)
+        step = -1 if said_direction(comments) == [*languages][::-1] else 1
+        for line in lines:
+            words = line.text.split("\t") if "\t" in line.text.strip() else line.text.split()
+            if len(words) > 2 and len(by_blanks := line.text.strip(BLANKS).split(" ")) == 2:
+                words = by_blanks  # a no-break space within a term
+            terms = [*filter(None, map(one_line, words))]
+            fault = line.fault or (MORE if len(terms) > 2 else "")
+            yield SourceRow(line.number, [*terms, None][:2][::step], fault, "" if fault or terms else BLANK)
+
+    return SourceTable(file.path, (), read, languages=list)
 
 
 def said_direction(comments: Sequence[Line]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,23 +25,6 @@ BRACKETS = "noted: terms with notes in brackets, taken off"
 UNDERSCORES = "noted: terms with underscores between their words, read as blanks"
 LISTS = "noted: terms with a comma or semicolon in them, each read as one term"
 COMMENT = "comment at the beginning"
-NO_TRANSLATION = "entry without a translation into the other language"
-
-
-def kaikki(*words: dict) -> str:
-    return "".join(json.dumps(word, ensure_ascii=False) + "\n" for word in words)
-
-
-KAIKKI = kaikki(
-    {
-        "word": "hard disk", "lang_code": "en", "pos": "noun",
-        "translations": [{"lang_code": "de", "word": "Festplatte"}, {"code": "fr", "word": "disque"}, {"code": "de"}],
-        "senses": [{"translations": [{"code": "de", "word": "Platte"}]}],
-    },
-    {"word": "Maus", "lang_code": "de", "translations": [{"lang_code": "en", "word": "mouse"}]},
-    {"word": "souris", "lang_code": "fr", "translations": [{"lang_code": "en", "word": "mouse"}]},
-    {"word": "lonely", "lang_code": "en"},
-) + "[1]\n{\n"  # fmt: skip
 TSV = (
     "English\tpos\tGerman\nhard disk\tn\tFestplatte {f}\nmouse\t\tMaus\n(to) go\tv\tgehen [intr.]\n\nalone\tn\n"
     "\tn\tleer\n"
@@ -79,9 +61,9 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
         "muse", "x.txt", "new_york new_york_stadt\n_ice_cream_ Eis\n__init__ _\n",
         {("new york", "new york stadt"), ("_ice cream_", "Eis"), ("__init__", "_")}, {UNDERSCORES: 3},
     ),
-    "HTML of StarDict and a PanLex UID": (
-        "tsv", "x.tsv", "cat\tKatze\nhouse\t<b>Haus</b><br>n.\nR&amp;D\tF und E\neng-000\tdeu-000\n",
-        {("cat", "Katze")}, {"term has HTML tags or entities": 2, "term is PanLex's number of a language": 1},
+    "HTML of StarDict": (
+        "tsv", "x.tsv", "cat\tKatze\nhouse\t<b>Haus</b><br>n.\nR&amp;D\tF und E\n",
+        {("cat", "Katze")}, {"term has HTML tags or entities": 2},
     ),
     "tsv without a header": (
         "tsv", "x.tsv", "be\tsein\nhard disk\tFestplatte\n", {("be", "sein"), ("hard disk", "Festplatte")}, {},
@@ -143,36 +125,22 @@ FORMS: dict[str, tuple[str, str, str | bytes, set[tuple[str, str]], dict[str, in
         workbook([["Term", "Translation", "n"], ["hard disk", "Festplatte", 1], ["mouse", None]]),
         {("hard disk", "Festplatte")}, {NOTES: 1, "dictionary line has one column": 1},
     ),
-    "kaikki": (
-        "kaikki", "x.jsonl", KAIKKI,
-        {("hard disk", "Festplatte"), ("hard disk", "Platte"), ("mouse", "Maus")},
-        {
-            NOTES: 1, "entry in other languages": 1, NO_TRANSLATION: 1, "line is not JSON": 1,
-            "line is no JSON object with a word": 1,
-        },
-    ),
-    "kaikki packed": (
-        "kaikki", "x.jsonl.gz", gzip.compress(KAIKKI.encode()),
-        {("hard disk", "Festplatte"), ("hard disk", "Platte"), ("mouse", "Maus")},
-        {
-            NOTES: 1, "entry in other languages": 1, NO_TRANSLATION: 1, "line is not JSON": 1,
-            "line is no JSON object with a word": 1,
-        },
+    "jsonl packed, with a list of terms": (
+        "jsonl", "x.jsonl.gz",
+        gzip.compress(b'{"en": "hard disk", "de": "Festplatte"}\n{"en": "mouse", "de": ["Maus", "Mickey"]}\n[1]\n{\n'),
+        {("hard disk", "Festplatte"), ("mouse", "Maus"), ("mouse", "Mickey")},
+        {"line is not JSON": 1, "line is no JSON object": 1},
     ),
     "two files in a zip": (
-        "kaikki", "x.zip",
-        zipped({"d/a.jsonl": KAIKKI, "d/b.jsonl": KAIKKI, "d/COPYING": "free", "__MACOSX/._a": "\0"}),
-        {("hard disk", "Festplatte"), ("hard disk", "Platte"), ("mouse", "Maus")},
-        {
-            NOTES: 2, "entry in other languages": 2, NO_TRANSLATION: 2, "line is not JSON": 2,
-            "line is no JSON object with a word": 2,
-        },
+        "tsv", "x.zip", zipped({"d/a.tsv": TSV, "d/b.tsv": TSV, "d/COPYING": "free", "__MACOSX/._a": "\0"}),
+        {("hard disk", "Festplatte"), ("mouse", "Maus"), ("go", "gehen")},
+        {NOTES: 6, BRACKETS: 6, "blank line": 2, "dictionary line has one column": 2, "term is empty": 2},
     ),
 }  # fmt: skip
 
 
 NO_LANGUAGES = (
-    "tsv without a header", "tsv whose terms begin with #", "HTML of StarDict and a PanLex UID",
+    "tsv without a header", "tsv whose terms begin with #", "HTML of StarDict",
 )  # fmt: skip
 
 
@@ -201,16 +169,6 @@ def test_forms_that_name_their_languages_are_read_in_both_directions(tmp_path: P
     assert read_entries(format_, path, "de", "en")[0] == turned
 
 
-def test_a_swedish_file_of_kaikki_with_a_line_of_over_16_mb_counts_it(tmp_path: Path) -> None:
-    word = {"word": "hus", "lang_code": "sv", "translations": [{"code": "en", "word": "house"}]}
-    long = {**word, "etymology_text": "x" * (16 << 20)}
-    (tmp_path / "x.jsonl").write_text(kaikki(long, word))
-    assert read_entries("kaikki", tmp_path / "x.jsonl", "en", "sv") == (
-        {("house", "hus")},
-        {"line or document is longer than 16 MB": 1},
-    )
-
-
 def test_columns_of_terms_that_are_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("hard disk\tn\tFestplatte\nmouse\tn\tMaus\n")
@@ -221,8 +179,8 @@ def test_columns_of_terms_that_are_named(tmp_path: Path) -> None:
         XalignError, match=r"has no column 'German'; its first row has 'hard disk', 'n', 'Festplatte'\."
     ):
         list(read("tsv", [str(path)], ["en", "de"], columns=("hard disk", "German"), kind="entries"))
-    with pytest.raises(ValueError, match="format kaikki has no columns; leave out columns"):
-        Dictionary(format="kaikki", languages=("en", "de"), paths=("x",), columns=("1", "2"))
+    with pytest.raises(ValueError, match="format muse has no columns; leave out columns"):
+        Dictionary(format="muse", languages=("en", "de"), paths=("x",), columns=("1", "2"))
 
 
 def test_letters_in_brackets_within_a_word_are_no_note(tmp_path: Path) -> None:
@@ -252,17 +210,13 @@ def test_header_may_name_the_first_column_alone(tmp_path: Path) -> None:
 
 # The format, the file and the answer behind its path.
 HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
-    "kaikki that is an array": (
-        "kaikki", json.dumps([json.loads(line) for line in KAIKKI.splitlines()[:2]]),
-        ": no row can be read as format kaikki. All 1 were set aside (line is no JSON object with a word: 1).",
-    ),
-    "kaikki nested too deep": (
-        "kaikki", '{"word": "a", "senses": ' + "[" * 200_000 + "\n",
-        ": no row can be read as format kaikki. All 1 were set aside (line is not JSON: 1).",
+    "jsonl of kaikki.org": (
+        "jsonl", '{"word": "a", "lang_code": "en", "translations": [{"code": "de", "word": "b"}]}\n',
+        " has no column of text 'en'; it has word, lang_code; of other kinds translations (list).",
     ),
     "zip of nothing": ("tsv", zipped({"README.md": "x"}), " holds no entries. Check that it is the right file"),
     "zip cut short": ("tsv", zipped({"a.tsv": TSV})[:100], " is no zip file, or is cut short (File is not a zip"),
-    "tsv that is JSON": ("tsv", KAIKKI, " is no plain text, but binary, XML or JSON."),
+    "tsv that is JSON": ("tsv", '{"en": "a", "de": "b"}\n', " is no plain text, but binary, XML or JSON."),
     "tsv whose second column is no term": (
         "tsv", "hard disk\t1\tFestplatte\nmouse\t2\tMaus\n",
         ": its first two columns do not hold terms of two languages; the first row has 'hard disk', '1', 'Festplatte'. "
