@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -51,11 +52,10 @@ def text(tmp_path: Path) -> Path:
 
 
 @torch.no_grad()
-def states(folder: Path, line: str) -> tuple[list[str], torch.Tensor]:
+def states(tokenizer: Any, model: Any, line: str) -> tuple[list[str], torch.Tensor]:
     """The pieces of a line and their last states, as transformers alone gives them."""
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     batch = tokenizer(line, return_tensors="pt")
-    return tokenizer.convert_ids_to_tokens(batch["input_ids"][0]), model(**batch).last_hidden_state[0]
+    return tokenizer.convert_ids_to_tokens(batch["input_ids"][0]), model.eval()(**batch).last_hidden_state[0]
 
 
 @pytest.mark.models
@@ -69,26 +69,29 @@ def test_pieces_and_states_of_the_text_are_those_of_the_whole_encoder(
         shutil.copyfile(released_models / name / file, whole / file)
     model_class, config_class, values = KINDS[name]
     torch.manual_seed(0)
-    size = len(AutoTokenizer.from_pretrained(whole))
-    model_class(config_class(**SMALL, **values, vocab_size=size)).save_pretrained(whole)
+    tokenizer = AutoTokenizer.from_pretrained(whole)
+    model_class(config_class(**SMALL, **values, vocab_size=len(tokenizer))).save_pretrained(whole)
     shown = trim_encoder(whole, [text], small)
     assert f"Lines cut otherwise: 0 of {len(TEXT)}." in shown
-    rows = AutoModel.from_pretrained(small).get_input_embeddings().num_embeddings
-    assert rows == len(AutoTokenizer.from_pretrained(small)) < size / 50
+    of_small = AutoTokenizer.from_pretrained(small)
+    model, small_model = (AutoModel.from_pretrained(folder) for folder in (whole, small))
+    assert small_model.get_input_embeddings().num_embeddings == len(of_small) < len(tokenizer) / 50
     for line in TEXT:
-        (pieces, before), (pieces_of_small, after) = states(whole, line), states(small, line)
+        (pieces, before), (pieces_of_small, after) = (
+            states(tokenizer, model, line),
+            states(of_small, small_model, line),
+        )
         assert pieces == pieces_of_small
         torch.testing.assert_close(before, after, rtol=0, atol=1e-6)
-    (tokenizer, config), (of_small, small_config) = (
-        (AutoTokenizer.from_pretrained(one), AutoConfig.from_pretrained(one)) for one in (whole, small)
-    )
+    config, small_config = (AutoConfig.from_pretrained(folder) for folder in (whole, small))
     assert (of_small.bos_token, of_small.eos_token) == (tokenizer.bos_token, tokenizer.eos_token)
     for key in (key for key in ("eos_token_id", "pad_token_id") if getattr(config, key) is not None):
         old, new = getattr(config, key), getattr(small_config, key)
         assert of_small.convert_ids_to_tokens(new) == tokenizer.convert_ids_to_tokens(old)
     for line in OTHER:
-        assert torch.isfinite(states(small, line)[1]).all()  # other text is still read, by characters or as unknown
-    assert type(AutoModel.from_pretrained(small)) is type(AutoModel.from_pretrained(whole))
+        after = states(of_small, small_model, line)[1]
+        assert torch.isfinite(after).all()  # other text is still read, by characters or as unknown
+    assert type(small_model) is type(model)
 
 
 @pytest.mark.models

@@ -253,7 +253,9 @@ def test_a_job_gives_the_verb_and_the_command_line_the_rest(run: Run) -> None:
 def test_in_a_ray_job_a_relative_output_is_refused(
     run: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], named: str
 ) -> None:
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR  # Ray sets it in the driver of a job
+
+    monkeypatch.setenv(RAY_JOB_CONFIG_JSON_ENV_VAR, "{}")
     said = run(*words)
     assert said.code == 2
     assert said.err == (

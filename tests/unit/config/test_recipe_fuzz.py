@@ -20,7 +20,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.yaml_text import parse_yaml
 
-RECIPES = 200
+RECIPES = 100
 LONGEST = 600  # characters of a sentence: what is wrong is quoted, never unfolded; all keys of a block may be listed
 STARTS = ("tiny/mlm", "tiny/align-mlm", "tiny/dict-mlm-50", "tiny/xlm", "tiny/weam", "tiny/ppa")
 
@@ -172,8 +172,8 @@ def test_what_is_called_valid_can_be_planned_and_what_is_refused_is_told_in_sent
         sys.stdout.write(f"\n{RECIPES} recipes: {dict(counted)}\n")
     assert wrong == []
     assert counted["valid"] + counted["refused"] == RECIPES
-    assert counted["valid"] >= 40, counted
-    assert counted["refused"] >= 80, counted
+    assert counted["valid"] >= 20, counted
+    assert counted["refused"] >= 40, counted
 
 
 def names_its_place(line: str, path: Path) -> bool:
