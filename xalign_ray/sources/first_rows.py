@@ -151,8 +151,6 @@ def look_at_table(paths: Sequence[str], format_: PairFormat, form: str = "") -> 
         below = " below its first" if table.rows else ""
         raise DataError(f"{path}: no row{below} can be read ({list_reasons(faults)}).")
     texts = [tuple(map(_cell_text, row.cells)) for row in good]
-    if format_ == "po" and (not texts or names[0] == names[1]):
-        raise DataError(f"{path} holds no translation into another language: its entries are empty or fuzzy.")
     by_language = table.languages is not None and "source" not in names
     return FirstRows(tuple(paths), format_, form, tuple(names), texts, is_whole, by_language, tuple(lists))
 

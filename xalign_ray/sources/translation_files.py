@@ -6,7 +6,8 @@ import codecs
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ from xml.etree.ElementTree import Element
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
 from xalign_ray.sources.language_id import fits, language_of_file, language_of_name, without_region
-from xalign_ray.sources.open import NOT_UTF8, BrokenFileError, Chunks, broken_file
+from xalign_ray.sources.open import NOT_UTF8, REFETCH, BrokenFileError, Chunks
 from xalign_ray.sources.records import list_some
 from xalign_ray.sources.tables import ROWS, SourceRow, SourceTable, TableFile, one_line
 from xalign_ray.sources.xml import find_decoder, local_name, stream_elements
@@ -25,65 +26,79 @@ if TYPE_CHECKING:
     from polib import POEntry, POFile
 
 
-_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # their content is markup of the program the text is from
 SIDES = ("source", "target")  # in place of languages that a file does not name
 ONE_LANGUAGE, OTHER_LANGUAGES = "unit in one language only", "unit in other languages"
 
 
-def open_tmx(file: TableFile) -> SourceTable:
-    """Units of a TMX file, numbered from 1, by languages.
+class Unit(NamedTuple):
+    """A unit: its texts by the codes of their languages, as they are written or by `_named`, and why it is left out, if
+    it is.
+    """
 
-    `en` takes a unit's EN, en_US or en-GB, the first of them; `en-GB` takes that alone. White space is made one blank.
-    Units with fewer than two of the languages are skipped: in a memory of several that is no fault. Reading raises:
-        BrokenFileError: XML that breaks off or is not well-formed.
-        DataError: no unit has two of the languages; lists those that there are.
+    number: int
+    texts: Mapping[str, str]
+    skipped: str = ""
+
+
+def _table_of_units(path: str, units: Callable[[Sequence[str]], Iterator[Unit]]) -> SourceTable:
+    """Units by languages, in any order: `en` takes a text in EN, en_US or en-GB, the first of them, `en-GB` that alone.
+
+    Units with fewer than two of the languages are skipped: in a file of several that is no fault.
+
+    Args:
+        units: given the languages that are asked for; () where these are to be found out.
+
+    Raises:
+        BrokenFileError: reading it, that it cannot be read on.
+        DataError: reading it, that no unit has two of the languages; lists those that there are.
     """
 
     def read(languages: Sequence[str]) -> Iterator[SourceRow]:
-        number, fits, seen = 0, False, set[str]()
-        for number, unit in enumerate(stream_elements(file.chunks, ("tu",)), start=1):
-            texts = unit_texts(unit)
+        is_fitting, seen = False, set[str]()
+        for number, texts, skipped in units(languages):
             seen.update(texts)
             cells = [choose_text(texts, code) for code in languages]
             if sum(cell is not None for cell in cells) < min(2, len(languages)):
                 yield SourceRow(number, skipped=OTHER_LANGUAGES if len(texts) > 1 else ONE_LANGUAGE)
                 continue
-            fits = True
-            yield SourceRow(number, cells)
-        if number and not fits:
-            raise DataError(_explain_languages(file.path, "has no unit with both", languages, seen))
+            is_fitting = True
+            yield SourceRow(number, cells, skipped=skipped)
+        if seen and not is_fitting:
+            named = list_some(sorted(filter(None, seen))) or "none"
+            raise DataError(f"{path} has no unit with both {' and '.join(languages)}; its languages are {named}.")
 
     def languages() -> list[str]:
-        units = islice(stream_elements(file.chunks, ("tu",)), ROWS)
-        codes = Counter(without_region(code) for unit in units for code in dict.fromkeys(unit_texts(unit)))
-        names = [code for code, _ in codes.most_common() if code]
-        if not names:
-            raise DataError(f"{file.path} has no unit with a language. Check that it is a whole TMX file.")
-        names_of_languages = [name for name in names if is_language(name)]
-        if len(names_of_languages) < 2 <= len(names):
-            unknown = ", ".join(f"'{name}'" for name in names if name not in names_of_languages)
+        first = list(islice(units(()), ROWS))
+        full = [unit.texts for unit in first if not unit.skipped]
+        if not full:
+            raise DataError(f"{path} holds no translation that is finished, in {len(first):,} units.")
+        names = [name for name, _ in Counter(without_region(code) for texts in full for code in texts).most_common()]
+        if "" in names:
+            return [*SIDES]
+        unknown = [name for name in names if not is_language(name)]
+        if len(names) - len(unknown) < 2 <= len(names):
+            listed = ", ".join(f"'{name}'" for name in unknown)
             raise DataError(
-                f"{file.path} calls a language {unknown}, which is no code. Write a code (xml:lang) in its place."
+                f"{path} calls a language {listed}, which is no code. Write a code (xml:lang) in its place."
             )
-        return names_of_languages
+        return [name for name in names if name not in unknown]
 
-    return SourceTable(file.path, (), read, languages=languages)
-
-
-def _explain_languages(path: str, lack: str, languages: Sequence[str], seen: Collection[str]) -> str:
-    named = list_some(sorted(filter(None, seen))) or "none"
-    return f"{path} {lack} {' and '.join(languages)}; its languages are {named}."
+    return SourceTable(path, (), read, languages=languages)
 
 
-def unit_texts(unit: Element) -> dict[str, str]:
-    """The text of each language of a unit, the first where there are several."""
-    texts: dict[str, str] = {}
-    for variant in unit.iter():
-        if local_name(variant) == "tuv":
-            segment = next((child for child in variant if local_name(child) == "seg"), None)
-            texts.setdefault(written_code(variant.get(_LANG) or variant.get("lang") or ""), segment_text(segment))
-    return texts
+def choose_text(texts: Mapping[str, str], code: str) -> str | None:
+    """The text in a language, or in the first of its regions and scripts: `en` takes en-GB; None if there is none."""
+    if code in texts:
+        return texts[code]
+    return next((text for language, text in texts.items() if fits(language, code)), None)
+
+
+def _named(codes: Sequence[str], languages: Sequence[str]) -> Sequence[str]:
+    """The codes of a source and its translation: one that the file does not name is the language that is left."""
+    if tuple(languages) == SIDES:
+        return languages
+    left = [language for language in languages if not any(fits(code, language) for code in codes if code)]
+    return [code or (left.pop(0) if left else "") for code in codes]
 
 
 @lru_cache(maxsize=1024)
@@ -93,9 +108,31 @@ def written_code(written: str) -> str:
     return check_language(written) if is_language(written) else written
 
 
+# TMX, whose units have a text in each of several languages.
+
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # their content is markup of the program the text is from
+
+
+def open_tmx(file: TableFile) -> SourceTable:
+    """Units of a TMX file, numbered from 1, by languages. White space is made one blank."""
+
+    def units(_: Sequence[str]) -> Iterator[Unit]:
+        for number, unit in enumerate(stream_elements(file.chunks, ("tu",)), start=1):
+            texts: dict[str, str] = {}  # of each language the first
+            for variant in unit.iter():
+                code = written_code(variant.get(_LANG) or variant.get("lang") or "")
+                if local_name(variant) == "tuv" and code:
+                    segment = next((child for child in variant if local_name(child) == "seg"), None)
+                    texts.setdefault(code, segment_text(segment))
+            yield Unit(number, texts)
+
+    return _table_of_units(file.path, units)
+
+
 def segment_text(segment: Element | None) -> str:
     """The text of a segment on one line, without the inline codes of the program it is from."""
-    return " ".join("".join(_words(segment)).split()) if segment is not None else ""
+    return one_line("".join(_words(segment))) if segment is not None else ""
 
 
 def _words(segment: Element) -> Iterator[str]:
@@ -115,107 +152,43 @@ def _words(segment: Element) -> Iterator[str]:
                 waiting.append(" ")  # a line break
 
 
-def choose_text(texts: Mapping[str, str], code: str) -> str | None:
-    """The text in a language, or in the first of its regions and scripts: `en` takes en-GB; None if there is none."""
-    if code in texts:
-        return texts[code]
-    return next((text for language, text in texts.items() if fits(language, code)), None)
-
-
-# Reads XLIFF, the exchange format of translation programs: units with a source and a target, streamed.
+# XLIFF, the exchange format of translation programs: units with a source and a target.
 
 UNTRANSLATED, UNFINISHED, NOT_FOR_TRANSLATION = "not translated", "translation is not finished", "not to be translated"
 _UNITS = ("trans-unit", "segment")  # of XLIFF of version 1, and of 2
 
 
-class Unit(NamedTuple):
-    """A unit of an XLIFF file: source and target, their languages (empty where the file names none), and why it is
-    left out, if it is.
-    """
-
-    languages: tuple[str, str]
-    texts: tuple[str, str]
-    skipped: str
-
-
 def open_xliff(file: TableFile) -> SourceTable:
     """Units of an XLIFF file, numbered from 1, by languages, whichever is the source.
 
-    Units without a target, with one that is not finished by its state, and those of files in other languages are
-    skipped. `en` takes en-US as well. A language that the file does not name is the one that is left. Reading raises:
-        BrokenFileError: XML that breaks off or is not well-formed.
-        DataError: no unit is in both languages; lists the languages that there are.
+    Units without a target and with one that is not finished by its state are skipped.
     """
 
-    def read(languages: Sequence[str]) -> Iterator[SourceRow]:
-        number, fits, seen = 0, False, set[str]()
-        for number, unit in enumerate(read_units(file.chunks), start=1):
-            seen.update(unit.languages)
-            cells = cells_of(unit.languages, unit.texts, languages)
-            fits = fits or cells is not None
-            yield SourceRow(number, cells or (), skipped=OTHER_LANGUAGES if cells is None else unit.skipped)
-        if number and not fits:
-            raise DataError(_explain_languages(file.path, "has no unit in", languages, seen))
+    def units(languages: Sequence[str]) -> Iterator[Unit]:
+        codes, translated, number = ["", ""], True, 0
+        for element in stream_elements(file.chunks, _UNITS, ("xliff", "file", "unit")):
+            name = local_name(element)
+            if name in ("xliff", "file"):
+                keys = ("srcLang", "trgLang") if name == "xliff" else ("source-language", "target-language")
+                codes = [written_code(element.get(key, "")) or above for key, above in zip(keys, codes, strict=True)]
+            elif name == "unit":
+                translated = element.get("translate") != "no"
+            else:
+                number += 1
+                children = {local_name(child): child for child in element}
+                target = children.get("target")
+                texts = segment_text(children.get("source")), segment_text(target)
+                state = (target.get("state") if target is not None else None) or element.get("state") or ""
+                skipped = UNFINISHED if state in ("new", "initial", "rejected") or state.startswith("needs-") else ""
+                skipped = skipped if texts[1] else UNTRANSLATED
+                if not translated or element.get("translate") == "no":
+                    skipped = NOT_FOR_TRANSLATION
+                yield Unit(number, dict(zip(_named(codes, languages), texts, strict=True)), skipped)
 
-    def languages() -> list[str]:
-        units = list(islice(read_units(file.chunks), ROWS))
-        full = [unit.languages for unit in units if not unit.skipped]
-        if not full:
-            raise DataError(f"{file.path} holds no translation that is finished, in {len(units):,} units.")
-        codes = [without_region(code) if code else "" for both in full for code in both]
-        return [*dict.fromkeys(codes)] if all(codes) else [*SIDES]
-
-    return SourceTable(file.path, (), read, languages=languages)
-
-
-def cells_of(codes: Sequence[str], texts: Sequence[str], languages: Sequence[str]) -> list[str | None] | None:
-    """The texts of a source and its translation by languages, None if they are in others.
-
-    Args:
-        codes: of the two texts; one that is not known fits any language.
-        languages: two of them, in any order, or more; or SIDES.
-    """
-    if tuple(languages) == SIDES:
-        return [*texts]
-    if len(languages) > 2:
-        cells = [choose_text(dict(zip(codes, texts, strict=True)), code) for code in languages]
-        return cells if any(cells) else None
-    for first, second in ((0, 1), (1, 0)):
-        pairs = ((codes[first], languages[0]), (codes[second], languages[1]))
-        if all(not code or fits(code, language) for code, language in pairs):
-            return [texts[first], texts[second]]
-    return None
+    return _table_of_units(file.path, units)
 
 
-def read_units(file: Chunks) -> Iterator[Unit]:
-    """The units of a file, each with the languages of the `<file>` or `<xliff>` that it lies in."""
-    codes = ["", ""]
-    translated = True
-    for element in stream_elements(file, _UNITS, ("xliff", "file", "unit")):
-        name = local_name(element)
-        if name in ("xliff", "file"):
-            written = [element.get("srcLang", ""), element.get("trgLang", "")] if name == "xliff" else []
-            written = written or [element.get("source-language", ""), element.get("target-language", "")]
-            codes = [written_code(code) or default for code, default in zip(written, codes, strict=True)]
-        elif name == "unit":
-            translated = element.get("translate") != "no"
-        else:
-            yield _unit(element, codes, translated)
-
-
-def _unit(element: Element, codes: Sequence[str], translated: bool) -> Unit:
-    children = {local_name(child): child for child in element}
-    target = children.get("target")
-    texts = segment_text(children.get("source")), segment_text(target)
-    state = (target.get("state") if target is not None else None) or element.get("state") or ""
-    skipped = UNFINISHED if state in ("new", "initial", "rejected") or state.startswith("needs-") else ""
-    skipped = skipped if texts[1] else UNTRANSLATED
-    if not translated or element.get("translate") == "no":
-        skipped = NOT_FOR_TRANSLATION
-    return Unit((codes[0], codes[1]), texts, skipped)
-
-
-# Reads PO files, the catalogues of gettext: each entry is a text and its translation, by polib.
+# PO files, the catalogues of gettext: each entry is a text and its translation, by polib.
 
 SOURCE = "en"  # of a catalogue that names no language of its texts: gettext's own convention
 FUZZY, OBSOLETE, PLURAL = "fuzzy translation", "obsolete entry", "entry with plural forms"
@@ -241,25 +214,20 @@ def open_po(file: TableFile) -> SourceTable:
 
     Raises:
         BrokenFileError: it is no PO file from some line on; none of it is read.
-        DataError: reading it, that it is translated into a third language.
     """
     catalogue = read_catalogue(file.chunks)
-    codes = _languages(file.path, catalogue.metadata)
+    source = _code(catalogue.metadata.get("X-Source-Language", ""))
+    parts = Path(file.path).parts
+    above = next((parts[n - 1] for n, name in enumerate(parts) if n and name == "LC_MESSAGES"), "")
+    target = _code(catalogue.metadata.get("Language", "")) or language_of_file(file.path)[0] or _code(above)
 
-    def read(languages: Sequence[str]) -> Iterator[SourceRow]:
+    def units(languages: Sequence[str]) -> Iterator[Unit]:
+        codes = _named((source, target), languages or [SOURCE] * bool(target))
         for entry in catalogue:
-            cells = cells_of(codes, (one_line(entry.msgid), one_line(entry.msgstr)), languages)
-            if cells is None:
-                raise DataError(
-                    f"{file.path} is translated into '{codes[1]}', which is neither {' nor '.join(languages)}."
-                )
-            yield SourceRow(entry.linenum or 0, cells, skipped=_left_out(entry))
+            texts = one_line(entry.msgid), one_line(entry.msgstr)
+            yield Unit(entry.linenum or 0, dict(zip(codes, texts, strict=True)), _left_out(entry))
 
-    def languages() -> list[str]:
-        source, target = codes
-        return [without_region(source) or SOURCE, without_region(target)] if target else [*SIDES]
-
-    return SourceTable(file.path, (), read, languages=languages)
+    return _table_of_units(file.path, units)
 
 
 def read_catalogue(chunks: Chunks) -> POFile:
@@ -277,21 +245,22 @@ def read_catalogue(chunks: Chunks) -> POFile:
         raw = raw.decode("utf-16", "replace").encode()
     charset = _CHARSET.search(raw)
     encoding = charset[1].decode("ascii") if charset and charset[1] != b"CHARSET" else "utf-8"
+    with suppress(UnicodeDecodeError):
+        encoding = encoding if raw.isascii() else raw.decode("utf-8") and "utf-8"
+    is_utf8 = encoding.lower() in ("utf-8", "utf8")
     try:
-        is_utf8 = _is_utf8(raw) or encoding.lower() in ("utf-8", "utf8")
         text = find_decoder("utf-8-sig" if is_utf8 else encoding).decode(raw, final=True)
     except LookupError:
         raise DataError(
             f"{path} names the encoding '{encoding}', which is not known here. Convert it to UTF-8."
         ) from None
     except UnicodeDecodeError as error:
-        fault = NOT_UTF8 if encoding.lower() == "utf-8" else f"its bytes are not {encoding}"
         line = raw.count(b"\n", 0, error.start) + 1
-        raise _broken(path, f"{fault} (line {line})", raw) from None
+        raise _broken(path, NOT_UTF8 if is_utf8 else f"its bytes are not {encoding}", line) from None
     text = re.sub(r"\r\n?", "\n", text)
     for number, line in enumerate(text.split("\n"), start=1):
         if not _LINE.fullmatch(line):  # polib takes a quote that is not closed for an empty text
-            raise _broken(path, f"{SYNTAX} (line {number})", raw)
+            raise _broken(path, SYNTAX, number)
     # polib splits the lines of a file as gettext does, and lines of a text at U+2028 too.
     with tempfile.NamedTemporaryFile("w", suffix=".po", encoding="utf-8", newline="") as file:
         file.write(_OWN_COMMENT.sub("# ", text))
@@ -300,19 +269,11 @@ def read_catalogue(chunks: Chunks) -> POFile:
             return polib.pofile(file.name, encoding="utf-8")
         except (OSError, ValueError, UnicodeError) as error:  # OSError is polib's for syntax
             line = re.search(r"line (\d+)", str(error))
-            raise _broken(path, SYNTAX + (f" (line {line[1]})" if line else ""), raw) from None
+            raise _broken(path, SYNTAX, int(line[1]) if line else 1) from None
 
 
-def _is_utf8(raw: bytes) -> bool:
-    """Whether bytes are UTF-8 with characters beyond ASCII."""
-    try:
-        return not raw.isascii() and bool(raw.decode("utf-8"))
-    except UnicodeDecodeError:
-        return False
-
-
-def _broken(path: str, reason: str, raw: bytes) -> BrokenFileError:
-    return broken_file(path, reason, 0, len(raw))
+def _broken(path: str, reason: str, line: int) -> BrokenFileError:
+    return BrokenFileError(f"cannot be read on: {reason}. {REFETCH}", path, line)
 
 
 def _left_out(entry: POEntry) -> str:
@@ -325,24 +286,9 @@ def _left_out(entry: POEntry) -> str:
     return "" if entry.msgstr.strip() else UNTRANSLATED
 
 
-def _languages(path: str, metadata: Mapping[str, str]) -> tuple[str, str]:
-    """The languages of the texts and of the translations, empty where they are unknown.
-
-    By the header, else by the file's name (`de.po`) or a folder above (`de/LC_MESSAGES/django.po`).
-    """
-    target = _code(metadata.get("Language", "")) or language_of_file(path)[0] or _of_folder(path)
-    return _code(metadata.get("X-Source-Language", "")), target
-
-
 @cache
 def _code(written: str) -> str:
     """`pt_BR`, `sr@latin`, `de_DE.UTF-8`."""
     name, _, variant = re.sub(r"\.[^@]*", "", written.strip()).partition("@")
     code, script = language_of_name(name), next((s for end, s in _SCRIPTS.items() if variant.endswith(end)), "")
     return check_language(f"{code.partition('-')[0]}-{script}") if code and script else code
-
-
-def _of_folder(path: str) -> str:
-    parts = Path(path).parts
-    above = next((parts[n - 1] for n, name in enumerate(parts) if n and name == "LC_MESSAGES"), "")
-    return _code(above)

@@ -213,15 +213,15 @@ GOOD = xliff_text([both("good", "gut")])
 HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     "po with a quote that is open": (
         "x.po", PO + 'msgid "a\nmsgstr "b"\n',
-        " cannot be read from byte 0 of 490 on: its syntax is not that of gettext (line 31). Fetch or repair the file.",
+        ":31 cannot be read on: its syntax is not that of gettext. Fetch or repair the file.",
     ),
     "po with an escape at its end": (
         "x.po", PO + 'msgid "a\\"\nmsgstr "b"\n',
-        " cannot be read from byte 0 of 492 on: its syntax is not that of gettext (line 31). Fetch or repair the file.",
+        ":31 cannot be read on: its syntax is not that of gettext. Fetch or repair the file.",
     ),
     "po in another encoding than it says": (
         "x.po", PO.encode().replace(b"Dwie", b"\xff\xfe"),
-        " cannot be read from byte 0 of 468 on: bytes are not UTF-8 (line 11). Fetch or repair the file.",
+        ":11 cannot be read on: bytes are not UTF-8. Fetch or repair the file.",
     ),
     "po in an unknown encoding": (
         "x.po", PO.replace("UTF-8", "x-nothing").replace("\u2028", " ").encode("iso-8859-2"),
@@ -229,7 +229,7 @@ HOSTILE: dict[str, tuple[str, str | bytes, str]] = {
     ),
     "po without translations": (
         "x.po", po_text([("a", ""), ("b", "")], Language="de"),
-        " holds no translation into another language: its entries are empty or fuzzy.",
+        " holds no translation that is finished, in 2 units.",
     ),
     "compiled po": (
         "x.mo", b"\xde\x12\x04\x95\0\0\0\0",
