@@ -52,6 +52,7 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
     patch.setattr(queue, "CellRunner", Named)
     for asked in ("cluster_resources", "available_resources"):
         patch.setattr(queue.ray, asked, lambda: {"CPU": 4.0})
+    patch.setattr(queue, "lasting_nodes", lambda: [{"Resources": {"CPU": 4.0}}])
     patch.setattr(cluster, "connect", lambda *_: connected.append("connected"))
 
 

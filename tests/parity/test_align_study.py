@@ -188,6 +188,9 @@ def test_every_recipe_has_the_same_budget_of_rates() -> None:
     assert len(labels) == 10 * 3
     assert labels[:3] == ["mlm 5e-05", "mlm 0.0001", "mlm 0.0003"]
     assert trials.rates is None
+    control = study.encoders[1].model_copy(update={"step": 0, "label": "untrained"})  # of the training of mlm
+    with_control = study.model_copy(update={"encoders": (*study.encoders, control)})
+    assert trial_study(with_control).encoders == trials.encoders
     chosen = with_rates(study, {label: 3e-4 for label in study.labels if label != "base"})
     assert chosen.labels == study.labels
     assert chosen.encoders[1].settings == ("train.optimizer.learning_rate=0.0003",)

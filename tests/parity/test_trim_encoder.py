@@ -97,7 +97,7 @@ def test_pieces_and_states_of_the_text_are_those_of_the_whole_encoder(
 @pytest.mark.models
 @pytest.mark.parametrize(("min_count", "cut_otherwise"), [(1, 0), (2, 1)])
 def test_modules_stay_whole_and_a_piece_counts_once_behind_however_many_prompts(
-    released_models: Path, tmp_path: Path, min_count: int, cut_otherwise: int
+    released_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_count: int, cut_otherwise: int
 ) -> None:
     whole, small, text = tmp_path / "whole", tmp_path / "small", tmp_path / "en.txt"
     whole.mkdir()
@@ -120,6 +120,18 @@ def test_modules_stay_whole_and_a_piece_counts_once_behind_however_many_prompts(
     vectors = [SentenceTransformer(str(one), device="cpu").encode("the cat") for one in (whole, small)]
     assert vectors[0] == pytest.approx(vectors[1], abs=1e-6)
     assert not [name for name in load_file(small / "model.safetensors") if "pooler" in name]
+
+    # What ends it leaves nothing, and nothing of another that has written there meanwhile is lost.
+    def stop(*_: object) -> str:
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "theirs").touch()
+        return ""
+
+    monkeypatch.setattr("xalign_ray.verbs.trim_encoder._compare", stop)
+    with pytest.raises(OSError, match="not empty"):
+        trim_encoder(whole, [text], tmp_path / "other", min_count)
+    assert [*(tmp_path / "other").iterdir()] == [tmp_path / "other" / "theirs"]
+    assert not [*tmp_path.glob("*unfinished*")]
 
 
 def test_a_folder_that_is_there_and_no_text_are_refused(

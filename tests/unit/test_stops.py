@@ -94,6 +94,7 @@ def pretrain(recipe, title):
 pretraining.pretrain, pretraining.prepare, pretraining.find_run = pretrain, lambda recipe: None, lambda recipe: None
 cluster.connect = lambda *_: None
 queue.ray.cluster_resources = queue.ray.available_resources = lambda: {"CPU": 2.0}
+queue.lasting_nodes = lambda: [{"Resources": {"CPU": 2.0}}]
 sys.argv = ["xalign", "study", FILE, "--out", OUT]
 cli.main()
 """

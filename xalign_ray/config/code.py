@@ -16,6 +16,7 @@ PACKAGE = __name__.partition(".")[0]
 ROOT = Path(__file__).resolve().parent.parent
 TEXT_CODE = ("sources", "clean/text_stage", "config/language_codes", "vocabulary/words")  # decides the text of a source
 _ROWS = ("shards/files", "shards/rows", "shards/counter_random")
+SCORES_CODE = ("tasks", "finetune", "models")  # decides the scores of an encoder
 SHARDS_CODE = (*TEXT_CODE, *_ROWS, "clean", "vocabulary", "align", "tokens")  # decides the shards of a recipe
 ORDER_CODE = ("streams", "shards/order", "shards/prepared")  # with SHARDS_CODE it decides the batches
 INSTALLED = {"site-packages", "dist-packages"}  # of a module installed there, others there are libraries

@@ -33,7 +33,7 @@ from xalign_ray.track.destinations import open_command, resolve_uri, runs_page
 from xalign_ray.work.artifacts import finished_run, hash_value, read_json, whole_manifest, write_json
 from xalign_ray.work.job import open_job
 from xalign_ray.work.mirror import fetch_checkpoint, local_folder
-from xalign_ray.work.run_folder import CARD, EXPORT, PREDICTIONS, SCORES, RunFolder
+from xalign_ray.work.run_folder import CARD, EVALUATION, EXPORT, PREDICTIONS, SCORES, RunFolder
 from xalign_ray.work.status_line import say
 from xalign_ray.work.storage import quoted, shown_path
 
@@ -42,11 +42,12 @@ TestAndKept = tuple[Sequence[SentenceSet], Sequence[SentenceSet]]
 TEST = "test"  # the split of a run's own test, and the name of its evaluation
 
 
-def compare_run(continuation: Continuation, run: Path, trust: bool = False) -> bool:
-    """Compares a run with its base, unless that is done; returns whether anything was written.
+def compare_run(continuation: Continuation, run: Path, trust: bool = False) -> None:
+    """Compares a run with its base, unless that is done.
 
     The kept files that were named once are part of the run: a later command without `keep` leaves them, and another
-    margin changes verdicts alone. With `lose_at_most` the export is replaced by a mixture; see `continuing/bound.py`.
+    margin changes verdicts alone. With `lose_at_most` the export is replaced by a mixture (see `continuing/bound.py`),
+    and scores of the one before are removed.
     """
     before, lines = read_continued(run), continuation.lines
     if before is None or (lines.keep and not _is_of(before, lines, run)):
@@ -60,9 +61,6 @@ def compare_run(continuation: Continuation, run: Path, trust: bool = False) -> b
         command = lines.model_copy(update=named).command
         with open_job(run, "comparison"):
             write_json(path, comparison | {"margin": lines.margin, "command": command})
-    else:
-        return False
-    return True
 
 
 def _is_of(before: Continued, lines: FiveLines, run: Path) -> bool:
@@ -96,7 +94,11 @@ def _export_within(
         fetch_checkpoint(run)
 
         def replace_export(share: float | None) -> None:
-            folder.comparison.unlink(missing_ok=True)  # it is of the old one, and a kill comes at any time
+            # These are of the old one, and a kill comes at any time.
+            folder.comparison.unlink(missing_ok=True)
+            if (run / EVALUATION).is_dir():
+                say(f"{shown_path(run / EVALUATION)} is removed: its scores are of the export that is replaced.")
+                shutil.rmtree(run / EVALUATION)
             export_run(recipe, prepared, run, facts, trust=trust, merge=share)
 
         if lines.lose_at_most is None:

@@ -91,6 +91,14 @@ def look_at_data(lines: FiveLines, encoder: Opened, method: str, replay: float) 
         raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is measured on other files.")
     checks = [check_pairs(corpus, ROOT) for corpus in [*pairs, *tests, *dev, *kept.pairs]]
     notes = [*map(str, checks), *note_kept(kept.sets)]
+    of_text = [one.language for one in kept.sets if isinstance(one, KeptText)]
+    if lines.lose_at_most and of_text and (not encoder.has_head or lines.pieces):
+        why = "a new vocabulary predicts other pieces" if encoder.has_head else f"{encoder.name} has no masked-LM head"
+        if len(of_text) == len(kept.sets):
+            raise ConfigError(
+                f"--lose-at-most: {why}, so text cannot be bounded. Name pairs or scored pairs in --keep."
+            )
+        notes.append(f"Text in {', '.join(of_text)} is not bounded: {why}.")
     if lines.text and not text:
         why = "--replay is 0" if trains_head(lines, encoder) else f"{encoder.name} has no masked-LM head to train on it"
         notes.append(f"The text is not used: {why}.")

@@ -99,16 +99,15 @@ def card_languages(encoder: Opened) -> set[str]:
 
 
 def teacher_language(pairs: Sequence[ParallelCorpus]) -> str:
-    """The language of all pairs that a teacher reads: English if it is one, else the first of the first pairs."""
-    first = pairs[0].languages
-    shared = [code for code in first if all(code in corpus.languages for corpus in pairs)]
-    return ENGLISH if ENGLISH in shared else (shared or first)[0]
+    """The language of all pairs that a teacher reads: English if it is one; empty where they share none."""
+    shared = [code for code in pairs[0].languages if all(code in corpus.languages for corpus in pairs)]
+    return ENGLISH if ENGLISH in shared else (shared or [""])[0]
 
 
 def adds_language(encoder: Opened, pairs: Sequence[ParallelCorpus], pieces: Pieces) -> str:
     """Why an encoder of sentences learns these pairs as languages that are added to it; empty if it does not."""
     new = new_languages(encoder, pieces) if encoder.sentences.rule.is_own and pairs else {}
     teacher_side = teacher_language(pairs) if pairs else ""
-    if not new or teacher_side in new or not all(teacher_side in corpus.languages for corpus in pairs):
+    if not new or not teacher_side or teacher_side in new:
         return ""
     return f"Method add: pairs, an encoder of sentences, and a new language ({'; '.join(new.values())})."

@@ -138,7 +138,10 @@ def _data(lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[st
             )
         block["tokenizer"] = {"kind": "start", "new_pieces": lines.pieces, "new_pieces_of": costly}
     if teacher := _teacher(lines, method):
-        block["teacher"] = {"path": teacher, "language": teacher_language(data.pairs)}
+        if not (language := teacher_language(data.pairs)):
+            named = ", ".join(dict.fromkeys("-".join(corpus.languages) for corpus in data.pairs))
+            raise ConfigError(f"--method {method} needs one language in all pairs; {named} share none.")
+        block["teacher"] = {"path": teacher, "language": language}
     return block
 
 

@@ -280,12 +280,13 @@ class QuerySet(SentenceSet):
             for texts, prompt in zip((self.queries, self.passages), prompts, strict=True)
         )
         names = [*self.passages]
-        # One more than is counted: a query that is a passage too does not count as its own answer.
+        # One more than is counted: a passage of the query's id that was not judged is the query itself.
         nearest, _ = nearest_both_ways(queries, passages, RANKS + 1, encoder.device)
         gains = []
         for query, places in zip(self.queries, nearest.places.tolist(), strict=True):
             judged = self.judged[query]
-            reached = [judged.get(names[index], 0.0) for index in places if names[index] != query]
+            found = [names[index] for index in places if names[index] != query or query in judged]
+            reached = [judged.get(name, 0.0) for name in found]
             gains.append(_discounted(reached) / _discounted(sorted(judged.values(), reverse=True)))
         return np.array(gains)
 

@@ -20,7 +20,9 @@ from xalign_ray.evaluation import publish_scores
 from xalign_ray.planning.describe import describe
 from xalign_ray.pretraining import prepare, pretrain
 from xalign_ray.results.continued_page import write_page
+from xalign_ray.results.page import PAGE
 from xalign_ray.sources.pair_checks import refuse_doubtful
+from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
 
 
@@ -43,9 +45,12 @@ def continue_lines(lines: FiveLines, local: bool = False, trust: bool = False, r
     out = Path(lines.output) if lines.output else None
     run = pretrain(continuation.recipe, out, local, trust, rehash and not local)
 
-    if os.environ.get("RANK", "0") == "0" and compare_run(continuation, run, trust):
-        publish_scores(run)
-        write_page(run)
+    if os.environ.get("RANK", "0") == "0":
+        compare_run(continuation, run, trust)
+        compared, page = RunFolder(run).comparison, RunFolder(run).report / PAGE
+        if not page.is_file() or page.stat().st_mtime_ns < compared.stat().st_mtime_ns:
+            publish_scores(run)
+            write_page(run)
     return run
 
 
@@ -66,7 +71,7 @@ def resolve(lines: FiveLines) -> Continuation:
     method, why = choose(lines, encoder)
     replay = check_replay(lines, encoder, method)
     data = look_at_data(lines, encoder, method, replay)
-    if lines.method == "auto" and method == "contrast":
+    if lines.method == "auto" and method == "contrast" and not any(corpus.negatives for corpus in data.pairs):
         pieces = pieces_a_word(lines.model, data.pairs, ())
         if added := adds_language(encoder, data.pairs, pieces):
             method, why = "add", added

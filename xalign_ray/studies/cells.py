@@ -31,6 +31,7 @@ class Encoder:
         seed: of pretraining; None for a given model.
         pretraining: the cell that makes it; None for a given model.
         model: folder or hub id; empty until the pretraining has ended.
+        made: hash of what the pretraining has written, so that another one of the same name is scored again.
         step: checkpoint of the pretraining; None for the last.
         languages: tested with this encoder alone; all if empty.
     """
@@ -40,6 +41,7 @@ class Encoder:
     seed: int | None = None
     pretraining: Cell | None = None
     model: str = ""
+    made: str = ""
     step: int | None = None
     languages: tuple[str, ...] = ()
 
@@ -75,7 +77,7 @@ class Cell:
         task: name in the registry of tasks.
         data: the task's files or folders; empty where a run has its own.
         languages: those to score; all that are found if None.
-        content: hashes of further inputs: the task's files, a given model, the source of a user's own task.
+        content: hashes of further inputs: the task's files, a given model, the code that scores.
         settings, training, train_language: `FineTuning`, `Training` and language of a fine-tuning, see `tune_task`.
         after_choice: runs only if its setting was chosen, with seeds that the search did not use.
     """
@@ -127,6 +129,8 @@ class Cell:
         """Name of the folder; cells that compute the same have equal names."""
         content: dict[str, Any] = {"content": self.content} if self.content else {}
         content |= {"task": self.task, "model": self.model, "data": self.data, "languages": self.languages}
+        if self.source.made and self.task:
+            content |= {"made": self.source.made}
         if self.settings:
             content |= {"settings": self.settings.model_dump(), "training": self.training.model_dump()}
             content |= {"train_language": self.train_language}

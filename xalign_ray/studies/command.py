@@ -29,7 +29,8 @@ LAST_LINES = 3  # of the printed ones, in an error
 
 def paths_in(command: str) -> list[str]:
     """The files and folders that a command names, patterns as the shell reads them; none that hold the current one."""
-    named = (path for word in shlex.split(command) for path in sorted(glob(word.rpartition("=")[2])))
+    words = (os.path.expandvars(os.path.expanduser(word.rpartition("=")[2])) for word in shlex.split(command))
+    named = (path for word in words for path in sorted(glob(word)))
     return [path for path in named if not Path.cwd().is_relative_to(Path(path).resolve())]
 
 
@@ -63,6 +64,7 @@ def run_command(cell: Cell, study: Path) -> Path:
         measured = [sys.executable, "-m", "xalign_ray.studies.measured", str(costs)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, int(cell.resources.cpus))))
         with open(folder / PRINTED, "wb") as printed:
             child = subprocess.Popen(
                 [*measured, cell.command.replace("{out}", shlex.quote(str(made)))],

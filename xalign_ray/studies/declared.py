@@ -250,6 +250,9 @@ class StudyConfig(Frozen):
         of_all_languages = {encoder.shown for encoder in self.encoders if not encoder.languages}
         _check_once("encoders", [encoder.shown for encoder in self.encoders if encoder.shown in of_all_languages])
         _check_once("seeds", self.seeds)
+        for encoder in self.encoders:
+            if encoder.command and "{seed}" not in encoder.command and len(encoder.seeds or self.seeds) > 1:
+                raise ValueError(f"the command of '{encoder.shown}' has no {{seed}}: give it one, or seeds: [0]")
         _check_once("finetunings", [f"{entry.task} ({entry.train_language})" for entry in self.finetunings])
         _check_once("evaluations", [f"{entry.task} {entry.data}".strip() for entry in self.evaluations])
         if self.baseline is not None and self.baseline not in self.labels:

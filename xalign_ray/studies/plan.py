@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xalign_ray.config.code import source_hashes
+from xalign_ray.config.code import SCORES_CODE, package_code, source_hashes
 from xalign_ray.config.derive import FEED_CPUS, needed_recipes
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.config.schema import DEMO, RunConfig
@@ -91,7 +91,7 @@ def _scored_cells(
     ) -> Cell:
         data = _whole(encoder.root, paths)
         inputs = (*data, *(() if encoder.pretraining else (encoder.model,)), *dictionaries)
-        code = source_hashes(entry.task) if "." in entry.task else {}
+        code = (package_code(*SCORES_CODE), *(source_hashes(entry.task) if "." in entry.task else ()))
         return Cell(
             label=label,
             title=f"{_title(label, encoder)}: {entry.task}{what}",
@@ -218,6 +218,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
                     command=filled,
                     content=tuple(_hash(path, hashes) for path in paths_in(filled)),
                 )
+                made = pretrainings.setdefault(made.name, made)
                 encoders.append(Encoder(entry.shown, root, seed, made, languages=entry.languages))
             elif entry.model and not number:
                 root = _open(study.root or _root_of_recipes(study, output), output)

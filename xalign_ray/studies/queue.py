@@ -32,6 +32,7 @@ from xalign_ray.studies.cells import (
 from xalign_ray.studies.command import find_made
 from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.workers import CellRunner, End, failure_reason, read_end, seconds_of
+from xalign_ray.train.capacity import lasting_nodes
 from xalign_ray.train.ray_gauges import CellGauges
 from xalign_ray.work import process
 from xalign_ray.work.artifacts import MANIFEST, hash_value, whole_manifest
@@ -185,6 +186,8 @@ class Queue:
             model = _find_export(cell.recipe) if cell.recipe else find_made(cell, self.folder)
             return self._add_model(cell, model) if model else End(WAITING)
         end = read_end(cell.folder(self.folder))
+        if end.state == STOPPED and self.plan.study.search.asha is None:
+            end = End(WAITING)  # a search that stopped some was before
         if end.state == WAITING and cell.after_choice:
             (choice,) = self.choices(self._searches[tuple(cell.search.values())])
             if not choice.kept or choice.kept["setting"] != cell.setting:
@@ -194,10 +197,11 @@ class Queue:
     def _add_model(self, cell: Cell, model: Path) -> End:
         """Gives the encoder that a cell has made to those that wait for it."""
         self.runs[cell] = model.parent if cell.recipe else cell.folder(self.folder)
+        written = whole_manifest(model if cell.recipe else self.runs[cell]) or {}
         for encoder in self.plan.encoders:
             if encoder.pretraining is cell:
                 folder = model if encoder.step is None else RunFolder(model.parent).export_at(encoder.step)
-                encoder.model = str(folder.resolve())
+                encoder.model, encoder.made = str(folder.resolve()), hash_value(written.get("files"))
         return End(FINISHED, seconds=seconds_of(self.runs[cell]))
 
     def _start(self, cell: Cell, workers: CellRunner) -> None:
@@ -248,13 +252,14 @@ class Queue:
         return True
 
     def _check_resources(self) -> None:
-        there = ray.cluster_resources()
+        cluster, nodes = ray.cluster_resources(), [node["Resources"] for node in lasting_nodes()]
         for cell in self.cells:
             for name, asked in cell.resources.named.items():
-                if asked > there.get(name, 0):
+                most = max(node.get(name, 0) for node in ([cluster] if cell.recipe else nodes))  # one task, one node
+                if asked > most:
+                    where, key = ("the cluster", "parallel") if cell.recipe else ("its largest node", "resources")
                     raise ConfigError(
-                        f"{cell} needs {asked:g} {name}s; the cluster has {there.get(name, 0):g}. Lower its "
-                        f"{'parallel' if cell.recipe else 'resources'}, or start larger nodes."
+                        f"{cell} needs {asked:g} {name}s; {where} has {most:g}. Lower its {key}, or start larger nodes."
                     )
 
 

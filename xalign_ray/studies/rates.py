@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,8 @@ def trial_study(study: StudyConfig) -> StudyConfig:
     """
     assert study.rates, f"{study.name} chooses no rates"
     encoders = [
-        at_rate(encoder, rate, f"{encoder.shown} {rate:g}").model_copy(update={"seeds": ()})
-        for encoder in study.encoders
-        if encoder.recipe
+        at_rate(encoder, rate, f"{encoder.shown} {rate:g}").model_copy(update={"seeds": (), "step": None})
+        for (encoder, *_) in _by_training(study)
         for rate in study.rates.learning_rate
     ]
     changes = {
@@ -35,6 +35,15 @@ def trial_study(study: StudyConfig) -> StudyConfig:
         "baseline": None,
     }
     return study.model_copy(update=changes)
+
+
+def _by_training(study: StudyConfig) -> list[list[EncoderConfig]]:
+    """The encoders of recipes; those that differ in their step alone are of one training, and share its rate."""
+    trained = defaultdict[tuple[str, tuple[str, ...]], list[EncoderConfig]](list)
+    for encoder in study.encoders:
+        if encoder.recipe:
+            trained[encoder.recipe, encoder.settings].append(encoder)
+    return [*trained.values()]
 
 
 def at_rate(encoder: EncoderConfig, rate: float, label: str) -> EncoderConfig:
@@ -70,14 +79,15 @@ def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
     mean_scores = means(headline_values(scores.loc[scores.metric == study.rates.metric]), ["label"])
     reached = dict(zip(mean_scores.label, mean_scores["mean"], strict=True))
     tried, chosen = list[dict[str, Any]](), dict[str, float]()
-    for encoder in dict.fromkeys(entry.shown for entry in study.encoders if entry.recipe):
+    for entries in _by_training(study):
+        encoder = entries[0].shown
         rates = [rate for rate in study.rates.learning_rate if f"{encoder} {rate:g}" in reached]
         if not rates:
             metrics = f"{study.rates.evaluation.task} has no {study.rates.metric}"
             raise TrainingError(f"{study.name}: no rate of {encoder} can be chosen: {metrics}.")
         of_rate = {rate: reached[f"{encoder} {rate:g}"] for rate in rates}
         tried += [{"encoder": encoder, "learning_rate": rate, "score": score} for rate, score in of_rate.items()]
-        chosen[encoder] = max(rates, key=lambda rate: (of_rate[rate], -rate))
+        chosen |= dict.fromkeys((one.shown for one in entries), max(rates, key=lambda rate: (of_rate[rate], -rate)))
     languages = list(study.rates.evaluation.languages)
     write_json(folder / RATES, {"metric": study.rates.metric, "languages": languages, "tried": tried, "chosen": chosen})
     return chosen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, takewhile
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xalign_ray.config.language_codes import ENGLISH, check_language, name_of_pair
-from xalign_ray.errors import DataError
+from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.nearest import (
     Indices,
     Vectors,
@@ -42,6 +43,7 @@ from xalign_ray.work.artifacts import hash_file, hash_value
 from xalign_ray.work.status_line import say
 
 if TYPE_CHECKING:
+    from xalign_ray.config.sources import ParallelCorpus
     from xalign_ray.models.vectors import SentenceVectors
 
 LAST_LAYERS = 4
@@ -505,7 +507,7 @@ def read_translations(data: Path, languages: Sequence[str] | None = None) -> dic
 
     Args:
         data: a Tatoeba folder, or what `look_at_pairs` reads.
-        languages: to score; for a file without visible languages, the languages of its columns.
+        languages: to score; those of the columns, where the data do not show them.
 
     Raises:
         DataError: there are none, or none of a language that was asked for.
@@ -519,10 +521,22 @@ def read_translations(data: Path, languages: Sequence[str] | None = None) -> dic
     return _joined(_read_any(data, languages or ()))
 
 
-def _read_any(data: Path, languages: Sequence[str]) -> Iterator[TranslatedSentences]:
-    from xalign_ray.sources.pair_forms import look_at_pairs, read_pairs
+def _corpora(data: Path, languages: Sequence[str]) -> list[ParallelCorpus]:
+    """The sources in languages that were asked for; where they do not show these, they are of the columns."""
+    from xalign_ray.sources.pair_forms import look_at_pairs
 
-    for corpus in look_at_pairs([str(data)], languages, split="test"):
+    if wanted := {check_language(code) for code in languages} - {ENGLISH}:
+        with suppress(ConfigError):
+            found = look_at_pairs([str(data)], split="test")
+            if wanted <= {code for corpus in found for code in corpus.languages}:
+                return [corpus for corpus in found if wanted & {*corpus.languages}]
+    return look_at_pairs([str(data)], languages, split="test")
+
+
+def _read_any(data: Path, languages: Sequence[str]) -> Iterator[TranslatedSentences]:
+    from xalign_ray.sources.pair_forms import read_pairs
+
+    for corpus in _corpora(data, languages):
         pairs = [*read_pairs(corpus)]
         if not pairs:
             raise DataError(f"{data} holds no pairs of {' and '.join(corpus.languages)}.")

@@ -115,14 +115,19 @@ def _read(data: Path, languages: Sequence[str] | None) -> dict[str, list[ScoredR
     """The rows of each language.
 
     Raises:
-        DataError: there are none, or none of a language that was asked for.
+        DataError: there are none, none of a language that was asked for, or two files of one.
     """
     rows: dict[str, list[ScoredRow]] = {}
     files = [path for path in sorted(data.iterdir()) if not BESIDE_DATA.match(path.name)] if data.is_dir() else [data]
     for table in find_first_rows([*map(str, files)]):
         if columns := choose_scored_columns(table, in_one_language=True):
             language, some = read_scored_rows(table, columns)
-            rows.setdefault(language, []).extend(some)
+            if language in rows:
+                raise DataError(
+                    f"{table.title}: a second file in {language}, whose scores may have another scale. Give each a "
+                    "folder of its own."
+                )
+            rows[language] = some
     if absent := [code for code in languages or () if code not in rows]:
         raise DataError(f"{data} has no scored pairs in {absent[0]}; it has {', '.join(rows) or 'none at all'}.")
     if not rows:

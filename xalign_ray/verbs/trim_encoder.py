@@ -14,6 +14,7 @@ import numpy as np
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.verbs.arguments import PathLike, as_model, as_path
+from xalign_ray.work.artifacts import unfinished
 from xalign_ray.work.status_line import say, say_next
 from xalign_ray.work.storage import quoted, shown_path
 
@@ -82,23 +83,24 @@ def trim_encoder(
     say(f"Trimming {name}: {len(rows.olds):,} of {before.get_vocab_size():,} rows stay.")
     name_accelerator()
     hf = _with_rows(name, rows, {int(old): new for new, old in enumerate(rows.olds)})
-    target.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = unfinished(target)
     try:
         with quiet_transformers():
-            hf.save_pretrained(target)
-        trimmed.save_pretrained(target)
+            hf.save_pretrained(temporary)
+        trimmed.save_pretrained(temporary)
         positions = int(getattr(hf.config, "max_position_embeddings", None) or 1 << 30) - first_position(hf)
         length = min(stated_length(name), positions)
-        make_portable(target, length, int(getattr(hf.config, "type_vocab_size", None) or 1))
-        copy_modules(name, target)
+        make_portable(temporary, length, int(getattr(hf.config, "type_vocab_size", None) or 1))
+        copy_modules(name, temporary)
 
         # Both on the same lines.
         cut_otherwise = _cut_otherwise(before, trimmed.backend_tokenizer, lines)
         same = [line for index, line in enumerate(lines) if index not in cut_otherwise]
-        shown = _compare(name, target, same[:: max(1, len(same) // TIMED)][:TIMED])
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
+        shown = _compare(name, temporary, same[:: max(1, len(same) // TIMED)][:TIMED])
+        temporary.rename(target)  # fails where another process has filled it meanwhile
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     say_next(f"xalign evaluate {quoted(target)} --task retrieval --data PAIRS")
     return f"{shown}\nLines cut otherwise: {len(cut_otherwise):,} of {len(lines):,}.\n{shown_path(target)}"
 

@@ -142,7 +142,8 @@ def test_scored_pairs_are_ranked_as_scipy_does_and_their_interval_is_the_bootstr
     assert spearman(np.ones(4), np.arange(4.0))[0] == 0  # equal cosines rank nothing
 
 
-def test_a_query_that_is_a_passage_too_is_not_its_own_answer() -> None:
+@pytest.mark.parametrize("judged", ["p1", "q"])  # ids counted from 0 in both files are equal, and judged
+def test_a_query_that_is_a_passage_too_is_not_its_own_answer_unless_it_is_judged(judged: str) -> None:
     vectors = {"a": [1.0, 0.0], "b": [0.9, 0.1], "c": [0.0, 1.0]}
     scores: Any = SimpleNamespace(
         search_prompts=("", ""),
@@ -150,7 +151,7 @@ def test_a_query_that_is_a_passage_too_is_not_its_own_answer() -> None:
         vectors=lambda texts, _: np.array([vectors[text] for text, _ in texts], np.float32),
     )
     passages = {"q": "a", "p1": "b", "p2": "c"}
-    found = QuerySet("en", {"q": "a"}, passages, {"q": {"p1": 1.0}}, "beir")
+    found = QuerySet("en", {"q": "a"}, passages, {"q": {judged: 1.0}}, "beir")
     (change,) = found.changes(scores, scores)
     assert (change.base, change.yours) == (1, 1)
 
@@ -270,7 +271,7 @@ def test_finished_run_is_compared_again_with_other_kept_files(
     done: list[Path] = []
     monkeypatch.setattr(compared_run, "_compare", lambda _, run, __: done.append(run))
     found: Any = SimpleNamespace(lines=read_five_lines("e5", given))
-    assert compared_run.compare_run(found, tmp_path) is compared
+    compared_run.compare_run(found, tmp_path)
     assert done == [tmp_path] * compared
 
 
@@ -280,7 +281,7 @@ def test_another_margin_reads_the_verdicts_again_and_loses_no_row(tmp_path: Path
     before = json.loads(file.read_text()) | {"keep": ["fr.txt"], "command": "as before", "bound": BOUND}
     file.write_text(json.dumps(before))
     found: Any = SimpleNamespace(lines=read_five_lines("e5", {"margin": 0.5}))
-    assert compared_run.compare_run(found, tmp_path)
+    compared_run.compare_run(found, tmp_path)
     after = json.loads(file.read_text())
     assert (after["keep"], after["margin"]) == (["fr.txt"], 0.5)
     assert after["command"] == "xalign continue e5 --keep fr.txt --margin 0.5 --lose-at-most 0.5"

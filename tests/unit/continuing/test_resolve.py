@@ -40,6 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / file).write_text(pairs)
     (tmp_path / "dictionary.en-de.tsv").write_text("dog\tHund\n")
     (tmp_path / "text.de.txt").write_text("Ein Satz.\n" * 1000)
+    (tmp_path / "other.tsv").write_text("fr\tes\n" + pairs)
     return tmp_path
 
 
@@ -115,6 +116,10 @@ def test_a_dictionary_is_used_or_the_user_is_told(options: dict[str, Any], used:
         ({"method": "mlm"}, "The pairs are scored and not trained on: mlm reads the text in their place."),
         ({"replay": 0.0}, "The text is not used: --replay is 0."),
         ({"model": "bare"}, "The text is not used: bare has no masked-LM head to train on it."),
+        (
+            {"model": "bare", "keep": ["other.en-fr.tsv", "text.de.txt"], "lose_at_most": 0.5, "text": ()},
+            "Text in de is not bounded: bare has no masked-LM head.",
+        ),
     ],
 )
 def test_what_is_not_trained_on_is_said(folder: Path, options: dict[str, Any], note: str) -> None:
@@ -387,6 +392,9 @@ def test_a_language_that_is_new_to_an_encoder_of_sentences_is_added(
         assert teacher is not None
         assert (teacher.path, teacher.language) == ("bare", "en")
     assert resolved(pairs=pairs, method="contrast").recipe.name == "bare-contrast"
+    rows = "".join(f"sentence {n},Satz {n},Satz {n + 1}\n" for n in range(1000))
+    (folder / "triples.csv").write_text(f"anchor,positive,negative\n{rows}")  # which add would leave unused
+    assert resolved(pairs="triples.csv", languages=("en", "de")).recipe.name == "bare-contrast"
 
 
 UNKNOWN_LETTERS = "\u0456\u0457\u0454 \u0491\u0454\u0457 \u0454\u0491\u0456"
@@ -439,6 +447,14 @@ def test_resolving_writes_nothing(folder: Path) -> None:
         (
             {"model": "mlm", "text": "t*.de.txt", "keep": "text.de.txt"},
             "text.de.txt, which is trained on: forgetting is measured on other files.",
+        ),
+        (
+            {"keep": "text.de.txt", "lose_at_most": 0.5},
+            "bare has no masked-LM head, so text cannot be bounded. Name pairs or scored pairs in --keep.",
+        ),
+        (
+            {"method": "add", "pairs": "pairs.en-de.tsv other.tsv"},
+            "--method add needs one language in all pairs; en-de, fr-es share none.",
         ),
         ({"set": ("train.lr=1",)}, "unknown key 'train.lr'. Did you mean 'train.optimizer.learning_rate'"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import yaml
 
 from tests.parity.cells_here import run_cells_here
 from tests.ray.tagging_world import write_encoder
-from xalign_ray.errors import TrainingError
+from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.results.sources import find_runs
 from xalign_ray.studies.command import paths_in
 from xalign_ray.studies.study import run_study
@@ -65,6 +66,27 @@ def test_a_command_makes_an_encoder_a_seed_once_and_its_scores_and_costs_are_rep
     run_study(study, folder / "runs")
     assert len(made(folder)) == 4
 
+    # The program was changed, which nobody looks at, and its encoders removed: what they are now is scored again.
+    scored = {path.name for path in (folder / "runs" / "studies" / "tools" / "cells").glob("tatoeba-*")}
+    for path in made(folder):
+        shutil.rmtree(path.parent)
+    run_study(study, folder / "runs")
+    again = {path.name for path in (folder / "runs" / "studies" / "tools" / "cells").glob("tatoeba-*")}
+    assert len(again - scored) == len(made(folder)) == 2
+
+
+@pytest.mark.parametrize(
+    ("commands", "said"),
+    [
+        (["cp -r plain {out}"], "the command of 'tool 0' has no {seed}: give it one, or seeds: \\[0\\]"),
+        (["cp -r plain {out} # {seed}"] * 2, "'tool 0' and 'tool 1' are the same encoder"),
+    ],
+)
+def test_commands_that_would_share_a_folder_are_refused(folder: Path, commands: list[str], said: str):
+    encoders = [{"label": f"tool {number}", "command": command} for number, command in enumerate(commands)]
+    with pytest.raises(ConfigError, match=said):
+        run_study(write_study(folder, *encoders), folder / "runs")
+
 
 @pytest.mark.parametrize(
     ("command", "said"),
@@ -84,8 +106,10 @@ def test_a_command_that_makes_no_encoder_fails_and_is_tried_again(folder: Path, 
 
 def test_costs_are_of_all_processes_also_of_one_that_is_left_behind(tmp_path: Path):
     """A shell that ends at once leaves a process in a session of its own, which burns a second and holds 100 MB."""
-    burn = "import time; held = bytearray(10**8)\nwhile time.process_time() < 1: pass\ntime.sleep(60)"
-    left = f"setsid {sys.executable} -c '{burn}' & sleep 3"
+    mark = tmp_path / "burnt"
+    burn = "import time; held = bytearray(10**8)\nwhile time.process_time() < 1: pass\n"
+    burn += f'open("{mark}", "w"); time.sleep(60)'
+    left = f"setsid {sys.executable} -c '{burn}' & until [ -e {mark} ]; do sleep 0.1; done; sleep 3"
     measured = [sys.executable, "-m", "xalign_ray.studies.measured", str(tmp_path / "costs.json"), left]
     assert subprocess.run(measured, timeout=50).returncode == 0
     costs = json.loads((tmp_path / "costs.json").read_text())
@@ -112,7 +136,9 @@ def test_the_files_that_a_command_names_are_not_the_folder_around_it(
     for name in ("a.csv", "b.csv"):
         (tmp_path / "pairs" / name).touch()
     monkeypatch.chdir(tmp_path)
-    assert paths_in(f"train --root . --half $((4 / 2)) --pairs=pairs/*.csv --log {tmp_path} --out {{out}}") == [
-        "pairs/a.csv",
-        "pairs/b.csv",
-    ]
+    monkeypatch.setenv("PAIRS", "pairs")
+    for pattern in ("pairs/*.csv", "$PAIRS/*.csv"):
+        assert paths_in(f"train --root . --half $((4 / 2)) --pairs={pattern} --log {tmp_path} --out {{out}}") == [
+            "pairs/a.csv",
+            "pairs/b.csv",
+        ]

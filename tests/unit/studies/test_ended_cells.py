@@ -78,6 +78,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     Fake.scores, Fake.ran = {}, []
     monkeypatch.setattr(queue, "CellRunner", Fake)
     monkeypatch.setattr(queue, "CellGauges", lambda _: NoGauges())
+    monkeypatch.setattr(queue, "lasting_nodes", lambda: [{"Resources": {"CPU": 1.0}}])
     for asked in ("cluster_resources", "available_resources"):
         monkeypatch.setattr(queue.ray, asked, lambda: {"CPU": 1.0})
 
@@ -226,14 +227,16 @@ def test_a_cell_that_ends_without_scores_fails_and_is_not_run_again(tmp_path: Pa
     }
 
 
-def test_a_stopped_cell_is_not_run_again(tmp_path: Path) -> None:
-    study = open_study(tmp_path)
+@pytest.mark.parametrize(("search", "stopped"), [("search: {asha: {}}\n", 1), ("", 0)])
+def test_a_stopped_cell_is_not_run_again_while_the_study_stops_some(tmp_path: Path, search: str, stopped: int) -> None:
+    study = open_study(tmp_path, search="search: {asha: {}}\n")
     folder = study.trials[0].folder(study.folder)
     folder.mkdir(parents=True)
     (folder / "stopped.json").write_text("{}")
-    again = open_study(tmp_path)
-    assert again.counts == {"waiting": 23, "running": 0, FINISHED: 0, STOPPED: 1, FAILED: 0, NOT_CHOSEN: 0}
-    assert again.left == sum(end.state == WAITING for end in again.ends.values()) == 23
+    again = open_study(tmp_path, search=search)
+    left = {"waiting": 24 - stopped, "running": 0, FINISHED: 0, STOPPED: stopped, FAILED: 0, NOT_CHOSEN: 0}
+    assert again.counts == left
+    assert again.left == sum(end.state == WAITING for end in again.ends.values()) == 24 - stopped
 
 
 def test_halving_stops_what_is_below_the_best_third_at_each_rung() -> None:

@@ -121,6 +121,23 @@ def test_english_is_the_second_language_whatever_the_file_says(tmp_path: Path) -
     assert [*read_translations(asked, ["en", "en"])["en"].first] == ["one", "two"]  # passages are the second side
 
 
+@pytest.mark.parametrize(
+    ("languages", "found"),
+    [([], ["de", "fr", "wo"]), (["de"], ["de"]), (["en", "wo"], ["wo"]), (["de", "fr"], ["de", "fr"])],
+)
+def test_languages_choose_among_those_that_the_data_show(
+    tmp_path: Path, languages: list[str], found: list[str]
+) -> None:
+    """Of a folder with a file for each, and of a table with a column for each."""
+    (tmp_path / "files").mkdir()
+    for code in ("de", "fr", "wo"):
+        write_csv(tmp_path / "files" / f"en-{code}.csv", ("en", code), [("one", f"1 {code}"), ("two", f"2 {code}")])
+    rows = [(text, *(f"{text} {code}" for code in ("de", "fr", "wo"))) for text in ("one", "two")]
+    table = write_csv(tmp_path / "table.csv", ("en", "de", "fr", "wo"), rows)
+    for data in (tmp_path / "files", table):
+        assert sorted(read_translations(data, languages)) == found
+
+
 def test_a_copy_of_the_right_sentence_is_right() -> None:
     """Query 0 finds candidate 1, which has the text of candidate 0; query 2 has the text of query 0."""
     queries, candidates = np.array([0, 1, 0, 2]), np.array([7, 7, 8, 9])

@@ -59,3 +59,12 @@ def test_data_that_cannot_be_scored_is_refused(
     (tmp_path / file).write_text(content)
     with pytest.raises(type(fault), match=str(fault)):
         evaluate(str(encoder), "sts", str(tmp_path / file), out=str(tmp_path / "out"), languages=languages)
+
+
+def test_two_files_of_a_language_are_not_one_scale(tmp_path: Path) -> None:
+    encoder = make_bert_in(tmp_path / "bert", WORDS)
+    (tmp_path / "data").mkdir()
+    for name in ("sts-de.csv", "sts22-de.csv"):
+        (tmp_path / "data" / name).write_text("a b,b c,1\nb c,d e,2\n")
+    with pytest.raises(DataError, match=r"sts22-de\.csv: a second file in de, whose scores may have another scale"):
+        evaluate(str(encoder), "sts", str(tmp_path / "data"), out=str(tmp_path / "out"))
