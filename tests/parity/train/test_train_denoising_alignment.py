@@ -1,8 +1,7 @@
-"""Denoising word alignment is pair by pair in plain torch for any cut of a step and ZeRO stage, and resumes exactly."""
+"""Denoising word alignment is in plain torch pair by pair; test_train_over_a_step.py has all cuts of it."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,6 @@ from tests.parity.train import synthetic
 from tests.parity.train.plain import build, copy_of
 from tests.parity.train.pool import Pool
 from tests.parity.train.test_train_contrast import assert_same, step_of
-from tests.parity.train.test_train_steps import TIGHT
-from xalign_ray.config.derive import derive_batch
 from xalign_ray.objectives.denoising_alignment import self_labelled, translated_by
 
 KIND = "denoising_alignment"
@@ -92,65 +89,15 @@ def plain_step(settings: dict[str, Any]) -> tuple[dict[str, float], dict[str, Te
     return {KIND: total.item()}, gradients, len(terms) / labels
 
 
-@pytest.mark.parametrize("micro_batch", [1, 3, 8])
-@pytest.mark.parametrize("workers", ["one", "two", "four"])
-def test_loss_and_gradient_are_those_of_pairs_by_themselves_for_any_cut(
-    request: pytest.FixtureRequest, workers: str, micro_batch: int
-) -> None:
-    pool: Pool = request.getfixturevalue(workers)
-    losses, gradients, share = plain_step(SETTINGS)
-    taken = pool.call(step_of, SETTINGS | {"train__per_device_batch_size": micro_batch}, rows_of)
-    assert_same(taken, losses, gradients)
-    assert 0.4 < share < 1
-    assert [one[2]["train/self_aligned_label_share"] for one in taken] == pytest.approx([share] * len(taken))
-
-
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_loss_and_gradient_are_those_of_pairs_by_themselves_at_every_zero_stage(two: Pool, stage: int) -> None:
-    settings = SETTINGS | {"train__per_device_batch_size": 2, "parallel__zero_stage": stage}
-    settings |= {"parallel__deepspeed_overrides": TIGHT} if stage == 3 else {}
-    assert_same(two.call(step_of, settings, rows_of), *plain_step(SETTINGS)[:2])
-
-
 def test_layer_says_whose_states_are_linked(one: Pool) -> None:
     deep = SETTINGS | {"model__num_hidden_layers": 6}
     early, late = (deep | {"objectives": [{"kind": KIND, "layer": layer}]} for layer in (1, 6))
-    losses, gradients, _ = plain_step(late)
+    losses, gradients, share = plain_step(late)
     assert losses != plain_step(early)[0]
-    assert_same(one.call(step_of, late, rows_of), losses, gradients)
-
-
-def train_pairs(workers: Any, folder: Path, settings: dict[str, Any], until: int | None) -> None:
-    """A run on rows of pairs, broken off after so many steps."""
-    config = synthetic.config(parallel__workers=workers.size, **settings)
-    if until:
-        config = config.model_copy(update={"checkpoint": config.checkpoint.model_copy(update={"async_save": False})})
-    low, high = derive_batch(config).rows_of(workers.rank)
-
-    def batches(first_step: int, *_: Any) -> Any:
-        for step in range(first_step, 100):
-            if step == until:
-                raise synthetic.Interrupted
-            yield rows_of(step * ROWS + np.arange(low, high))
-
-    synthetic.run(config, folder, workers, open_batches=batches)
-
-
-@pytest.mark.parametrize(("stage", "bf16"), [(0, False), (2, True)])
-def test_a_resumed_run_with_dropout_is_the_same_to_the_last_bit(
-    two: Pool, tmp_path: Path, stage: int, bf16: bool
-) -> None:
-    settings = SETTINGS | {"parallel__zero_stage": stage, "train__bf16": bf16, "checkpoint__save_steps": 3}
-    settings |= {"model__hidden_dropout_prob": 0.1, "train__per_device_batch_size": 2}
-    two.call(train_pairs, tmp_path / "straight", settings, None)
-    with pytest.raises(synthetic.Interrupted):
-        two.call(train_pairs, tmp_path / "cut", settings, 5)
-    two.call(train_pairs, tmp_path / "cut", settings, None)
-    straight, cut = (synthetic.losses(tmp_path / name) for name in ("straight", "cut"))
-    assert straight == cut
-    assert len(set(straight)) == 6
-    states = [synthetic.weights(tmp_path / name) for name in ("straight", "cut")]
-    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+    (taken,) = one.call(step_of, late, rows_of)
+    assert_same([taken], losses, gradients)
+    assert 0.4 < share < 1
+    assert taken[2]["train/self_aligned_label_share"] == pytest.approx(share)
 
 
 def test_links_of_packed_pairs_are_those_of_each_pair_by_itself() -> None:

@@ -1,8 +1,7 @@
-"""Distillation is one large batch in plain torch for any cut of a step and ZeRO stage, and resumes to the bit."""
+"""Each variant of distillation is one large batch in plain torch; test_train_over_a_step.py has all cuts of it."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from tests.parity.train.test_train_contrast import (
     sentences_of,
     step_of,
 )
-from tests.parity.train.test_train_steps import TIGHT, run, train_until
 from xalign_ray.errors import ConfigError
 
 KIND = "distillation"
@@ -82,34 +80,6 @@ def test_each_variant_is_that_of_one_batch(two: Pool, changes: dict[str, Any]):
     taken = two.call(step_of, settings | {"train__per_device_batch_size": 2})
     assert_same(taken, losses, gradients)
     assert [one[2]["train/teacher_cosine"] for one in taken] == pytest.approx([cosine] * 2, abs=1e-6)
-
-
-@pytest.mark.parametrize("micro_batch", [1, 3, 8])
-@pytest.mark.parametrize("workers", ["one", "two", "four"])
-def test_loss_and_gradient_are_those_of_one_batch_for_any_cut(
-    request: pytest.FixtureRequest, workers: str, micro_batch: int
-):
-    pool: Pool = request.getfixturevalue(workers)
-    taken = pool.call(step_of, asked({}, train__per_device_batch_size=micro_batch))
-    assert_same(taken, *plain_step(asked({}))[:2])
-
-
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_loss_and_gradient_are_those_of_one_batch_at_every_zero_stage(two: Pool, stage: int):
-    settings = asked({}, train__per_device_batch_size=2, parallel__zero_stage=stage)
-    settings |= {"parallel__deepspeed_overrides": TIGHT} if stage == 3 else {}
-    assert_same(two.call(step_of, settings), *plain_step(asked({}))[:2])
-
-
-@pytest.mark.parametrize(("stage", "bf16"), [(0, False), (2, True)])
-def test_a_resumed_run_is_the_same_to_the_last_bit(two: Pool, tmp_path: Path, stage: int, bf16: bool):
-    settings = asked({}, parallel__zero_stage=stage, train__bf16=bf16, checkpoint__save_steps=3)
-    straight = run(two, tmp_path / "straight", **settings)
-    with pytest.raises(synthetic.Interrupted):
-        two.call(train_until, tmp_path / "cut", settings, 5)
-    assert run(two, tmp_path / "cut", **settings) == straight
-    states = [synthetic.weights(tmp_path / name) for name in ("straight", "cut")]
-    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
 
 
 def test_a_teacher_of_another_width_is_refused():
