@@ -1,9 +1,9 @@
 """Bundle of a report: what its numbers rest on in one file, and its verification, which computes them again.
 
 A bundle is a zip archive whose comment is the SHA-256 of all bytes before it. It holds `bundle.json` (versions, the
-report's options), `runs.json` (runs, their data's manifests and scores), `studies.json`, the
-resolved recipes, the files of scores with their predictions, and the report's tables as CSV. It holds no text of a
-corpus, and not who ran what and where (`hide_places`).
+report's options), `studies.json`, the report's tables as CSV, and of each run a folder: `config.yaml`, `run.json`
+(its column, its log without curves, its data's manifest) and the files of its scores with their predictions. It holds
+no text of a corpus, and not who ran what and where (`hide_places`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,22 +26,21 @@ import yaml
 from xalign_ray.config.yaml_text import parse_yaml
 from xalign_ray.errors import DataError
 from xalign_ray.results.aggregate import as_csv
-from xalign_ray.results.claims import against_papers, measured
-from xalign_ray.results.compare import SCORE_COLUMNS, compare_runs, score_frame
-from xalign_ray.results.run import Log, Run, as_published, cost_frame, is_of, studies_of
+from xalign_ray.results.claims import AgainstPapers, against_papers, measured
+from xalign_ray.results.compare import SCORE_COLUMNS, Comparison, compare_runs, score_frame
+from xalign_ray.results.run import FIELDS, NO_SCORES, Log, Run, cost_frame, frame_scores, is_of, studies_of
 from xalign_ray.tasks.registry import METRICS, TASKS, TUNED_TASKS
-from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages, read_scores
+from xalign_ray.tasks.scores import ALL_LANGUAGES, Score, average_languages
 from xalign_ray.tasks.task import Measure, Metric
 from xalign_ray.track.scored_encoder import versions
 from xalign_ray.work.artifacts import hash_value, is_sealed_archive, read_archive, seal_archive, write_atomic
 from xalign_ray.work.file_checks import check_plain
-from xalign_ray.work.run_folder import PREDICTIONS, SCORES
-from xalign_ray.work.storage import hide_places, shown_path
+from xalign_ray.work.run_folder import CONFIG, PREDICTIONS, SCORES
+from xalign_ray.work.storage import shown_path
 
-FORMAT = 5
-INDEX, RUNS_FILE, STUDIES_FILE = "bundle.json", "runs.json", "studies.json"
-REPORT, SCORED, RECIPES = "report", "scores", "recipes"  # folders in it
-_SCORE_FILES = (SCORES, f"*/*/{SCORES}", f"*/*/*/*/{SCORES}")  # below a study or run: of cells and evaluations
+FORMAT = 6
+INDEX, STUDIES_FILE, RUN_FILE = "bundle.json", "studies.json", "run.json"
+REPORT, RUNS = "report", "runs"  # folders in it
 _OF_LOG = ("starts", "end", "last_step", "started", "seconds", "memory", "waiting")  # all but its curves
 _TOLERANCE = (
     1e-6  # of a mean or an end of an interval: far below printed digits, above differences between versions of scipy
@@ -54,15 +54,28 @@ _ON_TRUST = (
 
 Members = Mapping[str, bytes]
 Scores = Sequence[Score]
-Key = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Options:
-    """Arguments of a report: see `report`."""
+class ReportNumbers(NamedTuple):
+    """All numbers of a report on labelled runs."""
 
-    by: Sequence[str] = ()
-    baseline: str | None = None
+    scores: pd.DataFrame
+    comparison: Comparison
+    papers: AgainstPapers
+    costs: pd.DataFrame
+
+    @property
+    def files(self) -> dict[str, pd.DataFrame]:
+        """The frames that a bundle holds and that are computed again, by file."""
+        frames = {"scores.csv": self.scores.reindex(columns=SCORE_COLUMNS), "comparison.csv": self.comparison.shown}
+        return {**frames, "costs.csv": self.costs, **self.papers.files}
+
+
+def report_numbers(runs: Sequence[Run], by: Sequence[str] = (), baseline: str | None = None) -> ReportNumbers:
+    """Computes the numbers of a report; arguments and errors as of `compare_runs`."""
+    scores = score_frame(runs)
+    comparison = compare_runs(runs, scores, by, baseline)
+    return ReportNumbers(scores, comparison, against_papers(measured(runs, scores)), cost_frame(runs))
 
 
 @dataclass
@@ -70,12 +83,14 @@ class Bundle:
     """The content of a file, and the differences that were found.
 
     Attributes:
+        path: the file.
         index: bundle.json.
         members: the content of each file of the archive that can be read.
         problems: a sentence for each difference.
         facts: the checks, and the versions that made the bundle, a sentence each.
     """
 
+    path: Path
     index: Mapping[str, Any]
     members: Members
     problems: list[str]
@@ -84,10 +99,19 @@ class Bundle:
     @cached_property
     def runs(self) -> list[Run]:
         """The labelled runs, as the report had them."""
-        for name, metric in self.index["metrics"].items():  # so that no module that a bundle names is imported
+        for name, metric in self.index["metrics"].items():  # first: no module that a score names is imported
             METRICS.setdefault(name, Metric(**metric))
-        studies = json.loads(self.members[STUDIES_FILE])
-        return [self._run(entry, studies) for entry in json.loads(self.members[RUNS_FILE])]
+        studies, archive = json.loads(self.members[STUDIES_FILE]), zipfile.Path(self.path)
+        names = [Path(name) for name in self.members if Path(name).name == RUN_FILE]
+        return [self._run(name.parent, studies, archive) for name in names]
+
+    def scored(self, run: Path | str = RUNS) -> list[str]:
+        """The names of the files of scores below a folder."""
+        return sorted(name for name in self.members if Path(name).name == SCORES and name.startswith(f"{run}/"))
+
+    def scores(self, name: str) -> list[Score]:
+        """The scores of a file, once `runs` has been read."""
+        return [Score(**record) for record in json.loads(self.members[name])["scores"]]
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -97,55 +121,51 @@ class Bundle:
         except Exception as error:
             self.problems.append(f"{what} cannot be read ({type(error).__name__}: {error})")
 
-    def _run(self, one: Mapping[str, Any], studies: Mapping[str, Any]) -> Run:
-        config = {}
-        with self.reading(one["recipe"]):
-            config = parse_yaml(self.members[one["recipe"]].decode()) if one["recipe"] else {}
-        log = Log(**one["log"] | {"starts": tuple(one["log"]["starts"])})
-        scores = tuple(Score(**score) for score in one["scores"])
-        study = studies[one["study"]] if one["study"] else None
-        return Run(Path(one["name"]), config, log, scores, one["data"], one["label"], study, one["seed"])
+    def _run(self, folder: Path, studies: Mapping[str, Any], archive: zipfile.Path) -> Run:
+        facts, config = json.loads(self.members[f"{folder}/{RUN_FILE}"]), {}
+        if recipe := self.members.get(f"{folder}/{CONFIG}"):
+            with self.reading(f"{folder}/{CONFIG}"):
+                config = parse_yaml(recipe.decode())
+        log = Log(**facts["log"] | {"starts": tuple(facts["log"]["starts"])})
+        scores = pd.concat(
+            [NO_SCORES, *(frame_scores(self.scores(name), archive / name) for name in self.scored(folder))],
+            ignore_index=True,
+        )
+        study = studies[facts["study"]] if facts["study"] else None
+        return Run(Path(facts["name"]), config, log, scores, facts["data"], facts["label"], study, facts["seed"])
 
 
-def write_bundle(path: Path, runs: Sequence[Run], sources: Sequence[Path], options: Options) -> None:
+def write_bundle(
+    path: Path, runs: Sequence[Run], numbers: ReportNumbers, by: Sequence[str], baseline: str | None
+) -> None:
     """Writes the bundle of a report; equal runs, options and versions give equal bytes.
 
     Args:
-        runs: labelled, as the report shows them.
-        sources: folders of the runs and studies, in which the predictions lie, and bundles.
+        runs: labelled, as others may read of them.
+        numbers: the report's.
+        by, baseline: arguments of the report.
     """
-    runs, options = as_published(runs), replace(options, baseline=hide_places(options.baseline))
-    members, entries = {STUDIES_FILE: _json(studies_of(runs))}, []
+    members = {STUDIES_FILE: _json(studies_of(runs))}
     for number, run in enumerate(runs):
-        recipe = f"{RECIPES}/{number:03}-{run.name}.yaml" if run.config else None
-        if recipe:
-            members[recipe] = yaml.safe_dump(dict(run.config)).encode()
+        folder = f"{RUNS}/{number:04}-{run.name}"
+        if run.config:
+            members[f"{folder}/{CONFIG}"] = yaml.safe_dump(dict(run.config)).encode()
         log = {name: getattr(run.log, name) for name in _OF_LOG}
-        what = {name: getattr(run, name) for name in ("label", "name", "seed", "data")} | {"recipe": recipe, "log": log}
+        facts = {name: getattr(run, name) for name in ("label", "name", "seed", "data")}
         study = run.study["name"] if run.study else None
-        entries.append({**what, "study": study, "scores": [asdict(score) for score in run.scores]})
-    members[RUNS_FILE] = _json(entries)
-    of_report, in_files = [score for run in runs for score in run.scores], set[Key]()
-    keys_of_report = {*map(_key, of_report)}
-    for number, source in enumerate(sources):
-        held = _scored_files(source)
-        for name in _names_of_scores(held):
-            scores, predictions = _read_cell(held, name)
-            scores = [replace(score, encoder=hide_places(score.encoder)) for score in scores]
-            if scores and keys_of_report >= (keys := {*map(_key, scores)}):
-                files = {**predictions, name: _scores_file(scores)}
-                folder = f"{SCORED}/{number}-{source.resolve().name}"
-                members |= {f"{folder}/{file}": content for file, content in files.items()}
-                in_files |= keys
-    if rest := [score for score in of_report if _key(score) not in in_files]:
-        members[f"{SCORED}/elsewhere/{SCORES}"] = _scores_file(rest)
-    members |= {f"{REPORT}/{name}": as_csv(frame).encode() for name, frame in tables_of(runs, options).items()}
-    index = {
-        "format": FORMAT,
-        "versions": versions(),
-        "report": asdict(options),
-        "metrics": {name: asdict(METRICS[name]) for name in sorted({score.metric for score in of_report})},
-    }
+        members[f"{folder}/{RUN_FILE}"] = _json({**facts, "log": log, "study": study})
+        for position, (file, rows) in enumerate(run.scores.groupby("file", sort=False, dropna=False)):
+            beside: Any = getattr(file, "parent", None)  # none of another program's scores
+            cell = f"{folder}/{position:04}/{beside.name if beside else 'given'}"
+            records = rows.reindex(columns=FIELDS).to_dict("records")
+            members[f"{cell}/{SCORES}"] = _json({"scores": records, "sha256": hash_value(records)})
+            for name in (f"{PREDICTIONS}/{language}.jsonl" for language in {*rows.language} if beside):
+                if (predictions := beside / name).is_file():
+                    members[f"{cell}/{name}"] = predictions.read_bytes()
+    members |= {f"{REPORT}/{name}": as_csv(frame).encode() for name, frame in numbers.files.items()}
+    metrics = {name: asdict(METRICS[name]) for name in sorted({*numbers.scores.metric})}
+    options = {"by": by, "baseline": baseline}
+    index = {"format": FORMAT, "versions": versions(), "report": options, "metrics": metrics}
     write_atomic(path, seal_archive({INDEX: _json(index), **members}))
 
 
@@ -184,7 +204,7 @@ def read_bundle(path: Path) -> Bundle:
         ) from None
     if number != FORMAT:
         raise DataError(f"{shown_path(path)} is a bundle of format {number}; this xalign reads format {FORMAT}.")
-    return Bundle(index, members, problems)
+    return Bundle(path, index, members, problems)
 
 
 def verify_bundle(path: Path) -> Bundle:
@@ -201,60 +221,12 @@ def verify_bundle(path: Path) -> Bundle:
     """
     bundle = read_bundle(path)
     with bundle.reading("the rest"):
-        for check in (_check_scores, _check_seeds, _check_times, _check_tables):
+        for check in (_check_columns, _check_scores, _check_seeds, _check_times, _check_tables):
             check(bundle)
         bundle.facts.append(_ON_TRUST)
         made_with = ", ".join(f"{name} {number}" for name, number in bundle.index["versions"].items())
         bundle.facts.append(f"Made with {made_with}.")
     return bundle
-
-
-def tables_of(runs: Sequence[Run], options: Options) -> dict[str, pd.DataFrame]:
-    """The frames of a report that a bundle holds and that are computed again, by file."""
-    scores = score_frame(runs)
-    comparison = compare_runs(runs, scores, options.by, options.baseline)
-    frames = {
-        "scores.csv": scores.reindex(columns=SCORE_COLUMNS),
-        "comparison.csv": comparison.shown,
-        "costs.csv": cost_frame(runs),
-    }
-    return frames | against_papers(measured(runs, scores)).files
-
-
-def _scored_files(source: Path) -> Members:
-    """Each scores.json of a folder with the predictions next to it; of a bundle all files.
-
-    Raises:
-        DataError: a scores.json is damaged.
-    """
-    if is_bundle(source):
-        return read_bundle(source).members
-    scored = {path for pattern in _SCORE_FILES for path in source.glob(pattern)}
-    for path in scored:
-        read_scores(path)
-    files = [file for path in scored for file in (path, *path.parent.glob(f"{PREDICTIONS}/*.jsonl"))]
-    return {file.relative_to(source).as_posix(): file.read_bytes() for file in files}
-
-
-def _names_of_scores(members: Members) -> list[str]:
-    return sorted(name for name in members if Path(name).name == SCORES)
-
-
-def _read_cell(members: Members, name: str) -> tuple[Scores, Members]:
-    """The scores of a scores.json, and the predictions next to it by name."""
-    scores = [Score(**record) for record in json.loads(members[name])["scores"]]
-    beside = f"{name.removesuffix(SCORES)}{PREDICTIONS}/"
-    return scores, {file: content for file, content in members.items() if file.startswith(beside)}
-
-
-def _scores_file(scores: Scores) -> bytes:
-    records = [asdict(score) for score in scores]
-    return _json({"scores": records, "sha256": hash_value(records)})
-
-
-def _key(score: Score) -> tuple[Any, ...]:
-    """A score's fields without its encoder's name: a report calls an encoder by the label of its column."""
-    return tuple(value for name, value in asdict(score).items() if name not in ("run", "encoder"))
 
 
 def _shown(score: Score) -> str:
@@ -263,41 +235,41 @@ def _shown(score: Score) -> str:
 
 
 def _check_scores(bundle: Bundle) -> None:
-    """Scores from predictions; runs.json has the scores of the files and no others, each in its cell's column."""
-    of_runs = {_key(score): score for run in bundle.runs for score in run.scores}
-    in_files: dict[tuple[Any, ...], Score] = {}
-    of_files, again, predicted = set[Score](), set[Score](), 0
-    for name in _names_of_scores(bundle.members):
+    """Every score follows from its predictions, every mean from its languages."""
+    written, again, predicted = set[Score](), set[Score](), set[str]()
+    for name in bundle.scored():
         with bundle.reading(f"{name} or a prediction of it"):
-            scores, files = _read_cell(bundle.members, name)
-            in_files |= {_key(score): score for score in scores}
-            bundle.problems += _in_other_columns(bundle, name, scores)
+            scores = bundle.scores(name)
+            beside = f"{name.removesuffix(SCORES)}{PREDICTIONS}/"
+            files = {file: content for file, content in bundle.members.items() if file.startswith(beside)}
             recomputed = _score_again(scores, files)
             bundle.problems += [f"{name}: {problem}" for problem in _differing_scores(scores, recomputed)]
             held = {item.averaged_with for item in recomputed}
             again |= {score for score in scores if score.averaged_with in held}
-            predicted += len(files)
-            of_files |= {*scores}
-    missing = [score for key, score in in_files.items() if key not in of_runs]
-    unknown = [score for key, score in of_runs.items() if key not in in_files]
-    bundle.problems += [
-        f"{RUNS_FILE}: {_shown(item)} is {item.value:.6g} in its file, not so there" for item in missing
-    ]
-    bundle.problems += [f"{RUNS_FILE}: {_shown(item)}, {item.value:.6g}, is in no {SCORES}" for item in unknown]
+            predicted |= {*files}
+            written |= {*scores}
     bundle.facts.append(
-        f"{len(again):,} of {len(of_files):,} scores computed again from {predicted:,} files of predictions."
+        f"{len(again):,} of {len(written):,} scores computed again from {len(predicted):,} files of predictions."
     )
-    if rest := len(of_files) - len(again):
+    if rest := len(written) - len(again):
         bundle.facts.append(f"{rest:,} scores have no predictions: they are held to the hash of the whole alone.")
 
 
-def _in_other_columns(bundle: Bundle, name: str, scores: Scores) -> Iterator[str]:
-    """Whether the scores of a study's cell stand in another column than that of the cell."""
-    for study in studies_of(bundle.runs).values():
-        for label in {cell["label"] for cell in study["cells"] if cell["name"] == Path(name).parent.name}:
-            columns = [run for run in bundle.runs if run.label in (label, f"{label} ({study['name']})")]
-            if not {_key(score) for score in scores} <= {_key(score) for run in columns for score in run.scores}:
-                yield f"{name}: its scores are of {label}, and {RUNS_FILE} has them not in that column"
+def _check_columns(bundle: Bundle) -> None:
+    """The scores of a study's cell stand in the column of the cell."""
+    columns: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for run in bundle.runs:
+        if run.study:
+            for file in run.scores.file.unique():
+                columns[run.study["name"], file.parent.name].add(run.label)
+    for name, study in studies_of(bundle.runs).items():
+        for cell in study["cells"]:
+            labels = columns[name, cell["name"]]
+            if labels and not labels & {cell["label"], f"{cell['label']} ({name})"}:
+                bundle.problems.append(
+                    f"study {name}: the scores of {cell['name']} are of {cell['label']}, and stand in the column "
+                    f"{', '.join(sorted(labels))}"
+                )
 
 
 def _score_again(scores: Scores, files: Members) -> list[Score]:
@@ -347,7 +319,7 @@ def _check_seeds(bundle: Bundle) -> None:
     for study in studies_of(bundle.runs).values():
         runs = [run for run in bundle.runs if run.study and run.study["name"] == study["name"]]
         for label, seeds in study.get("seeds", {}).items():
-            scored_seeds = {run.seed for run in runs if is_of(run.label, label, study) and run.scores}
+            scored_seeds = {run.seed for run in runs if is_of(run.label, label, study) and len(run.scores)}
             declared += len(seeds)
             where = f"study {study['name']}: seed"
             bundle.problems += [
@@ -366,13 +338,13 @@ def _check_times(bundle: Bundle) -> None:
     for run, between in ended:
         if abs(run.log.seconds - between) > max(_SECONDS, _SHARE * between):  # a clock may have been set
             took = f"{run.name} took {run.log.seconds:,.0f} s"
-            bundle.problems.append(f"{RUNS_FILE}: {took}, and its events are {between:,.0f} s apart")
+            bundle.problems.append(f"{RUN_FILE}: {took}, and its events are {between:,.0f} s apart")
     bundle.facts.append(f"{len(ended)} times of trainings of one attempt held to their events.")
 
 
 def _check_tables(bundle: Bundle) -> None:
     """Every mean, difference, interval and verdict of the report, computed from the scores of the runs."""
-    for name, frame in tables_of(bundle.runs, Options(**bundle.index["report"])).items():
+    for name, frame in report_numbers(bundle.runs, **bundle.index["report"]).files.items():
         stored = bundle.members.get(f"{REPORT}/{name}")
         if stored is None:
             bundle.problems.append(f"{REPORT}/{name}: it is missing")

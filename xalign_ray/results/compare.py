@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from xalign_ray.config.language_codes import INVENTED, OTHER, family_of, languag
 from xalign_ray.errors import ConfigError
 from xalign_ray.results.aggregate import KEY, means, seed_values
 from xalign_ray.results.difference import Grouping, differences_from, guess_variance, is_at_chance
-from xalign_ray.results.run import Run, columns_of, studies_of
+from xalign_ray.results.run import FIELDS, Run, columns_of, studies_of
 from xalign_ray.tasks.registry import METRICS
-from xalign_ray.tasks.scores import ALL_LANGUAGES, Score
+from xalign_ray.tasks.scores import ALL_LANGUAGES
 from xalign_ray.tasks.task import CORRELATION, SHARE
 
 EVERY = "all languages"
@@ -134,8 +134,7 @@ def other_languages(language: str) -> tuple[str, ...]:
     return tuple(code for code in languages if code != _PIVOT) or languages
 
 
-_FIELDS = [field.name for field in fields(Score) if field.name != "vectors"]  # which a sentence has
-SCORE_COLUMNS = ["label", *_FIELDS, "at_chance"]
+SCORE_COLUMNS = ["label", *(name for name in FIELDS if name != "vectors"), "at_chance"]  # a sentence has `vectors`
 COLUMNS = [
     *("by", "group", "languages", *KEY, "label", "mean", "standard_deviation"),
     *("seeds", "n", "chance", "at_chance", "baseline", "difference", "low_95", "high_95"),
@@ -193,20 +192,17 @@ def score_frame(runs: Sequence[Run]) -> pd.DataFrame:
     (the pretraining seed, or the run's name where it is not known or none of the study's), `of_tuned_head` (whether
     `seed` is one of fine-tuning) and `single_layer` (a score of one numbered layer, which belongs to a curve).
     """
-    values_of = attrgetter(*_FIELDS)
-    rows = [
-        (*values_of(score), run.label, run.name, run.name if is_given or run.seed is None else run.seed, is_given)
-        for run in runs
-        for is_given in (run.is_given,)
-        for score in run.scores
-    ]
-    frame = pd.DataFrame(rows, columns=[*_FIELDS, "label", "folder", "replicate", "is_given"], dtype=object)
+    frames = []
+    for run in runs:
+        replicate = run.name if run.is_given or run.seed is None else run.seed
+        facts = {"label": run.label, "run": run.name, "replicate": replicate, "is_given": run.is_given}
+        frames.append(run.scores.drop_duplicates(FIELDS).assign(**facts))
+    frame = pd.concat(frames, ignore_index=True).astype(object)
     of_tuned_head = pd.Series([METRICS[metric].of_tuned_head for metric in frame.metric], frame.index, dtype=bool)
     guessed = pd.Series(
         is_at_chance(frame.value, frame.chance, guess_variance(frame.chance, frame.n)), frame.index, dtype=object
     )
     return frame.assign(
-        run=frame.folder,
         seed=frame.seed.where(of_tuned_head | ~frame.is_given.astype(bool), None),
         of_tuned_head=of_tuned_head,
         at_chance=guessed.where(frame.chance.notna(), None),

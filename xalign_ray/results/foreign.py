@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from xalign_ray.config.language_codes import check_language, languages_of
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.results.run import Log, Run
+from xalign_ray.results.run import Log, Run, frame_scores
 from xalign_ray.sources.csv_rows import csv_rows
 from xalign_ray.sources.open import read_lines
 from xalign_ray.tasks.mteb_task import PREFIX, names_of_parts
@@ -60,7 +60,7 @@ def _read_csv(path: Path) -> list[Run]:
         of_run[key] = score
     if not scores:
         raise DataError(f"{path} has no row below its header; give {_FORM}.")
-    return [_run(encoder, seed, tuple(run_scores.values())) for (encoder, seed), run_scores in scores.items()]
+    return [_run(encoder, seed, run_scores.values()) for (encoder, seed), run_scores in scores.items()]
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -146,7 +146,7 @@ def _read_mteb(folder: Path) -> list[Run]:
         if label in runs:
             raise DataError(f"{results} is a second {label}, as {META} says; give one of them.")
         named = (replace(score, encoder=label, language=names[score.task][score.language]) for score in rows_of_run)
-        runs[label] = _run(label, None, tuple(named))
+        runs[label] = _run(label, None, named)
     return [*runs.values()]
 
 
@@ -201,6 +201,6 @@ def _metas(folder: Path) -> Iterator[Path]:
     )
 
 
-def _run(label: str, seed: int | None, scores: tuple[Score, ...]) -> Run:
+def _run(label: str, seed: int | None, scores: Iterable[Score]) -> Run:
     name = label.replace("/", "-") + ("" if seed is None else f", seed {seed}")
-    return Run(Path(name), {}, Log(), scores, label=label, given_seed=seed)
+    return Run(Path(name), {}, Log(), frame_scores(scores), label=label, given_seed=seed)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xalign_ray.results.aggregate import over_languages
 from xalign_ray.results.continued import read_continued
 from xalign_ray.results.difference import MeanEstimate, accuracy_gain, holm_intervals
-from xalign_ray.results.run import Run, read_run
+from xalign_ray.results.run import FIELDS, Run, read_run
 from xalign_ray.results.tables import NONE, Entry, Table, points
 from xalign_ray.tasks.scores import read_scores
 from xalign_ray.tasks.task import right_key
@@ -26,11 +26,12 @@ def with_bases(runs: Sequence[Run]) -> list[Run]:
 
     Each base is one column; it stands first where it is the only run's.
     """
-    bases: dict[tuple[str, Any], Run] = {}
+    bases: dict[tuple[Any, ...], Run] = {}
     for run in runs:
         if run.on_disk and (base := read_continued(run.folder)) and RunFolder(run.folder).base.is_dir():
             scored = read_run(RunFolder(run.folder).base)
-            bases.setdefault((base.name, scored.scores), replace(scored, label=base.name))
+            scores = scored.scores[FIELDS].itertuples(index=False, name=None)
+            bases.setdefault((base.name, *scores), replace(scored, label=base.name))
     return [*bases.values(), *runs] if len(runs) == 1 else [*runs, *bases.values()]
 
 

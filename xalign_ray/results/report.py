@@ -11,12 +11,12 @@ from xalign_ray.config.explain import flatten
 from xalign_ray.errors import ConfigError, LockError
 from xalign_ray.results import charts, claims, continued, report_tables, score_charts, tables
 from xalign_ray.results.aggregate import as_csv
-from xalign_ray.results.bundle import Options, is_bundle, write_bundle
-from xalign_ray.results.compare import SCORE_COLUMNS, Comparison, compare_runs, score_frame
+from xalign_ray.results.bundle import ReportNumbers, is_bundle, report_numbers, write_bundle
+from xalign_ray.results.compare import SCORE_COLUMNS
 from xalign_ray.results.finding import declared_metric, find
 from xalign_ray.results.page import PAGE, Section, base_sections, run_sections, write_html
 from xalign_ray.results.paired import paired_table, with_bases
-from xalign_ray.results.run import Run, as_published, columns_of, cost_frame, label_runs
+from xalign_ray.results.run import Run, as_published, columns_of, label_runs
 from xalign_ray.results.sources import check_names, find_runs, is_foreign
 from xalign_ray.work.artifacts import write_atomic
 from xalign_ray.work.job import open_job
@@ -58,41 +58,39 @@ def report(
         _check_bundled(bundle)
     _check_kept(names, target)
     say(f"Reading {', '.join(names)}.")
-    runs = label_runs(with_bases(find_runs(names)))
+    runs, baseline = as_published(label_runs(with_bases(find_runs(names)))), hide_places(baseline)
     try:
         with open_job(target, "report", waits=False, with_run=True):
-            comparison, papers = write_report(runs, target, by, baseline)
+            numbers = write_report(runs, target, by, baseline)
             if bundle:
-                options = Options(by, baseline)
-                write_bundle(bundle, runs, [local_folder(name) for name in names], options)
-                if outside := _outside(as_published(runs)):
+                write_bundle(bundle, runs, numbers, by, baseline)
+                if outside := _outside(runs):
                     say(f"{shown_path(bundle)} names places outside this folder and your home: {', '.join(outside)}.")
     except LockError as locked:
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
-    if paired := paired_table(runs, comparison.baseline) if len(columns_of(runs)) > 2 else None:
-        Console(stderr=True).print(tables.plain_grid(paired))
-    judged = claims.claim_table(papers.claims.loc[papers.claims.seeds > 0])
-    for table in (report_tables.terminal_table(comparison, comparison.by[0]), judged):
-        if table.rows:
+    comparison, judged = numbers.comparison, numbers.papers.claims
+    shown = [paired_table(runs, comparison.baseline)] if len(columns_of(runs)) > 2 else []
+    shown += [report_tables.terminal_table(comparison, comparison.by[0])]
+    for table in (*shown, claims.claim_table(judged.loc[judged.seeds > 0])):
+        if table and table.rows:
             Console(stderr=True).print(tables.plain_grid(table))
     return target / PAGE
 
 
-def write_report(
-    runs: Sequence[Run], out: Path, by: Sequence[str] = (), baseline: str | None = None
-) -> tuple[Comparison, claims.AgainstPapers]:
+def write_report(runs: Sequence[Run], out: Path, by: Sequence[str] = (), baseline: str | None = None) -> ReportNumbers:
     """Writes index.html, the frames scores.csv, losses.csv, layers.csv, costs.csv and comparison.csv, and figures.
 
     Where arms have a paper's labels, papers.csv and claims.csv as well, and a part of the page. Runs of one label are
     one column: mean and spread. The page needs no network and no other file to be read.
     Removes files of an earlier report that this one does not write.
-    Arguments as in `report`.
+
+    Args:
+        runs: labelled, as others may read of them.
+        by, baseline: as in `report`.
     """
-    runs, baseline = as_published(runs), hide_places(baseline)
-    scores, losses = score_frame(runs), charts.loss_frame(runs)
-    comparison = compare_runs(runs, scores, by, baseline)
+    numbers, losses = report_numbers(runs, by, baseline), charts.loss_frame(runs)
+    scores, comparison, papers, costs = numbers
     finding = find(comparison, declared_metric(runs))
-    papers = claims.against_papers(claims.measured(runs, scores))
     headline = score_charts.score_chart(comparison, finding.key) if finding.key else None
     bases = {run.label: base for run in runs if run.on_disk and (base := continued.read_continued(run.folder))}
     paired = paired_table(runs, comparison.baseline) if len(bases) > 1 else None
@@ -106,7 +104,7 @@ def write_report(
                 [
                     report_tables.decided_table(comparison) if name == "task" else None,
                     tables.score_table(comparison, name),
-                    report_tables.cost_table(runs) if name == "task" and len(comparison.frame) else None,
+                    report_tables.cost_table(runs, costs) if name == "task" and len(comparison.frame) else None,
                 ],
                 is_open=name == "task",
             )
@@ -122,27 +120,19 @@ def write_report(
         Section("sizes", "By size", charts=[score_charts.size_chart(comparison)], is_open=True),
         *run_sections(runs, losses, score_charts.layer_chart(runs, scores), report_tables.rates_tables(runs)),
     ]
-    shown_scores = scores.reindex(columns=SCORE_COLUMNS)
-    files = papers.files | {
-        "comparison.csv": comparison.shown,
-        "scores.csv": shown_scores,
-        "layers.csv": shown_scores.loc[scores.single_layer],
-        "losses.csv": losses,
-        "costs.csv": cost_frame(runs),
-    }
+    layers = scores.loc[scores.single_layer].reindex(columns=SCORE_COLUMNS)
+    files = numbers.files | {"layers.csv": layers, "losses.csv": losses}
     for name, frame in files.items():
         write_atomic(out / name, as_csv(frame))
     written = write_html(runs, out, headline, sections, [*_FILES, *papers.files], bases, finding)
     for name in _AT_TIMES.difference(files, written):
         (out / name).unlink(missing_ok=True)
-    return comparison, papers
+    return numbers
 
 
 def _outside(runs: Sequence[Run]) -> list[str]:
     """Paths of the machine that recipes and scores name and that `hide_places` leaves."""
-    values = (
-        value for run in runs for value in (*flatten(run.config).values(), *(score.encoder for score in run.scores))
-    )
+    values = (value for run in runs for value in (*flatten(run.config).values(), *run.scores.encoder))
     return sorted({value for value in values if isinstance(value, str) and value.startswith("/")})
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from xalign_ray.results.compare import Comparison
 from xalign_ray.results.difference import NEAR_ZERO
-from xalign_ray.results.run import Run, columns_of, cost_frame, studies_of
+from xalign_ray.results.run import Run, columns_of, studies_of
 from xalign_ray.results.tables import (
     AT_CHANCE,
     NONE,
@@ -75,9 +75,8 @@ def decided_table(comparison: Comparison) -> Table:
     return Table(f"What is decided against {base}", header, rows, note, names=len(header))
 
 
-def cost_table(runs: Sequence[Run]) -> Table | None:
+def cost_table(runs: Sequence[Run], costs: pd.DataFrame) -> Table | None:
     """One column an encoder, as in the table of scores: what its trainings took; None where nothing is known."""
-    costs = cost_frame(runs)
     if costs.empty:
         return None
     columns = columns_of(runs)

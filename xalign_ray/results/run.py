@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -131,6 +132,16 @@ def _points(event: Event) -> Iterator[tuple]:
     return ((name, language, event["step"], value, 1) for language, name, value in points if value is not None)
 
 
+FIELDS = [field.name for field in fields(Score)]
+_values_of = attrgetter(*FIELDS)
+
+
+def frame_scores(scores: Iterable[Score], file: Any = None) -> pd.DataFrame:
+    """A row a score: FIELDS, and the `file` that they were read from, beside which their predictions lie."""
+    return pd.DataFrame([(*_values_of(score), file) for score in scores], columns=[*FIELDS, "file"], dtype=object)
+
+
+NO_SCORES = frame_scores(())
 PATHS = ("/", "./", "~/", "encoder:/", "encoder:./", "encoder:~/", "file:")  # of folders, which machines have elsewhere
 
 
@@ -142,7 +153,7 @@ class Run:
         folder: where it is; of a run that is not `on_disk`, such as one of a table or a bundle, no more than its name.
         config: the resolved recipe with its `recipe` and `fingerprint`; empty for an encoder made elsewhere.
         log: its history; empty for an encoder made elsewhere.
-        scores: all scores of all evaluations.
+        scores: all scores of all evaluations, as `frame_scores` has them; a score that two files have stands twice.
         data: manifest of the prepared data, None where its folder is gone.
         label: of its column; empty before `label_runs`, unless a study gives one.
         study: the study.json of its study, with the `rates` that it tried.
@@ -154,7 +165,7 @@ class Run:
     folder: Path
     config: Mapping[str, Any]
     log: Log
-    scores: tuple[Score, ...]
+    scores: pd.DataFrame
     data: Mapping[str, Any] | None = None
     label: str = ""
     study: Mapping[str, Any] | None = None
@@ -220,8 +231,9 @@ def read_run(folder: Path) -> Run:
     """
     path = RunFolder(folder).events
     check_whole(path)
-    scores = tuple(score for file in RunFolder(folder).score_files for score in read_scores(file))
-    if not path.is_file() and not scores:
+    frames = [frame_scores(read_scores(file), file) for file in RunFolder(folder).score_files]
+    scores = pd.concat([NO_SCORES, *frames], ignore_index=True)
+    if not path.is_file() and scores.empty:
         raise DataError(
             f"{folder} is not a run: it holds neither {path.name} nor a scores.json. Give run folders, such as those "
             "below runs/, or results of mteb with their model_meta.json."
@@ -248,7 +260,7 @@ def _published(run: Run) -> Run:
         for start in run.log.starts
     )
     log = replace(run.log, starts=starts, end=hide_places(run.log.end))
-    scores = tuple(replace(score, encoder=hide_places(score.encoder)) for score in run.scores)
+    scores = run.scores.assign(encoder=[*map(hide_places, run.scores.encoder)])
     return replace(run, config=config, log=log, scores=scores, data=hide_places(run.data), label=hide_places(run.label))
 
 

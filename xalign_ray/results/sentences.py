@@ -90,15 +90,14 @@ def how_to_read(runs: Sequence[Run]) -> list[str]:
     """Cautions for a reader that apply to these runs."""
     columns = columns_of(runs)
     text = ENVIRONMENT.get_template("reading.md").render(
-        scored={score.metric for run in runs for score in run.scores},
+        scored={metric for run in runs for metric in run.scores.metric},
         columns=len(columns),
         single=[
             label
             for label, label_runs in columns.items()
-            if len(label_runs) == 1
-            and (label_runs[0].config or len({score.seed for score in label_runs[0].scores} - {None}) < 2)
+            if len(label_runs) == 1 and (label_runs[0].config or len({*label_runs[0].scores.seed} - {None}) < 2)
         ],
-        vectors=sorted({(run.label, score.vectors) for run in runs for score in run.scores if score.vectors}),
+        vectors=sorted({(run.label, vectors) for run in runs for vectors in run.scores.vectors if vectors}),
         aligned=any("dictionary_alignment" in str(run.config.get("objectives")) for run in runs),
     )
     return text.splitlines()

@@ -16,11 +16,11 @@ from xalign_ray.config.load import RUN_KEYS
 from xalign_ray.config.saved import read_saved
 from xalign_ray.errors import DataError
 from xalign_ray.finetune.training_set import PER_LANGUAGE
+from xalign_ray.results.aggregate import KEY
 from xalign_ray.results.bundle import is_bundle, read_bundle
 from xalign_ray.results.compare import score_frame
 from xalign_ray.results.foreign import is_foreign, read_foreign
-from xalign_ray.results.run import PATHS, Log, Run, columns_of, label_runs, read_run, studies_of
-from xalign_ray.tasks.scores import Score
+from xalign_ray.results.run import NO_SCORES, PATHS, Log, Run, columns_of, label_runs, read_run, studies_of
 from xalign_ray.work.artifacts import check_files, read_json, read_manifest
 from xalign_ray.work.mirror import local_folder, opened
 from xalign_ray.work.run_folder import EXPORT, RATES, STUDY
@@ -98,45 +98,51 @@ def join_trials(runs: Sequence[Run]) -> list[Run]:
     score that is found twice counts once. Labels keep their order.
     """
     joined_runs: dict[tuple[str, Path], Run] = {}
-    trials: dict[Source, list[Score]] = defaultdict(list)
+    trials: dict[Source, list[pd.DataFrame]] = defaultdict(list)
     studies: dict[Source, Mapping[str, Any] | None] = {}
     for run in runs:
-        if "recipe" in run.config or run.given_seed is not None or not run.scores or _is_given(run):
+        if "recipe" in run.config or run.given_seed is not None or run.scores.empty or _is_given(run):
             label_and_folder = (run.label, run.folder.resolve())
-            joined_runs[label_and_folder] = _with(joined_runs.get(label_and_folder, run), run.scores)
+            joined_runs[label_and_folder] = _with(joined_runs.get(label_and_folder, run), [run.scores])
             continue
-        for score in run.scores:
-            source = (run.label, run.made_by or score.run or score.encoder, None if run.made_by else score.step)
-            trials[source].append(score)
+        sources = [
+            (run.label, run.made_by or name or encoder, None if run.made_by else step)
+            for name, encoder, step in run.scores[["run", "encoder", "step"]].itertuples(index=False)
+        ]
+        for source in dict.fromkeys(sources):
+            trials[source].append(run.scores.loc[[other == source for other in sources]])
             studies[source] = run.study
     joined = []
     for run in joined_runs.values():
-        steps = {run.log.last_step, *(score.step for score in run.scores)}
+        steps = {run.log.last_step, *run.scores.step}
         sources = [(run.label, run.made_by, None)] if run.made_by else [(run.label, run.name, step) for step in steps]
-        joined.append(_with(run, [score for source in sources for score in trials.pop(source, [])]))
+        joined.append(_with(run, [frame for source in sources for frame in trials.pop(source, [])]))
     recipes = {run.name: run.config for run in joined_runs.values()}
     joined += [_as_run(source, scores, recipes, studies[source]) for source, scores in trials.items()]
     labels = list(dict.fromkeys(run.label for run in runs))
     return sorted(joined, key=lambda run: labels.index(run.label))
 
 
-def _with(run: Run, scores: Iterable[Score]) -> Run:
-    return replace(run, scores=tuple(dict.fromkeys([*run.scores, *scores])))
+def _with(run: Run, scores: Iterable[pd.DataFrame]) -> Run:
+    return replace(run, scores=pd.concat([run.scores, *scores], ignore_index=True).drop_duplicates())
 
 
 def _as_run(
-    source: Source, scores: Sequence[Score], recipes: Mapping[str, Mapping[str, Any]], study: Mapping[str, Any] | None
+    source: Source,
+    scores: Sequence[pd.DataFrame],
+    recipes: Mapping[str, Mapping[str, Any]],
+    study: Mapping[str, Any] | None,
 ) -> Run:
     """The encoder of these scores as a run, with its recipe where that is known."""
     label, name, step = source
-    first, folder = scores[0], Path(name).parent if Path(name).name == EXPORT else Path(name)
+    first, folder = scores[0].iloc[0], Path(name).parent if Path(name).name == EXPORT else Path(name)
     config = recipes.get(name, {}) if label else {}
     if first.run and not config and Path(first.encoder).name == EXPORT:
         saved = read_saved(Path(first.encoder).parent)
         config = saved if "recipe" in saved else {}
     if first.run and not config:
         folder = Path(f"{name} at step {step}")
-    return _with(Run(folder, config, Log(), (), label=label, study=study), scores)
+    return _with(Run(folder, config, Log(), NO_SCORES, label=label, study=study), scores)
 
 
 def _from_bundle(path: Path) -> list[Run]:
@@ -204,14 +210,14 @@ def _check_scores(source: str, run: Run, other: str, known: Run) -> None:
     Machines differ in the last digits: an encoder that a study was given may so differ by a sentence or two.
     """
     tolerance = _ANOTHER_MACHINE if run.study and run.seed is None else 0.0
+    keys, facts = [*KEY, "language", "test_set", "seed", "step"], ["value", "n", "chance"]
     first, second = (
-        {(score.averaged_with, score.language, score.test_set, score.seed, score.step): score for score in each.scores}
+        {row[: len(keys)]: row[len(keys) :] for row in each.scores[keys + facts].itertuples(index=False, name=None)}
         for each in (known, run)
     )
     differs = any(
-        abs(score.value - second[key].value) > tolerance
-        or (score.n, score.chance) != (second[key].n, second[key].chance)
-        for key, score in first.items()
+        abs(value - second[key][0]) > tolerance or tuple(others) != second[key][1:]
+        for key, (value, *others) in first.items()
         if key in second
     )
     if differs or (run.study and first.keys() != second.keys()):
@@ -260,17 +266,17 @@ def _from_study(folder: Path) -> list[Run]:
         if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["chosen"]:
             run = replace(read_run(path), config={}, **what)
             if cell["label"] in _of_several_models(study):
-                run = replace(run, scores=tuple(replace(score, run=None, encoder=run.label) for score in run.scores))
+                run = replace(run, scores=run.scores.assign(run=None, encoder=run.label))
             runs.append(run)
             for label in rows.get(_row_of(cell), ()) if cell.get("training") == _ENGLISH else ():
-                english = tuple(score for score in run.scores if score.language == cell["train_language"])
+                english = run.scores.loc[run.scores.language == cell["train_language"]]
                 runs.append(replace(run, label=label, scores=english))
         elif cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):
             if cell["label"] not in study["labels"]:
                 continue  # others begin from it; it is none of the study's encoders
             # What else was ever evaluated in its folder is not of this study.
             seed = {"given_seed": cell["seed"]} if what["made_by"] else {}
-            runs.append(replace(read_run(path), scores=(), **seed, **what))
+            runs.append(replace(read_run(path), scores=NO_SCORES, **seed, **what))
     order = {label: number for number, label in enumerate(study["labels"])}
     return sorted(join_trials(runs), key=lambda run: order.get(run.label, len(order)))
 

@@ -13,7 +13,7 @@ from xalign_ray.config.load import load_recipe
 from xalign_ray.config.saved import describe_saved, write_saved
 from xalign_ray.results.compare import Comparison, compare_runs, score_frame
 from xalign_ray.results.report import write_report
-from xalign_ray.results.run import Run, label_runs
+from xalign_ray.results.run import Run, as_published, label_runs
 from xalign_ray.results.sources import find_runs
 from xalign_ray.results.tables import Entry
 from xalign_ray.tasks.scores import Score, write_scores
@@ -121,7 +121,7 @@ def compare_folders(folders: Sequence[Path], **chosen: Any) -> Comparison:
 
 def report_on(folders: Sequence[Path], out: Path, **chosen: Any) -> Path:
     """The page on run and study folders; `chosen` are arguments of `write_report`."""
-    write_report(open_folders(folders), out, **chosen)
+    write_report(as_published(open_folders(folders)), out, **chosen)
     return out / "index.html"
 
 

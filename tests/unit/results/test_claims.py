@@ -17,7 +17,7 @@ from tests.unit.results.run_folders import score
 from xalign_ray.results.claims import Measured, Verdict, against_papers, judge, measured
 from xalign_ray.results.compare import score_frame
 from xalign_ray.results.printed import PAPERS, Claim, Quantity, printed_values, read_claims
-from xalign_ray.results.run import Log, Run
+from xalign_ray.results.run import Log, Run, frame_scores
 from xalign_ray.tasks.registry import METRICS
 
 POS, NER, ALIGNED = "pos_accuracy", "ner_f1", "alignment_heldout"
@@ -202,7 +202,7 @@ def test_a_correlation_is_described_over_arms_and_languages() -> None:
 def of_splits(**splits: Mapping[str, int]) -> Measured:
     """Three seeds of each arm, scored 40 points apart; of each arm the splits and their sizes."""
     runs = [
-        Run(Path(f"{arm}{seed}"), {"seed": seed}, Log(), tuple(scores), label=arm)
+        Run(Path(f"{arm}{seed}"), {"seed": seed}, Log(), frame_scores(scores), label=arm)
         for place, (arm, own) in enumerate(splits.items())
         for seed in range(3)
         for scores in [[
@@ -235,7 +235,7 @@ def test_claims_are_judged_on_the_test_set_that_all_arms_have() -> None:
 def test_what_transfer_loses_is_of_one_test_set() -> None:
     supervised = [score(f"{POS}_supervised", 0.9, task="pos", layer=None, pooling=None, split="dev", language="de")]
     zero_shot = [score(POS, 0.4, task="pos", layer=None, pooling=None, split="test", language="de")]
-    runs = [Run(Path("a"), {"seed": 0}, Log(), (*supervised, *zero_shot), label="a")]
+    runs = [Run(Path("a"), {"seed": 0}, Log(), frame_scores([*supervised, *zero_shot]), label="a")]
     lost = Quantity(label="a", metric=f"{POS}_supervised", less=(("metric", POS),))
     assert len(measured(runs, score_frame(runs)).values(lost)) == 0
 
@@ -264,6 +264,7 @@ def test_claims_that_nothing_is_known_of_come_last() -> None:
 
 def test_both_directions_of_a_pair_are_one_language_with_their_mean() -> None:
     values = {"en-de": 0.2, "de-en": 0.8, "en-fr": 0.4, "fr-en": 0.6}
-    run = Run(Path("m"), {"seed": 0}, Log(), tuple(score(value=v, language=k) for k, v in values.items()), label="m")
+    scores = frame_scores(score(value=v, language=k) for k, v in values.items())
+    run = Run(Path("m"), {"seed": 0}, Log(), scores, label="m")
     found = measured([run], score_frame([run])).frame
     assert dict(zip(found.language, found.value, strict=True)) == pytest.approx({"de": 0.5, "fr": 0.5})

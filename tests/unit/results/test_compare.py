@@ -19,7 +19,7 @@ from xalign_ray.results.aggregate import as_csv
 from xalign_ray.results.compare import Comparison, Record, compare_runs, score_frame
 from xalign_ray.results.difference import differences_from, guess_variance, is_at_chance
 from xalign_ray.results.report_tables import decided_table, terminal_table
-from xalign_ray.results.run import Log, Run
+from xalign_ray.results.run import Log, Run, frame_scores
 from xalign_ray.results.tables import Entry, as_markdown, percent, plain_grid, score_table
 from xalign_ray.tasks.scores import Score
 
@@ -44,7 +44,7 @@ def compare(
             Path(name),
             {"seed": (seeds or {}).get(name)},
             Log(),
-            tuple(one for one in own if one.run == name),
+            frame_scores(one for one in own if one.run == name),
             label=label,
         )
         for label, own in by_label.items()

@@ -14,7 +14,7 @@ from tests.unit.results.run_folders import score
 from xalign_ray.results.charts import draw_svgs
 from xalign_ray.results.compare import Comparison, compare_runs, score_frame
 from xalign_ray.results.finding import MAX_WORDS, declared_metric, find
-from xalign_ray.results.run import Log, Run
+from xalign_ray.results.run import NO_SCORES, Log, Run, frame_scores
 from xalign_ray.results.score_charts import score_chart
 from xalign_ray.tasks.registry import METRICS
 from xalign_ray.tasks.scores import Score
@@ -31,7 +31,7 @@ def compared(by_label: Mapping[str, Sequence[Values]], baseline: str | None = No
     """Scores by label, pretraining seed and language."""
     known: dict[str, Any] = {"chance": 0.01, "n": 1000} | fields
     runs = [
-        Run(Path(f"{label}{seed}"), {"seed": seed}, Log(), tuple(scores), label=label)
+        Run(Path(f"{label}{seed}"), {"seed": seed}, Log(), frame_scores(scores), label=label)
         for label, seeds in by_label.items()
         for seed, values in enumerate(seeds)
         for scores in [[score(value=value, language=language, **known) for language, value in values.items()]]
@@ -41,7 +41,7 @@ def compared(by_label: Mapping[str, Sequence[Values]], baseline: str | None = No
 
 def of_one_run(by_label: Mapping[str, Sequence[Score]]) -> Comparison:
     """Scores by label."""
-    runs = [Run(Path(label), {}, Log(), tuple(scores), label=label) for label, scores in by_label.items()]
+    runs = [Run(Path(label), {}, Log(), frame_scores(scores), label=label) for label, scores in by_label.items()]
     return compare(runs)
 
 
@@ -154,7 +154,7 @@ def test_no_title_makes_the_first_sentence_too_long(metric: str) -> None:
 
 def test_a_released_encoder_says_nothing_about_other_seeds_of_its_own() -> None:
     runs = [
-        Run(Path(label), {} if seed is None else {"seed": seed}, Log(), tuple(scores), label=label)
+        Run(Path(label), {} if seed is None else {"seed": seed}, Log(), frame_scores(scores), label=label)
         for label, seed, by in (("e5", None, 0.0), ("new", 0, 0.5), ("new", 1, 0.51), ("new", 2, 0.49))
         for scores in [[score(value=value + by, language=one, seed=seed) for one, value in FOUR.items()]]
     ]
@@ -178,7 +178,7 @@ def test_beside_a_released_encoder_the_seeds_of_the_other_are_few_or_not(
 ) -> None:
     def run(label: str, seed: int | None, by: Sequence[float]) -> Run:
         each = zip(FOUR.items(), [*by, *by], strict=True)
-        scores = tuple(score(value=value + gain, language=one, seed=seed) for (one, value), gain in each)
+        scores = frame_scores(score(value=value + gain, language=one, seed=seed) for (one, value), gain in each)
         return Run(Path(f"{label}-{seed}"), {} if seed is None else {"seed": seed}, Log(), scores, label=label)
 
     runs = [run("e5", None, (0.0, 0.0)), *(run("new", seed, by) for seed, by in enumerate(gains))]
@@ -223,11 +223,11 @@ def test_what_a_study_declares_as_its_own_metric_comes_first() -> None:
     assert (find(both, "alignment_heldout").key or "")[0] == "pos_accuracy"  # which has no score here
 
     def of(**rates: Any) -> Run:
-        return Run(Path("a"), {}, Log(), (), label="a", study={"name": "s", **rates})
+        return Run(Path("a"), {}, Log(), NO_SCORES, label="a", study={"name": "s", **rates})
 
     told = of(rates={"metric": "tatoeba_accuracy"})
     assert declared_metric([told, told]) == "tatoeba_accuracy"
-    assert declared_metric([told, of()]) is declared_metric([Run(Path("a"), {}, Log(), ())]) is None
+    assert declared_metric([told, of()]) is declared_metric([Run(Path("a"), {}, Log(), NO_SCORES)]) is None
 
 
 def test_the_chart_shows_languages_and_where_they_are_many_families() -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.results.run_folders import open_folders, score, write_run
 from tests.unit.results.whole_study import write_bundle_of, write_whole_study
 from xalign_ray.errors import DataError
-from xalign_ray.results.bundle import Options, tables_of, verify_bundle
+from xalign_ray.results.bundle import report_numbers, verify_bundle
 from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.difference import difference
 from xalign_ray.results.finding import find
@@ -82,7 +82,7 @@ def test_optional_columns_and_a_pair_of_languages(tmp_path: Path) -> None:
         "encoder,seed,language,metric,value,task,split,n,chance,note\na,,deu-fra,f1,0.5,mine,dev,10,0.1,x\n"
     )
     (run,) = open_folders([path])
-    (own,) = run.scores
+    (own,) = run.scores.itertuples()
     assert (own.language, own.task, own.split, own.n, own.chance, own.seed) == ("de-fr", "mine", "dev", 10, 0.1, None)
     assert own.metric == "mine f1"
 
@@ -132,7 +132,7 @@ def test_rows_that_mean_nothing_are_named(text: str, problem: str, tmp_path: Pat
 def test_whole_numbers_may_be_written_as_pandas_writes_those_of_a_column_with_gaps(tmp_path: Path) -> None:
     (tmp_path / "scores.csv").write_text(f"{HEADER.strip()},n\na,1.0,de,f1,0.5,1000.0\nb,,de,f1,0.5,\n")
     runs = open_folders([tmp_path / "scores.csv"])
-    assert [(run.seed, [one.n for one in run.scores]) for run in runs] == [(1, [1000]), (None, [0])]
+    assert [(run.seed, [*run.scores.n]) for run in runs] == [(1, [1000]), (None, [0])]
 
 
 def found_of(path: Path, text: str) -> tuple[str, list[Any]]:
@@ -157,7 +157,7 @@ def test_where_n_is_not_known_nothing_is_at_chance_and_encoders_are_compared(tmp
 
 def tables(*sources: Path) -> dict[str, str]:
     """The numbers of a report, by file."""
-    return {name: frame.to_csv() for name, frame in tables_of(open_folders(sources), Options()).items()}
+    return {name: frame.to_csv() for name, frame in report_numbers(open_folders(sources)).files.items()}
 
 
 def test_an_encoder_that_is_called_as_one_of_a_study_is_a_column_of_its_own(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_mteb_results_are_encoders_beside_a_run_of_ours(tmp_path: Path) -> None:
     ours = write_run(tmp_path / "tiny-mlm-0", scores={"tatoeba": [score(language="de")]})
     runs = open_folders([ours, tmp_path / "results"])
     assert [run.label for run in runs] == ["tiny/mlm", "intfloat/e5", "other/model"]
-    found = {(one.language, one.metric): one.value for one in runs[1].scores}
+    found = {(one.language, one.metric): one.value for one in runs[1].scores.itertuples()}
     assert found == {("de", "mteb:Tatoeba"): 0.8, ("ja", "mteb:Tatoeba"): 0.4}
     records = compare_runs(runs, score_frame(runs), baseline="other/model").records("task")
     assert {one["label"]: one["mean"] for one in records if one["metric"] == "mteb:Tatoeba"} == pytest.approx(
@@ -272,7 +272,7 @@ def test_parts_of_an_mteb_task_that_have_one_language_keep_their_own_names(tmp_p
         ]
         write_mteb_rows(tmp_path / model / "1", model, "1", rows)
     runs = open_folders([tmp_path])
-    assert [[one.language for one in run.scores] for run in runs] == [["ar-ar", "en-ar", "de"], ["ar-ar", "de"]]
+    assert [[*run.scores.language] for run in runs] == [["ar-ar", "en-ar", "de"], ["ar-ar", "de"]]
     _, other = compare_runs(runs, score_frame(runs), baseline="A").records("task")
     assert (other["difference"], other["difference_languages"]) == (0.0, 2)
 
@@ -282,7 +282,7 @@ def test_results_of_one_model_that_were_made_apart_are_columns_of_their_own(tmp_
     made = [("no_revision", ""), ("no_revision_available", ""), ("no_revision", "experiments/short")]
     for number, (revision, experiment) in enumerate(made):
         write_mteb(tmp_path / "results", "org/A", revision, 0.2 * number + 0.1, experiment)
-    found = {run.label: run.scores[0].value for run in open_folders([tmp_path])}
+    found = {run.label: run.scores.value[0] for run in open_folders([tmp_path])}
     assert found == pytest.approx(
         {"org/A (no_revision)": 0.1, "org/A (no_revision_available)": 0.3, "org/A (short)": 0.5}
     )
@@ -309,4 +309,4 @@ def test_two_files_of_one_encoder_may_have_other_metrics(tmp_path: Path) -> None
     for metric in ("f1", "acc"):
         (tmp_path / f"{metric}.csv").write_text(f"{HEADER}a,0,de,{metric},0.5\n")
     (run,) = open_folders([tmp_path / "f1.csv", tmp_path / "acc.csv"])
-    assert {one.metric for one in run.scores} == {"f1", "acc"}
+    assert {*run.scores.metric} == {"f1", "acc"}

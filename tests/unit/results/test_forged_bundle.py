@@ -21,10 +21,12 @@ from tests.unit.results.whole_study import (
     write_whole_study,
 )
 from xalign_ray.errors import DataError
-from xalign_ray.results.bundle import INDEX, RUNS_FILE, STUDIES_FILE
+from xalign_ray.results.bundle import INDEX, RUN_FILE, STUDIES_FILE
 from xalign_ray.results.report import report
 from xalign_ray.tasks.scores import Score, average_languages
 from xalign_ray.work.artifacts import hash_value
+
+FIRST, SCORES_OF_FIRST = "runs/0000-tiny-mlm-0/run.json", "runs/0000-tiny-mlm-0/0000/tatoeba-mlm-0/scores.json"
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +43,13 @@ def bundle(bundled: Path, tmp_path: Path) -> Path:
     return shutil.copy(bundled, tmp_path / "mine.zip")
 
 
-def forge_score_everywhere(members: Members) -> None:
-    """In the cell's own file too, with its hash: only the predictions know better."""
-    forge_score(members)
-    (name,) = (name for name in members if "pos-mlm-0-1/scores.json" in name)
-
-    def change(file: Any) -> None:
-        (one, *_) = (one for one in file["scores"] if one["metric"] == "pos_accuracy" and one["language"] == "de")
-        one["value"] += 0.1
-        file["sha256"] = hash_value(file["scores"])
-
-    change_json(members, name, change)
-
-
 def shorten(members: Members) -> None:
     """A training took a tenth of its time, in the table of costs too."""
 
-    def change(runs: Any) -> None:
-        runs[0]["log"]["seconds"] /= 10
+    def change(run: Any) -> None:
+        run["log"]["seconds"] /= 10
 
-    change_json(members, RUNS_FILE, change)
+    change_json(members, FIRST, change)
     lines = members["report/costs.csv"].decode().splitlines()
     cells = lines[1].split(",")
     cells[3:5] = (repr(float(cell) / 10) for cell in cells[3:5])
@@ -69,7 +58,6 @@ def shorten(members: Members) -> None:
 
 def drop_seed(members: Members) -> None:
     """Seed 2 of mlm leaves the runs, the cells and the files of scores."""
-    change_json(members, RUNS_FILE, lambda runs: runs.remove(next(r for r in runs if r["name"] == "tiny-mlm-2")))
 
     def change(studies: Any) -> None:
         for own in studies.values():
@@ -83,7 +71,8 @@ def drop_seed(members: Members) -> None:
 def swap_columns(members: Members) -> None:
     """Every score is right, and the two encoders have each other's names."""
     other = {"mlm": "dict-mlm-50", "dict-mlm-50": "mlm"}
-    change_json(members, RUNS_FILE, lambda runs: [run.update(label=other[run["label"]]) for run in runs])
+    for name in [name for name in members if name.endswith(RUN_FILE)]:
+        change_json(members, name, lambda run: run.update(label=other[run["label"]]))
 
 
 def drop_prediction(members: Members) -> None:
@@ -92,16 +81,10 @@ def drop_prediction(members: Members) -> None:
 
 
 def change_scores(members: Members, change: Callable[[list[Any]], list[Any]]) -> None:
-    """Of the fine-tuned cell of mlm's seed 0, in its file and in runs.json alike."""
+    """Of the fine-tuned cell of mlm's seed 0."""
     (name,) = (name for name in members if "pos-mlm-0-1/scores.json" in name)
     scores = change(json.loads(members[name])["scores"])
     members[name] = json.dumps({"scores": scores, "sha256": hash_value(scores)}).encode()
-
-    def change_runs(runs: Any) -> None:
-        (run,) = (run for run in runs if run["name"] == "tiny-mlm-0")
-        run["scores"] = [one for one in run["scores"] if one["task"] != "pos"] + scores
-
-    change_json(members, RUNS_FILE, change_runs)
 
 
 def drop_predictions(members: Members) -> None:
@@ -111,18 +94,9 @@ def drop_predictions(members: Members) -> None:
 
 def add_seed(members: Members) -> None:
     """A copy of mlm's seed 2 as seed 9, which nobody declared."""
-
-    def renamed(scores: Any) -> list[Any]:
-        return [{**one, "run": "tiny-mlm-9"} for one in scores]
-
-    def change(runs: Any) -> None:
-        (run,) = (run for run in runs if run["name"] == "tiny-mlm-2")
-        runs.append(run | {"name": "tiny-mlm-9", "recipe": "recipes/9.yaml", "scores": renamed(run["scores"])})
-
-    change_json(members, RUNS_FILE, change)
-    members["recipes/9.yaml"] = members["recipes/002-tiny-mlm-2.yaml"].replace(b"seed: 2\n", b"seed: 9\n")
-    for name in [name for name in members if "-mlm-2" in name and "scores/" in name and "dict" not in name]:
-        members[name.replace("-mlm-2", "-mlm-9")] = members[name].replace(b"tiny-mlm-2", b"tiny-mlm-9")
+    for name in [name for name in members if "tiny-mlm-2" in name]:
+        copy = members[name].replace(b"tiny-mlm-2", b"tiny-mlm-9").replace(b"\nseed: 2\n", b"\nseed: 9\n")
+        members[name.replace("tiny-mlm-2", "tiny-mlm-9")] = copy
 
 
 def raise_mean(members: Members) -> None:
@@ -160,20 +134,20 @@ def put(part: str, content: bytes) -> Callable[[Members], None]:
 
 
 def test_a_report_on_a_bundle_that_cannot_be_read_is_refused(bundle: Path) -> None:
-    forge(bundle, put(RUNS_FILE, b'{"a": 1}'))
-    with pytest.raises(DataError, match=r"was changed: the rest cannot be read \(TypeError"):
+    forge(bundle, put("0000-tiny-mlm-0/run.json", b'{"a": 1}'))
+    with pytest.raises(DataError, match=r"was changed: the rest cannot be read \(KeyError"):
         open_folders([bundle.with_name("forged.zip")])
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (forge_score, "runs.json: pos_accuracy in de of tiny-mlm-0, seed 0, "),
-        (forge_score_everywhere, "its predictions give "),
+        (forge_score, "its predictions give "),
+        (forge_score, "report/scores.csv line "),
         (forge_prediction, "pos-mlm-0-1/scores.json: pos_accuracy in de of tiny-mlm-0, seed 0 is "),
-        (swap_columns, "its scores are of mlm, and runs.json has them not in that column"),
-        (shorten, "runs.json: tiny-mlm-0 took "),
-        (forge_text(RUNS_FILE, '"run/tokens": ', '"run/tokens": 9'), "report/costs.csv line 2: tokens is "),
+        (swap_columns, "the scores of pos-mlm-0-1 are of mlm, and stand in the column dict-mlm-50"),
+        (shorten, "run.json: tiny-mlm-0 took "),
+        (forge_text(FIRST, '"run/tokens": ', '"run/tokens": 9'), "report/costs.csv line 2: tokens is "),
         (drop_seed, "study mine: seed 2 of mlm is declared and has no scores"),
         (drop_predictions, "pos_accuracy in de of tiny-mlm-0, seed 0 is 0.62 and has no predictions"),
         (
@@ -190,7 +164,7 @@ def test_a_report_on_a_bundle_that_cannot_be_read_is_refused(bundle: Path) -> No
             "report/comparison.csv: its columns or its",
         ),
         (
-            forge_text(RUNS_FILE, '"metric": "tatoeba_accuracy"', '"metric": "mine"'),
+            forge_text(SCORES_OF_FIRST, '"metric": "tatoeba_accuracy"', '"metric": "mine"'),
             "the rest cannot be read (AssertionError: mine is not a known metric)",
         ),
         (drop_prediction, "and has no predictions"),
@@ -203,10 +177,10 @@ def test_a_report_on_a_bundle_that_cannot_be_read_is_refused(bundle: Path) -> No
         (put("pos-mlm-0-1/predictions/de", b""), "scores.json or a prediction of it cannot be read (ZeroDivisionError"),
         (put("pos-mlm-0-1/predictions/de", b"[" * 100_000), "or a prediction of it cannot be read (RecursionError"),
         (lambda members: change_json(members, INDEX, lambda index: index.pop("versions")), "(KeyError: 'versions')"),
-        (put("recipes/000", b"a: ["), "recipes/000-tiny-mlm-0.yaml cannot be read (YAMLError"),
+        (put("0000-tiny-mlm-0/config", b"a: ["), "0000-tiny-mlm-0/config.yaml cannot be read (YAMLError"),
         (put("report/scores.csv", b"a\rb\n"), "report/scores.csv"),
-        (forge_text(RUNS_FILE, '"n": 1000', f'"n": 1{"0" * 400}'), "the rest cannot be read (OverflowError"),
-        (lambda members: members.pop(RUNS_FILE), "the rest cannot be read (KeyError: 'runs.json')"),
+        (forge_text(SCORES_OF_FIRST, '"n": 1000', f'"n": 1{"0" * 400}'), "the rest cannot be read (OverflowError"),
+        (lambda members: members.pop(STUDIES_FILE), "the rest cannot be read (KeyError: 'studies.json')"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )

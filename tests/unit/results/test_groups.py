@@ -11,7 +11,7 @@ import pytest
 from xalign_ray.config.language_codes import check_language, family_of, languages_of
 from xalign_ray.errors import ConfigError
 from xalign_ray.results.compare import Groupings, check_groupings, known_groupings
-from xalign_ray.results.run import Log, Run
+from xalign_ray.results.run import NO_SCORES, Log, Run
 
 XTREME = (
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi "
@@ -27,7 +27,7 @@ def grouped(by: str, languages: list[str], known: Groupings) -> dict[str, list[s
 
 def run_with_dictionaries(label: str, *languages: str) -> Run:
     config: dict[str, Any] = {"data": {"dictionaries": [{"languages": ["en", code]} for code in languages]}}
-    return Run(Path(label), config, Log(), (), label=label)
+    return Run(Path(label), config, Log(), NO_SCORES, label=label)
 
 
 def test_every_language_of_xtreme_has_a_family() -> None:

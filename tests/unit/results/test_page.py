@@ -43,7 +43,7 @@ from xalign_ray.results.compare import score_frame
 from xalign_ray.results.finding import find
 from xalign_ray.results.report import report
 from xalign_ray.results.report_tables import terminal_table
-from xalign_ray.results.run import Log, Run, label_runs
+from xalign_ray.results.run import NO_SCORES, Log, Run, frame_scores, label_runs
 from xalign_ray.results.score_charts import layer_chart, score_chart, size_chart
 from xalign_ray.results.sentences import ENVIRONMENT, caveats, how_to_read, origins
 from xalign_ray.results.tables import Entry, Table, as_markdown, plain_grid, run_table, score_table
@@ -177,18 +177,19 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes(runs: list[Path], files
 )
 def test_a_study_is_made_by_a_command_that_can_be_given(study: StudyConfig | None, made_by: str) -> None:
     declared = {"study": study.model_dump(mode="json")} if study else {}
-    runs = [Run(Path("x"), {}, Log(), (), label="mlm", study={"name": "mine", **declared})]
+    runs = [Run(Path("x"), {}, Log(), NO_SCORES, label="mlm", study={"name": "mine", **declared})]
     assert origins(runs) == [f"Made by {made_by}."]
 
 
 def test_a_released_encoder_that_was_tuned_once_has_one_seed() -> None:
     """What needs no training has no seed, which is no second one."""
     own = (score(seed=None), score("pos_accuracy", task="pos", seed=0))
-    runs = [Run(Path("e5"), {}, Log(), own, label="e5"), Run(Path("x"), {"seed": 0}, Log(), own, label="mlm")]
+    frame = frame_scores(own)
+    runs = [Run(Path("e5"), {}, Log(), frame, label="e5"), Run(Path("x"), {"seed": 0}, Log(), frame, label="mlm")]
     assert "One seed of each recipe was run" in " ".join(how_to_read(runs))
-    plain = [replace(run, scores=()) for run in (runs[1], replace(runs[1], label="align"))]
+    plain = [replace(run, scores=NO_SCORES) for run in (runs[1], replace(runs[1], label="align"))]
     assert "One seed of each recipe was run" in " ".join(how_to_read(plain))
-    twice = replace(runs[0], scores=(*own, score("pos_accuracy", task="pos", seed=1)))
+    twice = replace(runs[0], scores=frame_scores([*own, score("pos_accuracy", task="pos", seed=1)]))
     assert "One seed only: mlm." in " ".join(how_to_read([twice, runs[1]]))
 
 
@@ -200,7 +201,7 @@ def test_layers_are_of_one_test_set(tmp_path: Path) -> None:
         for code in codes
         for layer in (0, 1)
     ]
-    runs = label_runs([Run(tmp_path, {}, Log(), tuple(found))])
+    runs = label_runs([Run(tmp_path, {}, Log(), frame_scores(found))])
     chart = layer_chart(runs, score_frame(runs))
     assert chart is not None
     assert (chart.alt, [*chart.panels]) == ("Tatoeba accuracy (tatoeba) by layer", ["mean over languages", "de"])

@@ -18,6 +18,7 @@ from tests.unit.results.run_folders import (
     write_study,
 )
 from xalign_ray.errors import DataError
+from xalign_ray.results.compare import score_frame
 from xalign_ray.results.run import columns_of
 from xalign_ray.tasks.scores import Score, write_scores
 
@@ -43,7 +44,7 @@ def test_trials_of_a_run_that_is_there_are_its_seeds(tmp_path: Path) -> None:
 def test_a_score_that_is_found_twice_counts_once(tmp_path: Path) -> None:
     run = write_run(tmp_path / "tiny-mlm-1", scores={"pos": [pos(0, 0.5, run="tiny-mlm-1")]})
     (one,) = open_folders([run, trial(tmp_path / "t0", pos(0, 0.5, run="tiny-mlm-1"))])
-    assert len(one.scores) == 1
+    assert len(score_frame([one])) == 1
 
 
 def test_trials_whose_runs_were_not_given_take_their_recipe_from_beside_the_encoder(tmp_path: Path) -> None:

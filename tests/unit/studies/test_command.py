@@ -56,7 +56,7 @@ def test_a_command_makes_an_encoder_a_seed_once_and_its_scores_and_costs_are_rep
     assert [path.parent.joinpath("printed.txt").read_text()[-2:] for path in sorted(first)] != ["0\n", "0\n"]
     runs = [run for run in find_runs([str(page.parents[1])]) if run.label == "tool"]
     assert [run.seed for run in runs] == [0, 1]
-    assert all(run.scores and run.log.metrics["run/cpu_seconds"] > 0 for run in runs)
+    assert all(len(run.scores) and run.log.metrics["run/cpu_seconds"] > 0 for run in runs)
     report(page.parents[1], out=folder / "page", bundle=folder / "bundle.zip")
     assert "2 declared seeds" in verify(folder / "bundle.zip")
 
