@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import lzma
 import re
 import tarfile
@@ -10,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import IO, BinaryIO, NamedTuple, cast
+from typing import IO, BinaryIO, cast
 
 from xalign_ray.errors import DataError
 from xalign_ray.sources.open import (
@@ -19,20 +18,12 @@ from xalign_ray.sources.open import (
     DAMAGED,
     TRUNCATED,
     Chunks,
-    broken_file,
     open_bytes,
 )
 
 _ZIP = b"PK\x03\x04"
 _FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.ReadError)  # OSError: a wrong CRC
 _NOT_TERMS = re.compile(r"(^|/)(readme|licen[sc]e|copying)\b|\.(md|pdf|html?|dtd|rng|xsd|sch|css|xsl)$", re.IGNORECASE)
-
-
-class Member(NamedTuple):
-    """A file within an archive, and its size unpacked."""
-
-    file: IO[bytes]
-    size: int
 
 
 def is_zip(path: str) -> bool:
@@ -66,48 +57,13 @@ def _tar(file: BinaryIO) -> tarfile.TarFile:
     return tarfile.open(fileobj=file, mode="r:*")
 
 
-def open_member(path: str, name: str, stack: ExitStack) -> Member:
-    """A member by a handle to the archive: two members of a packed tar, read in turn, would rewind a common one."""
-    file = stack.enter_context(open_bytes(path))
-    if not is_zip(path):
-        archive = stack.enter_context(_tar(file))
-        info = archive.getmember(name)
-        return Member(cast("IO[bytes]", archive.extractfile(info)), info.size)
-    archive = stack.enter_context(zipfile.ZipFile(file))
-    try:
-        return Member(archive.open(name), archive.getinfo(name).file_size)
-    except RuntimeError as error:  # for a password or a packing that zipfile does not know
-        raise DataError(f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses.") from None
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
+class Member(Chunks):
+    """The bytes of a file within an archive; its `path` is archive:member.
 
-
-def unpack(member: Member, name: str) -> Iterator[bytes]:
-    """The bytes of a member in pieces; `name` is archive:member, for messages.
-
-    Raises:
-      BrokenFileError: it cannot be read on.
+    Iterating raises:
+      DataError: the archive is not whole, or its packing is not known.
+      BrokenFileError: the member cannot be read on.
     """
-    file, size = member
-    read = (
-        file.read1 if isinstance(file, io.BufferedIOBase) else file.read
-    )  # what one step gave, not lost with the next
-    at = 0
-    while True:
-        try:
-            chunk = read(CHUNK_BYTES)
-        except _FAULTS as error:
-            reason = TRUNCATED if isinstance(error, EOFError | tarfile.ReadError) else DAMAGED
-            reason = CHECKSUM if "CRC" in str(error) else reason
-            raise broken_file(name, reason, at, size) from error
-        if not chunk:
-            return
-        yield chunk
-        at += len(chunk)
-
-
-class _Member(Chunks):
-    """The bytes of a file within a zip."""
 
     def __init__(self, archive: str, name: str) -> None:
         super().__init__(f"{archive}:{name}")
@@ -115,11 +71,36 @@ class _Member(Chunks):
 
     def __iter__(self) -> Iterator[bytes]:
         with ExitStack() as stack:
-            member = open_member(self._archive, self._name, stack)
-            self._size = member.size
-            for chunk in unpack(member, self.path):
+            file = self._opened(stack)
+            while True:
+                try:
+                    chunk = file.read(CHUNK_BYTES)
+                except _FAULTS as error:
+                    reason = TRUNCATED if isinstance(error, EOFError | tarfile.ReadError) else DAMAGED
+                    raise self.broken(CHECKSUM if "CRC" in str(error) else reason) from error
+                if not chunk:
+                    return
                 self._end += len(chunk)
                 yield chunk
+
+    def _opened(self, stack: ExitStack) -> IO[bytes]:
+        """By a handle of its own: two members of a packed tar, read in turn, would rewind a common one."""
+        path, file = self._archive, stack.enter_context(open_bytes(self._archive))
+        if not is_zip(path):
+            archive = stack.enter_context(_tar(file))
+            info = archive.getmember(self._name)
+            self._size = info.size
+            return cast("IO[bytes]", archive.extractfile(info))
+        try:
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            self._size = archive.getinfo(self._name).file_size
+            return stack.enter_context(archive.open(self._name))
+        except RuntimeError as error:  # for a password or a packing that zipfile does not know
+            raise DataError(
+                f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses."
+            ) from None
+        except zipfile.BadZipFile as error:
+            raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
 
 
 def files_of(path: str) -> Iterator[Chunks]:
@@ -129,4 +110,4 @@ def files_of(path: str) -> Iterator[Chunks]:
         return
     for name in sorted(member_names(path)):
         if not _NOT_TERMS.search(name):
-            yield _Member(path, name)
+            yield Member(path, name)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import glob
-import gzip
 import io
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,22 +152,17 @@ def broken_file(path: str, reason: str, offset: int, size: int) -> BrokenFileErr
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 16 << 20  # of a line or a document in any format: longer than any book
 BYTES_A_CHARACTER = 4  # at most, in UTF-8
-MIN_STEP_BYTES, MAX_STEP_BYTES = 1 << 9, 1 << 17  # packed bytes that an unpacker is given at once
-ZSTD_STEP_BYTES = 1 << 16  # its unpacker gives a step whole or not at all: small ones lose little before a fault
+STEP_BYTES = 1 << 14  # of a packed file that are read, and unpacked, at once: what is before a fault is read
 
 NOT_UTF8 = "bytes are not UTF-8"
 OVER_LONG = f"line or document is longer than {MAX_LINE_BYTES >> 20} MB"
 NUL = "line holds NUL characters"
 CR = "line holds a carriage return (CR)"
 
-# Messages of pyarrow and gzip that are more precise than the class of their error.
-_SAID = {"Truncated": TRUNCATED, "CRC check failed": CHECKSUM, "Incorrect length of data": CHECKSUM}
-_MAGIC = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
-    b"\x28\xb5\x2f\xfd": "zstd",
-}
-_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
+# Messages of pyarrow's unpackers, whose errors are of one class.
+_SAID = {"Truncated": TRUNCATED, "incorrect data check": CHECKSUM, "incorrect length check": CHECKSUM}
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
@@ -194,18 +186,17 @@ class Line(NamedTuple):
 
 
 class _Range(io.RawIOBase):
-    """The bytes [start, end) of a file, `step_bytes` at a time, as a file, for an unpacker."""
+    """The bytes [start, end) of a file, at most `most` at a time, as a file, for an unpacker."""
 
-    def __init__(self, file: BinaryIO, span: Span, step_bytes: int) -> None:
-        self._file, self._end, self._step_bytes = file, span.end, step_bytes
-        self.at = span.start
+    def __init__(self, file: BinaryIO, span: Span, most: int) -> None:
+        self._file, self._end, self._most, self.at = file, span.end, most, span.start
         file.seek(span.start)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), self._step_bytes)
+        wanted = min(len(buffer), self._most)
         data = self._file.read(wanted if self._end is None else min(wanted, self._end - self.at))
         buffer[: len(data)] = data
         self.at += len(data)
@@ -275,46 +266,31 @@ class Chunks:
             yield self._tail
 
     def _of_file(self, file: BinaryIO, kind: str | None) -> Iterator[bytes]:
-        # Small steps, so that a place in the file is exact to a thousandth of it.
-        step_bytes = CHUNK_BYTES if kind is None else max(MIN_STEP_BYTES, min(self._size >> 10, MAX_STEP_BYTES))
-        raw = _Range(file, self.span, step_bytes)
-        opened: Any = _UNPACKERS[kind](raw) if kind else raw
+        import pyarrow
+
+        step_bytes = STEP_BYTES if kind else CHUNK_BYTES
+        raw: Any = _Range(file, self.span, step_bytes)
+        opened: Any = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), kind) if kind else raw
         with opened as unpacker:
-            # read1 returns what one step of the unpacker gave, so that nothing readable is lost when the next fails.
-            step = unpacker.read1 if kind in ("gzip", "bzip2") else unpacker.read
-            while chunk := self._step(step, ZSTD_STEP_BYTES if kind == "zstd" else CHUNK_BYTES):
+            while True:
+                try:
+                    chunk = unpacker.read(step_bytes)
+                except OSError as error:
+                    if error.errno is not None:  # the disk, not the archive
+                        raise DataError(f"{self.path} cannot be read at byte {raw.at:,}: {error.strerror}.") from error
+                    reason = next((reason for word, reason in _SAID.items() if word in str(error)), DAMAGED)
+                    at = self._end if reason == DAMAGED else raw.at
+                    raise broken_file(self.path, reason, at, self._size) from error
+                if not chunk:
+                    return
                 if kind and self._end == 0:
                     check_first_bytes(self.path, chunk[:HEAD_BYTES])
                 self._end = raw.at
                 yield chunk
 
-    def _step(self, step: Callable[[int], bytes], size: int) -> bytes:
-        try:
-            return step(size)
-        except OSError as error:
-            if error.errno is not None:  # the disk, not the archive
-                raise DataError(f"{self.path} cannot be read at byte {self._end:,}: {error.strerror}.") from error
-            reason = next((reason for word, reason in _SAID.items() if word in str(error)), DAMAGED)
-            raise self.broken(reason) from error
-        except (EOFError, zlib.error) as error:
-            raise self.broken(TRUNCATED if isinstance(error, EOFError) else DAMAGED) from error
-
     def broken(self, reason: str) -> BrokenFileError:
         """The error for a file that cannot be read on behind its last piece."""
         return broken_file(self.path, reason, self._end, self._size)
-
-
-def _open_zstd(file: _Range) -> Any:
-    import pyarrow
-
-    return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd")
-
-
-_UNPACKERS: dict[str, Callable[[_Range], Any]] = {
-    "gzip": lambda file: gzip.GzipFile(fileobj=file),
-    "bzip2": bz2.BZ2File,
-    "zstd": _open_zstd,
-}
 
 
 def read_lines(

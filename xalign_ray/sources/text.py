@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from itertools import islice, zip_longest
 
 from xalign_ray.config.language_codes import check_language, is_language
 from xalign_ray.errors import DataError
-from xalign_ray.sources.archives import member_names, open_member, unpack
+from xalign_ray.sources.archives import Member, member_names
 from xalign_ray.sources.language_id import fits
 from xalign_ray.sources.open import Line, number_lines, read_lines
 from xalign_ray.sources.records import (
@@ -174,12 +173,11 @@ def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
       BrokenFileError: a member cannot be read on.
     """
     (path,) = part.paths
-    file_names_inside = member_names(path)
-    members = [_find_member(path, file_names_inside, code) for code in languages]
-    names = [f"{path}:{member}" for member in members]
-    with ExitStack() as stack:
-        unpacked = [unpack(open_member(path, member, stack), name) for member, name in zip(members, names, strict=True)]
-        yield from pair_lines(list(map(number_lines, unpacked, names)), names, languages)
+    names = member_names(path)
+    members = [Member(path, _find_member(path, names, code)) for code in languages]
+    return pair_lines(
+        [number_lines(member, member.path) for member in members], [member.path for member in members], languages
+    )
 
 
 def _find_member(path: str, names: Sequence[str], language: str) -> str:

@@ -49,7 +49,7 @@ def split_dumps(format_: str, paths: Sequence[str]) -> list[Part]:
 
 def _split(format_: str, path: str) -> list[Part]:
     kind = packing(path) if size_of(path) > min(PART_BYTES, PACKED_PART_BYTES) else "small"
-    if kind not in (None, "bzip2"):
+    if kind not in (None, "bz2"):
         return one_part_a_file(format_, [path])
     with open_bytes(path) as file:
         if kind is None:
