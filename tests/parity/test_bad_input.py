@@ -211,13 +211,13 @@ def test_a_dictionary_line_with_one_column_within_the_bound_is_left_out(prepare:
     assert "lonely" not in json.dumps(prepared.pair_words("trained"))
 
 
-def test_moses_files_of_different_length_are_refused_with_both_counts(prepare: Prepare, files: Path) -> None:
+def test_moses_files_of_different_length_are_refused_with_the_first_row(prepare: Prepare, files: Path) -> None:
     (files / "short.de").write_text("das\n" * 59)
     with pytest.raises(DataError) as caught:
         prepare(parallel=moses("text.en", "short.de"))
     assert str(caught.value) == (
-        f"Moses files must have the same number of lines, but {files / 'text.en'} has 60 lines, {files / 'short.de'} "
-        "has 59 lines. Fetch or extract these files together again."
+        f"{files / 'text.en'} and {files / 'short.de'} do not have the same rows (from row 60 on), so that no row can "
+        "be trusted to translate the other. Fetch or write them together again."
     )
     assert manifests(files) == []
 

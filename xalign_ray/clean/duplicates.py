@@ -33,7 +33,7 @@ from xalign_ray.config.sources import FiltersConfig, NearDuplicatesConfig
 from xalign_ray.shards.counter_random import mix
 from xalign_ray.shards.rows import Index, spans, starts
 from xalign_ray.sources.inputs import Input
-from xalign_ray.sources.records import Document, Pair, Part
+from xalign_ray.sources.records import Document, Pair, Part, windows
 from xalign_ray.sources.stage import Made, StageStep, hash_files, make_lacking, run, write_arrays
 from xalign_ray.sources.stored import write_column
 from xalign_ray.vocabulary.words import letters_a_word, read_characters
@@ -313,17 +313,9 @@ def band_hashes(
     settings: NearDuplicatesConfig, languages: Sequence[str], records: Iterable[Document | Pair]
 ) -> Iterator[bytes]:
     """8 bytes of each band of each record, in reading order: BANDS of a record, many records at a time."""
-    window: list[tuple[str, ...]] = []
-    characters = 0
-    for record in records:
-        texts = record.paragraphs if isinstance(record, Document) else record.texts
-        window.append(texts)
-        characters += sum(map(len, texts))
-        if characters >= WINDOW_CHARACTERS:
-            yield sign(settings, languages, window).astype("<u8").tobytes()
-            window, characters = [], 0
-    if window:
-        yield sign(settings, languages, window).astype("<u8").tobytes()
+    for window in windows(records, WINDOW_CHARACTERS):
+        texts = [record.paragraphs if isinstance(record, Document) else record.texts for record in window]
+        yield sign(settings, languages, texts).astype("<u8").tobytes()
 
 
 def sign(settings: NearDuplicatesConfig, languages: Sequence[str], texts: Sequence[Sequence[str]]) -> Hashes:

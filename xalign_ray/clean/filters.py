@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -86,12 +87,7 @@ def keep_lines(
         pieces: of each line.
         duplicate: of each line with words that passes all other rules whether it stood somewhere before; or empty.
     """
-    counted = _words(filters, language, lines, words)[:, None]
-    steps: list[Step] = [lambda some: _length_reasons(filters, counted[some], pieces[some, None])]
-    if filters.drop_lines_with:
-        steps.append(lambda some: {"holds what drop_lines_with names": _hold(filters.drop_lines_with, lines, some)})
-    if filters.min_script_fraction:
-        steps.append(lambda some: {OTHER_SCRIPT: _wrong_script(filters, language, lines, some)})
+    steps = _text_steps(filters, [(language, lines)], words[:, None], pieces[:, None])
     if len(duplicate):
         steps.append(lambda _: {"duplicate line": duplicate})
     sifted = _sift(steps, words > 0)
@@ -116,26 +112,8 @@ def keep_pairs(
         near_duplicate: for each pair whether one that is nearly like it stood somewhere before.
         aligned: [N] words of both sides that are linked; nan of a pair that nothing has aligned.
     """
-    words, pieces = lengths
     both: list[tuple[str, Sequence[str]]] = [*zip(languages, texts, strict=True)]
-    counted = np.stack([_words(filters, *side, words[:, n]) for n, side in enumerate(both)], axis=1)
-    steps: list[Step] = [lambda some: _length_reasons(filters, counted[some], pieces[some])]
-    if filters.max_length_ratio:
-        ratio = counted.max(axis=1) > filters.max_length_ratio * counted.min(axis=1)
-        steps.append(lambda some: {"lengths too different": ratio[some]})
-    if filters.drop_identical:
-        steps.append(lambda some: {"texts are identical": _equal(texts, some)})
-    if filters.drop_lines_with:
-        names = filters.drop_lines_with
-        steps.append(
-            lambda some: {
-                "holds what drop_lines_with names": _hold(names, texts[0], some) | _hold(names, texts[1], some)
-            }
-        )
-    if filters.min_script_fraction:
-        steps.append(
-            lambda some: {OTHER_SCRIPT: np.logical_or(*(_wrong_script(filters, *side, some) for side in both))}
-        )
+    steps = _text_steps(filters, both, *lengths)
     if filters.min_aligned_fraction and aligned is not None:
         steps.append(lambda some: {"too few words are aligned": aligned[some] < filters.min_aligned_fraction})
     if filters.language_threshold:
@@ -151,6 +129,29 @@ def keep_pairs(
     steps += [lambda some: {"near-duplicate pair": near_duplicate[some]},
               lambda some: {"duplicate pair": duplicate[some]}]  # fmt: skip
     return _sift(steps, considered)
+
+
+def _text_steps(
+    filters: Filters, sides: Sequence[tuple[str, Sequence[str]]], words: NDArray[np.integer], pieces: NDArray
+) -> list[Step]:
+    """The rules on texts alone, of lines [N, 1] or of the two sides of pairs [N, 2]."""
+    counted = np.stack([_words(filters, *side, words[:, n]) for n, side in enumerate(sides)], axis=1)
+    steps: list[Step] = [lambda some: _length_reasons(filters, counted[some], pieces[some])]
+    if filters.max_length_ratio and len(sides) == 2:
+        ratio = counted.max(axis=1) > filters.max_length_ratio * counted.min(axis=1)
+        steps.append(lambda some: {"lengths too different": ratio[some]})
+    if filters.drop_identical and len(sides) == 2:
+        steps.append(lambda some: {"texts are identical": _equal([lines for _, lines in sides], some)})
+    if names := [name.casefold() for name in filters.drop_lines_with]:
+        steps.append(lambda some: {"holds what drop_lines_with names": _any_side(partial(_hold, names), sides, some)})
+    if filters.min_script_fraction:
+        wrong = partial(in_other_script, min_fraction=filters.min_script_fraction)
+        steps.append(lambda some: {OTHER_SCRIPT: _any_side(wrong, sides, some)})
+    return steps
+
+
+def _any_side(judge: Callable[[list[str], str], Kept], sides: Sequence[tuple[str, Sequence[str]]], some: Index) -> Kept:
+    return np.any([judge(_take(lines, some), language) for language, lines in sides], axis=0)
 
 
 def _sift(steps: Sequence[Step], considered: Kept) -> Sifted:
@@ -188,14 +189,8 @@ def _length_reasons(filters: Filters, words: NDArray, pieces: Index) -> dict[str
     return reasons
 
 
-def _hold(markers: Sequence[str], lines: Sequence[str], some: Index) -> Kept:
-    folded = [marker.casefold() for marker in markers]
-    texts = [line.casefold() for line in _take(lines, some)]
-    return np.asarray([any(marker in text for marker in folded) for text in texts], bool)
-
-
-def _wrong_script(filters: Filters, language: str, lines: Sequence[str], some: Index) -> Kept:
-    return in_other_script(_take(lines, some), language, filters.min_script_fraction)
+def _hold(markers: Sequence[str], lines: Sequence[str], _: str) -> Kept:
+    return np.asarray([any(marker in text for marker in markers) for text in map(str.casefold, lines)], bool)
 
 
 def _equal(texts: Sequence[Sequence[str]], some: Index) -> Kept:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Literal
+from typing import IO, Literal, TypeVar
 
 from xalign_ray.sources.open import (
     CHUNK_BYTES,
@@ -19,6 +19,7 @@ from xalign_ray.sources.open import (
     size_of,
 )
 
+Item = TypeVar("Item")
 Kind = Literal["documents", "pairs", "entries"]  # readings of a source's rows
 EMPTY_DOCUMENT = "document is empty"
 BOTH_EMPTY = "both sides are empty"
@@ -121,6 +122,27 @@ def list_some(names: Sequence[object], count: int = 8) -> str:
 
 
 Record = Document | Pair | Entry | BadRow
+
+
+def texts_of(record: object) -> tuple[str, ...]:
+    """The paragraphs of a document, or the two texts of a pair and its negatives; of other records none."""
+    if isinstance(record, Document):
+        return record.paragraphs
+    return (*record.texts, *record.negatives) if isinstance(record, Pair) else ()
+
+
+def windows(records: Iterable[Item], characters: int) -> Iterator[list[Item]]:
+    """The records in runs whose texts have about so many characters."""
+    window: list[Item] = []
+    held = 0
+    for record in records:
+        window.append(record)
+        held += sum(map(len, texts_of(record)))
+        if held >= characters:
+            yield window
+            window, held = [], 0
+    if window:
+        yield window
 
 
 def make_document(language: str, text: str, source: str, line: int) -> Document | BadRow:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources.records import BadRow, Document, Lines, Noted, Pair, Part, Record, Skipped
+from xalign_ray.sources.records import BadRow, Document, Lines, Noted, Pair, Part, Record, Skipped, texts_of
 from xalign_ray.work.artifacts import is_sealed, replacing, whole_json
 
 GROUP_CHARACTERS = 1 << 20  # of a row group, which a reader holds at once
@@ -111,7 +111,7 @@ def _groups(
             lines.append(record.count)
         else:
             group.append(record)
-            room -= sum(map(len, _texts(record))) + ROW_CHARACTERS
+            room -= sum(map(len, texts_of(record))) + ROW_CHARACTERS
             if room <= 0:
                 yield group, {"skipped": skipped, "noted": noted}
                 group, skipped, noted, room = [], Counter(), Counter(), GROUP_CHARACTERS
@@ -119,14 +119,8 @@ def _groups(
         yield group, {"skipped": skipped, "noted": noted}
 
 
-def _texts(record: Record) -> tuple[str, ...]:
-    if isinstance(record, Document):
-        return record.paragraphs
-    return (*record.texts, *record.negatives) if isinstance(record, Pair) else ()
-
-
 def _as_table(group: Sequence[Record], languages: Sequence[str]) -> pa.Table:
-    texts = [_texts(record) for record in group]
+    texts = [texts_of(record) for record in group]
     begins = np.cumsum([0, *map(len, texts)], dtype=np.int32)
     offsets = np.arange(len(group) + 1, dtype=np.int32) * len(languages)
     columns = {

@@ -94,7 +94,7 @@ def pair_lines(readers: Sequence[Iterator[Line]], names: Sequence[str], language
             yield BadRow(name, line.number, line.fault)
             continue
         if None in row:
-            raise DataError(_explain_lengths(names, row, readers))
+            raise _other_rows(names, next(line.number for line in row if line))
         yield _pair(row, (first, second), names[0])
 
 
@@ -108,16 +108,19 @@ def pair_documents(
     )
     for left, right in rows:
         if left is None or right is None or left.line != right.line:
-            number = min(side.line for side in (left, right) if side)
-            raise DataError(
-                f"{names[0]} and {names[1]} do not have the same rows (from row {number} on), so that no row can be "
-                "trusted to translate the other."
-            )
+            raise _other_rows(names, min(side.line for side in (left, right) if side))
         if isinstance(left, Document) and isinstance(right, Document):
             texts = " ".join(left.paragraphs), " ".join(right.paragraphs)
             yield Pair((first, second), texts, names[0], left.line)
         else:
             yield next(side for side in (left, right) if isinstance(side, BadRow))
+
+
+def _other_rows(names: Sequence[str], number: int) -> DataError:
+    return DataError(
+        f"{' and '.join(names)} do not have the same rows (from row {number:,} on), so that no row can be trusted to "
+        "translate the other. Fetch or write them together again."
+    )
 
 
 def _pair(row: Sequence[Line], languages: tuple[str, str], source: str) -> Record:
@@ -155,14 +158,6 @@ def check_links(paths: Sequence[str]) -> None:
                 f"{path}: no link of its first {len(linked)} aligned lines names word 0, so it counts words from 1. "
                 "Write links that count from 0, as fast_align and eflomal do."
             )
-
-
-def _explain_lengths(names: Sequence[str], row: Sequence[Line | None], readers: Sequence[Iterator[Line]]) -> str:
-    """Reads the longer files to their ends, for the message to give all counts."""
-    before = next(line.number for line in row if line) - 1
-    counts = [before + (line is not None) + sum(1 for _ in reader) for line, reader in zip(row, readers, strict=True)]
-    listed = ", ".join(f"{name} has {count:,} lines" for name, count in zip(names, counts, strict=True))
-    return f"Moses files must have the same number of lines, but {listed}. Fetch or extract these files together again."
 
 
 def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:

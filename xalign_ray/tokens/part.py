@@ -19,7 +19,7 @@ from xalign_ray.config.sources import Teacher
 from xalign_ray.shards.files import ShardWriter
 from xalign_ray.shards.rows import take
 from xalign_ray.sources.formats import NOTED, read_part
-from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Document, Pair, Part
+from xalign_ray.sources.records import BOTH_EMPTY, BadRow, Document, Pair, Part, windows
 from xalign_ray.sources.stage import TOKENIZER, Made, StageStep
 from xalign_ray.sources.summary import LEFT_FILES, DroppedRow, first_rows, write_sample
 from xalign_ray.tokens.examples import ExampleEncoder, encode_documents, encode_pairs, left_of, longest_word, pack
@@ -85,13 +85,13 @@ def prepare_part(task: Task, languages: tuple[str, ...]) -> Made:
     dropped: list[DroppedRow] = []
     seen: Counter[str] = Counter()
     with trained.writer, held_out.writer:
-        windows = enumerate(_windows(_read(task, skipped)))
+        numbered_windows = enumerate(windows(_read(task, skipped), WINDOW_CHARACTERS))
         while task.max_pairs is None or trained.examples < task.max_pairs:
-            if (numbered := next(windows, None)) is None:
+            if (numbered := next(numbered_windows, None)) is None:
                 break
             dropped += first_rows(_write_window(task, encoder, *numbered, (trained, held_out), counts), seen)
         else:
-            counts[LEFT_FILES] = int(next(windows, None) is not None)
+            counts[LEFT_FILES] = int(next(numbered_windows, None) is not None)
     counts.update({k if k.startswith(NOTED) else f"skipped: {k}": count for k, count in skipped.items()})
     if dropped:
         write_sample(task.path(DROPPED_OF_PART), dropped)
@@ -116,25 +116,10 @@ def _read(task: Task, skipped: Counter[str]) -> Iterator[Good]:
 def read_left(task: Task, languages: tuple[str, ...]) -> Iterator[Document | Pair | None]:
     """Each row of a part after filtering: a document with the lines that pass, a pair, or None; bad rows are None."""
     encoder, part = _open_encoder(replace(task, teacher=None), languages), replace(task.part, skip_empty=False)
-    for window in _windows(read_part(part, task.languages)):
+    for window in windows(read_part(part, task.languages), WINDOW_CHARACTERS):
         good = [record for record in window if isinstance(record, Document | Pair)]
         left = iter(left_of(encoder, good) if good else ())
         yield from (next(left) if isinstance(record, Document | Pair) else None for record in window)
-
-
-def _windows(records: Iterator[Any]) -> Iterator[list[Any]]:
-    window, characters = [], 0
-    for record in records:
-        window.append(record)
-        if isinstance(record, Document):
-            characters += sum(map(len, record.paragraphs))
-        elif isinstance(record, Pair):
-            characters += sum(map(len, (*record.texts, *record.negatives)))
-        if characters >= WINDOW_CHARACTERS:
-            yield window
-            window, characters = [], 0
-    if window:
-        yield window
 
 
 def _write_window(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from xalign_ray.config.sources import REPLACING, BpeTokenizer, ExchangeTokenizer
 from xalign_ray.errors import DataError
 from xalign_ray.sources.formats import NOTED, explain_no_good_row, read_part
 from xalign_ray.sources.inputs import Input
-from xalign_ray.sources.records import BadRow, Document, Entry, Pair
+from xalign_ray.sources.records import BadRow, Document, Entry, Pair, texts_of
 from xalign_ray.sources.stage import (
     EXCHANGE,
     NEW_ROWS,
@@ -143,19 +143,11 @@ def _sampler(texts: Sequence[Input], limit: int, languages: Collection[str] = ()
     def beginning(one: Input) -> Iterator[str]:
         left = limit
         for record in one.records():
-            if isinstance(record, Document | Pair):
-                lines_of = (
-                    [(record.language, line) for line in record.paragraphs]
-                    if isinstance(record, Document)
-                    else [
-                        *zip(record.languages, record.texts, strict=True),
-                        *((record.languages[1], text) for text in record.negatives),
-                    ]
-                )
-                for language, line in lines_of:
-                    if not languages or language in languages:
-                        yield line
-                        left -= len(line)
+            codes = record.languages if isinstance(record, Pair) else one.languages  # negatives are in the second
+            for language, line in zip(chain(codes, repeat(codes[-1])), texts_of(record), strict=False):
+                if not languages or language in languages:
+                    yield line
+                    left -= len(line)
             if left <= 0:
                 break
 

@@ -185,7 +185,8 @@ REFUSED = [
     (flores, {"languages": ["en", "de"], "split": "dev"}, "{0}/eng_Latn-yor_Latn/dev.parquet has no column of text "
      "'de'; it has sentence_eng_Latn, sentence_yor_Latn; of other kinds id (number)."),
     (flores_plus, {"languages": ["en", "ha"], "split": "dev"}, "{0}/dev/eng_Latn.parquet and {0}/dev/hau_Latn.parquet "
-     "do not have the same rows (from row 2 on), so that no row can be trusted to translate the other."),
+     "do not have the same rows (from row 2 on), so that no row can be trusted to translate the other. Fetch or write "
+     "them together again."),
     (lambda _: None, {"paths": ["absent"]}, "{0}/absent is no folder here, and no id of a data set of the Hugging Face "
      "hub (org/name)."),
 ]  # fmt: skip

@@ -45,8 +45,8 @@ def test_the_members_of_the_languages_are_paired(tmp_path: Path) -> None:
         ),
         (
             {"en": "a\n", "zh": "b\nc\n"},
-            "Moses files must have the same number of lines, but {path}:Mini.en-zh.en has 1 lines,"
-            " {path}:Mini.en-zh.zh has 2 lines. Fetch or extract these files together again.",
+            "{path}:Mini.en-zh.en and {path}:Mini.en-zh.zh do not have the same rows (from row 2 on), so that no row "
+            "can be trusted to translate the other. Fetch or write them together again.",
         ),
     ],
 )

@@ -57,15 +57,15 @@ def test_moses_sets_empty_sides_and_unreadable_lines_aside(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("first", "second"), [(1200, 1198), (3, 4)])
-def test_moses_files_of_different_length_are_refused_with_names_and_counts(
+def test_moses_files_of_different_length_are_refused_with_names_and_the_first_row(
     tmp_path: Path, first: int, second: int
 ) -> None:
     paths = [write(tmp_path / "a.en", "x\n" * first), write(tmp_path / "a.de", "y\n" * second)]
     with pytest.raises(DataError) as caught:
         list(read("moses", paths, ["en", "de"]))
     assert str(caught.value) == (
-        f"Moses files must have the same number of lines, but {paths[0]} has {first:,} lines,"
-        f" {paths[1]} has {second:,} lines. Fetch or extract these files together again."
+        f"{paths[0]} and {paths[1]} do not have the same rows (from row {min(first, second) + 1:,} on), so that no row "
+        "can be trusted to translate the other. Fetch or write them together again."
     )
 
 

@@ -24,11 +24,11 @@ from xalign_ray.errors import DataError
 from xalign_ray.shards.files import read_group
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources import stage
-from xalign_ray.sources.records import Document, Pair
+from xalign_ray.sources.records import Document, Pair, windows
 from xalign_ray.sources.stage import HINT
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tokens import prepare as preparation
-from xalign_ray.tokens.part import Task, _windows
+from xalign_ray.tokens.part import Task
 from xalign_ray.tokens.vocabulary import _sampler, first_lines, trained_translations
 from xalign_ray.vocabulary.dictionary import Translations
 from xalign_ray.vocabulary.tokenizer import train_bpe
@@ -273,10 +273,9 @@ def test_a_part_is_done_in_windows_that_do_not_change_what_is_kept(
         assert pieces_of(windowed, name) == pieces_of(prepared, name)
 
 
-def test_hard_negatives_count_in_the_size_of_a_window_and_in_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xalign_ray.tokens.part.WINDOW_CHARACTERS", 10)
+def test_hard_negatives_count_in_the_size_of_a_window_and_in_the_vocabulary() -> None:
     pairs = [Pair(("en", "de"), ("a", "b"), "x", line, negatives=("c" * 4,) * (2 - line)) for line in range(3)]
-    assert [*map(len, _windows(iter(pairs)))] == [1, 2]
+    assert [*map(len, windows(pairs, 10))] == [1, 2]
     source: Any = SimpleNamespace(records=lambda: iter(pairs[1:]))
     assert [*_sampler([source], 100, ["de"])()] == ["b", "cccc", "b"]
 
