@@ -8,8 +8,8 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import IO, BinaryIO, cast
+from contextlib import contextmanager
+from typing import IO, cast
 
 from xalign_ray.errors import DataError
 from xalign_ray.sources.open import (
@@ -32,29 +32,35 @@ def is_zip(path: str) -> bool:
         return file.read(len(_ZIP)) == _ZIP
 
 
+@contextmanager
+def _opened(path: str) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
+    """An archive by a handle of its own: two members of a packed tar, read in turn, would rewind a common one."""
+    with open_bytes(path) as file:
+        packed_by_zip = is_zip(path)
+        try:
+            with zipfile.ZipFile(file) if packed_by_zip else tarfile.open(fileobj=file, mode="r:*") as archive:
+                yield archive
+        except _FAULTS as error:
+            kind = "zip" if packed_by_zip else "tar"
+            raise DataError(f"{path} is no {kind} file, or is cut short ({error}). Fetch it again.") from None
+        except RuntimeError as error:  # for a password or a packing that zipfile does not know
+            raise DataError(
+                f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses."
+            ) from None
+
+
 def member_names(path: str) -> list[str]:
     """The files in an archive, but for those that Apple's programs add: `._x.en` and `__MACOSX/`.
 
     Raises:
       DataError: it is no zip or tar archive, or is not whole.
     """
-    with open_bytes(path) as file:
-        packed_by_zip = is_zip(path)
-        try:
-            if packed_by_zip:
-                with zipfile.ZipFile(file) as archive:
-                    names = [info.filename for info in archive.infolist() if not info.is_dir()]
-            else:
-                with _tar(file) as archive:
-                    names = [member.name for member in archive if member.isfile()]
-        except _FAULTS as error:
-            kind = "zip" if packed_by_zip else "tar"
-            raise DataError(f"{path} is no {kind} file, or is cut short ({error}). Fetch it again.") from None
+    with _opened(path) as archive:
+        if isinstance(archive, zipfile.ZipFile):
+            names = [info.filename for info in archive.infolist() if not info.is_dir()]
+        else:
+            names = [member.name for member in archive if member.isfile()]
     return [name for name in names if not any(part == "__MACOSX" or part.startswith("._") for part in name.split("/"))]
-
-
-def _tar(file: BinaryIO) -> tarfile.TarFile:
-    return tarfile.open(fileobj=file, mode="r:*")
 
 
 class Member(Chunks):
@@ -70,8 +76,14 @@ class Member(Chunks):
         self._archive, self._name = archive, name
 
     def __iter__(self) -> Iterator[bytes]:
-        with ExitStack() as stack:
-            file = self._opened(stack)
+        with _opened(self._archive) as archive:
+            if isinstance(archive, zipfile.ZipFile):
+                file, self._size = archive.open(self._name), archive.getinfo(self._name).file_size
+            else:
+                file, self._size = (
+                    cast("IO[bytes]", archive.extractfile(self._name)),
+                    archive.getmember(self._name).size,
+                )
             while True:
                 try:
                     chunk = file.read(CHUNK_BYTES)
@@ -82,25 +94,6 @@ class Member(Chunks):
                     return
                 self._end += len(chunk)
                 yield chunk
-
-    def _opened(self, stack: ExitStack) -> IO[bytes]:
-        """By a handle of its own: two members of a packed tar, read in turn, would rewind a common one."""
-        path, file = self._archive, stack.enter_context(open_bytes(self._archive))
-        if not is_zip(path):
-            archive = stack.enter_context(_tar(file))
-            info = archive.getmember(self._name)
-            self._size = info.size
-            return cast("IO[bytes]", archive.extractfile(info))
-        try:
-            archive = stack.enter_context(zipfile.ZipFile(file))
-            self._size = archive.getinfo(self._name).file_size
-            return stack.enter_context(archive.open(self._name))
-        except RuntimeError as error:  # for a password or a packing that zipfile does not know
-            raise DataError(
-                f"{path} cannot be unpacked here: {error}. Unpack it, and read it with format moses."
-            ) from None
-        except zipfile.BadZipFile as error:
-            raise DataError(f"{path} is no zip file, or is cut short ({error}). Fetch it again.") from None
 
 
 def files_of(path: str) -> Iterator[Chunks]:

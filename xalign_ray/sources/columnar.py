@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xalign_ray.errors import DataError
 from xalign_ray.sources.open import DAMAGED, broken_file, open_bytes, size_of
@@ -12,7 +12,7 @@ from xalign_ray.sources.records import PART_BYTES, Part, spans_between
 from xalign_ray.sources.tables import TEXT, SourceRow, SourceTable, TableFile
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch, Schema
+    from pyarrow import RecordBatch, Schema, Table
     from pyarrow.parquet import ParquetFile
 
 ROWS_AT_ONCE = 256  # rows of a batch: a row group of any size then takes little memory
@@ -97,9 +97,28 @@ def open_arrow(file: TableFile) -> SourceTable:
 
 
 def _columns(schema: Schema) -> tuple[list[str], dict[str, str]]:
-    """The columns that can be read, and what those hold that do not hold text."""
-    kinds = kinds_of_columns(schema)
+    """The columns, those within structs by dotted names, and what those hold that do not hold text."""
+    from pyarrow import types
+
+    kinds: dict[str, str] = {}
+    for field in _flat(schema.empty_table()).schema:
+        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+        if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+            kinds[field.name] = "number"
+        else:
+            is_list = types.is_list(kind) or types.is_large_list(kind)
+            is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+            kinds[field.name] = "list" if is_list else "text" if is_text else str(field.type)
     return [*kinds], {name: kind for name, kind in kinds.items() if kind != "text"}
+
+
+def _flat(table: Table) -> Table:
+    """A table with a column for each field of a struct."""
+    from pyarrow import types
+
+    while any(map(types.is_struct, table.schema.types)):
+        table = table.flatten()
+    return table
 
 
 def _leaf(file: ParquetFile, name: str) -> int | None:
@@ -115,38 +134,11 @@ def top_level(file: ParquetFile, names: Sequence[str]) -> list[str]:
 
 
 def rows_of(batch: RecordBatch, names: Sequence[str]) -> Iterator[tuple[str | None, ...]]:
-    """The texts of each row in these columns."""
-    return zip(*(_column_texts(batch, name) for name in names), strict=True)
+    """The cells of each row in these columns."""
+    from pyarrow import Table
 
-
-def _column_texts(batch: RecordBatch, name: str) -> list[str | None]:
-    """The texts of a column, or of a field of a struct by its dotted name."""
-    if name in batch.schema.names:
-        return batch.column(name).to_pylist()
-    first, *inner = name.split(".")
-    values = batch.column(first).to_pylist()
-    for key in inner:
-        values = [value and value[key] for value in values]
-    return values
-
-
-def kinds_of_columns(fields: Any, above: str = "") -> dict[str, str]:
-    """The columns of text, numbers and lists, columns of structs by dotted names, with their kind."""
-    from pyarrow import types
-
-    kinds: dict[str, str] = {}
-    for field in fields:
-        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
-        if types.is_struct(kind):
-            kinds |= kinds_of_columns(kind.fields, f"{above}{field.name}.")
-        elif types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-            kinds[above + field.name] = "text"
-        elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-            kinds[above + field.name] = "number"
-        else:
-            is_list = types.is_list(kind) or types.is_large_list(kind)
-            kinds[above + field.name] = "list" if is_list else str(field.type)
-    return kinds
+    table = _flat(Table.from_batches([batch]))
+    return zip(*(table.column(name).to_pylist() for name in names), strict=True)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from xalign_ray.sources.archives import files_of, member_names
 from xalign_ray.sources.columns import is_header, is_named
 from xalign_ray.sources.csv_rows import DELIMITERS
 from xalign_ray.sources.formats import open_table
-from xalign_ray.sources.language_id import find_pair, is_negative, language_of_file, language_of_name
+from xalign_ray.sources.language_id import find_pair, is_negative, language_of_file, language_of_name, without_packing
 from xalign_ray.sources.open import (
     NOT_UTF8,
     BrokenFileError,
@@ -223,7 +223,7 @@ def _is_array_of_objects(path: str) -> bool:
             raise
     if values and isinstance(values[0], dict):
         return True
-    if table_suffix(path) in (".json", ".jsonl"):
+    if without_packing(path).suffix.lower() in (".json", ".jsonl"):
         raise DataError(f"{path} holds JSON, but no objects. Write an object each, with a text of both languages.")
     return False
 
@@ -238,7 +238,7 @@ def _format_of_lines(path: str) -> PairFormat | None:
     if len(strange) * 10 > len(lines):
         raise DataError(f"is not in UTF-8. Convert it: iconv -f ENCODING -t UTF-8 {Path(path).name}", path, strange[0])
     good = [line for line in lines if not line.fault and line.text.strip()]
-    suffix = table_suffix(path)
+    suffix = without_packing(path).suffix.lower()
     tabs = sum("\t" in line.text for line in good)
     if suffix != ".csv" and good and (tabs > FITTING * len(good) or suffix in (".tsv", ".tab")):
         return "tsv"
@@ -247,12 +247,6 @@ def _format_of_lines(path: str) -> PairFormat | None:
         if suffix == ".csv" or any(is_named(good[0].text.split(delimiter)) for delimiter in DELIMITERS if good)
         else None
     )
-
-
-def table_suffix(path: str) -> str:
-    """The suffix of a file's name, without that of its packing."""
-    name = Path(path)
-    return (Path(name.stem) if name.suffix.lower() in (".gz", ".bz2", ".zst") else name).suffix.lower()
 
 
 def look_at_texts(files: Mapping[str, str]) -> FirstRows:
@@ -297,7 +291,7 @@ def find_dictionary_form(path: str) -> DictionaryFormat:
     container = _container(head)
     if container in ("parquet", "arrow") or (container in ("json", "jsonl") and _JSON.match(text)):
         return container
-    if table_suffix(file.path) == ".csv":
+    if without_packing(file.path).suffix.lower() == ".csv":
         return "csv"
     full = [line.text for line in islice(split_comments(file)[1], _LOOKED_AT) if line.text.strip()]
     if sum("\t" in line for line in full) * 2 > len(full):

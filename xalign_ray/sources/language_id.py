@@ -329,7 +329,7 @@ def codes_in_name(path: str) -> list[str]:
 def without_packing(path: str) -> Path:
     """A file's name without the suffix of its packing."""
     file = Path(path)
-    return file.with_suffix("") if file.suffix in _PACKED else file
+    return file.with_suffix("") if file.suffix.lower() in _PACKED else file
 
 
 def is_negative(name: str) -> bool:

@@ -24,17 +24,8 @@ from xalign_ray.work.storage import find_system, info_of, is_stored, is_url, is_
 
 # Finds and opens files wherever they lie: on local disks, and behind URLs that fsspec knows (s3, gs, hf, https).
 
-_VERSIONS = (
-    "ETag",
-    "etag",
-    "md5Hash",
-    "content_md5",
-    "LastModified",
-    "last_modified",
-    "mtime",
-    "updated",
-    "blob_id",
-)  # as stores say
+# As stores call it.
+_VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "LastModified", "last_modified", "mtime", "updated", "blob_id")
 
 
 def join_path(root: str, path: str) -> str:
