@@ -34,7 +34,7 @@ def is_zip(path: str) -> bool:
 
 @contextmanager
 def _opened(path: str) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
-    """An archive by a handle of its own: two members of a packed tar, read in turn, would rewind a common one."""
+    """Opens an archive by its own handle: two members of a packed tar that share a handle would rewind it in turn."""
     with open_bytes(path) as file:
         packed_by_zip = is_zip(path)
         try:
@@ -78,12 +78,10 @@ class Member(Chunks):
     def __iter__(self) -> Iterator[bytes]:
         with _opened(self._archive) as archive:
             if isinstance(archive, zipfile.ZipFile):
-                file, self._size = archive.open(self._name), archive.getinfo(self._name).file_size
+                self._size, file = archive.getinfo(self._name).file_size, archive.open(self._name)
             else:
-                file, self._size = (
-                    cast("IO[bytes]", archive.extractfile(self._name)),
-                    archive.getmember(self._name).size,
-                )
+                info = archive.getmember(self._name)
+                self._size, file = info.size, cast("IO[bytes]", archive.extractfile(info))
             while True:
                 try:
                     chunk = file.read(CHUNK_BYTES)

@@ -196,14 +196,9 @@ def means_languages(config: str, languages: Sequence[str]) -> bool:
         code = language_of_name(name)
         return bool(code) and same_language(code, languages[0])
     pairs = (re.split(mark, name) for mark in ("-", "_", "_to_|-to-"))
-    for codes in ([language_of_name(part) for part in pair] for pair in pairs if len(pair) == len(languages)):
-        if not all(codes):
-            continue
-        first, second = codes
-        straight = same_language(first, languages[0]) and same_language(second, languages[1])
-        if straight or (same_language(first, languages[1]) and same_language(second, languages[0])):
-            return True
-    return False
+    written = [[*map(language_of_name, pair)] for pair in pairs if len(pair) == len(languages)]
+    orders = languages, languages[::-1]
+    return any(all(codes) and any(all(map(same_language, codes, order)) for order in orders) for codes in written)
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Literal, TypeVar
 
+import numpy as np
+
 from xalign_ray.sources.open import (
     CHUNK_BYTES,
     MAX_LINE_BYTES,
@@ -132,7 +134,7 @@ def texts_of(record: object) -> tuple[str, ...]:
 
 
 def windows(records: Iterable[Item], characters: int) -> Iterator[list[Item]]:
-    """The records in runs whose texts have about so many characters."""
+    """Runs of records whose texts hold `characters` or slightly more."""
     window: list[Item] = []
     held = 0
     for record in records:
@@ -173,6 +175,7 @@ def check_texts(texts: Sequence[str]) -> str:
 # Splits a source into parts: units of work that can be read in parallel and together hold every record once.
 
 PART_BYTES = 64 << 20
+LF = ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,13 +275,12 @@ def count_bytes(parts: Sequence[Part]) -> list[float]:
     sizes = {path: size_of(path) for path in {path for part in parts for path in part.paths}}
     sharing = Counter(path for part in parts for path in part.paths)
 
-    def of(part: Part) -> float:
+    def of(part: Part, path: str, span: Span) -> float:
         if part.format == "parquet":
-            return sum(sizes[path] / sharing[path] for path in part.paths)
-        spans = zip(part.paths, part.spans, strict=True)
-        return sum((sizes[path] if span.end is None else span.end) - span.start for path, span in spans)
+            return sizes[path] / sharing[path]
+        return (sizes[path] if span.end is None else span.end) - span.start
 
-    return [of(part) for part in parts]
+    return [sum(of(part, *file) for file in zip(part.paths, part.spans, strict=True)) for part in parts]
 
 
 def spans_between(offsets: Sequence[int]) -> list[Span]:
@@ -296,19 +298,12 @@ def _read_line(file: IO[bytes]) -> bytes:
 
 def find_lines(path: str, numbers: Sequence[int]) -> list[int]:
     """Byte offsets at which the lines with these ascending numbers begin; fewer where the file has fewer lines."""
-    offsets: list[int] = []
-    line = 1  # the number of the line that begins after the last line end seen
-    position = 0
+    offsets = [0] if numbers[:1] == [1] else []
+    ended = position = 0  # lines, and bytes
     with open_bytes(path) as file:
-        if numbers and numbers[0] == 1:
-            offsets.append(0)
         while len(offsets) < len(numbers) and (chunk := file.read(CHUNK_BYTES)):
-            ended, at = chunk.count(b"\n"), 0
-            while len(offsets) < len(numbers) and numbers[len(offsets)] <= line + ended:
-                for _ in range(numbers[len(offsets)] - line):
-                    at = chunk.index(b"\n", at) + 1
-                    line, ended = line + 1, ended - 1
-                offsets.append(position + at)
-            line += ended
-            position += len(chunk)
+            ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == LF) + 1
+            here = [number - 2 - ended for number in numbers[len(offsets) :]]  # line 2 begins at the first end
+            offsets += [position + int(ends[number]) for number in here if number < len(ends)]
+            ended, position = ended + len(ends), position + len(chunk)
     return offsets

@@ -396,20 +396,20 @@ class InputHashes:
 
     def _find(self, distinct: Sequence[str]) -> None:
         with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
-            stamps = dict(zip(distinct, threads.map(facts_of, distinct), strict=True))
-            hashes = {
-                path: remembered for path, stamp in stamps.items() if (remembered := _known(self._entries, path, stamp))
+            stamps = zip(distinct, threads.map(facts_of, distinct), strict=True)
+            unread = {
+                path: stamp for path, stamp in stamps if not stamp or self._entries.get(path, {}).get("stamp") != stamp
             }
-            unread = {path: (stamp[0] or 0 if stamp else 0) for path, stamp in stamps.items() if path not in hashes}
-            with PartsDone("hashing the inputs", unread, part="file") as shown:
-                for path, entry in zip(unread, threads.map(_hash, unread, map(stamps.get, unread)), strict=True):
-                    hashes[path] = entry
+            sizes = {path: (stamp[0] or 0 if stamp else 0) for path, stamp in unread.items()}
+            with PartsDone("hashing the inputs", sizes, part="file") as shown:
+                for path, entry in zip(unread, threads.map(_hash, unread, unread.values()), strict=True):
+                    self._entries[path] = entry
                     shown.add(path)
-        new = {path: entry for path, entry in hashes.items() if entry["stamp"] and entry != self._entries.get(path)}
+        new = {path: self._entries[path] for path in unread if self._entries[path]["stamp"]}
         if new and self._memory:
             files = _read(self._memory) | new
             write_json(self._memory, {"files": files, "sha256": hash_value(files)})
-        self._found |= {path: entry["sha256"] for path, entry in hashes.items()}
+        self._found |= {path: self._entries[path]["sha256"] for path in distinct}
 
     @cached_property
     def _entries(self) -> dict[str, Any]:
@@ -431,11 +431,6 @@ def _hash(path: str, stamp: Stamp | None) -> dict[str, Any]:
 def _read(memory: Path) -> dict[str, Any]:
     content = whole_json(memory, "files", "sha256")
     return content["files"] if content and content["sha256"] == hash_value(content["files"]) else {}
-
-
-def _known(entries: Mapping[str, Any], path: str, stamp: Stamp | None) -> dict[str, Any] | None:
-    entry = entries.get(path)
-    return entry if entry and stamp and entry["stamp"] == stamp else None
 
 
 def _is_settled(path: str, before: Stamp | None) -> bool:
