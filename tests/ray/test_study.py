@@ -345,7 +345,7 @@ def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 def test_a_study_that_the_cluster_cannot_hold_is_refused_before_anything_runs(tmp_path: Path):
     file = one_encoder(tmp_path, {}, resources={"cpus": 1000})
-    with pytest.raises(ConfigError, match=r"mlm: pos, .* needs 1000 CPUs; the cluster has \d+\. Lower its resources"):
+    with pytest.raises(ConfigError, match=r"mlm: pos, .* needs 1000 CPUs; its largest node has \d+\. Lower its r"):
         run_study(str(file), tmp_path / "runs")
 
 
