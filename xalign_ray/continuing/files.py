@@ -91,7 +91,7 @@ def look_at_data(lines: FiveLines, encoder: Opened, method: str, replay: float) 
         raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is measured on other files.")
     checks = [check_pairs(corpus, ROOT) for corpus in [*pairs, *tests, *dev, *kept.pairs]]
     notes = [*map(str, checks), *note_kept(kept.sets)]
-    of_text = [one.language for one in kept.sets if isinstance(one, KeptText)]
+    of_text = [measured.language for measured in kept.sets if isinstance(measured, KeptText)]
     if lines.lose_at_most and of_text and (not encoder.has_head or lines.pieces):
         why = "a new vocabulary predicts other pieces" if encoder.has_head else f"{encoder.name} has no masked-LM head"
         if len(of_text) == len(kept.sets):

@@ -285,8 +285,8 @@ class QuerySet(SentenceSet):
         gains = []
         for query, places in zip(self.queries, nearest.places.tolist(), strict=True):
             judged = self.judged[query]
-            found = [names[index] for index in places if names[index] != query or query in judged]
-            reached = [judged.get(name, 0.0) for name in found]
+            reached_names = [names[index] for index in places if names[index] != query or query in judged]
+            reached = [judged.get(name, 0.0) for name in reached_names]
             gains.append(_discounted(reached) / _discounted(sorted(judged.values(), reverse=True)))
         return np.array(gains)
 

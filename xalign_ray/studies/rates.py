@@ -87,7 +87,7 @@ def choose_rates(study: StudyConfig, folder: Path) -> dict[str, float]:
             raise TrainingError(f"{study.name}: no rate of {encoder} can be chosen: {metrics}.")
         of_rate = {rate: reached[f"{encoder} {rate:g}"] for rate in rates}
         tried += [{"encoder": encoder, "learning_rate": rate, "score": score} for rate, score in of_rate.items()]
-        chosen |= dict.fromkeys((one.shown for one in entries), max(rates, key=lambda rate: (of_rate[rate], -rate)))
+        chosen |= dict.fromkeys((entry.shown for entry in entries), max(rates, key=lambda rate: (of_rate[rate], -rate)))
     languages = list(study.rates.evaluation.languages)
     write_json(folder / RATES, {"metric": study.rates.metric, "languages": languages, "tried": tried, "chosen": chosen})
     return chosen

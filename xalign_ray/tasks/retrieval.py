@@ -527,9 +527,9 @@ def _corpora(data: Path, languages: Sequence[str]) -> list[ParallelCorpus]:
 
     if wanted := {check_language(code) for code in languages} - {ENGLISH}:
         with suppress(ConfigError):
-            found = look_at_pairs([str(data)], split="test")
-            if wanted <= {code for corpus in found for code in corpus.languages}:
-                return [corpus for corpus in found if wanted & {*corpus.languages}]
+            corpora = look_at_pairs([str(data)], split="test")
+            if wanted <= {code for corpus in corpora for code in corpus.languages}:
+                return [corpus for corpus in corpora if wanted & {*corpus.languages}]
     return look_at_pairs([str(data)], languages, split="test")
 
 
