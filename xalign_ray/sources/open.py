@@ -143,7 +143,7 @@ def broken_file(path: str, reason: str, offset: int, size: int) -> BrokenFileErr
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 16 << 20  # of a line or a document in any format: longer than any book
 BYTES_A_CHARACTER = 4  # at most, in UTF-8
-STEP_BYTES = 1 << 14  # of a packed file that are read, and unpacked, at once: what is before a fault is read
+STEP_BYTES = 1 << 14  # read and unpacked at a time of a packed file, so that little before a fault is lost
 
 NOT_UTF8 = "bytes are not UTF-8"
 OVER_LONG = f"line or document is longer than {MAX_LINE_BYTES >> 20} MB"

@@ -31,9 +31,7 @@ ONE_LANGUAGE, OTHER_LANGUAGES = "unit in one language only", "unit in other lang
 
 
 class Unit(NamedTuple):
-    """A unit: its texts by the codes of their languages, as they are written or by `_named`, and why it is left out, if
-    it is.
-    """
+    """A unit: its texts by language code, as written or by `_named`, and the reason if it is skipped."""
 
     number: int
     texts: Mapping[str, str]
@@ -46,7 +44,7 @@ def _table_of_units(path: str, units: Callable[[Sequence[str]], Iterator[Unit]])
     Units with fewer than two of the languages are skipped: in a file of several that is no fault.
 
     Args:
-        units: given the languages that are asked for; () where these are to be found out.
+        units: of the languages that are wanted; of all if empty.
 
     Raises:
         BrokenFileError: reading it, that it cannot be read on.

@@ -31,7 +31,7 @@ class Encoder:
         seed: of pretraining; None for a given model.
         pretraining: the cell that makes it; None for a given model.
         model: folder or hub id; empty until the pretraining has ended.
-        made: hash of what the pretraining has written, so that another one of the same name is scored again.
+        made: hash of the manifest of the pretraining: an encoder that was made again is scored again.
         step: checkpoint of the pretraining; None for the last.
         languages: tested with this encoder alone; all if empty.
     """

@@ -255,7 +255,8 @@ class Queue:
         cluster, nodes = ray.cluster_resources(), [node["Resources"] for node in lasting_nodes()]
         for cell in self.cells:
             for name, asked in cell.resources.named.items():
-                most = max(node.get(name, 0) for node in ([cluster] if cell.recipe else nodes))  # one task, one node
+                of_one = [cluster] if cell.recipe else nodes  # a task is on one node
+                most = max((there.get(name, 0) for there in of_one), default=0)
                 if asked > most:
                     where, key = ("the cluster", "parallel") if cell.recipe else ("its largest node", "resources")
                     raise ConfigError(

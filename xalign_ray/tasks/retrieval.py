@@ -507,7 +507,7 @@ def read_translations(data: Path, languages: Sequence[str] | None = None) -> dic
 
     Args:
         data: a Tatoeba folder, or what `look_at_pairs` reads.
-        languages: to score; those of the columns, where the data do not show them.
+        languages: to score; the languages of the columns, where the data show none.
 
     Raises:
         DataError: there are none, or none of a language that was asked for.
@@ -522,7 +522,7 @@ def read_translations(data: Path, languages: Sequence[str] | None = None) -> dic
 
 
 def _corpora(data: Path, languages: Sequence[str]) -> list[ParallelCorpus]:
-    """The sources in languages that were asked for; where they do not show these, they are of the columns."""
+    """The sources in these languages; where the data show none, they are the languages of the columns."""
     from xalign_ray.sources.pair_forms import look_at_pairs
 
     if wanted := {check_language(code) for code in languages} - {ENGLISH}:

@@ -124,8 +124,8 @@ def _read(data: Path, languages: Sequence[str] | None) -> dict[str, list[ScoredR
             language, some = read_scored_rows(table, columns)
             if language in rows:
                 raise DataError(
-                    f"{table.title}: a second file in {language}, whose scores may have another scale. Give each a "
-                    "folder of its own."
+                    f"{table.title}: a second file in {language}, whose scores may have another scale. Put each in "
+                    "a separate folder."
                 )
             rows[language] = some
     if absent := [code for code in languages or () if code not in rows]:
