@@ -22,7 +22,7 @@ from xalign_ray.shards.prepared import read_test_pairs
 from xalign_ray.sources.first_rows import FirstRows, find_dictionary_form
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
-from xalign_ray.sources.pair_checks import PairChecks, check_pairs
+from xalign_ray.sources.pair_checks import MAX_SHARE, PairChecks, check_sources
 from xalign_ray.sources.pair_forms import (
     choose_pairs,
     choose_scored_columns,
@@ -89,8 +89,15 @@ def look_at_data(lines: FiveLines, encoder: Opened, method: str, replay: float) 
     trained = {os.path.realpath(path) for corpus in [*pairs, *text] for path in find_source(corpus, ROOT)[1]}
     if both := sorted(trained & {*map(os.path.realpath, kept.paths)}):
         raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is measured on other files.")
-    checks = [check_pairs(corpus, ROOT) for corpus in [*pairs, *tests, *dev, *kept.pairs]]
+    checks = check_sources([*pairs, *tests, *dev, *kept.pairs], ROOT)
     notes = [*map(str, checks), *note_kept(kept.sets)]
+    trained_pairs = {pair for source in checks[: len(pairs)] for pair in source.hashes.tolist()}
+    for source in checks[len(checks) - len(kept.pairs) :]:
+        if again := len(trained_pairs.intersection(source.hashes.tolist())):
+            of = f"--keep: {again:,} pairs of {source.title} are trained on"
+            if again > MAX_SHARE * len(source.hashes):
+                raise ConfigError(f"{of}: forgetting is measured on others.")
+            notes.append(f"{of}.")
     of_text = [measured.language for measured in kept.sets if isinstance(measured, KeptText)]
     if lines.lose_at_most and of_text and (not encoder.has_head or lines.pieces):
         why = "a new vocabulary predicts other pieces" if encoder.has_head else f"{encoder.name} has no masked-LM head"

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xalign_ray.config.schema import DataConfig
 from xalign_ray.config.sources import ParallelCorpus
@@ -19,7 +20,8 @@ from xalign_ray.sources.language_id import accepted_labels, is_installed, surest
 from xalign_ray.sources.records import BOTH_EMPTY, Pair, list_reasons
 from xalign_ray.sources.summary import check_bad_fraction
 
-MAX_CHECKED = 1_000_000  # pairs of a source: more do not make a run longer
+MAX_CHECKED = 1_000_000  # rows of all sources together: more do not make a run longer
+MIN_CHECKED = 1_000  # rows of a source, whatever was read before it
 MAX_JUDGED = 1_000  # pairs whose languages are identified, evenly spaced
 MAX_SHARE = 0.2  # of the pairs, above which a fault stops a run
 ALLOWED = "doubtful_pairs"  # the word of `allow` that takes them
@@ -47,6 +49,9 @@ class PairChecks:
     faults: Mapping[str, tuple[int, int]]
     bad: Mapping[str, int]
     others: Mapping[str, int]  # rows that are left out, and notes
+    rows: int  # that were read
+    is_cut: bool  # there may be more
+    hashes: NDArray[np.int64]  # of the distinct pairs, in either order of the sides
 
     @property
     def title(self) -> str:
@@ -63,13 +68,21 @@ class PairChecks:
         left_out = {what: count for what, count in self.others.items() if not what.startswith(NOTED)}
         named = (("bad rows", self.bad), ("left out", left_out), ("noted", notes))
         besides = "".join(f"; {title}: {list_reasons(counts)}" for title, counts in named if counts)
-        read = self.pairs + sum(self.bad.values()) + self.others.get(BOTH_EMPTY, 0)
-        first = f" of its first {read:,} rows" if read >= MAX_CHECKED else ""
+        first = f" of its first {self.rows:,} rows" if self.is_cut else ""
         return f"{self.title}: {self.pairs:,} pairs{first}; {'; '.join(faults) or 'nothing doubtful'}{besides}"
 
 
-def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
-    """Reads a source and counts the pairs with each fault; of languages by a sample that is evenly spaced."""
+def check_sources(corpora: Sequence[ParallelCorpus], root: str | Path = ".") -> list[PairChecks]:
+    """Reads MAX_CHECKED rows of all sources in their order, of each at least its first MIN_CHECKED."""
+    checks, left = list[PairChecks](), MAX_CHECKED
+    for corpus in corpora:
+        checks.append(check_pairs(corpus, root, max(MIN_CHECKED, left)))
+        left -= checks[-1].rows
+    return checks
+
+
+def check_pairs(corpus: ParallelCorpus, root: str | Path = ".", most: int = MAX_CHECKED) -> PairChecks:
+    """Counts the pairs with each fault in a source's first rows; of languages by a sample that is evenly spaced."""
     first, second = _labels_of(corpus.languages)
     counts, bad, others = Counter[str](), Counter[str](), Counter[str]()
     hashes: list[tuple[int, int, int]] = []
@@ -77,7 +90,8 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
     step = 1
     reader, paths = find_source(corpus, root)
     records = read(reader, paths, corpus.languages, others, corpus.read_columns, corpus.skip_empty)
-    for number, record in enumerate(islice(records, MAX_CHECKED)):
+    number = -1
+    for number, record in enumerate(islice(records, most)):
         if not isinstance(record, Pair):
             (others if record.reason == BOTH_EMPTY else bad)[record.reason] += 1  # pyright: ignore
             continue
@@ -105,9 +119,8 @@ def check_pairs(corpus: ParallelCorpus, root: str | Path = ".") -> PairChecks:
     labels = [(surest_label(left), surest_label(other)) for left, other in judged]
     same = sum((a in first and b in first) or (a in second and b in second) for a, b in labels)
     turned = sum(a in second and b in first for a, b in labels)
-    return PairChecks(
-        corpus, len(hashes), faults | {SAME_LANGUAGE: (same, len(labels)), TURNED: (turned, len(labels))}, bad, others
-    )
+    faults |= {SAME_LANGUAGE: (same, len(labels)), TURNED: (turned, len(labels))}
+    return PairChecks(corpus, len(hashes), faults, bad, others, number + 1, number + 1 == most, distinct.sum(axis=1))
 
 
 def _labels_of(languages: tuple[str, str]) -> tuple[frozenset[str], frozenset[str]]:

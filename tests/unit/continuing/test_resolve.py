@@ -38,6 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pairs = "".join(f"sentence {number}\tSatz {number}\n" for number in range(1000))
     for file in ("pairs.en-de.tsv", "test.en-de.tsv", "other.en-fr.tsv"):
         (tmp_path / file).write_text(pairs)
+    (tmp_path / "kept.en-fr.tsv").write_text(pairs.replace("sentence ", "sentences "))
     (tmp_path / "dictionary.en-de.tsv").write_text("dog\tHund\n")
     (tmp_path / "text.de.txt").write_text("Ein Satz.\n" * 1000)
     (tmp_path / "other.tsv").write_text("fr\tes\n" + pairs)
@@ -117,7 +118,7 @@ def test_a_dictionary_is_used_or_the_user_is_told(options: dict[str, Any], used:
         ({"replay": 0.0}, "The text is not used: --replay is 0."),
         ({"model": "bare"}, "The text is not used: bare has no masked-LM head to train on it."),
         (
-            {"model": "bare", "keep": ["other.en-fr.tsv", "text.de.txt"], "lose_at_most": 0.5, "text": ()},
+            {"model": "bare", "keep": ["kept.en-fr.tsv", "text.de.txt"], "lose_at_most": 0.5, "text": ()},
             "Text in de is not bounded: bare has no masked-LM head.",
         ),
     ],
@@ -444,6 +445,10 @@ def test_resolving_writes_nothing(folder: Path) -> None:
         ({"model": "./gone"}, "there is no folder './gone'"),
         ({"model": "mlm", "method": "mlm", "text": "my-text.txt", "pairs": ""}, "write LANGUAGE=FILE, such as"),
         ({"keep": "./pairs.en-de.tsv"}, "pairs.en-de.tsv, which is trained on: forgetting is measured on other files."),
+        (
+            {"keep": "test.en-de.tsv"},
+            "--keep: 1,000 pairs of test.en-de.tsv (en, de) are trained on: forgetting is measured",
+        ),
         (
             {"model": "mlm", "text": "t*.de.txt", "keep": "text.de.txt"},
             "text.de.txt, which is trained on: forgetting is measured on other files.",

@@ -22,6 +22,7 @@ from xalign_ray.sources.pair_checks import (
     SHARED,
     TURNED,
     check_pairs,
+    check_sources,
     is_mojibake,
     refuse_doubtful,
 )
@@ -71,10 +72,14 @@ def test_line_names_the_counts(tmp_path: Path) -> None:
     )
 
 
-def test_line_says_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_checks, "MAX_CHECKED", 4)
-    for rows, said in ((3, "3 pairs; "), (8, "4 pairs of its first 4 rows; ")):
-        assert f": {said}" in str(check_pairs(corpus_of(tmp_path / "x.csv", EN[:rows], DE[:rows], "en,de")))
+def test_rows_of_all_sources_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_checks, "MAX_CHECKED", 8)
+    monkeypatch.setattr(pair_checks, "MIN_CHECKED", 2)
+    sources = [corpus_of(tmp_path / f"{rows}.csv", EN[:rows], DE[:rows], "en,de") for rows in (3, 8, 1, 8)]
+    said = ["3 pairs; ", "5 pairs of its first 5 rows; ", "1 pairs; ", "2 pairs of its first 2 rows; "]
+    assert [
+        str(checks).partition(": ")[2][: len(line)] for checks, line in zip(check_sources(sources), said, strict=True)
+    ] == said
 
 
 @pytest.mark.parametrize(
