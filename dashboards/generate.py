@@ -53,9 +53,9 @@ def _grid() -> Iterator[dict[str, Any]]:
         yield {"id": number, "type": "row", "title": title, "collapsed": False, "panels": [],
                "gridPos": {"x": 0, "y": top, "w": 24, "h": 1}}  # fmt: skip
         top += 1
-        for place, panel in enumerate(panels):
+        for index, panel in enumerate(panels):
             number += 1
-            down, right = divmod(place, ACROSS)
+            down, right = divmod(index, ACROSS)
             at = {"x": right * WIDTH, "y": top + down * HEIGHT, "w": WIDTH, "h": HEIGHT}
             yield _panel(panel) | {"id": number, "gridPos": at}
         top += -(-len(panels) // ACROSS) * HEIGHT
@@ -63,8 +63,8 @@ def _grid() -> Iterator[dict[str, Any]]:
 
 def _panel(panel: Panel) -> dict[str, Any]:
     targets = [
-        {"refId": chr(ord("A") + place), "expr": query.expr, "legendFormat": query.legend, "datasource": SOURCE}
-        for place, query in enumerate(panel.queries)
+        {"refId": chr(ord("A") + index), "expr": query.expr, "legendFormat": query.legend, "datasource": SOURCE}
+        for index, query in enumerate(panel.queries)
     ]
     about = f"{panel.about} Empty where there is no GPU." if panel.needs_gpu else panel.about
     return {

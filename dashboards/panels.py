@@ -53,8 +53,8 @@ def selector(gauge: str, **tags: str) -> str:
 
 
 def _braced(tags: dict[str, str]) -> str:
-    given = ", ".join(f'{key}=~"{value}"' for key, value in tags.items())
-    return f"{{{given}}}" if given else ""
+    matchers = ", ".join(f'{key}=~"{value}"' for key, value in tags.items())
+    return f"{{{matchers}}}" if matchers else ""
 
 
 def of(value: str, *tags: str) -> str:
@@ -66,7 +66,7 @@ def _of_runs(*shown: tuple[str, str], tag: str = "") -> list[Query]:
     """Queries of selectors with a word for each; `tag` is a further tag that has a line each."""
     tags = [tag] if tag else []
     named = "".join(f" {{{{{name}}}}}" for name in tags)
-    return [Query(of(one, *tags), f"{{{{run}}}}{named} {word}".strip()) for one, word in shown]
+    return [Query(of(metric, *tags), f"{{{{run}}}}{named} {word}".strip()) for metric, word in shown]
 
 
 _TOKENS = of(own("tokens_by_language"), "language")

@@ -41,32 +41,34 @@ def _block(path: str, block: type[BaseModel], title: str, shown: set[type[BaseMo
 def _meaning(field: Any) -> str:
     """Its description; a block says itself what it is."""
     blocks = list(_blocks(field.annotation))
-    own = [(inspect.getdoc(block) or "").partition("\n\n")[0] for block in blocks]
-    return " ".join((field.description or (own[0] if len(own) == 1 else "")).split())
+    docstrings = [(inspect.getdoc(block) or "").partition("\n\n")[0] for block in blocks]
+    return " ".join((field.description or (docstrings[0] if len(docstrings) == 1 else "")).split())
 
 
 def _blocks(annotation: Any) -> Iterator[type[BaseModel]]:
     """The blocks that a value may be, or a list of it may hold."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for one in get_args(annotation):
-        yield from _blocks(one)
+    for argument in get_args(annotation):
+        yield from _blocks(argument)
 
 
 def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type(inner[0], [*metadata, *chain.from_iterable(getattr(one, "metadata", [one]) for one in inner[1:])])
+        return _type(
+            inner[0], [*metadata, *chain.from_iterable(getattr(item, "metadata", [item]) for item in inner[1:])]
+        )
     if origin is Literal:
-        return " or ".join(f"`{one}`" for one in inner)
+        return " or ".join(f"`{choice}`" for choice in inner)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_type(one, metadata) for one in inner))
+        return " or ".join(dict.fromkeys(_type(member, metadata) for member in inner))
     if origin is tuple:
         return f"list of {_type(inner[0])}s" if inner[-1] is Ellipsis else f"[{', '.join(map(_type, inner))}]"
     if any(_blocks(annotation)):
         return "block"
-    said = [(word, getattr(one, key, None)) for one in metadata for key, word in _BOUNDS.items()]
-    bounds = [f"{word} {bound:g}" for word, bound in said if bound is not None and abs(bound) < _LARGEST]
+    limits = [(word, getattr(mark, key, None)) for mark in metadata for key, word in _BOUNDS.items()]
+    bounds = [f"{word} {bound:g}" for word, bound in limits if bound is not None and abs(bound) < _LARGEST]
     name = _TYPES.get(origin or annotation, str(annotation))
     return " ".join([name, *bounds]) if annotation in (int, float) else name
 
@@ -74,12 +76,12 @@ def _type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
 def _default(field: Any) -> str:
     if field.is_required():
         return "required"
-    given = field.get_default(call_default_factory=True)
-    if isinstance(given, BaseModel):
+    default = field.get_default(call_default_factory=True)
+    if isinstance(default, BaseModel):
         return ""
-    if isinstance(given, tuple) and given:
-        return ", ".join(f"`{one.kind}`" for one in given)
-    return f"`{given if isinstance(given, str) and given else json.dumps(given)}`"
+    if isinstance(default, tuple) and default:
+        return ", ".join(f"`{block.kind}`" for block in default)
+    return f"`{default if isinstance(default, str) and default else json.dumps(default)}`"
 
 
 def write_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

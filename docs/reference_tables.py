@@ -45,7 +45,11 @@ def _verbs(group: Any, name: str) -> Iterator[str]:
         if hasattr(command, "commands"):
             yield from _verbs(command, f"{name} {verb}")
             continue
-        rows = [[_spelling(one), one.help or "", _given(one)] for one in command.params if one.name != "help"]
+        rows = [
+            [_spelling(parameter), parameter.help or "", _given(parameter)]
+            for parameter in command.params
+            if parameter.name != "help"
+        ]
         yield from ("", f"## `{name} {verb}`", "", command.help or "", "")
         yield from write_table(["argument or option", "meaning", "default"], rows)
 
@@ -70,8 +74,8 @@ def recipes() -> Iterator[str]:
             rows.setdefault(file.parent.name, []).append([f"`{name}`", _comment(file.read_text(encoding="utf-8"))])
     for name, row in arms().items():
         rows.setdefault(name.split("/")[0], []).append([f"`{name}`", row["about"]])
-    for folder, own in sorted(rows.items()):
-        yield from ("", f"## {folder}", "", *write_table(["name", "what it is"], sorted(own)))
+    for folder, metrics in sorted(rows.items()):
+        yield from ("", f"## {folder}", "", *write_table(["name", "what it is"], sorted(metrics)))
 
 
 def _comment(text: str) -> str:
@@ -79,13 +83,15 @@ def _comment(text: str) -> str:
 
 
 def _named(meanings: Mapping[str, str]) -> Callable[[], Iterator[str]]:
-    return lambda: write_table(["name", "meaning and unit"], [[f"`{name}`", said] for name, said in meanings.items()])
+    return lambda: write_table(
+        ["name", "meaning and unit"], [[f"`{name}`", meaning] for name, meaning in meanings.items()]
+    )
 
 
 def fine_tuning() -> Iterator[str]:
     """The settings of a fine-tuning, with their meanings."""
-    known = FineTuning.model_fields.items()
-    rows = [[f"`{name}`", " ".join((one.description or "").split()), f"`{one.default}`"] for name, one in known]
+    fields = FineTuning.model_fields.items()
+    rows = [[f"`{name}`", " ".join((field.description or "").split()), f"`{field.default}`"] for name, field in fields]
     yield from write_table(["setting", "meaning", "default"], rows)
 
 
@@ -136,12 +142,12 @@ def _plan(name: str, shapes: list[Any]) -> list[str]:
         f"{limit}{operations * steps:.1e}" if steps else f"{limit}{operations:.1e} a step",
     ]
     for shape in shapes:
-        found = estimate(config, subject, shape, None, {})
-        if isinstance(found, Estimate):
-            time = f"{duration(found.step_s / 3600)} a step" if found.hours is None else duration(found.hours)
-            cells += [f"{found.memory / GIB:.1f}", time, str(found.data_cores)]
+        cost = estimate(config, subject, shape, None, {})
+        if isinstance(cost, Estimate):
+            time = f"{duration(cost.step_s / 3600)} a step" if cost.hours is None else duration(cost.hours)
+            cells += [f"{cost.memory / GIB:.1f}", time, str(cost.data_cores)]
         else:
-            cells += ["cannot run", found, ""]
+            cells += ["cannot run", cost, ""]
     return cells
 
 

@@ -75,7 +75,7 @@ def check_named_files(recipe: Recipe) -> str:
     unseen = ""
     for needed in map(with_absolute_paths, reversed(needed_recipes(recipe))):
         output, root = Path(needed.config.output), needed.config.data.root
-        there = next((place for place in (output, *output.parents) if place.exists()), None)
+        there = next((folder for folder in (output, *output.parents) if folder.exists()), None)
         if not is_url(needed.config.output) and there and not there.is_dir():
             raise ConfigError(f"output is {needed.config.output}, and {there} is a file; name a folder.")
         if root != DEMO and not is_url(root) and not Path(root).exists():
@@ -126,5 +126,7 @@ def values_from_scratch(config: RunConfig) -> str:
         (config.model.hidden_dropout_prob == 0, "model.hidden_dropout_prob=0", "null"),
         (length < SHORTEST_ROW, f"data.max_seq_length={length}", "128"),
     ]
-    found = [f"{written} (usual: {usual})" for is_doubtful, written, usual in doubtful if is_doubtful]
-    return f"warning: {start} is continued with values for training from scratch: {', '.join(found)}." if found else ""
+    unusual = [f"{written} (usual: {usual})" for is_doubtful, written, usual in doubtful if is_doubtful]
+    return (
+        f"warning: {start} is continued with values for training from scratch: {', '.join(unusual)}." if unusual else ""
+    )

@@ -52,8 +52,8 @@ def export_run(
     from xalign_ray.models.export import export as write_export
     from xalign_ray.results.continued import read_continued  # pandas
 
-    if merge is None and out is None and step is None and (found := read_continued(folder)) and found.bound:
-        merge = found.bound["share"]
+    if merge is None and out is None and step is None and (continued := read_continued(folder)) and continued.bound:
+        merge = continued.bound["share"]
     state, reached = _weights(recipe, prepared, folder, facts["fingerprint"], step, trust)
     if merge is not None:
         state = mix_weights(recipe.config, prepared, state, merge)
@@ -88,7 +88,9 @@ def mix_weights(
     words, decoder = hf.get_input_embeddings(), hf.get_output_embeddings()
     tables = [words.weight, *(() if decoder is None else (decoder.weight, decoder.bias))]
     by_piece = {
-        name for name, one in start.named_parameters(remove_duplicate=False) if any(one is table for table in tables)
+        name
+        for name, weight in start.named_parameters(remove_duplicate=False)
+        if any(weight is table for table in tables)
     }
     first, mixed = merged_state(start) if config.model.lora else start.state_dict(), dict(reached)
     for name, after in reached.items():

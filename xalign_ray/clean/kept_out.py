@@ -123,19 +123,19 @@ def _read_given(
     config: RunConfig, part: str, given: Sequence[Input], texts: Sequence[Input], tested: set[str]
 ) -> list[RetrievalTexts]:
     """An entry for two languages."""
-    found: dict[str, RetrievalTexts] = {}
-    for number, one in enumerate(given):
+    entries: dict[str, RetrievalTexts] = {}
+    for number, source in enumerate(given):
         key = f"data.{part}.{number}"
-        good, aside = _read(one, key, config)
-        _check_not_trained(one, part, texts, len(good))
+        good, aside = _read(source, key, config)
+        _check_not_trained(source, part, texts, len(good))
         left = [pair for pair in good if not tested.intersection(map(comparable, pair))]
         if not left:
             raise DataError(f"{key}: each of its {len(good):,} pairs {TESTED}. Give others, which are not the test.")
-        first, second = one.languages
-        entry = found.setdefault(one.pool, RetrievalTexts(part, (first, second), [], []))
+        first, second = source.languages
+        entry = entries.setdefault(source.pool, RetrievalTexts(part, (first, second), [], []))
         entry.pairs.extend(left if entry.languages == (first, second) else [(b, a) for a, b in left])
-        entry.sources.append(_summary(part, [one], len(left), aside + Counter({TESTED: len(good) - len(left)})))
-    return list(found.values())
+        entry.sources.append(_summary(part, [source], len(left), aside + Counter({TESTED: len(good) - len(left)})))
+    return list(entries.values())
 
 
 def _drawn(texts: Sequence[Input]) -> list[tuple[list[Input], list[tuple[str, str]]]]:

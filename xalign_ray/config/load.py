@@ -411,12 +411,12 @@ def apply_setting(tree: dict[str, Any], origins: dict[str, str], setting: str, s
             raise ConfigError(
                 f"--set {setting}: the recipe leaves {path} at its default; write the whole list instead."
             )
-        place: Any = int(name) if isinstance(at, list) else name
+        part: Any = int(name) if isinstance(at, list) else name
         if depth < len(keys) - 1:
-            if isinstance(at, dict) and at.get(place) is None:
-                at[place] = {}
-            at = at[place]
+            if isinstance(at, dict) and at.get(part) is None:
+                at[part] = {}
+            at = at[part]
     if keys[-2:] == [OPTIMIZER, "kind"] and isinstance(at, dict) and value != at.get("kind", ADAMW["kind"]):
         at.clear()  # the rate of one optimizer is not that of another
-    at[place] = value
+    at[part] = value
     origins[key] = COMMAND_LINE

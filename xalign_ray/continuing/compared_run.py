@@ -113,10 +113,10 @@ def _export_within(
                 mixture = export_run(recipe, prepared, run, facts, None, Path(out) / EXPORT, trust, merge=share)
                 return compare_with_base(old, str(mixture), *sets, recipe.config.languages, margin=margin)
 
-        found = find_mixture(score, margin)
-        if replaced or found["share"] < 1:
-            replace_export(found["share"])
-        return found
+        chosen = find_mixture(score, margin)
+        if replaced or chosen["share"] < 1:
+            replace_export(chosen["share"])
+        return chosen
 
 
 def _compare(continuation: Continuation, run: Path, trust: bool) -> None:

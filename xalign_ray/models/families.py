@@ -38,7 +38,7 @@ def find_family(model_type: str) -> Family | None:
     """
     described = {(kind.__module__, kind.__qualname__): kind for kind in _kinds_of(Family, model_type)}
     if len(described) > 1:
-        places = " and ".join(sorted(".".join(place) for place in described))
+        places = " and ".join(sorted(".".join(name) for name in described))
         raise ConfigError(f"plugins: the family {model_type} is described by {places}; only one can be used.")
     if described:
         [((module, name), kind)] = described.items()

@@ -126,21 +126,21 @@ def _gradients(config: RunConfig, subject: Subject) -> tuple[float, float, float
     parallel, unit, count = config.parallel, _unit(config), subject.trained
     stage, again = parallel.zero_stage, derive_batch(config).accumulation > 1
     words = 0 if subject.frozen else subject.sizes.word_embeddings
-    whole, part, table = FP32 * count, FP32 * count / parallel.workers, unit * words
+    full, part, table = FP32 * count, FP32 * count / parallel.workers, unit * words
     zero: Mapping[str, int] = parallel.deepspeed_overrides.get("zero_optimization", {})
     bucket = min(int(zero.get("reduce_bucket_size", BUCKET)), count)
     if stage == 0:
         number = BF16 if config.in_bf16 else FP32
         cast = BF16 * config.in_bf16 * (words if config.train.gradient_checkpointing else subject.sizes.total)
         tables = (1 if config.in_bf16 else 2 + again) * FP32 * words
-        return 0, whole * again + cast, whole + tables, whole + number * count * (parallel.workers > 1)
+        return 0, full * again + cast, full + tables, full + number * count * (parallel.workers > 1)
     if has_flat_gradients(config, count):
-        held = whole * again
+        held = full * again
         step = held + unit * count + max(unit * count, part if unit != FP32 else 0)  # concatenated
         return 0, held, held + unit * count + 2 * table, step
     if stage == 1:
-        held, buffers = whole * again, FP32 * bucket * (unit == FP32)  # bf16 gradients are added up in fp32 first
-        return buffers, held + buffers, max(unit * count, held) + 2 * table + buffers, whole + FP32 * bucket
+        held, buffers = full * again, FP32 * bucket * (unit == FP32)  # bf16 gradients are added up in fp32 first
+        return buffers, held + buffers, max(unit * count, held) + 2 * table + buffers, full + FP32 * bucket
     buffers, held, gathered = unit * bucket, part * again, 0.0
     if stage == 3:
         held, gathered = unit * count / parallel.workers, table * (1 - 1 / parallel.workers)

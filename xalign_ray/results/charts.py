@@ -217,16 +217,16 @@ def curve_chart(
     if len(columns) > TOLD_APART:
         notes.append(f"The first {TOLD_APART} of {len(columns)} encoders; {file} has all.")
         columns = dict(islice(columns.items(), TOLD_APART))
-    own = curves.loc[curves.panel.isin(drawn) & curves.label.isin(columns)]
-    starts = {label: {start["step"] for run in own for start in run.log.starts} for label, own in columns.items()}
+    drawn_curves = curves.loc[curves.panel.isin(drawn) & curves.label.isin(columns)]
+    starts = {label: {start["step"] for run in runs for start in run.log.starts} for label, runs in columns.items()}
     rings = {label: sorted(steps - {0}) for label, steps in starts.items() if axis == "step" and steps - {0}}
-    ends = [own.low.min(), own.high.max(), *(chances[panel] for panel in drawn if panel in chances)]
+    ends = [drawn_curves.low.min(), drawn_curves.high.max(), *(chances[panel] for panel in drawn if panel in chances)]
     margin = 0.05 * (max(ends) - min(ends)) or 0.05
     limits = (min(ends) - margin, max(ends) + margin) if shared else None
     styles = line_styles(columns)
     panels = {
         titles[panel]: partial(
-            _draw_curves, own.loc[own.panel == panel], styles, rings, axis, limits, chances.get(panel)
+            _draw_curves, drawn_curves.loc[drawn_curves.panel == panel], styles, rings, axis, limits, chances.get(panel)
         )
         for panel in drawn
     }

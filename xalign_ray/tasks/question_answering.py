@@ -220,7 +220,7 @@ class QuestionAnsweringTask(TunedTask[Question]):
 
         def mean(answers: Sequence[str], compare: Compare) -> float:
             pairs = zip(answers, examples, strict=True)
-            return sum(best_match(said, example.gold, language, compare, tokens) for said, example in pairs) / len(
+            return sum(best_match(answer, example.gold, language, compare, tokens) for answer, example in pairs) / len(
                 examples
             )
 

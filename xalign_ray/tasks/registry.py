@@ -26,7 +26,7 @@ def _benchmark(name: str, row: Mapping[str, Any]) -> TunedTask[Any]:
 
 
 TUNED_TASKS: dict[str, TunedTask[Any]] = {name: _benchmark(name, row) for name, row in BENCHMARKS.items()}
-TASKS: dict[str, Task] = {name: resolve_name(f"{__package__}.{place}") for name, place in PROBES.items()}
+TASKS: dict[str, Task] = {name: resolve_name(f"{__package__}.{path}") for name, path in PROBES.items()}
 TASKS.update(TUNED_TASKS)
 
 

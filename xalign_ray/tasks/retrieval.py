@@ -450,10 +450,10 @@ class MixedPool:
             self._pairs.append((both[0], both[1]))
 
     def _place(self, text: str, language: str, vector: NDArray[np.float32]) -> int:
-        place = self.places.setdefault((text, language), len(self._vectors))
-        if place == len(self._vectors):
+        number = self.places.setdefault((text, language), len(self._vectors))
+        if number == len(self._vectors):
             self._vectors.append(vector)
-        return place
+        return number
 
     def measures(self, device: str = "cpu") -> dict[str, dict[str, Measure]]:
         """The metrics of each language's sentences, asked among all others."""
@@ -462,15 +462,15 @@ class MixedPool:
 
         count, units = len(self._vectors), unit_rows(np.stack(self._vectors))
         nearest, _ = nearest_both_ways(units, units, 2, device)
-        own = np.arange(count)
-        found = np.where(nearest.places[:, 0] == own, nearest.places[:, 1], nearest.places[:, 0])
+        items = np.arange(count)
+        neighbours = np.where(nearest.places[:, 0] == items, nearest.places[:, 1], nearest.places[:, 0])
         links = coo_array((np.ones(len(self._pairs)), np.array(self._pairs).T), shape=(count, count))
         groups = connected_components(links, directed=False)[1]
         names, codes = np.unique([code for _, code in self.places], return_inverse=True)
 
         def alike(kinds: Indices) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-            """Whether each sentence and the one that it found are of a kind, and the chance of that."""
-            return kinds[found] == kinds, (np.bincount(kinds)[kinds] - 1) / (count - 1)
+            """Whether each sentence and the one that it neighbours are of a kind, and the chance of that."""
+            return kinds[neighbours] == kinds, (np.bincount(kinds)[kinds] - 1) / (count - 1)
 
         (right, chance), (own_language, own_chance) = alike(groups), alike(codes)
         values = {"retrieval_accuracy_mixed": (right, chance), _OTHER: (~own_language, 1 - own_chance)}

@@ -69,16 +69,16 @@ class XsimTask(SentenceTask):
         """
         self.name = name  # type: ignore[misc]
         self.title, self.names, self.example, self.splits = title, names, example, splits
-        found = "retrieval of the"
+        retrieval = "retrieval of the"
         ends = {
-            "": ("", f"{found} translation by margin, both directions"),
-            "_to_english": (", to English", f"{found} English translation by margin: 1 less xsim's error"),
+            "": ("", f"{retrieval} translation by margin, both directions"),
+            "_to_english": (", to English", f"{retrieval} English translation by margin: 1 less xsim's error"),
             "_from_english": (
-                ", from English", f"{found} translation of an English sentence by margin: 1 less xsim's error",
+                ", from English", f"{retrieval} translation of an English sentence by margin: 1 less xsim's error",
             ),
             _HARD: (
                 ", to English with synthetic negatives",
-                f"{found} English translation by margin among synthetic negatives: 1 less xsim++'s error",
+                f"{retrieval} English translation by margin among synthetic negatives: 1 less xsim++'s error",
             ),
         }  # fmt: skip
         self.metrics = tuple(  # type: ignore[misc]
@@ -149,8 +149,8 @@ def _negatives(data: Path, english: Path) -> list[str]:
     """The synthetic English sentences beside a file, or in a folder of `data`; none where there is no file of them."""
     code, _, end = english.name.partition(".")
     name = f"{code}_augmented.{end}"
-    found = [path for path in (english.parent / name, *sorted(data.glob(f"*/{name}"))) if path.is_file()]
-    return parallel_sentences(found[0]) if found else []
+    paths = [path for path in (english.parent / name, *sorted(data.glob(f"*/{name}"))) if path.is_file()]
+    return parallel_sentences(paths[0]) if paths else []
 
 
 def right_by_margin(

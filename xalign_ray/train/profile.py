@@ -53,14 +53,14 @@ class StepProfile:
     def _write(self, seen: profile) -> None:
         averages = seen.key_averages()
         parts = {row.key: row for row in averages if row.key.startswith(SPAN) and str(row.device_type).endswith("CPU")}
-        whole = parts.pop(ALL)
-        lines = [f"{whole.count} steps of rank 0, {whole.cpu_time_total / 1e3 / whole.count:.1f} ms each"]
+        steps = parts.pop(ALL)
+        lines = [f"{steps.count} steps of rank 0, {steps.cpu_time_total / 1e3 / steps.count:.1f} ms each"]
         lines += [
             f"{'parts, some within others':<36}{'ms a step':>10}{'share':>9}{'GPU ms' * self._on_gpu:>12}".rstrip()
         ]
         for row in sorted(parts.values(), key=lambda row: -row.cpu_time_total):
-            milliseconds, on_gpu = (time / 1e3 / whole.count for time in (row.cpu_time_total, row.device_time_total))
-            share = row.cpu_time_total / whole.cpu_time_total
+            milliseconds, on_gpu = (time / 1e3 / steps.count for time in (row.cpu_time_total, row.device_time_total))
+            share = row.cpu_time_total / steps.cpu_time_total
             line = f"{row.key.removeprefix(SPAN)[:35]:<36}{milliseconds:>10.2f}{share:>9.1%}"
             lines.append(line + f"{on_gpu:>12.2f}" * self._on_gpu)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -69,4 +69,4 @@ class StepProfile:
         (self._folder / OPERATIONS).write_text(averages.table(sort_by=own_time, row_limit=50), encoding="utf-8")
         (self._folder / SUMMARY).write_text("\n".join([*lines, ""]), encoding="utf-8")
         lines.append(f"{self._folder / TRACE} opens in https://ui.perfetto.dev.")
-        self._on_summary(whole.count, "\n".join(lines))
+        self._on_summary(steps.count, "\n".join(lines))

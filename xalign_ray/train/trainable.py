@@ -44,9 +44,9 @@ class Trainable:
             return
         words, decoder = encoder.hf.get_input_embeddings(), encoder.hf.get_output_embeddings()
         tables = {words.weight, *(() if decoder is None else (decoder.weight, decoder.bias))}
-        for parameter, place in places(encoder).items():
-            moves = [ALL if _names(parts, place, depth) else NONE for parts in named]
-            rate = prod(factor for part, factor in rates.items() if _names([part], place, depth))
+        for parameter, layer in places(encoder).items():
+            moves = [ALL if _names(parts, layer, depth) else NONE for parts in named]
+            rate = prod(factor for part, factor in rates.items() if _names([part], layer, depth))
             if parameter in tables:
                 moves = [ROWS if "new_rows" in p and m == NONE else m for p, m in zip(named, moves, strict=True)]
                 parameter.register_hook(partial(self._of_rows, parameter))

@@ -59,31 +59,31 @@ def write_upload(verb: str, words: Sequence[str], target: Path, package: Path = 
     Raises:
         ConfigError: a file is not YAML, or the upload is larger than MAX_BYTES.
     """
-    own, texts = set[Path](), [(Path.cwd(), text) for word in words for text in (word, *texts_of_setting(word))]
+    files, texts = set[Path](), [(Path.cwd(), text) for word in words for text in (word, *texts_of_setting(word))]
     while texts:
-        for path in {*named_files(*texts.pop())} - own:
-            own.add(path)
+        for path in {*named_files(*texts.pop())} - files:
+            files.add(path)
             if path.suffix in YAML:
                 try:
                     tree = parse_yaml(path.read_text(encoding="utf-8"))
                 except (YAMLError, UnicodeDecodeError) as error:
                     raise ConfigError(f"{path} is not YAML: {error}.") from None
                 texts += [(path.parent, text) for text in texts_in(tree)]
-    root = Path(os.path.commonpath([Path.cwd(), *(path.parent for path in own)]))
-    names = {path: path.relative_to(root) for path in sorted(own)}
+    root = Path(os.path.commonpath([Path.cwd(), *(path.parent for path in files)]))
+    names = {path: path.relative_to(root) for path in sorted(files)}
     names |= {package / path: Path(package.name) / path for path in code_files(package)}
     check_size({name: path.stat().st_size for path, name in names.items()})
     folder, stripped = Path.cwd().relative_to(root), list[str]()
     (target / folder).mkdir(parents=True, exist_ok=True)
     for path, name in names.items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        if path in own and path.suffix in YAML:
+        if path in files and path.suffix in YAML:
             (target / name).write_text(strip_uris(path.read_text(encoding="utf-8"), stripped), encoding="utf-8")
         else:
             shutil.copyfile(path, target / name)
     shown = [strip_uris(in_upload(word), stripped) for word in words]
     command = shlex.join(["python", "-m", "xalign_ray", verb, *shown])
-    notes = [f"Goes along: {', '.join(str(names[path]) for path in sorted(own))}."] if own else []
+    notes = [f"Goes along: {', '.join(str(names[path]) for path in sorted(files))}."] if files else []
     notes += [
         f"The credentials in {uri} do not go along: everybody who opens the dashboard would read them. On the "
         f"cluster's nodes give them by {hint_for(uri)}."

@@ -145,8 +145,8 @@ def _cut_otherwise(before: Any, after: Any, lines: Sequence[str]) -> set[int]:
         sides = (side.encode_batch(some, add_special_tokens=False) for side in (before, after))
         differing.update(
             first + number
-            for number, (whole, trimmed) in enumerate(zip(*sides, strict=True))
-            if whole.tokens != trimmed.tokens
+            for number, (full, trimmed) in enumerate(zip(*sides, strict=True))
+            if full.tokens != trimmed.tokens
         )
     return differing
 

@@ -224,10 +224,10 @@ def build_lexicon(
             group_language.append(language)
             group_synonyms.append(len(groups[language]))
             for target in sorted(groups[language]):
-                found = pieces_of(target)
-                assert found is not None
-                lengths.append(len(found))
-                pieces += found
+                numbers = pieces_of(target)
+                assert numbers is not None
+                lengths.append(len(numbers))
+                pieces += numbers
     arrays = (entry_groups, group_language, group_synonyms, lengths, pieces)
     return entries, Lexicon(*(np.asarray(array, np.int32) for array in arrays))
 
@@ -335,7 +335,7 @@ NO_PART = -1
 
 def split_forms(forms: Sequence[str]) -> list[str]:
     """The words of each form, by vocabulary/words.py, with a line break between them."""
-    found = list(forms)
+    split = list(forms)
     several = [number for number, form in enumerate(forms) if not form.isalpha() or max(form) >= FIRST_UNSPACED]
     words = find_line_words([forms[number] for number in several])
     bounds = np.searchsorted(words.begin, words.line_begin).tolist()
@@ -344,8 +344,8 @@ def split_forms(forms: Sequence[str]) -> list[str]:
         if mine.stop - mine.start > 1:
             begin, end = (places[mine] - words.line_begin[line] for places in (words.begin, words.end))
             texts = (forms[number][first:last] for first, last in zip(begin.tolist(), end.tolist(), strict=True))
-            found[number] = "\n".join(texts)
-    return found
+            split[number] = "\n".join(texts)
+    return split
 
 
 class Phrases:
@@ -412,8 +412,8 @@ class Phrases:
             begin, end = self._walk(first, node, as_last[first + count])
             first, node = self._walk(first, node, inside[first + count])
             count += 1
-            whole = (self._entry[end] >= 0) & (pieces[begin + count] - pieces[begin] <= longest)
-            words[begin[whole]], entry[begin[whole]] = count, self._entry[end[whole]]
+            fits = (self._entry[end] >= 0) & (pieces[begin + count] - pieces[begin] <= longest)
+            words[begin[fits]], entry[begin[fits]] = count, self._entry[end[fits]]
         at = _without_overlap(np.flatnonzero(words > 1), words)
         return at, words[at], entry[at]
 
@@ -430,9 +430,9 @@ class Phrases:
 
 def _without_overlap(at: Index, words: Index) -> Index:
     """The matches, in order, that begin behind the end of the match before."""
-    kept, end = [], 0
+    firsts, end = [], 0
     for first, count in zip(at.tolist(), words[at].tolist(), strict=True):
         if first >= end:
-            kept.append(first)
+            firsts.append(first)
             end = first + count
-    return np.asarray(kept, np.int64)
+    return np.asarray(firsts, np.int64)

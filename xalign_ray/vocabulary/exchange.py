@@ -232,8 +232,8 @@ def piece_vectors(tokenizer: Tokenizer, lines: Sequence[str]) -> tuple[NDArray[n
     positive = sparse.coo_matrix((np.maximum(information, 0), (counts.row, counts.col)), shape=shape).tocsr()
     reduced = TruncatedSVD(min(WIDTH, len(numbers) - 1), random_state=0).fit_transform(positive)
     lengths = np.linalg.norm(reduced, axis=1)
-    known = lengths > 1e-6
-    return numbers[known], (reduced[known] / lengths[known, None]).astype(np.float32)
+    has_length = lengths > 1e-6
+    return numbers[has_length], (reduced[has_length] / lengths[has_length, None]).astype(np.float32)
 
 
 def sparsemax(scores: NDArray[np.floating]) -> NDArray[np.floating]:

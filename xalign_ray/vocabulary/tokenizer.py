@@ -103,9 +103,13 @@ def encode_text(backend: Tokenizer, texts: Sequence[str]) -> tuple[list[list[int
         cuts = []
         for piece, (begin, end) in zip(ids[number], offsets[number], strict=True):
             if token := special.get(piece):
-                found = text.find(token, begin, end + 1)  # 1 more: offsets behind a dropped first character lack it
-                if found >= 0 or token in normalized(backend, text[begin:end]):  # else it is an unknown character
-                    cuts.append(max(found, begin) + 1)
+                begin_of_token = text.find(
+                    token, begin, end + 1
+                )  # 1 more: offsets behind a dropped first character lack it
+                if begin_of_token >= 0 or token in normalized(
+                    backend, text[begin:end]
+                ):  # else it is an unknown character
+                    cuts.append(max(begin_of_token, begin) + 1)
         if not cuts:
             continue
         parts = [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]

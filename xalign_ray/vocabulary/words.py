@@ -337,8 +337,8 @@ def end_of_marks(text: str, end: int, following: int) -> int:
         end: by the tokenizer's offsets.
         following: where what comes next begins.
     """
-    found = _MARKS.match(text, end, max(end, following))
-    return found.end() if found else end
+    marks = _MARKS.match(text, end, max(end, following))
+    return marks.end() if marks else end
 
 
 def begin_of_marks(text: str, begin: int, before: int) -> int:

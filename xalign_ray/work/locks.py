@@ -445,8 +445,8 @@ def _holder_of(content: bytes | None) -> Holder | None:
 
 def _are_equal(content: bytes | None, other: bytes) -> bool:
     """Whether two locks are one holder's."""
-    one, two = _holder_of(content), _holder_of(other)
-    return one is not None and two is not None and one.token == two.token
+    holder, other_holder = _holder_of(content), _holder_of(other)
+    return holder is not None and other_holder is not None and holder.token == other_holder.token
 
 
 def _is_refusal(error: Exception, version: str) -> bool:
