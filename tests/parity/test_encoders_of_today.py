@@ -19,9 +19,9 @@ from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm,
 from tokenizers import Tokenizer, processors
 from transformers import PreTrainedTokenizerFast
 
-from tests.parity.test_backbones_train import FACTS, losses, train_one
+from tests.parity.train.live import train_here
 from tests.parity.train.pool import Pool
-from tests.parity.train.synthetic import Interrupted
+from tests.parity.train.synthetic import Interrupted, losses
 from tests.ray.small import batches
 from tests.unit.conftest import prepare_here
 from tests.unit.models.test_generic import write_stock
@@ -40,6 +40,7 @@ from xalign_ray.train.loop import build_model, train
 from xalign_ray.train.step import tensors
 from xalign_ray.work.job import Job
 
+FACTS = {"recipe": "tiny/mlm", "fingerprint": "ab" * 32}
 LENGTH = 40
 TEXTS = ["en1 en2 en3", "de7", "en11 de12 en13 en14 en15 en16 en17", "en5 en6 " * 40]
 
@@ -191,6 +192,10 @@ def test_what_is_trained_is_the_vector_of_sentence_transformers(encoder: tuple[S
     framed = [tuple(one.tolist()) for one in sentences]  # the end of some is cut off
     assert all(any(ids[: len(one) - 1] + ids[-1:] == one for ids in known) for one in framed)
     assert len(sentences) >= 8
+
+
+def train_one(workers: Workers, config: RunConfig, prepared_folder: Path, folder: Path) -> None:
+    train_here(workers, config, Prepared.open(prepared_folder), folder, FACTS)
 
 
 CONTINUED = [pytest.param(*case.values, "contrast", marks=case.marks, id=f"{case.id}-contrast") for case in CASES]

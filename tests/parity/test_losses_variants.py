@@ -18,7 +18,6 @@ from tests.parity.test_losses import (
     random_batch,
     random_dictionary,
     random_encoder,
-    reference_alignment,
     weights_of,
 )
 from xalign_ray.config.choices import DictionaryAlignment, MaskedLm
@@ -155,16 +154,6 @@ def test_a_slice_without_a_pair_is_zero_and_calls_the_encoder_all_the_same():
     loss.backward()
     assert loss.item() == 0.0
     assert objectives.encoder.languages.weight.grad is not None
-
-
-def test_raw_rows_are_those_of_the_table_whatever_the_layers():
-    left, right = random_dictionary(np.random.default_rng(3))
-    encoder = random_encoder()
-    pieces = EncoderWithLosses(encoder, [DictionaryAlignment(pool="first")], dictionary(left, right), 0)({}, (0, 1), 0)[
-        KIND
-    ]
-    table = weights_of(encoder)["hf.bert.embeddings.word_embeddings.weight"]
-    assert pieces.item() == pytest.approx(reference_alignment(table, left[:, :1], right[:, :1]), abs=1e-5)
 
 
 @pytest.mark.parametrize(

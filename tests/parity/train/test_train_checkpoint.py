@@ -17,7 +17,6 @@ from xalign_ray.track.events import read_events
 from xalign_ray.train.checkpoint import Checkpoints, newest, put_in_place
 from xalign_ray.train.checkpoint_files import write_parts
 from xalign_ray.train.distributed import Workers
-from xalign_ray.train.loop import build_model
 from xalign_ray.work.artifacts import write_manifest
 
 SETTINGS = {"checkpoint__save_steps": 2, "checkpoint__save_total_limit": 2}
@@ -130,15 +129,6 @@ def test_a_checkpoint_of_another_zero_stage_is_refused(one: Pool, tmp_path: Path
         one.call(train, tmp_path, {"parallel__zero_stage": 3})
 
 
-def test_at_stage_zero_a_run_goes_on_with_another_number_of_workers(one: Pool, two: Pool, tmp_path: Path):
-    settings = {"parallel__zero_stage": 0, "model__hidden_dropout_prob": 0.0}
-    two.call(stop_after, tmp_path / "changed", settings, 2)
-    one.call(train, tmp_path / "changed", settings)
-    one.call(train, tmp_path / "straight", settings)
-    assert starts(tmp_path / "changed") == [0, 2]
-    assert synthetic.losses(tmp_path / "changed") == pytest.approx(synthetic.losses(tmp_path / "straight"), abs=1e-6)
-
-
 def stop_after(workers, folder, settings, step):
     config = synthetic.config(parallel__workers=workers.size, **{**SETTINGS, **settings})
     try:
@@ -178,21 +168,6 @@ def test_without_disk_space_all_ranks_stop_and_the_older_checkpoint_stays(two: P
     assert [path.name for path in folder.iterdir()] == ["step_000002"]
     two.call(train, tmp_path / "full", settings)
     assert synthetic.losses(tmp_path / "full") == synthetic.losses(tmp_path / "calm")
-
-
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_consolidated_weights_are_whole_and_equal_at_every_stage(two: Pool, tmp_path: Path, stage: int):
-    two.call(train, tmp_path / "whole", {"parallel__zero_stage": 0, "train__max_steps": 2})
-    two.call(train, tmp_path / "parts", {"parallel__zero_stage": stage, "train__max_steps": 2})
-    config = synthetic.config()
-    module = build_model(config, synthetic.SyntheticRows())
-    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    state = synthetic.weights(tmp_path / "parts")
-    assert not module.load_state_dict(state).missing_keys
-    for name, expected in synthetic.weights(tmp_path / "whole").items():
-        torch.testing.assert_close(state[name], expected, rtol=0, atol=2e-6)
-    moved = [name for name in before if not torch.equal(before[name], state[name])]
-    assert len(moved) > 0.8 * len(before)
 
 
 def test_a_damaged_checkpoint_of_the_same_step_is_replaced(one: Pool, tmp_path: Path):

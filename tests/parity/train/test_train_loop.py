@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from tests.parity.train import synthetic
 from tests.parity.train.pool import Pool
@@ -204,16 +203,6 @@ def test_held_out_losses_do_not_depend_on_the_number_of_workers(one: Pool, two: 
         assert one_alone == pytest.approx(one_together, abs=1e-5)
 
 
-def test_scoring_held_out_rows_leaves_no_trace_in_training_with_dropout(one: Pool, tmp_path: Path):
-    settings = {"model__hidden_dropout_prob": 0.5}
-    one.call(train, tmp_path / "scored", settings | {"train__eval_steps": 2})
-    one.call(train, tmp_path / "never", settings)
-    assert len(events(tmp_path / "scored", "held_out")) == 3
-    assert synthetic.losses(tmp_path / "scored") == synthetic.losses(tmp_path / "never")
-    scored, never = (synthetic.weights(tmp_path / name) for name in ("scored", "never"))
-    assert [name for name in never if not torch.equal(scored[name], never[name])] == []
-
-
 def test_a_finished_run_is_not_trained_again(one: Pool, tmp_path: Path):
     one.call(train, tmp_path, {})
     once = synthetic.losses(tmp_path)
@@ -221,12 +210,6 @@ def test_a_finished_run_is_not_trained_again(one: Pool, tmp_path: Path):
     assert synthetic.losses(tmp_path) == once
     assert [event["step"] for event in events(tmp_path, "start")] == [0, 6]
     assert [event["attempt"] for event in events(tmp_path, "step")] == [1] * 6
-
-
-def test_warm_up_and_decay_are_what_the_steps_used(one: Pool, tmp_path: Path):
-    one.call(train, tmp_path, {})
-    rates = [event["metrics"]["train/learning_rate"] for event in synthetic.steps(tmp_path)]
-    assert rates == pytest.approx([0.01 / 3, 0.02 / 3, 0.01, 0.0075, 0.005, 0.0025])
 
 
 def join_with(_, parallel):

@@ -15,13 +15,11 @@ from tests.parity.train.test_train_steps import TIGHT, run, train, train_until
 MASKED = {"kind": "masked_lm"}
 QUEUE = {"queue_size": 40, "projection": 8, "momentum": 0.9, "temperature": 0.2}
 LOSSES = {
-    "chunks": [MASKED | {"labels_at_once": 3}],
     "word_exchange": [MASKED, {"kind": "word_exchange"}],
     "word_exchange, literal": [MASKED, {"kind": "word_exchange", "normalize": "sum", "unaligned": "literal"}],
     "momentum_contrast": [MASKED, {"kind": "momentum_contrast", **QUEUE}],
     "momentum_contrast, filled": [MASKED, {"kind": "momentum_contrast", "queue_start": "fill", **QUEUE}],
     "momentum_contrast, mean": [{"kind": "momentum_contrast", "pooling": "mean", "normalize": "both", **QUEUE}],
-    "sentence_contrast": [MASKED, {"kind": "sentence_contrast", "layer": 1}],
     "contextual alignment": [MASKED, {"kind": "dictionary_alignment", "layer": 1, "pairs_per_step": 7}],
 }
 TOGETHER = [
@@ -31,7 +29,6 @@ TOGETHER = [
     {"kind": "momentum_contrast", **QUEUE},
     {"kind": "sentence_contrast"},
 ]
-NOT_AT_3 = ("chunks", "momentum_contrast", "momentum_contrast, filled", "momentum_contrast, mean")
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -55,11 +52,11 @@ def test_one_worker_two_and_micro_steps_train_alike(one: Pool, two: Pool, tmp_pa
         assert [metrics[key] for metrics in told] == pytest.approx([told[1][key]] * 3, abs=2e-5), key
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", ["word_exchange", "momentum_contrast", "contextual alignment"])
 def test_every_zero_stage_trains_alike(two: Pool, tmp_path: Path, name: str):
     settings = {"objectives": LOSSES[name], "train__max_steps": 4}
     whole = run(two, tmp_path / "0", **settings, parallel__zero_stage=0)
-    for stage in (1, 2) if name in NOT_AT_3 else (1, 2, 3):
+    for stage in (1, 2) if name == "momentum_contrast" else (1, 2, 3):
         overrides = TIGHT if stage == 3 else {}
         sharded = run(
             two, tmp_path / f"{stage}", **settings, parallel__zero_stage=stage, parallel__deepspeed_overrides=overrides
@@ -94,12 +91,6 @@ def test_the_queue_goes_on_with_another_number_of_workers(one: Pool, two: Pool, 
     for name in ("queue.keys", "queue.hashes", "queue.entered", "average.tower.project.0.weight"):
         key = f"losses.momentum_contrast.{name}"
         torch.testing.assert_close(states[0][key], states[1][key], rtol=0, atol=1e-4)
-
-
-def test_labels_at_once_changes_nothing_but_memory(two: Pool, tmp_path: Path):
-    plain = run(two, tmp_path / "plain", objectives=[MASKED])
-    chunked = run(two, tmp_path / "chunked", objectives=LOSSES["chunks"])
-    np.testing.assert_allclose(chunked, plain, rtol=0, atol=2e-6)
 
 
 def test_logged_loss_uses_the_weights_of_its_step(one: Pool, tmp_path: Path):

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from tests.unit.conftest import make_config, prepare_here, write_inputs
 from tests.whole_words import write_encoder
-from xalign_ray.config.schema import ModelConfig, RunConfig
+from xalign_ray.config.schema import ModelConfig
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.backbone import backbone
 from xalign_ray.models.encoder import build_encoder, check_opens
@@ -146,15 +146,12 @@ def test_what_is_no_encoder_of_text_has_no_family(model_type: str) -> None:
     assert find_family(model_type) is None
 
 
-def contrast_on_mpnet(root: Path, *settings: str) -> RunConfig:
+def test_a_run_of_no_steps_gives_its_weights_back(tmp_path: Path) -> None:
+    root = tmp_path
     write_inputs(root)
     write_stock(root / "base", "MPNet")
     given = [f"model.init_from={root / 'base'}", f"data.tokenizer={{kind: folder, path: {root / 'base'}}}"]
-    return make_config(root, *CONTRAST, *given, *settings)
-
-
-def test_a_run_of_no_steps_gives_its_weights_back(tmp_path: Path) -> None:
-    root, config = tmp_path, contrast_on_mpnet(tmp_path)
+    config = make_config(root, *CONTRAST, *given)
     prepared = prepare_here(config)
     export(build_model(config, prepared).state_dict(), config, prepared, root / "export", FACTS)
     base, exported = (load_file(root / name / "model.safetensors") for name in ("base", "export"))
