@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.conftest import make_config
-from tests.unit.streams.test_masking import assert_chance
+from tests.unit.streams.random_rows import assert_chance
 from xalign_ray.config import derive
 from xalign_ray.config.derive import derive_batch
 from xalign_ray.config.schema import RunConfig

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.unit.streams.test_masking import assert_chance
+from tests.unit.streams.random_rows import assert_chance
 from xalign_ray.config.derive import BatchSizes
 from xalign_ray.feed.batches import GROUP
 from xalign_ray.shards import order as order_module
@@ -177,10 +177,6 @@ def test_a_step_may_be_several_requests_each_a_part_of_its_rows() -> None:
     ]  # fmt: skip
 
 
-def test_another_seed_is_another_order() -> None:
-    assert read(make_order(seed=0), 0, 4, 0, 12) != read(make_order(seed=1), 0, 4, 0, 12)
-
-
 def test_a_chunk_has_of_each_source_the_integer_below_or_above_its_share() -> None:
     order = make_order(global_rows=10, chunk_steps=33)
     rows = 330 * SHARES
@@ -201,27 +197,6 @@ def test_what_is_drawn_before_a_chunk_is_what_the_chunks_before_it_gave() -> Non
     late = make_order(12, 8).sampled_before(5000)
     assert late.tolist() == order.sampled_before(5000).tolist(), "whatever was asked for before"
     assert late.sum() == 5000 * 96
-
-
-def test_sources_are_mixed_within_steps_as_their_shares_say() -> None:
-    order = make_order(global_rows=96, chunk_steps=64)
-    drawn = read(order, 0, 128, 0, 96)
-    of_step = np.array([np.bincount([drawn[s * 96 + row][0] for row in range(96)], minlength=4) for s in range(128)])
-    partitions = len(order.partitions) - 1  # of four rows
-    assert partitions == 24
-    assert (abs(of_step - 96 * SHARES) <= partitions + 1).all(), "each partition spreads what it has over the steps"
-    for column, share in zip(of_step.T, SHARES, strict=True):
-        assert abs(column.mean() - 96 * share) < 0.05
-
-
-def test_rare_sources_are_in_any_step_of_a_chunk() -> None:
-    shares = [0.999, 0.001]
-    order = Order([stream([pool(1000), pool(1000)], shares)], 0, 16, 64)  # one row in a chunk of 1,024
-    rare = [position // 16 % 64 for position, place in read(order, 0, 64 * 60, 0, 16).items() if place[0] == 1]
-    assert 50 <= len(rare) <= 70
-    assert min(rare) < 8
-    assert max(rare) >= 56
-    assert len(set(rare)) > 20
 
 
 def test_each_partition_has_every_stream_in_proportion() -> None:

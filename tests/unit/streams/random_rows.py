@@ -94,3 +94,8 @@ def make_context(
 ) -> StreamContext:
     """A context with the random lexicon."""
     return StreamContext(seed, masking or MaskingConfig(), VOCABULARY, make_lexicon(), max_seq_length, global_rows)
+
+
+def assert_chance(hits: int, trials: int, share: float) -> None:
+    """The hits are within 4.5 standard deviations of what chance gives; the seed is fixed, so this never flickers."""
+    assert abs(hits - trials * share) <= 4.5 * np.sqrt(trials * share * (1 - share)), (hits / trials, share, trials)

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from xalign_ray.config.choices import MaskedText
-from xalign_ray.config.schema import MaskingConfig
 from xalign_ray.config.sources import BpeTokenizer
-from xalign_ray.shards.rows import NO_ENTRY, Rows, starts
-from xalign_ray.streams.collate import Vocabulary
-from xalign_ray.streams.prediction import StreamContext, stream_columns
-from xalign_ray.vocabulary.tokenizer import LONGEST_WORD, TokenizedLines, tokenize_lines, train_bpe
+from xalign_ray.vocabulary.tokenizer import TokenizedLines, tokenize_lines, train_bpe
 
 TEXTS = {
     "english": "The cat sat, it's a watermelon (3.5 kg).",
@@ -139,47 +133,3 @@ def test_words_of_scripts_without_blanks_are_what_shares_pieces(family: str, tex
 def test_characters_that_share_a_piece_are_one_word() -> None:
     assert cut("unigram", "chinese").forms[-2:] == ["\u5b66\u6821", "\u3002"]
     assert cut("byte_level", "chinese").forms[1:3] == ["\u5929", "\u53bb\u5b66\u6821"]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("text", TEXTS)
-def test_no_piece_is_lost_and_no_word_is_too_long(family: str, text: str) -> None:
-    words = cut(family, text)
-    alone = _train(family).encode(TEXTS[text], add_special_tokens=False).ids
-    assert words.pieces.tolist() == alone
-    assert words.word_length.sum() == len(alone)
-    assert words.word_length.max() <= LONGEST_WORD
-
-
-@pytest.mark.parametrize(
-    ("family", "text"),
-    [(f, t) for f in FAMILIES for t in TEXTS if t != "chinese" or f in ("word_piece", "bpe")],
-)
-def test_masked_pieces_are_whole_words(family: str, text: str) -> None:
-    """Each word of the sentence is masked sometimes, and whenever one of its pieces is, all are."""
-    words = cut(family, text)
-    draws = 300
-    vocabulary = Vocabulary(pad=9000, cls=9001, sep=9002, mask=9003, unknown=9004, regular=np.arange(9, dtype=np.int32))
-    one = np.ones(draws, np.int32)
-    rows = Rows(
-        pieces=np.tile(words.pieces, draws),
-        word_length=np.tile(words.word_length, draws),
-        entry=np.full(draws * len(words.word_length), NO_ENTRY, np.int32),
-        segment_words=one * len(words.word_length),
-        segment_language=one * 0,
-        row_segments=one,
-        segment_links=one * 0,
-        link_from=one[:0],
-        link_to=one[:0],
-    )
-    masking = MaskingConfig(mlm_probability=0.4, mask_replace_prob=1, random_replace_prob=0)
-    tokens = len(words.pieces) + 2
-    columns = stream_columns(
-        MaskedText(), rows, np.arange(draws), StreamContext(0, masking, vocabulary, None, tokens, global_rows=1)
-    )
-    masked = columns["input_ids"][:, 1:-1] == vocabulary.mask
-    of_word = np.add.reduceat(masked, starts(words.word_length), axis=1)
-    assert ((of_word == 0) | (of_word == words.word_length)).all()
-    short = words.word_length <= round(tokens * 0.4)
-    assert (of_word[:, short] > 0).any(axis=0).all()
-    assert short.sum() > 2
