@@ -132,17 +132,6 @@ def test_every_file_of_a_finished_run(world: World, walk: Walk) -> None:
     assert walk.counted["told"] >= 60
 
 
-def test_pretrain_mends_what_is_its_own(world: World) -> None:
-    files = [world.run / "manifest.json", world.run / "config.yaml", *files_of(world.run / "export")]
-    for file in files:
-        content = file.read_bytes()
-        for damage in damaged(file):
-            if file.name == "README.md":
-                continue  # the card is written by evaluate too
-            pretraining.pretrain(world.recipe, local=True)
-            assert file.read_bytes() == content, (file, damage)
-
-
 def test_an_interrupted_run_goes_on_whatever_is_damaged_or_says_what_is(world: World, walk: Walk) -> None:
     """As a kill after the first step left it: no manifest, no export, one checkpoint."""
     right = hash_file(world.run / "export" / "model.safetensors")
@@ -202,23 +191,6 @@ def test_a_study_given_again_mends_what_is_its_own(world: World, walk: Walk, mon
             walk.call(file_of_it, damage, "study", studied, right)
     assert walk.counted["right"] >= 2 * 6  # but a log cannot be made again
     assert not ray.is_initialized()
-
-
-def test_every_file_of_the_prepared_data(world: World, walk: Walk) -> None:
-    """`prepare` given again makes whatever is damaged as it was; what opens the data uses none of it unseen."""
-    whole = hash_files(world.data) | {"manifest": hash_file(world.data / "manifest.json")}
-    right = stats_of(world)
-
-    def prepared() -> Any:
-        folder = preparation.prepare(world.recipe.config, verify=True).folder
-        return hash_files(folder) | {"manifest": hash_file(folder / "manifest.json")}
-
-    files = files_of(world.data)
-    for file, damage in each_damaged(files):
-        walk.call(file, damage, "data stats", partial(stats_of, world), right)
-        walk.call(file, damage, "prepare", prepared, whole)
-    assert len(files) >= 15
-    assert walk.counted["right"] >= 2 * len(files)
 
 
 def test_a_full_disk_at_export_is_a_sentence_and_leaves_the_older_export(

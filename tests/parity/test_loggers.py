@@ -161,14 +161,6 @@ def test_a_space_is_not_followed_and_said_so(
     assert sorted(read_trackio(tmp_path / "run")["train/loss"]) == [1, 2, 3]
 
 
-def test_a_long_run_is_thinned_and_keeps_its_last_step(tmp_path: Path) -> None:
-    write_log(tmp_path / "run", 1, 1, 4001, 4001, ends=True)
-    replay(tmp_path / "run", "tensorboard", "mine")
-    steps = sorted(read_tensorboard(tmp_path / "run")["train/loss"])
-    assert 1000 <= len(steps) <= 2000
-    assert steps[-1] == 4001
-
-
 def test_the_recipe_names_trackers_beside_mlflow() -> None:
     config = load_recipe("tiny/mlm", ["track.report_to=[tensorboard, wandb, trackio]", "output=/runs"]).config
     named = [track.uri for track in tracks_of(config.track.model_dump(), config.output)]

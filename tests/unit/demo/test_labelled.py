@@ -71,12 +71,6 @@ def test_labels_of_inference_follow_from_the_words(world: Path) -> None:
             assert any(word.isdigit() for word in new) == (example.label == "neutral")
 
 
-def test_labels_of_inference_and_of_news_are_balanced(world: Path) -> None:
-    for task, label in (("xnli", "entailment"), ("mldoc", "MCAT")):
-        labels = Counter(example.label for example in read(world, task, "train", "en"))
-        assert labels[label] == 600 / len(labels)
-
-
 def test_paraphrases_and_others_are_made_of_the_same_words_in_another_order(world: Path) -> None:
     labels = Counter()
     for example in read(world, "pawsx", "test", "en"):

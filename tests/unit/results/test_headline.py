@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from xalign_ray.track.headlines import evaluation_key, headline_scores, table
+from xalign_ray.track.headlines import headline_scores, table
 
 
 def record(metric: str, language: str, value: float, layer: Any = None, **fields: Any) -> dict[str, Any]:
     return {"metric": metric, "language": language, "layer": layer, "value": value, "seed": 0, "step": 20, **fields}
-
-
-def test_the_mean_over_languages_has_the_plain_key() -> None:
-    assert evaluation_key("tatoeba_accuracy", "all") == "tatoeba_accuracy"
-    assert evaluation_key("tatoeba_accuracy", None) == "tatoeba_accuracy"
-    assert evaluation_key("alignment_heldout", "en-de") == "alignment_heldout_en-de"
 
 
 def test_a_layer_curve_is_no_headline() -> None:
@@ -31,16 +23,6 @@ def test_the_mean_over_languages_comes_first_and_survives_the_limit() -> None:
     chosen = headline_scores([*languages, record("pos_accuracy", "all", 0.4)], 100)
     assert list(chosen)[:2] == ["pos_accuracy", "pos_accuracy_l0"]
     assert len(chosen) == 100
-
-
-def test_seeds_are_averaged_but_variants_are_not_mixed() -> None:
-    records = [
-        record("alignment_heldout", "en-de", 0.2, seed=0, pooling="mean"),
-        record("alignment_heldout", "en-de", 0.4, seed=1, pooling="mean"),
-        record("alignment_heldout", "en-de", 0.9, seed=0, pooling="first"),
-    ]
-    value, step = headline_scores(records, 100)["alignment_heldout_en-de"]
-    assert (value, step) == (pytest.approx(0.3), 20)
 
 
 def test_a_model_of_unknown_step_is_shown_at_zero() -> None:

@@ -110,44 +110,6 @@ def test_a_missing_side_is_named(tmp_path: Path):
         read_pair(find_pairs(tmp_path)["de"])
 
 
-def test_an_accuracy_counts_sentences_whose_own_translation_is_nearest():
-    english = np.array([[[1, 0], [0, 1], [-1, 0]]] * 2, dtype=np.float32)
-    other = np.array([[[2, 1], [1, 9], [-5, 1]], [[2, 1], [9, 1], [1, 9]]], dtype=np.float32)
-    assert layer_accuracies(other, english) == [1.0, pytest.approx(1 / 3)]
-
-
-def test_direction_of_retrieval_changes_the_accuracy():
-    english = np.eye(3, dtype=np.float32)[None]
-    other = np.array([[[1, 0, 0], [0.9, 0.4, 0], [0, 0, 1]]], dtype=np.float32)  # the second is nearer to the first
-    assert layer_accuracies(other, english) == [pytest.approx(2 / 3)]
-    assert layer_accuracies(english, other) == [1.0]
-
-
-@torch.no_grad()
-def test_both_directions_are_scored_under_their_names(tmp_path: Path, make_bert: Callable[..., Path]):
-    folder = make_bert(WORDS)
-    german = [f"{first} {second}" for first in WORDS[3:] for second in WORDS[3:]]
-    english = [f"{first} {second} {first}" for second in WORDS[:3] for first in WORDS[:3]]
-    write(tmp_path, "tatoeba.de-en", ("de", "en"), ("\n".join(german), "\n".join(english)))
-    found = {(s.metric, s.layer): s.value for s in TATOEBA.evaluate(str(folder), tmp_path) if s.language == "de"}
-    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    left, right = (
-        model(**tokenizer(side, return_tensors="pt"), output_hidden_states=True).hidden_states
-        for side in (german, english)
-    )
-    expected = {}
-    for layer in range(3):
-        de, en = (torch.nn.functional.normalize(hidden[layer].mean(dim=1), dim=-1) for hidden in (left, right))
-        for metric, similar in (("tatoeba_accuracy", de @ en.T), ("tatoeba_accuracy_from_english", en @ de.T)):
-            right_ones = similar.argmax(dim=1) == torch.arange(len(german))
-            expected[metric, layer] = right_ones.float().mean().item()
-    for metric in ("tatoeba_accuracy", "tatoeba_accuracy_from_english"):
-        expected[metric, "last4"] = (expected[metric, 1] + expected[metric, 2]) / 2
-        expected[metric, "last"] = expected[metric, 2]
-    assert {key: found[key] for key in expected} == pytest.approx(expected)
-    assert any(found["tatoeba_accuracy", n] != found["tatoeba_accuracy_from_english", n] for n in range(3))
-
-
 def test_csls_takes_off_what_a_candidate_has_in_common_with_all():
     # Cosines with the two candidates: .91 and .10, .69 and .65. Twice that less the candidates' means, .80 and .38: the
     # second query is nearer to the second.
