@@ -92,23 +92,6 @@ def test_two_examples_in_a_row_give_the_hidden_states_of_each_alone(encoder):
         torch.testing.assert_close(together[FIRST : FIRST + SECOND], encoder.encode(two, layer)[0], atol=1e-5, rtol=0)
 
 
-def test_an_example_does_not_see_its_neighbour_change(encoder):
-    one, two, other = example(FIRST, 1), example(SECOND, 2), example(SECOND, 3)
-    before, after = (encoder.encode(packed(one, second))[0] for second in (two, other))
-    assert torch.equal(before[:FIRST], after[:FIRST])
-    assert not torch.allclose(before[FIRST : FIRST + SECOND], after[FIRST : FIRST + SECOND])
-
-
-def test_a_row_of_padding_is_finite_in_value_and_gradient(encoder):
-    row = packed(example(FIRST, 1), example(SECOND, 2))
-    batch = {key: torch.cat([value, torch.zeros_like(value)]) for key, value in row.items()}
-    encoder.zero_grad()
-    hidden = encoder.encode(batch)
-    hidden[0].sum().backward()
-    assert torch.isfinite(hidden).all()
-    assert all(torch.isfinite(p.grad).all() for p in encoder.parameters() if p.grad is not None)
-
-
 def test_zero_rows_call_the_same_modules_and_leave_zero_gradients(encoder):
     called: set[str] = set()
     hooks = [

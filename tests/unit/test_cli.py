@@ -19,21 +19,6 @@ from xalign_ray.cli import CACHES, main
 from xalign_ray.config.load import list_recipes
 from xalign_ray.errors import explain, written_in
 
-VERBS = [
-    "prepare",
-    "plan",
-    "pretrain",
-    "continue",
-    "export",
-    "evaluate",
-    "tune",
-    "study",
-    "report",
-    "verify",
-    "quickstart",
-]
-GROUPS = {"data": ["demo", "read"], "config": ["list", "show", "check", "diff", "schema"], "track": ["replay"]}
-
 
 @dataclass(frozen=True)
 class Said:
@@ -59,19 +44,6 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return Said(int(ended.value.code or 0), *capsys.readouterr())
 
     return call
-
-
-def test_help_lists_every_verb_and_exits_0(run: Run) -> None:
-    said = run("--help")
-    assert said.code == 0
-    assert [verb for verb in [*VERBS, *GROUPS] if f"  {verb} " not in said.out] == []
-
-
-@pytest.mark.parametrize("group", GROUPS)
-def test_help_of_a_group_lists_its_verbs(run: Run, group: str) -> None:
-    said = run(group, "--help")
-    assert said.code == 0
-    assert [verb for verb in GROUPS[group] if f"  {verb} " not in said.out] == []
 
 
 def test_without_a_verb_it_shows_the_help_and_exits_2(run: Run) -> None:

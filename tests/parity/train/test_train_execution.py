@@ -36,8 +36,7 @@ def at_stage(stage: int) -> dict[str, object]:
     )
 
 
-@pytest.mark.parametrize("bf16", [False, True])
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize(("stage", "bf16"), [(0, False), (1, True), (2, False), (3, True)])
 def test_without_padding_it_learns_what_it_learns_under_a_mask(two: Pool, tmp_path: Path, stage: int, bf16: bool):
     settings = at_stage(stage) | {"model__hidden_dropout_prob": 0.0, "train__bf16": bf16}
     masked = run(two, tmp_path / "dense", **settings, train__attention="dense")
@@ -51,8 +50,7 @@ def test_without_padding_it_learns_what_it_learns_under_a_mask(two: Pool, tmp_pa
             torch.testing.assert_close(synthetic.weights(tmp_path / "varlen")[name], given, rtol=0, atol=2e-4)
 
 
-@pytest.mark.parametrize("attention", ["dense", "varlen"])
-@pytest.mark.parametrize("stage", [0, 2, 3])
+@pytest.mark.parametrize(("stage", "attention"), [(0, "dense"), (2, "varlen"), (3, "dense"), (3, "varlen")])
 def test_activations_made_again_are_the_same_to_the_last_bit(two: Pool, tmp_path: Path, stage: int, attention: str):
     settings = at_stage(stage) | {"train__attention": attention}
     kept = run(two, tmp_path / "kept", **settings)

@@ -55,7 +55,6 @@ def test_new_language_embeddings_have_the_spread_of_bert():
 @pytest.mark.parametrize(
     ("changes", "arguments", "said"),
     [
-        ({"is_decoder": True}, {}, "is a decoder; only encoders can be continued."),
         (
             {"tie_word_embeddings": False},
             {},
@@ -73,9 +72,8 @@ def test_new_language_embeddings_have_the_spread_of_bert():
             "has 60 word embeddings, the run's tokenizer 61 ids; "
             "set data.tokenizer to {kind: folder, path: (the same folder)}.",
         ),
-        ({}, {"max_positions": 32}, "has 16 positions, data.max_seq_length is 32; lower data.max_seq_length."),
     ],
-    ids=["decoder", "untied", "folded", "vocabulary", "positions"],
+    ids=["untied", "folded", "vocabulary"],
 )
 def test_a_folder_that_does_not_fit_is_refused_with_the_reason(folder, tmp_path, changes, arguments, said):
     path = edited(folder, tmp_path, **changes)

@@ -95,35 +95,6 @@ def test_slices_of_the_dictionary_add_up_to_the_whole(of):
     assert objectives.counts(share(), parts, 0) == {"dictionary_alignment": PAIRS}
 
 
-def test_scaled_sums_do_not_depend_on_workers_or_micro_steps():
-    """With the loop's rule: weights * sums * W * A / counts, then the mean over ranks and micro-steps."""
-    rows, objectives = share(6), build(MaskedLm(), DictionaryAlignment(weight=10.0), pairs=dictionary())
-
-    def gradient(workers, accumulation):
-        parts = [[(r * accumulation + a, workers * accumulation) for a in range(accumulation)] for r in range(workers)]
-        cuts = np.array_split(np.arange(6), workers)
-        counted = [objectives.counts({k: v[cut] for k, v in rows.items()}, parts[r], 3) for r, cut in enumerate(cuts)]
-        totals = {kind: sum(one[kind] for one in counted) for kind in objectives.weights}
-        objectives.zero_grad()
-        for rank, cut in enumerate(cuts):
-            for part, micro in zip(parts[rank], np.array_split(cut, accumulation), strict=True):
-                sums = objectives(tensors(rows, micro), part, 3)
-                scaled = [
-                    objectives.weights[k] * sums[k] * workers * accumulation / totals[k] for k in objectives.weights
-                ]
-                (sum(scaled) / (workers * accumulation)).backward()
-        return objectives.encoder.hf.get_input_embeddings().weight.grad.clone()
-
-    whole = gradient(1, 1)
-    for workers, accumulation in ((2, 1), (1, 3), (2, 2), (4, 2)):  # the last gives some micro-steps no row
-        torch.testing.assert_close(gradient(workers, accumulation), whole, atol=1e-6, rtol=1e-5)
-
-
-def test_labels_are_counted_in_the_share():
-    rows = share()
-    assert build(MaskedLm()).counts(rows, [(0, 1)], 0) == {"masked_lm": float((rows["labels"] >= 0).sum())}
-
-
 def test_a_micro_step_without_rows_or_labels_gives_zero_and_a_gradient():
     objectives = build(MaskedLm())
     nothing_asked = share() | {"labels": np.full((5, 8), -100, np.int32)}
