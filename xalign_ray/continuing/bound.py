@@ -11,10 +11,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from xalign_ray.continuing.comparison import BaseComparison
-from xalign_ray.continuing.sentence_sets import Change
+from xalign_ray.continuing.sentence_sets import Change, PairSet, QuerySet, SentenceSet
 from xalign_ray.results.continued import MEASURES, is_kept
-from xalign_ray.results.difference import MeanEstimate
+from xalign_ray.results.difference import ADDED, MeanEstimate, accuracy_gain
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 BETWEEN = 0.125  # above the largest of these that holds, one more is tried
@@ -78,13 +80,39 @@ def _shared_error(changes: Sequence[Change]) -> float:
     """The standard error of the mean change over sets that may share items: sentences, rows of a file, queries.
 
     The parts of an item in several sets are summed before they are squared: of sets without a common item the result
-    is the error of independent ones. 0 of measures whose changes have no parts.
+    is the error of independent ones. Of means one more item gains and one loses, as in `accuracy_gain`, each as much as
+    the item that moved the mean most; where none did, as an item that changes in all sets.
     """
-    sums = defaultdict[Hashable, float](float)
+    sums, moves, rooms = (defaultdict[Hashable, float](float) for _ in range(3))
     for change in changes:
         for item, part in change.parts.items():
             sums[item] += part / len(changes)
-    return math.sqrt(math.fsum(part**2 for part in sums.values()))
+        for item, move in change.moves.items():
+            moves[item] += move / len(changes)
+            rooms[item] += 1 / (len(change.of) + ADDED) / len(changes)
+    largest = max(map(abs, moves.values()), default=0.0) or max(rooms.values(), default=0.0)
+    return math.sqrt(math.fsum(part**2 for part in sums.values()) + ADDED * largest**2)
+
+
+def note_small_sets(kept: Sequence[SentenceSet], bound: float) -> list[str]:
+    """A sentence on each kind of kept sets whose half cannot show the bound even if nothing changes.
+
+    A mean of n numbers in [0, 1] has the interval of one gained and one lost (`accuracy_gain`), about 2.8 / n.
+    """
+    notes = []
+    for kind in (PairSet, QuerySet):
+        halves = [measured.half(0) for measured in kept if isinstance(measured, kind)]
+        unchanged = [accuracy_gain(np.zeros(len(half)), np.zeros(len(half))) for half in halves]
+        error = math.sqrt(math.fsum(estimate.standard_error**2 for estimate in unchanged)) / max(1, len(halves))
+        reach = -100 * MeanEstimate(0.0, error).interval()[0]
+        if reach > bound:
+            items, languages = sum(map(len, halves)), ", ".join(half.language for half in halves)
+            enough = 2 * math.ceil(items / len(halves) * reach / bound)
+            notes.append(
+                f"--lose-at-most {bound:g}: the {items:,} {kind.unit} of a half of {languages} show a loss of less "
+                f"than {reach:.1f} points only where they gain. Give {enough:,} in each, allow more, or leave them out."
+            )
+    return notes
 
 
 def choose(mixtures: Sequence[Mixture]) -> Mixture:

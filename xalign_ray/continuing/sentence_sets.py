@@ -6,6 +6,7 @@ A set yields a `Change` of each of its measures (`results.continued.MEASURES`); 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.language_codes import ENGLISH, name_of_pair
 from xalign_ray.continuing.sentence_scores import SentenceScores, Text, why_no_losses
 from xalign_ray.models.nearest import find_translations, nearest_both_ways, thin, unit_rows
-from xalign_ray.results.difference import MeanEstimate, accuracy_gain, ratio
+from xalign_ray.results.difference import ADDED, MeanEstimate, accuracy_gain, ratio
 from xalign_ray.tasks.retrieval import MAX_PAIRS, TranslatedSentences
 
 Array = NDArray[np.float64]
@@ -32,6 +33,7 @@ class Change:
         estimate: of yours - base, over other sentences like these; None of fewer than two.
         parts: what each item adds to the error of the estimate, by what other sets may have too. The squares add up to
             its variance; of sets that share items the parts are added before they are squared.
+        moves: of a mean, what each item adds to it.
         items: of translations, for each encoder and pair how many of its sentences find each other: 0, 0.5 or 1.
     """
 
@@ -41,6 +43,7 @@ class Change:
     yours: float
     estimate: MeanEstimate | None
     parts: Mapping[Hashable, float] = field(default_factory=dict)
+    moves: Mapping[Hashable, float] = field(default_factory=dict)
     items: tuple[Array, Array] | None = None
 
 
@@ -86,12 +89,11 @@ class SentenceSet(ABC):
         """The change of a mean of numbers in [0, 1], one of each item in both encoders."""
         before, after = both
         gain = accuracy_gain(before, after)
-        gaps = np.concatenate([after - before, [1.0, -1.0]])
-        keys = [*((item, 0) for item in items), (items[0], 1), (items[0], -1)]
-        parts = dict[Hashable, float]()
-        for key, part in zip(keys, (gaps - gain.value) / len(gaps), strict=True):
-            parts[key] = parts.get(key, 0.0) + float(part)
-        return Change(measure, self, float(before.mean()), float(after.mean()), gain, parts, (before, after))
+        parts, moves = defaultdict[Hashable, float](float), defaultdict[Hashable, float](float)
+        for item, gap in zip(items, (after - before).tolist(), strict=True):
+            parts[item] += (gap - gain.value) / (len(items) + ADDED)
+            moves[item] += gap / (len(items) + ADDED)
+        return Change(measure, self, float(before.mean()), float(after.mean()), gain, parts, moves, (before, after))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from xalign_ray.checks import check_recipe
 from xalign_ray.config.choices import MaskedLm
 from xalign_ray.config.load import resolve_tree
+from xalign_ray.continuing.bound import note_small_sets
 from xalign_ray.continuing.compared_run import compare_run
 from xalign_ray.continuing.files import look_at_data
 from xalign_ray.continuing.five_lines import COMMAND_LINE, FiveLines
@@ -76,6 +77,9 @@ def resolve(lines: FiveLines) -> Continuation:
         if added := adds_language(encoder, data.pairs, pieces):
             method, why = "add", added
     notes = [why, *data.notes, f"Sentence vectors: {encoder.sentences.rule.words}."]
+
+    if lines.lose_at_most:
+        notes += note_small_sets(data.kept, lines.lose_at_most)
 
     # The recipe, with a length of 1 until it is known.
     tree = make_recipe(lines, encoder, method, replay, data)

@@ -61,6 +61,9 @@ def holm_intervals(estimates: Sequence[MeanEstimate]) -> list[Interval]:
     return [estimate.interval(errors.get(index, (1 - LEVEL) / count)) for index, estimate in enumerate(estimates)]
 
 
+ADDED = 2  # sentences of `accuracy_gain`: one gained, one lost
+
+
 def accuracy_gain(base: Array, yours: Array) -> MeanEstimate:
     """mean(yours) - mean(base) of scores in [0, 1] of the same sentences, with its error over other sentences.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xalign_ray.continuing.bound import SHARES, Mixture, choose, find_mixture, judge_mixture
+from xalign_ray.continuing.bound import SHARES, Mixture, choose, find_mixture, judge_mixture, note_small_sets
 from xalign_ray.continuing.comparison import BaseComparison, as_rows
 from xalign_ray.continuing.sentence_sets import Change, KeptText, PairSet, QuerySet, ScoredPairs
 from xalign_ray.results.continued import THE_TEST, of_bound
@@ -90,18 +90,39 @@ def test_the_mixture_that_gains_most_is_chosen(
     assert choose([mixture(*one) for one in mixtures]).share == share
 
 
-def test_one_that_loses_twice_the_bound_is_exported_in_at_most_one_of_twenty_draws() -> None:
-    """Six kept sets of 2,000 sentences; the trained weights lose one point of each, a mixture its share of that."""
+@pytest.mark.parametrize("share_sentences", [None, 0.3, 1.0])
+def test_one_that_loses_twice_the_bound_is_exported_in_at_most_one_of_twenty_draws(
+    share_sentences: float | None,
+) -> None:
+    """The trained weights lose one point of each of six kept sets, a mixture its share of that.
+
+    The sets have 2,000 sentences of their own, or the same 300: what is lost of one in a language is lost in another
+    with this correlation (a beta distribution of the rates of its sentences).
+    """
     rng, exported = np.random.default_rng(7), 0
+    count = 2_000 if share_sentences is None else 300
+    names, base = [f"s{number}" for number in range(count)], np.zeros(count)
+    pairs = PairSet.of(TranslatedSentences(("de", "en"), names, names, "kept"))
+
+    def changes(rate: float) -> Any:
+        """[6, count] whether a sentence changes."""
+        if share_sentences is None:
+            return rng.random((6, count)) < rate
+        if share_sentences == 1.0:
+            return np.repeat(rng.random((1, count)) < rate, 6, axis=0)
+        size = (1 - share_sentences) / share_sentences
+        return rng.random((6, count)) < rng.beta(rate * size, (1 - rate) * size, (1, count))
+
     for _ in range(500):
 
         def score(share: float) -> BaseComparison:
-            kept = []
-            for _ in range(6):
-                gained, lost = 0.01, 0.01 + 0.01 * share
-                change = rng.choice([1.0, -1.0, 0.0], 2_000, p=[gained, lost, 1 - gained - lost])
-                kept.append(("retrieval", False, accuracy_gain(np.zeros(2_000), change)))
-            return compared(("retrieval", True, MeanEstimate(0.1 * share, 0.01)), *kept)
+            gaps = changes(0.01) * 1.0 - changes(0.01 + 0.01 * share)
+            if share_sentences is None:
+                kept = [Change("retrieval", of("l", "kept"), 0.9, 0.9, accuracy_gain(base, gap)) for gap in gaps]
+            else:
+                kept = [pairs._shares("retrieval", [base, gap], names) for gap in gaps]
+            gain = Change("retrieval", of("l", THE_TEST), 0.9, 0.9, MeanEstimate(0.1 * share, 0.01))
+            return as_rows([gain, *kept], [True, *[False] * 6], 1.0)
 
         found = find_mixture(score, 0.5)
         exported += found["holds"] and found["share"] == 1.0
@@ -166,11 +187,37 @@ def test_sets_that_share_their_items_show_no_more_than_one_of_them(name: str, in
     changes = [change("same"), change(name)]
     assert changes[0].estimate is not None
     error = changes[0].estimate.standard_error
-    assert sum(part**2 for part in changes[0].parts.values()) == pytest.approx(error**2)
+    added = 0 if kind == "scored" else 2 / 502**2  # one that gains and one that loses
+    assert sum(part**2 for part in changes[0].parts.values()) + added == pytest.approx(error**2)
     judged = judge_mixture(0.5, as_rows(changes, [False, False], 1.0), 0.5)
     ((value, low, _),) = judged.kept.values()
     alone = changes[0].estimate.value - changes[0].estimate.interval()[0]
     assert value - low == pytest.approx(alone / independent**0.5, rel=0.05 if kind == "scored" else 1e-6)
+
+
+@pytest.mark.parametrize(("moved", "low"), [(1, -0.0029), (0, -0.0092)])
+def test_translations_of_the_same_sentences_show_a_small_loss(moved: int, low: float) -> None:
+    """Twenty languages of 300 sentences: one sentence gains and one loses in each, others in each; or none does."""
+    names, changes = [f"s{number}" for number in range(300)], list[Change]()
+    pairs = PairSet.of(TranslatedSentences(("de", "en"), names, names, "kept"))
+    for number in range(20):
+        gap = np.zeros(300)
+        gap[[number, 100 + number]] = moved, -moved
+        changes.append(pairs._shares("retrieval", [np.zeros(300), gap], names))
+    ((_, found, _),) = judge_mixture(0.5, as_rows(changes, [False] * 20, 1.0), 0.5).kept.values()
+    assert found == pytest.approx(low, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("queries", "bound", "said"),
+    [(1_200, 0.5, []), (153, 4.0, []), (153, 0.5, ["--lose-at-most 0.5: the 77 queries of a half of en show a loss of "
+      "less than 3.5 points only where they gain. Give 1,082 in each, allow more, or leave them out."])],
+)  # fmt: skip
+def test_a_bound_that_a_set_cannot_show_is_said_before_training(queries: int, bound: float, said: list[str]) -> None:
+    texts = {f"q{number}": "who?" for number in range(queries)}
+    kept = [QuerySet("en", texts, texts, {name: {name: 1.0} for name in texts}, "xquad-en")]
+    scored = ScoredPairs("de", [(n, "a", "b", n % 5) for n in range(20)], "sts")  # a correlation has no such bound
+    assert note_small_sets([*kept, scored], bound) == said
 
 
 class FakeScores:
