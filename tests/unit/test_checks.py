@@ -12,7 +12,6 @@ from tests.whole_words import write_encoder
 from xalign_ray.checks import check_named_files, check_recipe
 from xalign_ray.config.load import Recipe, load_recipe
 from xalign_ray.errors import ConfigError, XalignError
-from xalign_ray.verbs.config import config_check
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -54,6 +53,7 @@ def test_what_is_there_is_opened_and_nothing_is_written(recipe: Callable[..., Re
         ("en.txt", "seed=0", r"en\.txt"),
         ("encoder/tokenizer.json", "seed=0", "holds no tokenizer"),
         ("encoder/model.safetensors", "seed=0", r"model\.init_from: .*/encoder holds no weights"),
+        ("nothing", "model.init_from=/no/such/encoder", r"model\.init_from: there is no folder '/no/such/encoder'\."),
         ("nothing", "data.corpora.0.paths=[/no/such/file.txt]", r"/no/such/file\.txt"),
         (
             "nothing",
@@ -81,13 +81,6 @@ def test_a_root_that_is_not_there_is_said(recipe: Callable[..., Recipe]) -> None
     assert check_named_files(recipe("data.root=/no/such/folder")) == (
         "Its data.root /no/such/folder is not there: its files were not looked for."
     )
-
-
-def test_config_check_opens_what_is_named(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    recipe()
-    (tmp_path / "encoder" / "model.safetensors").unlink()
-    with pytest.raises(XalignError, match="holds no weights"):
-        config_check(str(tmp_path / "own.yaml"))
 
 
 def test_more_workers_than_a_step_can_have_rows_are_refused_before_pairs_are_counted() -> None:

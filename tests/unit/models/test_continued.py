@@ -42,34 +42,6 @@ def continued(encoder: Path, *settings: str) -> Recipe:
     return load_recipe(str(path), settings)
 
 
-@pytest.mark.parametrize("model_type", ["gpt2", "bart", "new"])
-def test_what_is_no_encoder_of_text_is_refused_from_config_json_alone(tmp_path: Path, model_type: str) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, "vocab_size": 100}))
-    said = rf"is of the family '{model_type}'; only those of bert, .* that transformers itself has can be continued\.$"
-    with pytest.raises(ConfigError, match=said):
-        check_recipe(load_recipe("tiny/sentence-contrast", [f"model.init_from={tmp_path}"]))
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        (None, r"model\.init_from: there is no folder '.*/encoder'\.$"),
-        ({"config.json": "{"}, r"model\.init_from: .*config\.json is damaged: it is not JSON"),
-        ({"config.json": "version https://git-lfs.github.com/spec/v1\n"}, r"config\.json is a pointer to the file"),
-    ],
-    ids=["no folder", "no JSON", "a pointer"],
-)
-def test_a_folder_that_is_no_model_is_refused_by_the_plan(
-    tmp_path: Path, files: dict[str, str] | None, said: str
-) -> None:
-    folder = tmp_path / "encoder"
-    for name, text in (files or {}).items():
-        folder.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    with pytest.raises(ConfigError, match=said):
-        check_recipe(load_recipe("tiny/sentence-contrast", [f"model.init_from={folder}"]))
-
-
 def test_a_masked_lm_over_a_new_head_is_refused_with_the_way_out(encoder: Path) -> None:
     said = (
         rf"^model\.init_from: {encoder} has no masked-LM head, and objective masked_lm would train a new one from "

@@ -71,12 +71,9 @@ def empty(folder: Path) -> None:
 
 
 CASES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "mDeBERTa's masked LM": (
-        lambda folder: write_config(folder, model_type="deberta-v2"),
-        "is of the family deberta-v2, which was trained to find replaced words; the masked-LM head that transformers "
-        "gives it is a new one: objective masked_lm cannot be trained. Take losses that predict no words, such as",
-    ),
     "BERT as a decoder": (lambda folder: write_config(folder, is_decoder=True), "is a decoder; only encoders can be"),
+    "GPT": (lambda folder: write_config(folder, model_type="gpt2"), "is of the family 'gpt2'; only those of bert, "),
+    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "is damaged: it is not JSON"),
     "an empty folder": (empty, "holds no config.json; name a Hugging Face model folder."),
     "no config": (lambda folder: (folder / "config.json").unlink(), "holds no config.json; name a Hugging Face model"),
     "a config without model_type": (lambda folder: write_config(folder, model_type=None), "it lacks model_type. It is"),
