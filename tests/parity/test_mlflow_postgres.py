@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import boto3
 import pytest
+import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
@@ -185,11 +187,23 @@ def test_the_filters_of_the_page_find_it(servers: Servers, run: Run) -> None:
     (found,) = servers.runs(TOGETHER, f"params.method = 'align-mlm' and metrics.tatoeba_accuracy > {score - 0.01}")
     assert found.info.run_id == run.info.run_id
     assert servers.runs(TOGETHER, f"params.method = 'mlm' and metrics.tatoeba_accuracy > {score - 0.01}") == []
+    for scale, words in (("tiny", "%dictionary_alignment%"), ("tiny", "%no%"), ("base", "%dictionary_alignment%")):
+        asked = f"params.scale = '{scale}' and params.objectives LIKE '{words}' and params.languages LIKE '%qhy%'"
+        assert len(servers.runs(TOGETHER, asked)) == ((scale, words) == ("tiny", "%dictionary_alignment%"))
     page = (ROOT / "docs" / "how-to" / "mlflow.md").read_text(encoding="utf-8")
     queries = re.findall(r"^\| (`+)(.+?)\1 \|", page.partition("## Filters")[2], re.MULTILINE)
     assert len(queries) >= 6
     for _, query in queries:
         servers.runs(TOGETHER, query)  # MLflow refuses what PostgreSQL cannot be asked
+
+
+def test_it_says_who_ran_what_where(run: Run, finished: list[Path]) -> None:
+    tags = run.data.tags
+    assert (tags["mlflow.source.name"], tags["mlflow.note.content"]) == ("tiny/align-mlm", "a try")
+    assert not {"fingerprint", "notes"} & run.data.params.keys(), "a comparison begins with the first that differ"
+    assert (tags["mlflow.user"], tags["xalign.version.torch"]) == (getpass.getuser(), torch.__version__)
+    assert {"xalign.host", "xalign.version.python", "xalign.version.xalign-ray"} <= tags.keys()
+    assert tags["xalign.export"] == str((finished[0] / "export").resolve())
 
 
 def test_its_files_lie_in_the_bucket(servers: Servers, run: Run, tmp_path: Path) -> None:
