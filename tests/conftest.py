@@ -21,7 +21,7 @@ LONGEST = [
     *("test_jobs", "test_faults_run", "test_study", "test_documented_commands", "test_notebook"),
     *("test_studies_of_papers", "test_stops_without_ray", "test_damage_walk", "test_stock_tools", "test_mlflow"),
     *("test_mlflow_postgres", "test_runs_in_a_store", "test_train_resize", "test_train_async_save", "test_continue"),
-    *("test_damage_walk_studies", "test_align_study", "test_train_memory", "test_train_hard_negatives"),
+    *("test_damage_walk_studies", "test_align_study", "test_train_memory"),
 ]
 GIVEN = pytest.StashKey[int]()
 # Tests send these to what they start, which would ignore them where this process does: under nohup, or behind `&`.

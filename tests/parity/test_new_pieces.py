@@ -78,18 +78,3 @@ def test_a_mixture_with_the_start_takes_new_rows_whole(continued: tuple[RunConfi
 def test_new_pieces_without_an_encoder_to_start_from_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"new_pieces extends the vocabulary of model.init_from, which names none"):
         make_config(tmp_path, "data.tokenizer={kind: folder, path: there, new_pieces: 3}")
-
-
-def test_recipe_that_continues_the_grown_export_keeps_its_trained_rows(
-    continued: tuple[RunConfig, Prepared, Path], tmp_path: Path
-) -> None:
-    config, prepared, base = continued
-    state = build_model(config, prepared).state_dict()
-    state["encoder.hf.bert.embeddings.word_embeddings.weight"].add_(1.0)  # as if it had been trained
-    export(state, config, prepared, tmp_path / "export", FACTS | {"step": 0})  # type: ignore[arg-type]
-    start = tmp_path / "export"
-    after = make_config(
-        base.parent, f"data.tokenizer={{kind: folder, path: {start}}}", f"model.init_from={start}", *SMALL
-    )
-    table = build_model(after, prepare_here(after)).encoder.hf.get_input_embeddings().weight
-    assert torch.equal(table, state["encoder.hf.bert.embeddings.word_embeddings.weight"])

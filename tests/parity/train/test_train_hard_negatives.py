@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.parity.test_continue import write_encoder, write_pairs
 from tests.parity.train import synthetic
 from tests.parity.train.plain import build, copy_of
 from tests.parity.train.pool import Pool
@@ -28,15 +23,8 @@ from tests.parity.train.test_train_contrast import (
     sentences_of,
     step_of,
 )
-from tests.unit.conftest import prepare_here
-from xalign_ray import pretraining
-from xalign_ray.config.derive import settle
-from xalign_ray.config.load import load_recipe
-from xalign_ray.config.schema import RunConfig
-from xalign_ray.shards.prepared import Prepared
 
 FIELDS = ("input_ids", "position_ids", "segment_ids", "language_ids", "example_ids")
-OF_TEACHER = {"continue/contrast-hard": "hard_key_input_ids", "continue/distill": "teacher"}  # a column
 ROLES = ("query", "key", "hard_key", "hard_query")
 
 
@@ -116,49 +104,6 @@ def test_margin_pooling_and_widths_are_those_of_one_batch(two: Pool, changes: di
     settings = SETTINGS | {"objectives": [CONTRAST | changes]}
     asked = settings | {"train__per_device_batch_size": 2}
     assert_same(two.call(step_of, asked, rows_with_negatives), *plain_step(settings))
-
-
-def pretrain(name: str, settings: list[str], out: Path, killed_before: int | None) -> None:
-    """A recipe in a process of its own, which kills itself before it is given the rows of a step."""
-    given = pretraining.open_local
-
-    def open_local(prepared: Prepared, config: RunConfig, first: int, rank: int) -> Iterator[dict[str, np.ndarray]]:
-        for step, batch in enumerate(given(prepared, config, first, rank), first):
-            if step == killed_before:
-                os.kill(os.getpid(), signal.SIGKILL)
-            assert OF_TEACHER[name] in batch
-            yield batch
-
-    pretraining.open_local = open_local  # pyright: ignore[reportAttributeAccessIssue]
-    pretraining.pretrain(load_recipe(name, settings), out=out, local=True)
-
-
-@pytest.mark.parametrize("recipe", OF_TEACHER)
-def test_a_run_that_was_killed_is_the_calm_run(tmp_path: Path, recipe: str) -> None:
-    write_encoder(tmp_path / "encoder")
-    write_pairs(tmp_path / "pairs.en-de.tsv", 0, 200)
-    settings = [
-        *(f"data.root={tmp_path}", f"output={tmp_path}/runs", "track.mlflow=off", "train.num_train_epochs=0"),
-        *(f"model.init_from={tmp_path}/encoder", f"data.teacher.path={tmp_path}/encoder", "data.max_seq_length=48"),
-        *("train.max_steps=6", "train.pairs_per_step=16", "train.retrieval_steps=0", "checkpoint.save_steps=2"),
-    ]
-    prepare_here(settle(load_recipe(recipe, settings), f"{tmp_path}/encoder").config)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.parity.train.warm"])
-
-    def run(name: str, killed_before: int | None) -> int | None:
-        process = context.Process(target=pretrain, args=(recipe, settings, tmp_path / name, killed_before))
-        process.start()
-        process.join(300)
-        return process.exitcode
-
-    assert run("calm", None) == 0
-    assert [run("killed", step) for step in (3, None)] == [-signal.SIGKILL, 0]
-    calm, killed = (synthetic.losses(tmp_path / name) for name in ("calm", "killed"))
-    assert killed == calm
-    assert len(set(calm)) == 6
-    weights = [(tmp_path / name / "export" / "model.safetensors").read_bytes() for name in ("calm", "killed")]
-    assert weights[0] == weights[1]
 
 
 def test_negatives_make_the_question_harder(one: Pool) -> None:

@@ -169,11 +169,6 @@ def test_a_sample_without_a_pair_that_can_be_trained_on_is_refused() -> None:
         train_chains([(["a"] * 81, ["b"])])
 
 
-def test_an_unknown_aligner_is_refused_with_what_there_is() -> None:
-    with pytest.raises(ConfigError, match=r"unknown aligner 'hm'\. Did you mean 'hmm'\?.*Known: hmm, encoder"):
-        named_aligner("hm", ("en", "de"), WordAlignment())
-
-
 def test_softmax_links_what_both_directions_find_likely_and_argmax_what_both_find_likeliest() -> None:
     similarity = np.array([[9.0, 0, 0], [0, 5, 4], [0, 4, 5]], np.float32)
     assert link_pieces(similarity, "argmax", "intersection") == [(0, 0), (1, 1), (2, 2)]
@@ -275,15 +270,6 @@ def test_an_encoder_is_known_by_its_content_and_refused_when_it_is_none(encoder:
         PretrainedEncoder(str(moved), extraction="itermax").identity()
     with pytest.raises(ConfigError, match=r"there is no layer 2: .*moved has layers 1 to 1"):
         PretrainedEncoder(str(moved), layer=2).open(tmp_path)
-
-
-def test_an_encoder_of_ours_is_told_the_languages_and_refuses_those_it_has_no_vector_for(encoder: Path) -> None:
-    config = BertConfig.from_pretrained(encoder)
-    config.xalign_languages, config.xalign_segments = ["en", "de"], 2
-    config.save_pretrained(encoder)
-    with pytest.raises(ConfigError, match="has language embeddings for en, de, not fr"):
-        PretrainedEncoder(str(encoder), languages=("en", "fr")).identity()
-    assert PretrainedEncoder(str(encoder), languages=("en", "de")).open(encoder).types == [0, 2]
 
 
 def test_an_own_export_with_language_embeddings_aligns_in_the_languages_of_the_corpus(tmp_path: Path) -> None:

@@ -32,20 +32,6 @@ def test_a_hand_worked_pair_of_directions_is_symmetrised(method: str, links: set
     assert SYMMETRISERS[method](set(FORWARD), set(BACKWARD)) == links
 
 
-@pytest.mark.parametrize(
-    ("forward", "backward", "grown"),
-    [
-        # A link is reached only through one that was added.
-        ({(0, 0), (1, 1)}, {(0, 0), (2, 2)}, {(0, 0), (1, 1), (2, 2)}),
-        # Links are visited, not the points to be added: from 1-1 to 1-0 beside it, whose column is free, then to 0-0,
-        # whose row is. fast_align's atools adds 0-0 first, and 1-0 is then between two aligned words.
-        ({(1, 0), (1, 1)}, {(0, 0), (1, 1)}, {(0, 0), (1, 0), (1, 1)}),
-    ],
-)
-def test_growing_visits_links_in_order(forward: set[Link], backward: set[Link], grown: set[Link]) -> None:
-    assert SYMMETRISERS["grow-diag"](forward, backward) == grown
-
-
 def slow_grow_diag(forward: set[Link], backward: set[Link], rows: int, columns: int) -> set[Link]:
     """Koehn's pseudo-code, word for word: scan the whole matrix until a scan adds nothing."""
     matrix = forward & backward

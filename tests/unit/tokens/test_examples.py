@@ -295,12 +295,6 @@ def test_filters_of_pairs_drop_and_count(backend: Tokenizer, encoder) -> None:
     assert duplicate.counts["dropped: duplicate pair"] == 1
 
 
-def test_without_filters_nothing_is_dropped(encoder) -> None:
-    found = encode_documents(encoder(), [document("a", "\u043a\u043e\u0442", "a")])
-    assert len(found.rows) == 3
-    assert not [reason for reason in found.counts if reason.startswith("dropped")]
-
-
 @pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\u202f", "\x85"])
 def test_links_count_words_between_spaces_and_tabs(encoder, backend: Tokenizer, blank: str) -> None:
     pairs = [pair("hello! the black cat", f"gr\u00fc\u00df{blank}! die schwarze katze", "0-0 1-1 2-2 3-3")]
