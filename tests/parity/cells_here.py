@@ -26,7 +26,7 @@ class WorkersHere(workers.CellRunner):
         self._study, self._keep_models, self._started = folder, plan.study.keep_models, []
 
     def start(self, job: Cell) -> Future[Any]:
-        if job.kind == PRETRAINING:
+        if job.recipe:
             return super().start(job)
         future: Future[None] = Future()
         run_cell(job, self._study, self._keep_models)
@@ -59,7 +59,7 @@ def run_cells_here(patch: pytest.MonkeyPatch, ran: list[str], connected: list[st
 def pretrain_here(patch: pytest.MonkeyPatch) -> None:
     """Pretrainings too, with `run_cells_here`: as `pretrain --no-ray` does, with one worker."""
 
-    def in_this_thread(cell: Cell, _: Path) -> Future[Path]:
+    def in_this_thread(cell: Cell) -> Future[Path]:
         future: Future[Path] = Future()
         future.set_result(RunFolder(pretraining.pretrain(cell.recipe, local=True)).export)
         return future

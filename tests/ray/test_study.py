@@ -27,6 +27,7 @@ from tests.parity.cells_here import run_cells_here
 from tests.ray.small import batches, recipe
 from tests.ray.tagging_world import write_encoder, write_tags
 from tests.unit.conftest import prepare_here
+from tests.unit.studies import test_command as commands
 from xalign_ray import cli
 from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.studies.cells import CELLS
@@ -262,6 +263,60 @@ def test_a_fine_tuning_killed_at_work_is_retried_with_the_same_scores(tmp_path: 
         run_study(str(file), tmp_path / "calm")
     scores = [read_scores(next((tmp_path / out).glob(f"studies/small/{CELLS}/*/{SCORES}"))) for out in ("runs", "calm")]
     assert scores[0] == scores[1]
+
+
+def test_a_command_whose_task_is_killed_leaves_no_process_and_is_run_again_with_a_cluster_of_its_own(tmp_path: Path):
+    pids = tmp_path / "pids"
+    start = "import ray; from xalign_ray.config.schema import ParallelConfig; from xalign_ray.train import cluster; "
+    start += "cluster.connect(ParallelConfig(), 1); print(ray.cluster_resources())"
+    again = f"cp -r {tmp_path}/plain {{out}} && exec env HOME={tmp_path} {sys.executable} -c '{start}'"
+    first = f"setsid sleep 200 & echo $! >> {pids}; wait"
+    tool = f"echo $$ >> {pids}; if [ $(wc -l < {pids}) = 2 ]; then {again}; fi; {first}"
+    write_encoder(tmp_path / "plain")
+    file = commands.write_study(tmp_path, {"label": "tool", "command": tool, "seeds": [0]})
+
+    def kill_one() -> None:
+        wait_until(lambda: pids.is_file() and len(pids.read_text().split()) == 2)
+        worker, left = map(int, pids.read_text().split())
+        for _ in ("who measures", "who waits for it", "the task"):
+            worker = parent_of(Path("/proc", str(worker)))
+        os.kill(worker, signal.SIGKILL)
+        pids.write_text(f"{left}\n")
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    run_study(file, tmp_path / "runs")
+    killer.join()
+    left, _ = pids.read_text().split()
+    wait_until(lambda: not Path("/proc", left).exists())
+    (printed,) = tmp_path.glob("runs/studies/tools/cells/command-*/printed.txt")
+    assert "'CPU': 1.0" in printed.read_text()
+
+
+def test_commands_have_gpus_of_their_own_and_end_with_their_study(tmp_path: Path):
+    tools = [tmp_path / name for name in "ab"]
+    encoders = [
+        {"label": tool.name, "command": f"env > {tool}; setsid sleep 600 & echo LEFT=$! >> {tool}; wait # {{out}}"}
+        for tool in tools
+    ]
+    write_encoder(tmp_path / "plain")
+    for tool in tools:
+        tool.touch()
+    resources = {"cpus": 0.5, "gpus": 1}
+    file = commands.write_study(tmp_path, *encoders, seeds=[0], evaluations=[], resources=resources)
+    start = "import ray, sys; from xalign_ray.private.ray import few_processes; from xalign_ray.cli import main"
+    start += "\nwith few_processes(): ray.init(address='local', num_cpus=2, num_gpus=2, include_dashboard=False)"
+    words = [sys.executable, "-c", f"{start}\nmain()", "study", file, "--out", str(tmp_path / "runs")]
+    study = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    wait_until(lambda: study.poll() is not None or all("LEFT=" in tool.read_text() for tool in tools))
+    assert study.poll() is None, study.communicate()[1]
+    lines = [tool.read_text().splitlines() for tool in tools]
+    environments = [dict(line.split("=", 1) for line in of_tool if "=" in line) for of_tool in lines]
+    study.send_signal(signal.SIGTERM)
+    assert study.wait(300) == 143
+    assert {environment["CUDA_VISIBLE_DEVICES"] for environment in environments} == {"0", "1"}
+    assert not [name for environment in environments for name in environment if name.startswith("RAY_")]
+    wait_until(lambda: not any(Path("/proc", environment["LEFT"]).exists() for environment in environments))
 
 
 def test_halving_stops_a_poor_trial_for_good_and_repeats_the_chosen_setting_under_the_other_seeds(tmp_path: Path):

@@ -27,7 +27,7 @@ class Encoder:
 
     Attributes:
         label: shared by the seeds of a recipe.
-        root: where relative paths of `data` start.
+        root: where relative paths of `data` start; of a command, the folder in which it runs.
         seed: of pretraining; None for a given model.
         pretraining: the cell that makes it; None for a given model.
         model: folder or hub id; empty until the pretraining has ended.

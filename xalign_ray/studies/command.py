@@ -8,22 +8,19 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
 
-from xalign_ray.errors import ConfigError, DataError, StoppedError, TrainingError
+from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.evaluation import find_encoder
 from xalign_ray.studies.cells import Cell
 from xalign_ray.track.scored_encoder import origin
-from xalign_ray.work import process
 from xalign_ray.work.artifacts import hash_file, whole_manifest
 from xalign_ray.work.job import open_job
 
 MADE, PRINTED, COSTS = "made", "printed.txt", "costs.json"  # in the folder of the cell
 COMMAND_KIND = "command"  # of its manifest
-LOOK_S = 0.2
 LAST_LINES = 3  # of the printed ones, in an error
 
 
@@ -42,13 +39,12 @@ def find_made(cell: Cell, study: Path) -> Path | None:
     return None
 
 
-def run_command(cell: Cell, study: Path) -> Path:
-    """Runs the command of a cell from its beginning, and returns the encoder's folder.
+def run_command(cell: Cell, study: Path) -> None:
+    """Runs the command of a cell from its beginning, in the folder where the study was started.
 
     A command that needs Ray starts a cluster: the cores of the cluster of the study are lent to the cell.
 
     Raises:
-        StoppedError: a signal came; the command was ended.
         TrainingError: it failed, or left no encoder.
     """
     folder = cell.folder(study)
@@ -65,27 +61,25 @@ def run_command(cell: Cell, study: Path) -> Path:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         environment.setdefault("OMP_NUM_THREADS", str(max(1, int(cell.resources.cpus))))
-        with open(folder / PRINTED, "wb") as printed:
-            child = subprocess.Popen(
+        with (
+            open(folder / PRINTED, "wb") as printed,
+            subprocess.Popen(
                 [*measured, cell.command.replace("{out}", shlex.quote(str(made)))],
+                stdin=subprocess.PIPE,  # closes when this process ends, and ends the command
                 stdout=printed,
                 stderr=subprocess.STDOUT,
+                cwd=cell.source.root,
                 env=environment,
                 start_new_session=True,
-            )
-            while child.poll() is None:
-                time.sleep(LOOK_S)
-                if process.asked():
-                    child.terminate()  # with all processes of the command
-                    child.wait()
-                    raise StoppedError(f"{cell}: the command was ended.", process.exit_code(process.asked()))
+            ) as child,
+        ):
+            child.wait()
         if child.returncode or not made.is_dir():
             how = f"ended with {child.returncode}" if child.returncode else "left no folder {out}"
             lines = (folder / PRINTED).read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise TrainingError(f"the command {how}: {' '.join(lines[-LAST_LINES:])} ({folder / PRINTED})")
-        model = Path(find_encoder(str(made))[0])
+        find_encoder(str(made))
         measured_costs = json.loads(costs.read_text(encoding="utf-8"))
         job.finish(
             {"kind": COMMAND_KIND, "command": cell.command, "files": {COSTS: hash_file(costs)}}, metrics=measured_costs
         )
-    return model

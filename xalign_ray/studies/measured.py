@@ -6,7 +6,7 @@ import ctypes
 import json
 import os
 import resource
-import signal
+import select
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,24 +15,25 @@ from pathlib import Path
 import psutil
 
 LOOK_S = 2.0  # the kernel walks all pages of a process to count them
+ENDED = 143  # exit code of a stopped command, the same as of SIGTERM
 SET_CHILD_SUBREAPER = 36  # prctl: processes whose parent has ended become children of this one
-SET_PARENT_DEATH_SIGNAL = 1
 
 
 def main(file: str, command: str) -> int:
     """Runs a command in a shell; the exit code is its own.
 
     CPU seconds are exact: of all processes, also those that a started process leaves behind. All are ended with the
-    command, and when a signal ends this process or its parent dies. Peak memory is the largest sum that was seen at a
-    look, shared pages counted once (PSS).
+    command, or when the standard input closes, as it does when the process that writes it dies. Peak memory is the
+    largest sum that was seen at a look, shared pages counted once (PSS).
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    system = ctypes.CDLL(None)
-    system.prctl(SET_CHILD_SUBREAPER, 1)
-    system.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-    child, peak = subprocess.Popen(["/bin/bash", "-c", command]), 0
+    if keeper := os.fork():  # a worker of Ray that ends kills its children, and not theirs
+        return os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1)
+    child, peak = subprocess.Popen(["/bin/bash", "-c", command], stdin=subprocess.DEVNULL), 0
     try:
         while child.returncode is None:
+            if select.select([sys.stdin], [], [], 0)[0]:
+                return ENDED
             held = 0
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):

@@ -194,35 +194,22 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     encoders: list[Encoder] = []
     for number in range(max(len(entry.seeds or study.seeds) for entry in study.encoders)):
         for entry in study.encoders:
-            seeds = entry.seeds or study.seeds
-            if entry.recipe and number < len(seeds):
-                recipe = _recipe_of(entry, study, seeds[number], output)
+            seeds: Sequence[Any] = (None,) if entry.model else entry.seeds or study.seeds
+            if number >= len(seeds):
+                continue
+            seed, made, root = seeds[number], None, study.root
+            if entry.recipe:
+                recipe = _recipe_of(entry, study, seed, output)
                 made = _pretraining(entry, recipe, pretrainings)
                 _check_step(entry, recipe.config)
                 of_recipe = _open(recipe.config.data.root, output)
-                root = _open(study.root, output) if study.root else of_recipe
-                encoders.append(
-                    Encoder(entry.shown, root, seeds[number], made, step=entry.step, languages=entry.languages)
-                )
-            elif entry.command and number < len(seeds):
-                root = _open(study.root or _root_of_recipes(study, output), output)
-                seed = seeds[number]
-                filled = entry.command.replace("{seed}", str(seed))
-                source = Encoder(entry.shown, Path(), seed, languages=entry.languages)
-                made = Cell(
-                    kind=PRETRAINING,
-                    label=entry.shown,
-                    title=_title(entry.shown, source),
-                    resources=entry.resources or study.resources,
-                    source=source,
-                    command=filled,
-                    content=tuple(_hash(path, hashes) for path in paths_in(filled)),
-                )
+                root = root or str(of_recipe)
+            elif entry.command:
+                made = _command(entry, study, seed, hashes)
                 made = pretrainings.setdefault(made.name, made)
-                encoders.append(Encoder(entry.shown, root, seed, made, languages=entry.languages))
-            elif entry.model and not number:
-                root = _open(study.root or _root_of_recipes(study, output), output)
-                encoders.append(Encoder(entry.shown, root, model=open_model(entry.model), languages=entry.languages))
+            root = _open(root or _root_of_recipes(study, output), output)
+            model = open_model(entry.model) if entry.model else ""
+            encoders.append(Encoder(entry.shown, root, seed, made, model, step=entry.step, languages=entry.languages))
     _check_distinct(encoders)
     if missing := [entry.task for entry in study.evaluations if not entry.data and TASKS[entry.task].needs_data]:
         raise ConfigError(f"evaluations: {missing[0]} needs `data`, the files that it is scored on.")
@@ -351,6 +338,21 @@ def _targets(one: FineTuningConfig, folders: Sequence[Path]) -> tuple[str, ...]:
 def _recipe_of(encoder: EncoderConfig, study: StudyConfig, seed: int, output: Path) -> Recipe:
     common = (f"output={output}", f"track.mlflow={study.mlflow}", *encoder.settings, *study.settings, f"seed={seed}")
     return load_recipe(encoder.recipe, common)
+
+
+def _command(entry: EncoderConfig, study: StudyConfig, seed: int, hashes: dict[str, str]) -> Cell:
+    """The cell of a command with one seed, which runs in the current folder."""
+    source = Encoder(entry.shown, Path.cwd(), seed, languages=entry.languages)
+    command = entry.command.replace("{seed}", str(seed))
+    return Cell(
+        kind=PRETRAINING,
+        label=entry.shown,
+        title=_title(entry.shown, source),
+        resources=entry.resources or study.resources,
+        source=source,
+        command=command,
+        content=tuple(_hash(path, hashes) for path in paths_in(command)),
+    )
 
 
 def _pretraining(encoder: EncoderConfig, recipe: Recipe, cells: dict[str, Cell]) -> Cell:

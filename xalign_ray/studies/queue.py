@@ -182,10 +182,7 @@ class Queue:
 
     def _end_before(self, cell: Cell) -> End:
         """How a cell has ended in an earlier process, or without being run."""
-        if cell.kind == PRETRAINING:
-            model = _find_export(cell.recipe) if cell.recipe else find_made(cell, self.folder)
-            return self._add_model(cell, model) if model else End(WAITING)
-        end = read_end(cell.folder(self.folder))
+        end = self._read_end(cell)
         if end.state == STOPPED and self.plan.study.search.asha is None:
             end = End(WAITING)  # a search that stopped some was before
         if end.state == WAITING and cell.after_choice:
@@ -193,6 +190,13 @@ class Queue:
             if not choice.kept or choice.kept["setting"] != cell.setting:
                 return End(NOT_CHOSEN)
         return end
+
+    def _read_end(self, cell: Cell) -> End:
+        """How a cell has ended, by its files."""
+        if cell.kind != PRETRAINING:
+            return read_end(cell.folder(self.folder))
+        model = _find_export(cell.recipe) if cell.recipe else find_made(cell, self.folder)
+        return self._add_model(cell, model) if model else End(WAITING)
 
     def _add_model(self, cell: Cell, model: Path) -> End:
         """Gives the encoder that a cell has made to those that wait for it."""
@@ -216,21 +220,21 @@ class Queue:
         for cell in [cell for cell, running in self._running.items() if running.done()]:
             running = self._running.pop(cell)
             error = running.exception()
-            if error is None and cell.kind == PRETRAINING:
+            if error is None and cell.recipe:
                 self._note(cell, self._add_model(cell, running.result()))
-            elif error is None and (end := read_end(cell.folder(self.folder))).state != WAITING:
+            elif error is None and (end := self._read_end(cell)).state != WAITING:
                 self._note(cell, end)
             elif error is None:  # it would be run again without end
-                self._note(cell, End(FAILED), f"it ended and left no scores in {self.folder}. {NOT_SHARED}")
+                self._note(cell, End(FAILED), f"it ended and left no result in {self.folder}. {NOT_SHARED}")
             elif process.asked():
                 self._stopped += [f"{cell}: {error}"] if isinstance(error, StoppedError) else []
             elif not isinstance(error, XalignError | RayError):
                 raise error
-            elif cell.kind != PRETRAINING and self._tries[cell] <= RETRIES:
+            elif not cell.recipe and self._tries[cell] <= RETRIES:
                 self._start(cell, workers)
             else:
                 self._note(cell, End(FAILED), failure_reason(error))
-        if process.asked() and not any(cell.kind == PRETRAINING for cell in self._running):
+        if process.asked() and not any(cell.recipe for cell in self._running):
             if self._stopped:
                 raise StoppedError("\n".join(self._stopped), process.exit_code(process.asked()))
             process.interrupt()

@@ -1,4 +1,4 @@
-"""Runs the cells of a study: tasks of Ray for evaluations and fine-tunings, a thread per pretraining."""
+"""Runs the cells of a study: a thread per pretraining by recipe, tasks of Ray for all others."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from xalign_ray import pretraining
+from xalign_ray.errors import DataError
 from xalign_ray.finetune.tune import tune_task
-from xalign_ray.studies.cells import FINETUNING, FINISHED, PRETRAINING, STOPPED, TOKENIZED, WAITING, Cell
+from xalign_ray.studies.cells import FINETUNING, FINISHED, STOPPED, TOKENIZED, WAITING, Cell
 from xalign_ray.studies.command import run_command
 from xalign_ray.studies.plan import Plan
 from xalign_ray.tasks.registry import TASKS, TUNED_TASKS, load_task
 from xalign_ray.tasks.scores import SCORES, are_whole, write_scores
 from xalign_ray.track.events import EVENT_LOG, EventLog, last_event, run_identity
 from xalign_ray.track.scored_encoder import scoring_identity
-from xalign_ray.work.artifacts import EVALUATION_KIND, hash_file, whole_manifest, write_json
+from xalign_ray.work.artifacts import EVALUATION_KIND, HOST, hash_file, whole_manifest, write_json
 from xalign_ray.work.job import OpenJob, open_job
 from xalign_ray.work.run_folder import PREDICTIONS, RunFolder
 
@@ -55,11 +56,22 @@ def run_cell(cell: Cell, study: Path, keep_model: bool, halving: Any = None) -> 
     In MLflow it is shown below its study, or below the encoder's run where the study has no log (`tune`).
 
     Args:
-        cell: an evaluation or a fine-tuning whose encoder is there.
+        cell: a command, or an evaluation or a fine-tuning whose encoder is there.
         study: folder of the study.
         keep_model: whether the fine-tuned model is kept.
         halving: actor of `Halving` that may stop a fine-tuning after an epoch, which is then marked as stopped.
+
+    Raises:
+        DataError: this node does not see the folder of the study, or the one in which it was started.
     """
+    for shared in (study, *([cell.source.root] if cell.command else ())):
+        if not shared.is_dir():
+            raise DataError(
+                f"{shared} is not there on {HOST}. All nodes must see --out, and the folder in which a study with "
+                "commands is started: put them on shared storage."
+            )
+    if cell.command:
+        return run_command(cell, study)
     load_task(cell.task)
     folder = cell.folder(study)
     identity = scoring_identity(
@@ -139,7 +151,7 @@ def seconds_of(folder: Path) -> float | None:
 
 
 class CellRunner:
-    """Starts cells: evaluations and fine-tunings as tasks of Ray, pretrainings in a thread.
+    """Starts cells: pretrainings by recipe in a thread, all others as tasks of Ray with their resources.
 
     Ray runs tasks of equal CPUs in one process after the other, so that torch is imported once in each. A task with a
     GPU has its own process, so that the GPU's memory is freed at its end.
@@ -154,9 +166,9 @@ class CellRunner:
             self._halving = ray.remote(Halving).options(num_cpus=0).remote({"max_t": epochs} | options)
 
     def start(self, cell: Cell) -> Future[Any]:
-        """Starts a cell. The future of a pretraining has the encoder's folder; that of a failed cell has the error."""
-        if cell.kind == PRETRAINING:
-            return _in_thread(cell, self._study)
+        """Starts a cell. The future of a recipe has the export's folder; that of a failed cell has the error."""
+        if cell.recipe:
+            return _in_thread(cell)
         needs = cell.resources
         task: Any = ray.remote(run_cell).options(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=0)
         sent = replace(cell, needs=None, source=replace(cell.source, pretraining=None))
@@ -203,17 +215,13 @@ def failure_reason(error: BaseException) -> str:
     return lines[-1] if isinstance(error, RayError) and lines else str(error) or "it died"
 
 
-def _in_thread(cell: Cell, study: Path) -> Future[Path]:
-    """The driver of Ray Train or of a command, in a daemon: a second stop signal ends the process without waiting."""
+def _in_thread(cell: Cell) -> Future[Path]:
+    """The driver of Ray Train, in a daemon: a second stop signal ends the process without waiting."""
     future: Future[Path] = Future()
 
     def run() -> None:
         try:
-            if cell.recipe:
-                model = RunFolder(pretraining.pretrain(cell.recipe, title=cell.title)).export
-            else:
-                model = run_command(cell, study)
-            future.set_result(model)
+            future.set_result(RunFolder(pretraining.pretrain(cell.recipe, title=cell.title)).export)
         except BaseException as error:
             future.set_exception(error)
 

@@ -110,23 +110,33 @@ def test_costs_are_of_all_processes_also_of_one_that_is_left_behind(tmp_path: Pa
     burn = "import time; held = bytearray(10**8)\nwhile time.process_time() < 1: pass\n"
     burn += f'open("{mark}", "w"); time.sleep(60)'
     left = f"setsid {sys.executable} -c '{burn}' & until [ -e {mark} ]; do sleep 0.1; done; sleep 3"
-    measured = [sys.executable, "-m", "xalign_ray.studies.measured", str(tmp_path / "costs.json"), left]
-    assert subprocess.run(measured, timeout=50).returncode == 0
+    with start_measured(tmp_path, left) as running:
+        assert running.wait(50) == 0
     costs = json.loads((tmp_path / "costs.json").read_text())
     assert costs["run/cpu_seconds"] > 0.9
     assert costs["run/peak_memory_mb"] > 100
 
 
-def test_a_command_that_is_asked_to_end_leaves_no_process(tmp_path: Path):
+def start_measured(folder: Path, command: str) -> subprocess.Popen[bytes]:
+    measured = [sys.executable, "-m", "xalign_ray.studies.measured", str(folder / "costs.json"), command]
+    return subprocess.Popen(measured, stdin=subprocess.PIPE)
+
+
+@pytest.mark.parametrize(("is_killed", "code"), [(False, 143), (True, -9)])
+def test_a_command_whose_worker_ends_leaves_no_process(tmp_path: Path, is_killed: bool, code: int):
+    """Ray kills the children of a worker that it ends; the system closes their standard input, also of others."""
     mark = tmp_path / "left"
     left = f"setsid bash -c 'echo $$ > {mark}; sleep 60' & sleep 60"
-    measured = [sys.executable, "-m", "xalign_ray.studies.measured", str(tmp_path / "costs.json"), left]
-    with subprocess.Popen(measured) as running:
+    with start_measured(tmp_path, left) as running:
         while not (mark.is_file() and mark.read_text()):
             time.sleep(0.1)
-        running.terminate()
-    assert running.returncode == 143
-    assert not Path("/proc", mark.read_text().strip()).exists()
+        if is_killed:
+            running.kill()
+    assert running.returncode == code
+    until = time.monotonic() + 50
+    while Path("/proc", mark.read_text().strip()).exists():
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 def test_the_files_that_a_command_names_are_not_the_folder_around_it(

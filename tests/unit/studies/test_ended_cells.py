@@ -222,7 +222,7 @@ def test_a_cell_that_ends_without_scores_fails_and_is_not_run_again(tmp_path: Pa
     study.run(lambda _: None)
     assert Fake.ran.count(cell) == 1
     assert study.failures == {
-        cell: f"it ended and left no scores in {study.folder}. Workers must see this folder, and run the same version "
+        cell: f"it ended and left no result in {study.folder}. Workers must see this folder, and run the same version "
         "of xalign_ray as the driver."
     }
 

@@ -212,6 +212,9 @@ def test_a_cell_of_a_study_keeps_what_its_sentences_found(tmp_path: Path, make_b
     encoder = Encoder("mine", tmp_path, model=str(folder))
     what = {"kind": EVALUATION, "label": "mine", "task": "tatoeba", "data": (str(data),)}
     cell = Cell(source=encoder, resources=Resources(), **what)
+    with pytest.raises(DataError, match=r"study is not there on .*All nodes must see --out"):
+        run_cell(cell, tmp_path / "study", False)
+    (tmp_path / "study").mkdir()
     run_cell(cell, tmp_path / "study", False)
     kept = cell.folder(tmp_path / "study")
     assert sorted(read_json(kept / "manifest.json", "")["files"]) == ["predictions/de.jsonl", "scores.json"]
