@@ -30,6 +30,7 @@ from tests.unit.conftest import prepare_here
 from tests.unit.studies import test_command as commands
 from xalign_ray import cli
 from xalign_ray.errors import ConfigError, TrainingError
+from xalign_ray.private.ray import memory_of_node
 from xalign_ray.studies.cells import CELLS
 from xalign_ray.studies.study import run_study
 from xalign_ray.studies.workers import STOP_MARK
@@ -398,9 +399,18 @@ def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return max(one[0], other[0]) < min(one[1], other[1])
 
 
-def test_a_study_that_the_cluster_cannot_hold_is_refused_before_anything_runs(tmp_path: Path):
-    file = one_encoder(tmp_path, {}, resources={"cpus": 1000})
-    with pytest.raises(ConfigError, match=r"mlm: pos, .* needs 1000 CPUs; its largest node has \d+\. Lower its r"):
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        ({"cpus": 1000}, r"needs 1000 CPU; its largest node has \d+ CPU"),
+        ({"memory": 9000}, rf"needs 9000 GB; its largest node has {memory_of_node() / 1e9:g} GB"),
+    ],
+)
+def test_a_study_that_the_cluster_cannot_hold_is_refused_before_anything_runs(
+    tmp_path: Path, resources: dict[str, float], said: str
+):
+    file = one_encoder(tmp_path, {}, resources=resources)
+    with pytest.raises(ConfigError, match=rf"mlm: pos, .* {said}\. Lower its r"):
         run_study(str(file), tmp_path / "runs")
 
 

@@ -35,6 +35,16 @@ def disable_auto_connect() -> None:
     ray._private.auto_init_hook.enable_auto_connect = False
 
 
+def memory_of_node() -> int:
+    """Memory of this machine or container in bytes. Ray's default is the part that is free when a node starts.
+
+    If it changes: a cell that names most of the memory is refused (tests/ray/test_study.py).
+    """
+    import ray._common.utils
+
+    return ray._common.utils.get_system_memory()
+
+
 @contextmanager
 def few_processes() -> Iterator[None]:
     """Inside, `ray.init` starts a node without the autoscaler's monitor, the log monitor and the dashboard's server.

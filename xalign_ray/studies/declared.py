@@ -42,19 +42,29 @@ Options: type[Frozen] = create_model("Options", __base__=Settings, seed=(Int, 0)
 """What `xalign tune --set` may be given."""
 
 
+GB = 1e9
+
+
 class Resources(Frozen):
     """Resources of a running cell; whole numbers or fractions."""
 
     cpus: Annotated[Float, Field(gt=0)] = 1.0
     gpus: Annotated[Float, Field(ge=0)] = 0.0
+    memory: Annotated[Float, Field(ge=0, description="GB")] = 0.0
 
     @property
     def named(self) -> dict[str, float]:
-        """By Ray's names, those that are needed."""
-        return {name: count for name, count in (("CPU", self.cpus), ("GPU", self.gpus)) if count}
+        """By Ray's names, those that are needed; memory in bytes."""
+        amounts = {"CPU": self.cpus, "GPU": self.gpus, "memory": round(self.memory * GB)}
+        return {name: amount for name, amount in amounts.items() if amount}
 
     def __str__(self) -> str:
-        return f"{self.cpus:g} CPU" + (f", {self.gpus:g} GPU" if self.gpus else "")
+        return ", ".join(resource_in_words(name, amount) for name, amount in self.named.items())
+
+
+def resource_in_words(name: str, amount: float) -> str:
+    """An amount of a resource of Ray, such as `2 CPU` or `13 GB`."""
+    return f"{amount / GB:g} GB" if name == "memory" else f"{amount:g} {name}"
 
 
 class EncoderConfig(Frozen):

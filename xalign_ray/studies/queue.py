@@ -30,6 +30,7 @@ from xalign_ray.studies.cells import (
     choose,
 )
 from xalign_ray.studies.command import find_made
+from xalign_ray.studies.declared import resource_in_words
 from xalign_ray.studies.plan import Plan
 from xalign_ray.studies.workers import CellRunner, End, failure_reason, read_end, seconds_of
 from xalign_ray.train.capacity import lasting_nodes
@@ -264,7 +265,8 @@ class Queue:
                 if asked > most:
                     where, key = ("the cluster", "parallel") if cell.recipe else ("its largest node", "resources")
                     raise ConfigError(
-                        f"{cell} needs {asked:g} {name}s; {where} has {most:g}. Lower its {key}, or start larger nodes."
+                        f"{cell} needs {resource_in_words(name, asked)}; {where} has {resource_in_words(name, most)}. "
+                        f"Lower its {key}, or start larger nodes."
                     )
 
 

@@ -170,7 +170,9 @@ class CellRunner:
         if cell.recipe:
             return _in_thread(cell)
         needs = cell.resources
-        task: Any = ray.remote(run_cell).options(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=0)
+        task: Any = ray.remote(run_cell).options(
+            num_cpus=needs.cpus, num_gpus=needs.gpus, memory=needs.named.get("memory"), max_retries=0
+        )
         sent = replace(cell, needs=None, source=replace(cell.source, pretraining=None))
         self._started.append(task.remote(sent, self._study, self._keep_models, self._halving))
         return self._started[-1].future()

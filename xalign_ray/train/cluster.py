@@ -16,7 +16,13 @@ from ray.exceptions import AuthenticationError
 
 from xalign_ray.config.schema import ParallelConfig
 from xalign_ray.errors import ClusterError, ConfigError, first_sentence, long_temporary_folder
-from xalign_ray.private.ray import disable_auto_connect, disable_sigterm_handler, few_processes, local_node
+from xalign_ray.private.ray import (
+    disable_auto_connect,
+    disable_sigterm_handler,
+    few_processes,
+    local_node,
+    memory_of_node,
+)
 from xalign_ray.train.cluster_address import UNAUTHENTICATED, check_named_cluster, ensure_token, named_cluster
 from xalign_ray.work import process
 from xalign_ray.work.status_line import say
@@ -85,6 +91,7 @@ def _connect(parallel: ParallelConfig, cpus: int | None) -> None:
                 num_cpus=cpus or int(parallel.workers * parallel.cpus_per_worker + 0.999) + SPARE_CPUS,
                 resources={parallel.data_resource: 1} if parallel.data_resource else None,
                 include_dashboard=False,
+                _memory=memory_of_node(),
                 **quiet,
             )
     except Exception as error:  # Ray has no class for this: it raises bare Exceptions too

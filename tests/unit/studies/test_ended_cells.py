@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ray.exceptions import ActorDiedError
 
-from xalign_ray.errors import TrainingError
+from xalign_ray.errors import ConfigError, TrainingError
 from xalign_ray.studies import progress, queue
 from xalign_ray.studies.cells import FAILED, FINISHED, NOT_CHOSEN, STOPPED, WAITING, Cell
 from xalign_ray.studies.declared import load_study
