@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,7 @@ from xalign_ray.work.run_folder import RunFolder
 from xalign_ray.work.status_line import say
 
 LOOK_S = 0.1
+HELD_UP_S = 10.0  # a cell that has ended keeps its CPUs for some moments
 RETRIES = 1  # of a cell that died or failed, before it is reported; the others go on
 NOT_SHARED = "Workers must see this folder, and run the same version of xalign_ray as the driver."
 
@@ -113,7 +115,7 @@ class Queue:
             StoppedError: a stop signal came, and steps were saved.
         """
         self._check_resources()
-        self._ended, is_held_up = ended, False
+        self._ended, started_at = ended, time.monotonic()
         with (
             process.heeded(),
             closing(CellGauges(self.plan.study.name)) as gauges,
@@ -122,9 +124,11 @@ class Queue:
             while not self.is_over:
                 while self._ready and not process.asked() and self._has_room(self._ready[0]):
                     self._start(self._ready.pop(0), workers)
-                if self._ready and not self._running and not is_held_up:
-                    is_held_up = True
-                    say("The cluster has no room now: others hold its CPUs or GPUs. The study waits.")
+                if self._running or not self._ready:
+                    started_at = time.monotonic()
+                elif time.monotonic() > started_at + HELD_UP_S:
+                    started_at = math.inf
+                    say("The cluster has no room now: others hold its CPUs, GPUs or memory. The study waits.")
                 gauges.show(self.counts)
                 look()
                 if self._running:

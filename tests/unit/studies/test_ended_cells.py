@@ -166,15 +166,37 @@ def test_a_fine_tuning_of_one_setting_counts_as_soon_as_it_has_ended(
     assert [describe(study, cell, study.kept)["chosen"] for cell in study.cells] == [True, None]
 
 
+@pytest.mark.parametrize(("seconds", "times"), [(0.0, 1), (10.0, 0)])
 def test_a_cell_waits_until_others_have_left_the_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seconds: float, times: int
 ) -> None:
-    free = iter([0.0, 0.0, *[1.0] * 100])
+    """Said once, and not between two cells, where Ray frees what the first has taken a moment later."""
+    monkeypatch.setattr(queue, "HELD_UP_S", seconds)
+    free = iter([0.0, 0.0, 0.0, *[1.0] * 100])
     monkeypatch.setattr(queue.ray, "available_resources", lambda: {"CPU": next(free)})
     study = open_study(tmp_path, encoders=1)
     study.run(lambda _: None)
     assert study.counts[FINISHED] == 6
-    assert capsys.readouterr().err.count("The study waits.") == 1
+    assert capsys.readouterr().err.count("The study waits.") == times
+
+
+def test_cells_whose_memory_the_node_lacks_are_refused_or_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {"CPU": 4.0, "memory": 24e9}
+    monkeypatch.setattr(queue, "lasting_nodes", lambda: [{"Resources": there}])
+    for asked in ("cluster_resources", "available_resources"):
+        monkeypatch.setattr(queue.ray, asked, lambda: there)
+    study = open_study(tmp_path, encoders=2, search="resources: {memory: 13}\n")
+    assert str(study.cells[0].resources) == "1 CPU, 13 GB"
+    assert study._has_room(study.cells[0])
+    study._running = {study.cells[0]: Future()}
+    assert not study._has_room(study.cells[1])
+    study = open_study(tmp_path, encoders=1, search="resources: {memory: 25}\n")
+    with pytest.raises(
+        ConfigError, match=r"m0: pos, .* needs 25 GB; its largest node has 24 GB\. Lower its resources,"
+    ):
+        study.run(lambda _: None)
 
 
 def test_cells_start_in_the_order_of_the_plan_and_a_failed_one_twice(tmp_path: Path) -> None:
