@@ -24,14 +24,14 @@ INSTALLED = {"site-packages", "dist-packages"}  # of a module installed there, o
 
 @cache
 def package_code(*modules: str) -> str:
-    """SHA-256 of the code of some folders or modules of this package: of their names and bytes, wherever it lies.
+    """SHA-256 of the code of some folders or modules of this package: of their names and content, wherever it lies.
 
     A folder that was made by other code has another name: no number has to be raised by hand.
 
     Example: `package_code("sources", "vocabulary/words")`.
     """
     files = {path for module in modules for path in _files_of(ROOT, module)}
-    return hash_value({path.relative_to(ROOT).as_posix(): hash_file(path) for path in files})
+    return hash_value({path.relative_to(ROOT).as_posix(): _hash_code(path) for path in files})
 
 
 def plugin_hashes(config: RunConfig) -> dict[str, list[str]]:
@@ -44,7 +44,20 @@ def plugin_hashes(config: RunConfig) -> dict[str, list[str]]:
 
 def source_hashes(name: str) -> list[str]:
     """SHA-256 of the files of a module: all of its package, and the modules next to it that these import; sorted."""
-    return sorted(hash_file(path) for path in set(_source_files(name)))
+    return sorted(_hash_code(path) for path in set(_source_files(name)))
+
+
+def _hash_code(path: Path) -> str:
+    """Hash of a file; of Python of its syntax tree, in which comments, docstrings and layout do not stand."""
+    tree = _parse(path) if path.suffix == ".py" else None
+    return hash_value(ast.dump(_WithoutDocstrings().visit(tree))) if tree else hash_file(path)
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    """Removes constants that are statements: they do nothing."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Constant) else node
 
 
 def _source_files(name: str) -> Iterator[Path]:
@@ -79,13 +92,16 @@ def _files_of(root: Path, module_name: str, is_package: bool = False) -> Iterato
 def _imported(path: Path) -> set[str]:
     """The top-level names of a file's imports, anywhere in it."""
     names: set[str] = set()
-    try:
-        tree = ast.parse(path.read_bytes())
-    except SyntaxError:  # of an unfinished file beside the module: its bytes count all the same
-        return names
-    for node in ast.walk(tree):
+    for node in ast.walk(_parse(path) or ast.Module([], [])):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
     return names
+
+
+def _parse(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes())
+    except SyntaxError:  # of an unfinished file beside the module: its bytes count all the same
+        return None

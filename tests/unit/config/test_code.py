@@ -65,10 +65,10 @@ def test_a_changed_reader_makes_another_text_folder(inputs: Path, tmp_path: Path
     assert before == names(inputs, copy(tmp_path / "elsewhere")), "the same code in another place"
     for file, changed in CHANGED.items():
         path = package / "xalign_ray" / file
-        path.write_text((text := path.read_text()) + "\n# changed\n")
+        path.write_text((text := path.read_text()) + "\nCHANGED = 1\n")
         after = names(inputs, package)
         assert tuple(a != b for a, b in zip(after, before, strict=True)) == changed, file
-        path.write_text(text)
+        path.write_text("# A comment.\n" + text.replace('"""', '"""Another sentence. ', 1))
     assert names(inputs, package) == before
 
 
