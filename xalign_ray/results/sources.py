@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -234,12 +235,24 @@ def _without_paths(value: Any) -> Any:
     return PATHS if isinstance(value, str) and value.startswith(PATHS) else value
 
 
+def _declared(study: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What all sources of a study declare alike: its tasks, and the words of each command."""
+    declared = study.get("study", {})
+    commands = {
+        f"`command` of {encoder['label']}": re.split(r"[\s=]+", encoder["command"])
+        for encoder in declared.get("encoders", ())
+        if encoder.get("command") and encoder["label"]  # without a label the command is its label
+    }
+    return _without_paths({key: declared.get(key) for key in ("evaluations", "finetunings")} | commands)
+
+
 def _join_declarations(
     source: str, study: Mapping[str, Any], again: Collection[str], first: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """The study.json as if all had run together; `again` are labels that the first has already."""
-    for key in ("evaluations", "finetunings"):
-        if _without_paths(study.get("study", {}).get(key)) != _without_paths(first.get("study", {}).get(key)):
+    before = _declared(first)
+    for key, declared in _declared(study).items():
+        if before.get(key, declared) != declared:
             raise DataError(f"{source}: its study {study['name']} declares other {key} than the sources before it.")
     named = {cell["name"] for cell in first["cells"]}
     cells = [entry for entry in study["cells"] if entry["label"] not in again and entry["name"] not in named]

@@ -29,6 +29,8 @@ from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.results.bundle import FORMAT, INDEX, read_bundle, verify_bundle
 from xalign_ray.results.compare import compare_runs, score_frame
 from xalign_ray.results.report import report
+from xalign_ray.results.run import NO_SCORES, Log, Run
+from xalign_ray.results.sources import join_sources
 from xalign_ray.tasks.registry import TUNED_TASKS
 from xalign_ray.tasks.scores import average_languages, read_scores, write_scores
 from xalign_ray.tasks.task import TunedTask
@@ -249,6 +251,25 @@ def test_what_is_not_of_one_study_is_not_joined(other: dict[str, Any], problem: 
         report(names, tmp_path / "page", bundle=tmp_path / "x.zip")
         assert "72 of 93 scores computed again from 18 files of predictions." in verify_bundle(tmp_path / "x.zip").facts
         assert set(pd.read_csv(tmp_path / "page/scores.csv").query("label == 'mlm'").seed) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("command", "is_joined"),
+    [("train.py --pairs=/b/pairs.csv --steps 6", True), ("train.py --pairs=/a/pairs.csv --steps 7", False)],
+)
+def test_seeds_of_another_command_are_not_joined(command: str, is_joined: bool) -> None:
+    parts = {}
+    for source, text in (("a.zip", "train.py --pairs=/a/pairs.csv --steps 6"), ("b.zip", command)):
+        declared = {"encoders": [{"label": "tool", "command": text}], "evaluations": [], "finetunings": []}
+        study = {"name": "mine", "labels": ["tool"], "cells": [], "seeds": {"tool": [len(parts)]}, "study": declared}
+        parts[source] = [Run(Path(source), {}, Log(), NO_SCORES, label="tool", study=study, given_seed=len(parts))]
+    if is_joined:
+        assert [run.study["seeds"] for run in join_sources(parts) if run.study] == [{"tool": [0, 1]}] * 2
+    else:
+        with pytest.raises(
+            DataError, match="its study mine declares other `command` of tool than the sources before it"
+        ):
+            join_sources(parts)
 
 
 def test_parts_of_a_study_whose_texts_lie_in_other_folders_are_joined(tmp_path: Path) -> None:
