@@ -48,7 +48,10 @@ def source_hashes(name: str) -> list[str]:
 
 
 def _hash_code(path: Path) -> str:
-    """Hash of a file; of Python of its syntax tree, in which comments, docstrings and layout do not stand."""
+    """Hash of a file; of Python code the hash of its syntax tree without comments, docstrings and layout.
+
+    Another minor version of Python may have another tree.
+    """
     tree = _parse(path) if path.suffix == ".py" else None
     return hash_value(ast.dump(_WithoutDocstrings().visit(tree))) if tree else hash_file(path)
 

@@ -14,7 +14,7 @@ from xalign_ray.work.artifacts import hash_value, read_json, write_json
 from xalign_ray.work.run_folder import CHOICES
 
 PRETRAINING, FINETUNING, EVALUATION = "pretraining", "finetuning", "evaluation"
-COMMAND = "command"  # the folder of what one makes begins with it
+COMMAND = "command"  # kind of the manifest of what one makes, and the beginning of its folder's name
 CELLS = "cells"
 WAITING, RUNNING, FINISHED, STOPPED = "waiting", "running", "finished", "stopped"
 FAILED, NOT_CHOSEN = "failed", "not chosen"

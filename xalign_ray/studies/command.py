@@ -14,13 +14,12 @@ from pathlib import Path
 
 from xalign_ray.errors import ConfigError, DataError, TrainingError
 from xalign_ray.evaluation import find_encoder
-from xalign_ray.studies.cells import Cell
+from xalign_ray.studies.cells import COMMAND, Cell
 from xalign_ray.track.scored_encoder import origin
 from xalign_ray.work.artifacts import hash_file, whole_manifest
 from xalign_ray.work.job import open_job
 
 MADE, PRINTED, COSTS = "made", "printed.txt", "costs.json"  # in the folder of the cell
-COMMAND_KIND = "command"  # of its manifest
 LAST_LINES = 3  # of the printed ones, in an error
 
 
@@ -55,7 +54,7 @@ def run_command(cell: Cell, study: Path) -> None:
         "params": {"encoder": cell.label, "command": cell.command, "pretraining_seed": cell.seed},
         "origin": origin(),
     }
-    with open_job(folder, COMMAND_KIND, identity, upload=None) as job:  # the study uploads it
+    with open_job(folder, COMMAND, identity, upload=None) as job:  # the study uploads it
         shutil.rmtree(made, ignore_errors=True)
         measured = [sys.executable, "-m", "xalign_ray.studies.measured", str(costs)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
@@ -81,5 +80,5 @@ def run_command(cell: Cell, study: Path) -> None:
         find_encoder(str(made))
         measured_costs = json.loads(costs.read_text(encoding="utf-8"))
         job.finish(
-            {"kind": COMMAND_KIND, "command": cell.command, "files": {COSTS: hash_file(costs)}}, metrics=measured_costs
+            {"kind": COMMAND, "command": cell.command, "files": {COSTS: hash_file(costs)}}, metrics=measured_costs
         )
