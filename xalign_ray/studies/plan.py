@@ -194,8 +194,8 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     encoders: list[Encoder] = []
     for number in range(max(len(entry.seeds or study.seeds) for entry in study.encoders)):
         for entry in study.encoders:
-            seeds: Sequence[Any] = (None,) if entry.model else entry.seeds or study.seeds
-            if number >= len(seeds):
+            seeds = entry.seeds or study.seeds
+            if number >= (1 if entry.model else len(seeds)):
                 continue
             seed, made, root = seeds[number], None, study.root
             if entry.recipe:
@@ -209,6 +209,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
                 made = pretrainings.setdefault(made.name, made)
             root = _open(root or _root_of_recipes(study, output), output)
             model = open_model(entry.model) if entry.model else ""
+            seed = None if entry.model else seed
             encoders.append(Encoder(entry.shown, root, seed, made, model, step=entry.step, languages=entry.languages))
     _check_distinct(encoders)
     if missing := [entry.task for entry in study.evaluations if not entry.data and TASKS[entry.task].needs_data]:
