@@ -91,7 +91,7 @@ class ParallelCorpus(SplitOfHub):
     columns: tuple[str, str] | None = None
     """where the two sides stand: names of the header, keys of JSON objects (dotted inside one: `translation.en`), or
     numbers from 1 where there is no header; null: those that are called by the languages or as a pair (source and
-    target), or the only two"""
+    target), or, without a header, the only two of text"""
     where: Annotated[str | None, Field(pattern=WHERE)] = None
     """which rows are read, by another column: `label=1`, `score>=0.8`; =, !=, <, <=, > or >=; null: all. Needs
     columns"""

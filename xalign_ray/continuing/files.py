@@ -19,7 +19,8 @@ from xalign_ray.errors import ConfigError
 from xalign_ray.models.open import Opened
 from xalign_ray.results.continued import THE_TEST
 from xalign_ray.shards.prepared import read_test_pairs
-from xalign_ray.sources.first_rows import FirstRows, find_dictionary_form
+from xalign_ray.sources.columns import FirstRows
+from xalign_ray.sources.first_rows import find_dictionary_form
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.language_id import codes_in_name, without_packing
 from xalign_ray.sources.pair_checks import MAX_SHARE, PairChecks, check_sources

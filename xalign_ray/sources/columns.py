@@ -1,21 +1,25 @@
-"""Choice of the text columns of a table and their languages; conditions on other columns."""
+"""Columns of a table by its first rows: which are named, hold text and translate each other; conditions on others."""
 
 from __future__ import annotations
 
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from xalign_ray.config.sources import WHERE
+from xalign_ray.config.sources import WHERE, PairFormat
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.sources.language_id import column_of, find_pair, language_of_name
-from xalign_ray.sources.records import Kind, list_some
-from xalign_ray.sources.tables import TEXT, SourceTable, one_line
+from xalign_ray.sources.language_id import column_of, find_pair, is_negative, language_of_name
+from xalign_ray.sources.records import Kind, list_reasons, list_some
+from xalign_ray.sources.tables import MISSING, TEXT, SourceTable, one_line
 
 MAX_NAME = 64  # characters of a column's name
 LETTERS = 0.5  # of the characters of most texts
 MAX_KINDS = 20  # of labels, such as parts of speech, that stand ten times or more each
+MANY = 8  # names that a message lists
 _TAGS = """
     a abbr adj adjective adp adv adverb art article aux auxiliary cconj conj conjunction det determiner interj
     interjection intj n name nf nm nn noun num number numeral part particle phrase postp pr prefix prep preposition pron
@@ -28,132 +32,141 @@ _SIGNS: dict[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 
-def choose_columns(table: SourceTable, languages: Sequence[str], named: Sequence[str], kind: Kind) -> list[str]:
-    """The columns of a document, or of the two texts of a pair or an entry, and of a condition on other columns.
+@dataclass(frozen=True)
+class FirstRows:
+    """A source of pairs as far as it was looked at.
 
-    They are those that the source names; else `text` of a document; else those that are called by the languages, in any
-    form (`rus`, `Russian`, `text_ru` for ru), or as a pair (source and target, the first language first); else, where a
-    first row names nothing, the first two, if they are the ones that hold text.
+    Attributes:
+        names: of its columns; numbers from 1 where it has no header; of line-aligned files and of TMX the languages.
+        rows: the texts of each row, empty where there is none.
+        is_whole: whether these are all rows.
+        by_language: whether a column is a language and not a place: line-aligned files, TMX, OPUS.
+        lists: the columns of lists that are not read; lists of answers and of negatives are read.
+        form: the name of its format for users: CSV, Parquet, TMX.
+    """
 
-    Args:
-        named: one column or two; behind two a condition, perhaps empty, and columns of negatives, as a recipe has them.
+    paths: tuple[str, ...]
+    names: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    is_whole: bool
+    by_language: bool = False
+    lists: tuple[str, ...] = ()
+    has_header: bool = True
+    format: PairFormat = "csv"  # this and the next where a file is looked at for a user
+    form: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its file, for messages."""
+        return self.paths[0]
+
+    @property
+    def listed(self) -> str:
+        """Its columns, for messages."""
+        lists = f"; lists, of which each text needs a row: {list_some(self.lists)}" if self.lists else ""
+        return list_some(self.names) + lists
+
+    def column(self, place: int) -> list[str]:
+        """The texts of each row in a column."""
+        return [row[place] for row in self.rows]
+
+    @cached_property
+    def texts(self) -> list[int]:
+        """The places of the columns of text."""
+        return [place for place in range(len(self.names)) if is_text(self.column(place))]
+
+    @property
+    def may_hold_pairs(self) -> bool:
+        """Whether two columns hold text, or lists, which a message names; true where no row was read."""
+        return not self.rows or self.by_language or len(self.texts) + len(self.lists) > 1
+
+    @cached_property
+    def codes(self) -> list[str]:
+        """The language that each column is called by, or nothing.
+
+        A code of three letters may be a word (`bar` is Bavarian): it is a code where a column of text is called by one
+        of two letters, or each by a language. A column `id` is Indonesian if it holds sentences.
+        """
+        codes = [language_of_name(name) for name in self.names]
+        if self.by_language:
+            return codes
+        codes = [
+            "" if code == "id" and sum(" " in text for text in self.column(place)) * 2 < len(self.rows) else code
+            for place, code in enumerate(codes)
+        ]
+        letters = [len(code.partition("-")[0]) for code in codes]
+        is_sure = all(codes[place] for place in self.texts) or any(letters[place] == 2 for place in self.texts)
+        return [code if is_sure or count != 3 else "" for code, count in zip(codes, letters, strict=True)]
+
+    def numbers(self, place: int) -> list[float]:
+        """The distinct numbers in a column, in order; none where a cell holds something else."""
+        numbers = [*map(number_of, filter(None, self.column(place)))]
+        return [] if None in numbers else sorted({*numbers})  # pyright: ignore
+
+
+def first_rows_of(table: SourceTable, kind: Kind = "pairs") -> FirstRows:
+    """The first rows of a table, below its header if it has one.
 
     Raises:
-        DataError: the table has no such columns, or it is not clear which they are.
+        DataError: no row can be read, it has no column of text, or two columns have one name.
     """
+    names, lists, has_header = [*table.names], list[str](), True
     if table.languages:
-        return [*languages]
-    wanted = [*named[:2]] or ([*languages] if len(languages) > 1 else [TEXT])
-    others = [*(condition_of(where)[0] for where in filter(None, named[2:3])), *named[3:]]
-    lists = [name for name, held in table.kinds.items() if held == "list"] if kind == "pairs" and named else []
-    if not table.names:
-        return [*wanted, *others]
-    rows = table.rows or ()
-    column_names = [column_of([*table.texts, *lists], name) for name in wanted]
-    called = [table.names.index(name) for name in column_names if name]
-    is_value = _is_repeated(table.names, rows[1] if len(rows) > 1 else (), called)  # of the second row too: no header
-    takes_others = not named and len(languages) > 1
-    if all(column_names) and len(set(column_names)) == len(column_names) and not is_value:
-        chosen_names = column_names
-    elif rows and all(_is_number(name, table) for name in wanted):
-        chosen_names = wanted
-    elif takes_others and len(pair := find_pair(table.names)) == 2 and {*pair} <= {*_texts(table)}:
-        chosen_names = [table.names[index] for index in pair]
-    elif (
-        not takes_others
-        or not rows
-        or len(table.names) < 2
-        or (called and not is_value)
-        or all(map(language_of_name, table.names))
-    ):
-        raise DataError(_explain_missing(table, wanted, column_names) + " Its second row has that, too." * is_value)
+        names = table.languages()
+    elif table.rows is not None:
+        width = len(names)
+        below = [[*row, *[""] * (width - len(row))] for row in table.rows[1:] if len(row) <= width]
+        has_header = is_header(names, below, kind)
+        names = names if has_header else [str(number) for number in range(1, width + 1)]
+        if double := next((name for name, count in Counter(filter(None, names)).items() if count > 1), ""):
+            raise DataError(f"{table.path}: two columns are called '{double}'. Rename one of them.")
     else:
-        chosen_names = _first_two(table, kind, called)
-        chosen_names = chosen_names[::-1] if [*table.said] == [*languages][::-1] else chosen_names
-    for name in others:
-        is_there = name in table.names or (chosen_names[0].isdecimal() and _is_number(name, table))
-        if not is_there or (table.kinds.get(name, "number") != "number" and name not in lists):
-            raise DataError(_explain_missing(table, [name], [""]))
-    return [*chosen_names, *others]
-
-
-def _is_number(name: str, table: SourceTable) -> bool:
-    return name.isdecimal() and 0 < int(name) <= len(table.names)
-
-
-def _explain_missing(table: SourceTable, wanted: Sequence[str], found: Sequence[str]) -> str:
-    absent = [name for name, there in zip(wanted, found, strict=True) if not there] or [*wanted]
-    missing = next((name for name in absent if not _is_number(name, table)), absent[-1])
-    if table.rows is not None:
-        shown = list_some([repr(name) for name in table.names if name])
-        return f"{table.path} has no column '{missing}'; its first row has {shown or 'none'}."
-    others = list_some([f"{name} ({kind})" for name, kind in table.kinds.items()])
-    held = f"{list_some(table.texts) or 'none'}{'; of other kinds ' if others else ''}{others}"
-    return f"{table.path} has no column of text '{missing}'; it has {held}."
-
-
-def _texts(table: SourceTable) -> list[int]:
-    """The places of the columns whose first cells, below the first row, are text in a language. No others are read."""
-    places, rows = range(len(table.names)), (table.rows or [])[1:]
-    if table.rows is None:
-        places = [table.names.index(name) for name in table.texts]
-        rows = [row.cells for row in table.first_rows(table.texts)[0] if not row.fault]
-    columns = [[one_line(str(row[n] or "")) for row in rows if n < len(row)] for n in range(len(places))]
-    return [index for index, cells in zip(places, columns, strict=True) if is_text(cells) or not any(cells)]
-
-
-def _first_two(table: SourceTable, kind: Kind, repeated: Sequence[int]) -> list[str]:
-    """The first two columns of a table without a header, by their numbers; others of a dictionary are notes.
-
-    Args:
-        repeated: columns in which each row has its languages.
-
-    Raises:
-        DataError: there is no text of two languages, or more columns of text than a pair's.
-    """
-    texts = [index for index in _texts(table) if index not in repeated]
-    if texts[:2] != [0, 1] if kind == "entries" else len(table.names) > 2 and texts != [0, 1]:
-        chosen = [*texts, len(table.names) - 1] if texts else [0, len(table.names) - 1]
-        shown = ", ".join(f'"{index + 1}"' for index in chosen[:2])
+        names = [name for name in names if table.kinds.get(name, "number") == "number"]
+        lists = [name for name, kind_of_cells in table.kinds.items() if kind_of_cells == "list"]
+        places = {*find_pair([*names, *lists])}
+        read = [name for place, name in enumerate(lists, len(names)) if place in places or is_negative(name)]
+        names, lists = [*names, *read], [name for name in lists if name not in read]
+    if not names or not (table.languages or table.texts or lists):
+        held = list_some([f"{name} ({kind_of_cells})" for name, kind_of_cells in table.kinds.items()])
         raise DataError(
-            f"{table.path}: its first two columns do not hold {'terms' if kind == 'entries' else 'all texts'} of two "
-            f"languages; the first row has {list_some([*map(repr, table.names)])}. Name the columns that do: "
-            f"columns: [{shown}], or by this row."
+            f"{table.path} has no column of text; it has {held or 'none'}. Write a row with a text of each language."
         )
-    return ["1", "2"]
+    rows, is_whole = table.first_rows(names)
+    texts = [tuple(map(_cell_text, row.cells)) for row in rows if not row.fault]
+    if rows and not texts:
+        below_first = " below its first" if table.rows and table.names[1:] else ""
+        reasons = list_reasons(Counter(row.fault for row in rows))
+        raise DataError(f"{table.path}: no row{below_first} can be read ({reasons}).")
+    by_language = table.languages is not None and "source" not in names
+    return FirstRows((table.path,), tuple(names), texts, is_whole, by_language, tuple(lists), has_header)
 
 
-def _is_repeated(names: Sequence[str], below: Sequence[str], places: Sequence[int]) -> bool:
-    """Whether one of the names in these places of a first row stands in the second too: a row may name its
-    languages."""
-    return any(index < len(below) and names[index] == below[index].strip() for index in places)
+def _cell_text(cell: object) -> str:
+    """The text of a cell, or the first of a list, on one line; none where a program wrote that there is no value."""
+    cell = next(iter(cell), None) if isinstance(cell, list) else cell
+    text = "" if cell is None or isinstance(cell, list | dict) else one_line(str(cell))
+    return "" if text in MISSING else text
 
 
-def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a first row names columns: two languages or the two texts of a pair, or words far shorter than the rows'.
+def is_header(first: Sequence[str], rows: Sequence[Sequence[str]] = (), kind: Kind = "pairs") -> bool:
+    """Whether a first row names columns: two languages or the two texts of a pair, or, above sentences, words far
+    shorter than these.
 
     Args:
         rows: those after it.
     """
     if any(len(name) > MAX_NAME for name in first) or not any(first):
         return False
-    if is_named(first):
-        codes = [index for index, name in enumerate(first) if language_of_name(name)]
-        return not codes or not rows or not _is_repeated(first, rows[0], codes)  # each row may have its languages
-    if not rows or any(len(name.split()) > 2 or not name[:1].isalpha() for name in first if name):
+    codes = [place for place, name in enumerate(first) if language_of_name(name)]
+    if len(codes) > 1 or find_pair(first):
+        return not any(row[place] == first[place] for row in rows[:1] for place in codes)  # each may name its languages
+    if kind == "entries" or not rows or any(len(name.split()) > 2 or not name[:1].isalpha() for name in first if name):
         return False
-    columns = list(zip(*rows, strict=True))
-    texts = [
-        n for n, column in enumerate(columns) if first[n] and any(" " in cell or len(cell) > 20 for cell in column)
-    ]
-    lengths = {n: sorted(len(cell) for cell in columns[n])[len(rows) // 2] for n in texts}
-    named = sum(bool(language_of_name(name)) for name in first)
-    return bool(texts) and all(lengths[n] > (1 if named else 2) * len(first[n]) for n in texts)
-
-
-def is_named(cells: Sequence[str]) -> bool:
-    """Whether a first line is the header of pairs."""
-    return sum(bool(language_of_name(cell)) for cell in cells) > 1 or bool(find_pair(cells))
+    columns = [column for column in zip(first, *rows, strict=True) if column[0]]
+    long = [(name, cells) for name, *cells in columns if any(" " in cell or len(cell) > 20 for cell in cells)]
+    return bool(long) and all(
+        sorted(map(len, cells))[len(rows) // 2] > (1 if codes else 2) * len(name) for name, cells in long
+    )
 
 
 def is_text(cells: Sequence[str]) -> bool:
@@ -175,6 +188,112 @@ def is_text(cells: Sequence[str]) -> bool:
 
 def _is_letter(character: str) -> bool:
     return character.isalpha() or not character.isascii()  # vowel signs are no letters to Python
+
+
+def choose_columns(first: FirstRows, languages: Sequence[str] = (), kind: Kind = "pairs") -> list[int]:
+    """The places of the columns that translate each other.
+
+    They are those that are called by languages, or as a pair (source and target), or the only two of text; of a
+    dictionary the first two: others are notes.
+
+    Args:
+        languages: that are wanted, where they are known.
+
+    Raises:
+        ConfigError: it is not clear; names the key that settles it.
+    """
+    texts = [place for place in first.texts if not is_negative(first.names[place])]
+    if first.by_language:
+        return texts
+    called: list[int] = []
+    for place, code in enumerate(first.codes):
+        is_empty = not any(first.column(place))
+        if code and is_empty and (not languages or code in languages):
+            raise ConfigError(
+                f"{first.title}: column {first.names[place]} is empty in the first {len(first.rows):,} rows. Fill it, "
+                "or name two others with --languages or --columns."
+            )
+        called += [place] if code and place in texts else []
+    pair = find_pair(first.names)
+    if pair and {*pair} <= {*texts} and len({*called} - {*pair}) < 2:
+        return pair
+    if len(called) > 1:
+        return called
+    if kind == "entries" and texts[:2] == [0, 1]:
+        return [0, 1]
+    if kind == "entries" or len(texts) not in (2, max(2, len(languages))):
+        held = list_names([first.names[place] for place in texts]) if texts else "no column"
+        raise ConfigError(
+            f"{first.title}: {held} hold{'s' * (len(texts) < 2)} text (columns: {first.listed}), and pairs need two. "
+            "Name them with --columns."
+        )
+    return texts
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Names as a sentence lists them."""
+    return list_some(names) if len(names) > MANY else " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def resolve_columns(table: SourceTable, languages: Sequence[str], named: Sequence[str], kind: Kind) -> list[str]:
+    """The columns of a document, or of the two texts of a pair or an entry, and of a condition on other columns.
+
+    The source names them; else it is `text` of a document, or the columns that are called by the languages, in any form
+    (`rus`, `Russian`, `text_ru` for ru); else choose_columns finds them, the first language first.
+
+    Args:
+        named: one column or two; behind two a condition, perhaps empty, and columns of negatives, as a recipe has them.
+
+    Raises:
+        DataError: the table has no such columns, or it is not clear which they are.
+    """
+    if table.languages:
+        return [*languages]
+    wanted = [*named[:2]] or ([*languages] if len(languages) > 1 else [TEXT])
+    others = [*(condition_of(where)[0] for where in filter(None, named[2:3])), *named[3:]]
+    lists = [name for name, held in table.kinds.items() if held == "list"] if kind == "pairs" and named else []
+    if not table.names:
+        return [*wanted, *others]
+    keys = [column_of([*table.texts, *lists], name) for name in wanted]
+    called = [table.names.index(name) for name in keys if name]
+    second = next(iter((table.rows or ())[1:]), ())  # which has the same languages where each row names its own
+    is_value = any(place < len(second) and table.names[place] == second[place] for place in called)
+    if not all(keys) or len({*keys}) < len(keys) or is_value:
+        if table.rows and all(_is_number(name, table) for name in wanted):
+            keys = wanted
+        elif named or len(languages) < 2 or (called and not is_value and not find_pair(table.names)):
+            raise DataError(_explain_missing(table, wanted, keys) + " Its second row has that, too." * is_value)
+        else:
+            first = first_rows_of(table, kind)
+            try:
+                places = choose_columns(first, languages, kind)
+            except ConfigError:
+                places = [0, 1] if kind == "pairs" and len(first.names) == 2 and not first.has_header else []
+            if not places or (first.has_header and places != find_pair(first.names)):
+                hint = ' Name two: columns: ["1", "3"], or by this row.' if table.rows and table.names[1:] else ""
+                raise DataError(_explain_missing(table, wanted, keys) + hint)
+            keys = [first.names[place] for place in places]
+            keys = keys[::-1] if [*table.said] == [*languages][::-1] else keys
+    for name in others:
+        is_there = name in table.names or (keys[0].isdecimal() and _is_number(name, table))
+        if not is_there or (table.kinds.get(name, "number") != "number" and name not in lists):
+            raise DataError(_explain_missing(table, [name], [""]))
+    return [*keys, *others]
+
+
+def _is_number(name: str, table: SourceTable) -> bool:
+    return name.isdecimal() and 0 < int(name) <= len(table.names)
+
+
+def _explain_missing(table: SourceTable, wanted: Sequence[str], found: Sequence[str]) -> str:
+    absent = [name for name, there in zip(wanted, found, strict=True) if not there] or [*wanted]
+    missing = next((name for name in absent if not _is_number(name, table)), absent[-1])
+    if table.rows is not None:
+        shown = list_some([repr(name) for name in table.names if name])
+        return f"{table.path} has no column '{missing}'; its first row has {shown or 'none'}."
+    others = list_some([f"{name} ({kind})" for name, kind in table.kinds.items()])
+    held = f"{list_some(table.texts) or 'none'}{'; of other kinds ' if others else ''}{others}"
+    return f"{table.path} has no column of text '{missing}'; it has {held}."
 
 
 def condition_of(where: str) -> tuple[str, str, str]:

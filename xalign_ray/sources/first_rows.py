@@ -8,17 +8,17 @@ import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
 
 from xalign_ray.config.sources import DictionaryFormat, PairFormat
 from xalign_ray.errors import DataError
 from xalign_ray.sources.archives import files_of, member_names
-from xalign_ray.sources.columns import is_header, is_named
+from xalign_ray.sources.columns import FirstRows, first_rows_of, is_header
 from xalign_ray.sources.csv_rows import DELIMITERS
 from xalign_ray.sources.formats import open_table
-from xalign_ray.sources.language_id import find_pair, is_negative, language_of_file, language_of_name, without_packing
+from xalign_ray.sources.language_id import language_of_file, language_of_name, without_packing
 from xalign_ray.sources.open import (
     NOT_UTF8,
     BrokenFileError,
@@ -27,9 +27,7 @@ from xalign_ray.sources.open import (
     open_bytes,
     read_lines,
 )
-from xalign_ray.sources.readings import MISSING
-from xalign_ray.sources.records import list_reasons, list_some
-from xalign_ray.sources.tables import ROWS, SourceTable, one_line, read_array, split_comments
+from xalign_ray.sources.tables import ROWS, read_array, split_comments
 from xalign_ray.sources.translation_files import is_po
 from xalign_ray.work.file_checks import HEAD_BYTES
 
@@ -41,38 +39,6 @@ _TITLES = {
     "csv": "CSV", "tsv": "TSV", "xlsx": "Excel", "jsonl": "JSON lines", "json": "JSON array", "parquet": "Parquet",
     "arrow": "Arrow", "tmx": "TMX", "xliff": "XLIFF", "po": "PO",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class FirstRows:
-    """A source of pairs as far as it was looked at.
-
-    Attributes:
-        form: its name for users: CSV, Parquet, TMX.
-        names: of its columns; numbers from 1 where it has no header; of line-aligned files and of TMX the languages.
-        rows: the texts of each row, empty where there is none.
-        is_whole: whether these are all rows.
-        by_language: whether a column is a language and not a place: line-aligned files, TMX, OPUS.
-        lists: the columns of lists that are not read; lists of answers and of negatives are read.
-    """
-
-    paths: tuple[str, ...]
-    format: PairFormat
-    form: str
-    names: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    is_whole: bool
-    by_language: bool = False
-    lists: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """Its file, for messages."""
-        return self.paths[0]
-
-    def column(self, place: int) -> list[str]:
-        """The texts of each row in a column."""
-        return [row[place] for row in self.rows]
 
 
 def look_at_file(path: str) -> FirstRows | None:
@@ -121,70 +87,25 @@ def look_at_table(paths: Sequence[str], format_: PairFormat, form: str = "") -> 
     Raises:
         DataError: no row can be read, it has no column of text, or its columns are not clear.
     """
-    path, form = paths[0], form or _TITLES[format_]
-    table = open_table(format_, path)
-    names = [*table.names]
-    if table.languages:
-        names = table.languages()
-    elif table.rows is not None:
-        has_header = _has_header(table, form)
-        names = names if has_header else [str(number) for number in range(1, len(names) + 1)]
-        form = form if has_header else f"{form} without a header"
-    else:
-        names = [name for name in names if table.kinds.get(name, "number") == "number"]
-    lists = [name for name, kind in table.kinds.items() if kind == "list"]
-    places = {*find_pair([*names, *lists])}
-    read = [name for n, name in enumerate(lists, len(names)) if n in places or is_negative(name)]
-    names, lists = [*names, *read], [name for name in lists if name not in read]
-    if not names or (not table.languages and not table.texts and not lists):
-        held = list_some([f"{name} ({kind})" for name, kind in table.kinds.items()])
-        raise DataError(
-            f"{path} has no column of text; it has {held or 'none'}. Write a row with a text of each language."
-        )
-    rows, is_whole = table.first_rows(names)
-    good = [row for row in rows if not row.fault]
-    if format_ == "jsonl" and len(rows) == 1 and len(names) > MAX_TEXTS:
+    path, form, table = paths[0], form or _TITLES[format_], open_table(format_, paths[0])
+    if table.rows is not None:
+        if not table.rows:
+            raise DataError(f"{path}: no row can be read as {form}.")
+        widths = Counter(map(len, table.rows))
+        width = len(table.rows[0])
+        if form != "Excel" and widths[width] <= FITTING * len(table.rows):
+            raise DataError(
+                f"{path}: its rows differ in their number of columns ("
+                f"{', '.join(f'{w} in {n:,} rows' for w, n in widths.most_common(2))}, {width} in the first). Quote "
+                "fields that hold the delimiter, or write it as TSV."
+            )
+    first = first_rows_of(table)
+    if format_ == "jsonl" and first.is_whole and len(first.rows) == 1 and len(first.names) > MAX_TEXTS:
         raise DataError(
             f"{path} is one JSON object of all texts. Write an object a line with a text of both languages."
         )
-    if not good and (faults := Counter(row.fault for row in rows)):
-        below = " below its first" if table.rows else ""
-        raise DataError(f"{path}: no row{below} can be read ({list_reasons(faults)}).")
-    texts = [tuple(map(_cell_text, row.cells)) for row in good]
-    by_language = table.languages is not None and "source" not in names
-    return FirstRows(tuple(paths), format_, form, tuple(names), texts, is_whole, by_language, tuple(lists))
-
-
-def _cell_text(cell: object) -> str:
-    """The text of a cell, or the first of a list, on one line; none where a program wrote that there is no value."""
-    cell = next(iter(cell), None) if isinstance(cell, list) else cell
-    text = "" if cell is None or isinstance(cell, list | dict) else one_line(str(cell))
-    return "" if text in MISSING else text
-
-
-def _has_header(table: SourceTable, form: str) -> bool:
-    """Whether the first row of a table names its columns.
-
-    Raises:
-        DataError: its rows differ in their number of columns, or two columns have one name.
-    """
-    rows = table.rows or []
-    if not rows:
-        raise DataError(f"{table.path}: no row can be read as {form}.")
-    width = len(table.names) if form == "Excel" else len(rows[0])
-    fitting = [row for row in rows if len(row) == width]
-    if form != "Excel" and len(fitting) <= FITTING * len(rows):
-        widths = Counter(len(row) for row in rows).most_common(2)
-        raise DataError(
-            f"{table.path}: its rows differ in their number of columns ("
-            f"{', '.join(f'{w} in {n:,} rows' for w, n in widths)}, {width} in the first). Quote fields that hold the "
-            "delimiter, or write it as TSV."
-        )
-    if not is_header(table.names, [[*row, *[""] * (width - len(row))] for row in rows[1:] if len(row) <= width]):
-        return False
-    if double := next((name for name, count in Counter(filter(None, table.names)).items() if count > 1), ""):
-        raise DataError(f"{table.path}: two columns are called '{double}'. Rename one of them.")
-    return True
+    form += "" if first.has_header else " without a header"
+    return replace(first, paths=tuple(paths), format=format_, form=form)
 
 
 def is_workbook(path: str) -> bool:
@@ -206,7 +127,9 @@ def _archive(path: str) -> FirstRows:
             f"{path} is an archive without two files that end in a language, as those of OPUS have (x.en, x.de). "
             "Unpack it, and give the files."
         )
-    return FirstRows((path,), "opus", "archive of Moses files", tuple(codes), [], False, by_language=True)
+    return FirstRows(
+        (path,), tuple(codes), [], is_whole=False, by_language=True, format="opus", form="archive of Moses files"
+    )
 
 
 def _is_array_of_objects(path: str) -> bool:
@@ -244,7 +167,7 @@ def _format_of_lines(path: str) -> PairFormat | None:
         return "tsv"
     return (
         "csv"
-        if suffix == ".csv" or any(is_named(good[0].text.split(delimiter)) for delimiter in DELIMITERS if good)
+        if suffix == ".csv" or any(is_header(line.text.split(mark)) for line in good[:1] for mark in DELIMITERS)
         else None
     )
 
@@ -256,8 +179,9 @@ def look_at_texts(files: Mapping[str, str]) -> FirstRows:
     rows = list(islice(zip_longest(*map(read_lines, files.values())), ROWS + 1))
     texts = [tuple("" if line is None or line.fault else line.text.strip() for line in row) for row in rows]
     form = f"{len(files)} line-aligned files"
+    is_whole = len(rows) <= ROWS
     return FirstRows(
-        tuple(files.values()), "moses", form, tuple(files), texts[:ROWS], len(rows) <= ROWS, by_language=True
+        tuple(files.values()), tuple(files), texts[:ROWS], is_whole, by_language=True, format="moses", form=form
     )
 
 

@@ -14,7 +14,7 @@ from xalign_ray.config.sources import HF, WITH_COLUMNS, Corpus, Dictionary, Para
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.archives import is_zip
 from xalign_ray.sources.columnar import open_arrow, open_parquet, split_parquet
-from xalign_ray.sources.columns import choose_columns
+from xalign_ray.sources.columns import resolve_columns
 from xalign_ray.sources.conllu import read_conllu
 from xalign_ray.sources.hub import FoundFiles, find_split, find_split_of_each, is_hub_id
 from xalign_ray.sources.open import (
@@ -211,7 +211,7 @@ def parse(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | N
 
 
 def open_table(format: str, path: str) -> SourceTable:  # noqa: A002
-    """A file of a container as a table of pairs, as choose_columns and its readings take it."""
+    """A file of a container as a table of pairs, as resolve_columns and its readings take it."""
     opened = _find_format(format).open
     assert opened, f"{format} is no container"
     return opened(TableFile(Chunks(path)))
@@ -278,7 +278,7 @@ def check_contents(
             check_lines(path, json_lines=entry.content == "json", sentences=entry.content == "sentences")
         if entry.open and languages and kind != "entries":
             kind = kind or kind_of(format, languages)
-            choose_columns(entry.open(TableFile(Chunks(path), kind)), languages, columns or (), kind)
+            resolve_columns(entry.open(TableFile(Chunks(path), kind)), languages, columns or (), kind)
     if entry.check:
         entry.check(files)
 

@@ -220,18 +220,17 @@ _NEXT_WORDS = """
     utterance original word words term terms headword lemma entry
 """
 _NEXT_TO_IT = frozenset(_NEXT_WORDS.split())
-# Names of two columns that translate each other, without blanks and marks, in lower case.
-PAIRS = (
-    ("source", "target"), ("src", "tgt"), ("src", "trg"), ("sourcetext", "targettext"), ("srctext", "tgttext"),
-    ("sourcesentence", "targetsentence"), ("anchor", "positive"), ("query", "positive"), ("query", "pos"),
-    ("query", "passage"), ("query", "document"), ("query", "answer"), ("question", "answer"),
-    ("sentence1", "sentence2"),
-    ("sentencea", "sentenceb"), ("sent1", "sent2"), ("text1", "text2"), ("texta", "textb"), ("original", "translation"),
-    ("source", "translation"), ("src", "mt"), ("sentence", "translation"), ("text", "translation"),
-    ("source", "reference"), ("src", "ref"), ("input", "target"), ("msgid", "msgstr"), ("lang1", "lang2"), ("l1", "l2"),
-    ("input", "output"), ("in", "out"), ("from", "to"), ("term", "translation"), ("word", "translation"),
-    ("headword", "translation"), ("word", "target"),
-)  # fmt: skip
+# Names of two columns that translate each other, the source first, without blanks and marks, in lower case.
+_PAIR_WORDS = """
+    source target, src tgt, src trg, sourcetext targettext, srctext tgttext, sourcesentence targetsentence,
+    anchor positive, query positive, query pos, query passage, query document, query answer, question answer,
+    sentence1 sentence2, sentencea sentenceb, sent1 sent2, text1 text2, texta textb, original translation,
+    source translation, src mt, sentence translation, text translation, source reference, src ref, input target,
+    msgid msgstr, lang1 lang2, l1 l2, input output, in out, from to, term translation, word translation,
+    headword translation, word target
+"""
+PAIRS = [pair.split() for pair in _PAIR_WORDS.split(",")]
+_PARTS_OF_DATA = ("dev", "val", "sts")  # codes that are other words in names of files
 _NEGATIVE = re.compile(r"(hard[_ -]?)?(negatives?|negs?)([_ -]?\d+)?")
 SUFFIXES = frozenset(
     (".gz", ".bz2", ".zst", ".txt", ".text", ".tok", ".raw", ".csv", ".tsv", ".tab", ".jsonl", ".json", ".po")
@@ -316,14 +315,14 @@ def language_of_file(path: str) -> tuple[str, str]:
 def codes_in_name(path: str) -> list[str]:
     """The language codes in a file's name: two as in `news.en-de.tsv`, or one at its end as in `news.de.txt`.
 
-    Elsewhere a code may be a word: `my-text.txt` is not in Burmese.
+    Elsewhere a code may be a word: `my-text.txt` is not in Burmese. `sts-dev.csv` is neither in Shumashti nor Domung.
     """
     file = without_packing(path)
     stem = file.name.removesuffix(file.suffix)
     pair = next((codes for codes in _TWO_CODES.findall(stem) if all(map(is_language, codes))), ())
     last = _LAST_CODE.search(stem)
     codes = pair or ([last[1]] if last and is_language(last[1]) else [])
-    return [check_language(code) for code in codes]
+    return [check_language(code) for code in codes if code not in _PARTS_OF_DATA]
 
 
 def without_packing(path: str) -> Path:

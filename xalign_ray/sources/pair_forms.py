@@ -6,14 +6,20 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.config.sources import WITH_COLUMNS, ParallelCorpus
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.sources.columns import condition_of, fulfils, is_text, number_of
-from xalign_ray.sources.first_rows import FirstRows, look_at_file, look_at_table, look_at_texts
+from xalign_ray.sources.columns import (
+    FirstRows,
+    choose_columns,
+    condition_of,
+    fulfils,
+    list_names,
+)
+from xalign_ray.sources.first_rows import look_at_file, look_at_table, look_at_texts
 from xalign_ray.sources.formats import find_source, read
 from xalign_ray.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved
 from xalign_ray.sources.language_id import (
@@ -25,7 +31,6 @@ from xalign_ray.sources.language_id import (
     is_installed,
     is_negative,
     language_of_file,
-    language_of_name,
     without_region,
 )
 from xalign_ray.sources.open import expand
@@ -36,10 +41,8 @@ from xalign_ray.work.storage import absolute_path, is_url
 
 MAX_BAD_FRACTION = 0.01  # of rows that are read without a recipe
 SHOWN_REASON = 100  # characters
-MANY = 8  # names that a message lists
 PIVOT = "en"  # among languages that have as many texts
 ALL_ROWS = "all"  # what stands for a condition that each row fulfils
-NO_LANGUAGES = {*SPLITS, "sts"}  # words in names of files of scored pairs that are codes too, such as dev
 _SCORE_WORDS = """
     bicleaner comet cometkiwi confidence cosine label labels labse laser margin quality score scores sim similarity
 """
@@ -77,9 +80,16 @@ def choose_pairs(
     tables: Sequence[FirstRows], languages: Sequence[str] = (), columns: Sequence[str] = (), where: str = ALL_ROWS
 ) -> list[ParallelCorpus]:
     """As `look_at_pairs`, of first rows."""
-    corpora = []
+    corpora: list[ParallelCorpus] = []
+    codes = [check_language(code) for code in languages]
     for table in tables:
-        chosen = choose_pair_columns(table, languages, columns)
+        if not table.rows:
+            places = [*range(len(table.names))]
+        else:
+            places = _find_named(table, columns) if columns else choose_columns(table, codes)
+        chosen = choose_languages(table, places, codes, is_named=bool(columns))
+        _check_languages(table, chosen, codes)
+        _check_texts(table, chosen)
         if condition := _condition(table, where):
             index = table.names.index(condition_of(condition)[0])
             table = replace(table, rows=[row for row in table.rows if fulfils(row[index], condition)])
@@ -94,6 +104,15 @@ def choose_pairs(
     return corpora
 
 
+def _negatives(table: FirstRows, chosen: Mapping[int, str]) -> tuple[str, ...]:
+    """The other columns that are called by hard negatives and hold no numbers; none beside several languages."""
+    return tuple(
+        name
+        for place, name in enumerate(table.names if len(chosen) == 2 else ())
+        if is_negative(name) and place not in chosen and not table.numbers(place)
+    )
+
+
 def _condition(table: FirstRows, where: str) -> str | None:
     """The condition on the rows of a table, if it has the column.
 
@@ -104,8 +123,8 @@ def _condition(table: FirstRows, where: str) -> str | None:
         return None
     if where:
         return where if condition_of(where)[0] in table.names else None
-    for index, name in enumerate(table.names):
-        values = _numbers_in(table, index)
+    for place, name in enumerate(table.names):
+        values = table.numbers(place)
         if _is_score(name) and (len(values) > 1 or (values and not table.is_whole)):
             raise ConfigError(
                 f"{table.title}: column {name} holds {values[0]:.3g} to {values[-1]:.3g}, so not each row may be a "
@@ -115,89 +134,44 @@ def _condition(table: FirstRows, where: str) -> str | None:
     return None
 
 
-def _numbers_in(table: FirstRows, place: int) -> list[float]:
-    """The distinct numbers in a column, in order; none where a cell holds something else."""
-    cells = [*filter(None, table.column(place))]
-    numbers = [number for cell in cells if (number := number_of(cell)) is not None]
-    return sorted({*numbers}) if len(numbers) == len(cells) else []
-
-
 def _is_score(name: str) -> bool:
     return bool(_SCORES & {*re.split(r"[\W_]+", name.lower())})
 
 
-def choose_scored_columns(table: FirstRows, in_one_language: bool = False) -> list[str]:
-    """The two texts and the score of a table of scored pairs in one language (STS); none of a table of other things.
-
-    The score is the only column of numbers without a header, else one that is called so. Texts whose languages differ,
-    by the names of the file or its columns or by their words, are translations.
-
-    Args:
-        in_one_language: whether that is known already.
-    """
-    texts = [n for n in range(len(table.names)) if is_text(table.column(n))]
-    pair = find_pair(table.names)
-    texts = pair if len(texts) > 2 and {*pair} <= {*texts} else texts
-    numbers = [n for n in range(len(table.names)) if len(_numbers_in(table, n)) > 1]
-    scores = [n for n in numbers if _is_score(table.names[n])]
-    if not scores and len(numbers) == 1 and table.names[0].isdecimal():
-        scores = numbers
-    if table.by_language or len(texts) != 2 or not scores:
-        return []
-    if not in_one_language:
-        written = [code for code in codes_in_name(table.title) if code not in NO_LANGUAGES]
-        codes = [_code_of(table, n) or identify(_texts(table, n)) for n in texts]
-        if len(written) == 2 or (all(codes) and not is_alike(*codes)):
-            return []
-    return [table.names[n] for n in (*texts, scores[0])]
-
-
-def _corpora(table: FirstRows, chosen: Chosen, where: str | None) -> Iterator[ParallelCorpus]:
-    """A source for each two languages; of several, all with the one that has the most texts."""
-    several = len(chosen.columns) > 2
-    order = list(range(len(chosen.columns)))
-    if several:
-        order.sort(key=lambda n: (table.column(chosen.columns[n]).count(""), chosen.languages[n] != PIVOT))
-    pivot, *others = order
-    for other in sorted(others):
-        both = (pivot, other)
-        places = [chosen.columns[n] for n in both]
-        names = (table.names[places[0]], table.names[places[1]])
-        files = [table.paths[n] for n in places] if table.format == "moses" else table.paths
-        yield ParallelCorpus(
-            format=table.format,
-            languages=(chosen.languages[both[0]], chosen.languages[both[1]]),
-            paths=tuple(path if is_url(path) else absolute_path(path) for path in files),
-            columns=names if table.format in WITH_COLUMNS else None,
-            where=where,
-            negatives=_negatives(table, chosen) if table.format in WITH_COLUMNS else (),
-            skip_empty=several and table.format != "tmx",
-        )
-
-
-def _describe(table: FirstRows, chosen: Chosen) -> str:
+def _describe(table: FirstRows, chosen: Mapping[int, str]) -> str:
     """The line on the form of a source."""
-    named = [(table.names[n], code) for n, code in zip(chosen.columns, chosen.languages, strict=True)]
-    listed = [name if name == code else f"{name} ({code})" for name, code in named]
-    what = "languages" if table.by_language else "columns"
     negatives = _negatives(table, chosen)
-    others = [name for n, name in enumerate(table.names) if n not in chosen.columns and name not in ("", *negatives)]
+    named = [(table.names[place], code) for place, code in chosen.items()]
+    listed = list_names([name if name == code else f"{name} ({code})" for name, code in named])
+    others = [name for place, name in enumerate(table.names) if place not in chosen and name not in ("", *negatives)]
     left = [*others, *table.lists]
     title = table.title + (f" and {len(table.paths) - 1} more" if len(table.paths) > 1 else "")
-    full = sum(all(row[n] for n in chosen.columns) for row in table.rows)
-    count = f"{full:,} pair{'s' * (full != 1)}" if len(chosen.columns) == 2 else f"{len(table.rows):,} rows"
+    full = sum(all(row[place] for place in chosen) for row in table.rows)
+    count = f"{full:,} pair{'s' * (full != 1)}" if len(chosen) == 2 else f"{len(table.rows):,} rows"
     pairs = f", {count}{'' if table.is_whole else ' or more'}" if table.rows else ""
-    negative = f"; negatives {_listed(negatives)}" if negatives else ""
+    negative = f"; negatives {list_names(negatives)}" if negatives else ""
     aside = f"; left out: {list_some(left)}" if left else ""
-    return f"{title}: {table.form}, {what} {_listed(listed)}{pairs}{negative}{aside}"
+    return f"{title}: {table.form}, {'languages' if table.by_language else 'columns'} {listed}{pairs}{negative}{aside}"
 
 
-def _negatives(table: FirstRows, chosen: Chosen) -> tuple[str, ...]:
-    """The other columns that are called by hard negatives and hold no numbers; none beside several languages."""
-    if len(chosen.columns) > 2:
-        return ()
-    others = [n for n, name in enumerate(table.names) if is_negative(name) and n not in chosen.columns]
-    return tuple(table.names[n] for n in others if is_text(table.column(n)) or not any(table.column(n)))
+def _corpora(table: FirstRows, chosen: Mapping[int, str], where: str | None) -> Iterator[ParallelCorpus]:
+    """A source for each two languages; of several, all with the one that has the most texts."""
+    has_columns, several = table.format in WITH_COLUMNS, len(chosen) > 2
+    pivot = next(iter(chosen))
+    if several:
+        pivot = min(chosen, key=lambda place: (table.column(place).count(""), chosen[place] != PIVOT))
+    for other in chosen:
+        if other != pivot:
+            files = [table.paths[pivot], table.paths[other]] if table.format == "moses" else table.paths
+            yield ParallelCorpus(
+                format=table.format,
+                languages=(chosen[pivot], chosen[other]),
+                paths=tuple(path if is_url(path) else absolute_path(path) for path in files),
+                columns=(table.names[pivot], table.names[other]) if has_columns else None,
+                where=where,
+                negatives=_negatives(table, chosen) if has_columns else (),
+                skip_empty=several and table.format != "tmx",
+            )
 
 
 def read_pairs(
@@ -255,36 +229,31 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
     below: dict[str, str] = {}  # files of folders, which may hold others than pairs, and why they are left out
     for path in paths:
         if not is_url(path) and Path(path).is_dir():
-            saved = find_saved(Path(path), split)
-            tables += [look_at_table(saved.files, "arrow", "saved data set")] if saved else []
-            below |= {} if saved else _files_below(Path(path), split)
+            if saved := find_saved(Path(path), split):
+                tables.append(look_at_table(saved.files, "arrow", "saved data set"))
+            else:
+                below |= _files_below(Path(path), split)
         elif not Path(path).is_file() and _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
             name, _, configuration = path.partition(":")
-            tables.append(
-                look_at_table(fetch_dataset(name, configuration or None, split), "arrow", "data set of the hub")
-            )
+            fetched = fetch_dataset(name, configuration or None, split)
+            tables.append(look_at_table(fetched, "arrow", "data set of the hub"))
         else:
             files += expand(path)
     texts: list[str] = []
     first_error = None
     for together in _shards([*files, *(path for path, why in below.items() if not why)]):
-        path, is_named = together[0], together[0] not in below
+        path = together[0]
         try:
             first = look_at_file(path)
-            if not is_named and first and first.rows and not first.by_language:
-                texts_in = sum(is_text(first.column(n)) for n in range(len(first.names)))
-                if texts_in + len(first.lists) < 2:  # a message names lists
-                    raise DataError(f"{path}: it has no two columns of text (columns: {list_some(first.names)}).")
+            if first and path in below and not first.may_hold_pairs:
+                raise DataError(f"{path}: it has no two columns of text (columns: {list_some(first.names)}).")
+            tables += [replace(first, paths=tuple(together))] if first else []
+            texts += [] if first else together
         except DataError as error:
-            if is_named:
+            if path not in below:
                 raise
             first_error = first_error or error
             below |= dict.fromkeys(together, str(error).removeprefix(path).lstrip(":1234567890").strip(" ."))
-            continue
-        if first is None:
-            texts += together
-        else:
-            tables.append(replace(first, paths=tuple(together)))
     if first_error and not tables and not texts:
         raise first_error
     sources = [*_joined(tables), *_text_groups(texts, below, bool(tables))]
@@ -337,16 +306,13 @@ def _files_below(folder: Path, split: str) -> dict[str, str]:
     ]
     if not files:
         raise DataError(f"{folder} is a folder without files of pairs. Check the path.")
-    splits = {path: _split_of(path, folder) for path in files}
+    splits: dict[Path, str] = {}  # by a word of the names of files and of the folders above
+    for path in files:
+        words = [word.lower() for part in path.relative_to(folder).parts for word in re.split(r"[._\-]", part)]
+        splits[path] = next((SPLITS[word] for word in words if word in SPLITS), "")
     named = list(dict.fromkeys(splits.values()))
     wanted = SPLITS.get(split, split) if "" in named else choose_split(str(folder), named, split)
     return {str(path): "" if split in ("", wanted) else f"of the split {split}" for path, split in splits.items()}
-
-
-def _split_of(path: Path, folder: Path) -> str:
-    """Of a file, by a word of its name or of the folders above: nothing if none is the name of a split."""
-    words = [word.lower() for part in path.relative_to(folder).parts for word in re.split(r"[._\-]", part)]
-    return next((SPLITS[word] for word in words if word in SPLITS), "")
 
 
 def _text_groups(texts: Sequence[str], below: dict[str, str], has_others: bool) -> Iterator[FirstRows]:
@@ -368,158 +334,77 @@ def _text_groups(texts: Sequence[str], below: dict[str, str], has_others: bool) 
         if code in group:
             raise ConfigError(f"{group[code]} and {path} are both '{code}' by their names. Give one of them.")
         group[code or Path(path).name] = path
-    alone = [name for name, group in groups.items() if len(group) == 1]
-    if len(alone) == 2 and len(texts) == 2:
-        first, second = (next(iter(groups[name].items())) for name in alone)
-        names = (first[0], second[0]) if first[0] != second[0] else (first[1], second[1])
-        yield look_at_texts({names[0]: first[1], names[1]: second[1]})
-        return
-    if (has_others or len(alone) < len(groups)) and all(next(iter(groups[name].values())) in below for name in alone):
-        below |= {path: "plain text without a translation" for name in alone for path in groups.pop(name).values()}
-        alone = []
-    if alone:
-        files = [next(iter(groups[name].values())) for name in alone]
+    alone = [path for group in groups.values() if len(group) == 1 for path in group.values()]
+    if len(alone) == len(texts) == 2:
+        names = [next(iter(group)) for group in groups.values()]
+        groups = {"": dict(zip(names if names[0] != names[1] else alone, alone, strict=True))}
+    elif alone and (has_others or len(alone) < len(texts)) and {*alone} <= {*below}:
+        below |= dict.fromkeys(alone, "plain text without a translation")
+    elif alone:
         raise ConfigError(
-            f"{' and '.join(files[:3])}: plain text, and no file is its translation by name. Give two files, call them "
+            f"{' and '.join(alone[:3])}: plain text, and no file is its translation by name. Give two files, call them "
             "alike but for the language (x.en, x.de), or give a table with a column for each language."
         )
-    yield from (look_at_texts(group) for group in groups.values())
+    yield from (look_at_texts(group) for group in groups.values() if len(group) > 1)
 
 
-# Chooses the columns of a table that translate each other, and their languages; asks where this is not clear.
+# The languages of columns that translate each other; asks where these are not clear.
 
 IDENTIFIED = 300  # texts of a column by which its language is found
 MAX_EQUAL = 0.5  # of the rows: those whose two texts are the same
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The columns of a source that translate each other, two or more, as places, and their languages."""
-
-    columns: list[int]
-    languages: list[str]
-
-
-def choose_pair_columns(table: FirstRows, languages: Sequence[str] = (), columns: Sequence[str] = ()) -> Chosen:
-    """The columns that hold translations: those that are named, or called by languages, or the only two of text.
-
-    Args:
-        languages: of the columns, where they are known; in the columns' order where these do not show it.
-        columns: their names, where they are known.
-
-    Raises:
-        ConfigError: it is not clear; names the key that settles it.
-    """
-    codes = [check_language(code) for code in languages]
-    if table.rows:
-        places = _named(table, columns) if columns else _candidates(table, codes)
-    else:
-        places = list(range(len(table.names)))
-    chosen = _languages(table, places, codes, is_named=bool(columns))
-    _check(table, chosen)
-    return chosen
-
-
-def _named(table: FirstRows, columns: Sequence[str]) -> list[int]:
+def _find_named(table: FirstRows, columns: Sequence[str]) -> list[int]:
     if len(columns) < 2 or len(set(columns)) < len(columns):
         raise ConfigError(f"--columns names {', '.join(columns)}; name two different columns, such as source,target.")
-    for column in columns:
-        if column not in table.names:
-            raise ConfigError(
-                f"{table.title} has no column '{column}'; its columns are {list_some(table.names)}{_lists(table)}."
-            )
+    if absent := [column for column in columns if column not in table.names]:
+        raise ConfigError(f"{table.title} has no column '{absent[0]}'; its columns are {table.listed}.")
     return [table.names.index(column) for column in columns]
 
 
-def _lists(table: FirstRows) -> str:
-    return f"; lists, of which each text needs a row: {list_some(table.lists)}" if table.lists else ""
+def choose_languages(
+    table: FirstRows, places: Sequence[int], wanted: Sequence[str] = (), is_named: bool = False
+) -> dict[int, str]:
+    """The languages of columns, or of the wanted ones among them in that order; empty where one is not known.
 
-
-def _candidates(table: FirstRows, codes: Sequence[str]) -> list[int]:
-    """Columns of text with a language or a pair's word as name, or all columns of text if they are two."""
-    texts = [n for n in range(len(table.names)) if is_text(table.column(n)) and not is_negative(table.names[n])]
-    if table.by_language:
-        return texts
-    named = [n for n in range(len(table.names)) if _code_of(table, n) and (n in texts or not any(table.column(n)))]
-    if codes:
-        named = [n for n in named if any(table.column(n)) or _code_of(table, n) in codes]
-    if empty := [table.names[n] for n in named if not any(table.column(n))]:
-        raise ConfigError(
-            f"{table.title}: column {empty[0]} is empty in the first {len(table.rows):,} rows. Fill it, or name two "
-            "others with --languages or --columns."
-        )
-    pair = [n for n in find_pair(table.names) if n in texts]
-    if len(pair) == 2 and len([n for n in named if n not in pair]) < 2:
-        return pair
-    if len(named) > 1:
-        return named
-    if len(texts) < 2:
-        held = f"only column {table.names[texts[0]]} holds text" if texts else "no column holds text"
-        raise ConfigError(
-            f"{table.title}: {held} (columns: {list_some(table.names)}{_lists(table)}), and pairs need two. Name them "
-            "with --columns."
-        )
-    if len(texts) > 2 and len(texts) != len(codes):
-        raise ConfigError(
-            f"{table.title}: columns {_listed([table.names[n] for n in texts])} hold text. Say which two translate "
-            f"each other: --columns {table.names[texts[0]]},{table.names[texts[1]]}"
-        )
-    return texts
-
-
-def _code_of(table: FirstRows, place: int) -> str:
-    """The language that a column is called by.
-
-    A code of three letters may be a word (`bar` is Bavarian): it is a code where another column is called by one of two
-    letters, or each column of text by a language.
-    """
-    code = language_of_name(table.names[place])
-    if code == "id" and sum(" " in row[place] for row in table.rows) * 2 < len(table.rows):
-        return ""  # not Indonesian
-    if table.by_language or len(code.partition("-")[0]) != 3:
-        return code
-    others = [language_of_name(name) for n, name in enumerate(table.names) if is_text(table.column(n))]
-    return code if all(others) or any(len(other.partition("-")[0]) == 2 for other in others) else ""
-
-
-def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_named: bool) -> Chosen:
-    """The languages of the columns; requested ones stay.
-
-    A code that is written holds: `codes` before names of columns, these before the file's name. Only languages
+    A code that is written holds: `wanted` before names of columns, these before the file's name. Only languages
     that none of them gives are identified.
+
+    Args:
+        is_named: whether the user names the columns; their names need not be their languages then.
     """
-    names = [table.names[n] for n in places]
-    paired = bool(find_pair(names)) and len(places) == 2 and not table.by_language
-    by_name = ["" if paired else _code_of(table, n) for n in places]
+    paired = len(places) == 2 and not table.by_language and find_pair([table.names[place] for place in places])
+    by_name = ["" if paired else table.codes[place] for place in places]
     bare = [without_region(code) if code else "" for code in by_name]
     by_name = bare if len(set(bare)) == len(bare) else by_name
-    if codes and all(code in by_name or code in bare for code in codes):
-        in_order = [(by_name if code in by_name else bare).index(code) for code in codes]
-        return Chosen([places[n] for n in in_order], list(codes))
-    rest = [code for code in codes if code not in by_name]
-    free = [n for n, code in enumerate(by_name) if code not in codes and (is_named or not code)]
-    by_text = {n: identify(_texts(table, places[n])) for n in free}
-    if len(codes) == len(places) and len(free) == len(rest):
-        filled = dict(zip(free, _in_order(rest, [*by_text.values()]), strict=True))
-        return Chosen(places, [filled.get(n, code) for n, code in enumerate(by_name)])
-    codes_found = [code or by_text.get(n, "") for n, code in enumerate(by_name)]
-    written = codes_in_name(table.title)
-    if len(written) == len(places) == len(free) == 2 and not codes:
-        written = _in_order(written, codes_found)
-        is_word = any(codes_found) and not any(map(is_alike, codes_found, written))
-        codes_found = codes_found if is_word else written
-    there = ", ".join(
-        name if name == code else f"{name} ({code or 'unknown'})" for name, code in zip(names, codes_found, strict=True)
-    )
-    double = [code for code, count in Counter(filter(None, codes_found)).items() if count > 1]
-    if codes:
-        fault = f"none is in '{next((code for code in codes if code not in codes_found), codes[0])}'"
-    elif not all(codes_found):
+    if wanted and all(code in (*by_name, *bare) for code in wanted):
+        return {places[(by_name if code in by_name else bare).index(code)]: code for code in wanted}
+    free = [n for n, code in enumerate(by_name) if code not in wanted and (is_named or not code)]
+    by_text = [identify(_first_texts(table, places[n])) for n in free]
+    codes = dict(enumerate(by_name)) | {n: by_name[n] or text for n, text in zip(free, by_text, strict=True)}
+    written = [code for code in wanted if code not in by_name] if wanted else codes_in_name(table.title)
+    if len(written) == len(free) and len(places) == len(wanted or free):
+        written = max(written, written[::-1], key=lambda order: sum(map(is_alike, by_text, order)))
+        # The texts show that what looks like codes in a file's name are other words.
+        is_word = not wanted and any(codes.values()) and not any(map(is_alike, codes.values(), written))
+        codes |= {} if is_word else dict(zip(free, written, strict=True))
+    return {place: codes[n] for n, place in enumerate(places)}
+
+
+def _check_languages(table: FirstRows, chosen: Mapping[int, str], wanted: Sequence[str]) -> None:
+    """Refuses languages that are not known or not there, or two columns in one."""
+    codes = [*chosen.values()]
+    double = [code for code, count in Counter(codes).items() if count > 1]
+    if absent := [code for code in wanted if code not in codes]:
+        fault = f"none is in '{absent[0]}'"
+    elif not all(codes):
         fault = "not every language can be told by name or text"
-    elif double and not any(map(is_negative, table.names)):
+    elif double and not wanted and not any(map(is_negative, table.names)):
         fault = f"two are in '{double[0]}'"
     else:
-        return Chosen(places, codes_found)
+        return
+    named = [(table.names[place], code) for place, code in chosen.items()]
+    there = ", ".join(name if name == code else f"{name} ({code or 'unknown'})" for name, code in named)
     hint = "" if is_installed() else f", or install {PACKAGE} (pip install 'xalign-ray[langid]')"
     raise ConfigError(
         f"{table.title} has {there}: {fault}. Name two columns with --columns, or their languages in this order with "
@@ -527,42 +412,53 @@ def _languages(table: FirstRows, places: list[int], codes: Sequence[str], is_nam
     )
 
 
-def _in_order(codes: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Two codes in the order of the texts of which these are the languages; as they are written where that is open."""
-    return max(list(codes), list(codes[::-1]), key=lambda order: sum(map(is_alike, texts, order)))
-
-
-def _check(table: FirstRows, found: Chosen) -> None:
+def _check_texts(table: FirstRows, chosen: Mapping[int, str]) -> None:
     """Refuses texts that are copies of each other; warns of texts that read like another language than their code."""
-    if len(found.columns) < 2:
+    if len(chosen) < 2:
         raise ConfigError(
-            f"{table.title} holds one language only ({', '.join(found.languages) or 'none'}); pairs need two."
+            f"{table.title} holds one language only ({', '.join(chosen.values()) or 'none'}); pairs need two."
         )
-    if not table.rows:
-        if table.format != "opus":
-            raise ConfigError(f"{table.title} has no rows below its header ({list_some(table.names)}).")
-        return
-    first, *others = found.columns
-    for other in others:
+    if not table.rows and table.format != "opus":
+        raise ConfigError(f"{table.title} has no rows below its header ({list_some(table.names)}).")
+    first, *others = chosen
+    for other in others if table.rows else ():
         rows = [(row[first], row[other]) for row in table.rows if row[first] and row[other]]
         names = f"{table.names[first]} and {table.names[other]}"
-        if not rows:
-            if len(found.columns) == 2:
-                raise ConfigError(f"{table.title}: no row of the first {len(table.rows):,} has both {names}.")
-            continue
+        if not rows and len(chosen) == 2:
+            raise ConfigError(f"{table.title}: no row of the first {len(table.rows):,} has both {names}.")
         if (equal := sum(a.casefold() == b.casefold() for a, b in rows)) > MAX_EQUAL * len(rows):
             raise ConfigError(
                 f"{table.title}: {names} are the same in {equal:,} of {len(rows):,} rows, so one is no translation of "
                 "the other. Name other columns with --columns, or give another file."
             )
-    for column, code in zip(found.columns, found.languages, strict=True):
-        if (text := identify(_texts(table, column))) and not is_alike(text, code):
-            say(f"{table.title}: column {table.names[column]} reads like {text}: taken as {code}, as named")
+    for place, code in chosen.items():
+        if (text := identify(_first_texts(table, place))) and not is_alike(text, code):
+            say(f"{table.title}: column {table.names[place]} reads like {text}: taken as {code}, as named")
 
 
-def _texts(table: FirstRows, place: int) -> list[str]:
+def _first_texts(table: FirstRows, place: int) -> list[str]:
     return [*filter(None, table.column(place))][:IDENTIFIED]
 
 
-def _listed(names: Sequence[str]) -> str:
-    return list_some(names) if len(names) > MANY else " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+def choose_scored_columns(table: FirstRows, in_one_language: bool = False) -> list[str]:
+    """The two texts and the score of a table of scored pairs in one language (STS); none of a table of other things.
+
+    The score is the only column of numbers without a header, else one that is called so. Texts whose languages differ,
+    by the names of the file or its columns or by their words, are translations.
+
+    Args:
+        in_one_language: whether that is known already.
+    """
+    try:
+        places = choose_columns(table)
+    except ConfigError:
+        return []
+    numbers = [place for place in range(len(table.names)) if len(table.numbers(place)) > 1]
+    scores = [place for place in numbers if _is_score(table.names[place])]
+    scores = scores or (numbers if len(numbers) == 1 and not table.has_header else [])
+    if table.by_language or len(places) != 2 or not scores:
+        return []
+    first, second = ("", "") if in_one_language else choose_languages(table, places).values()
+    if first and second and not is_alike(first, second):
+        return []
+    return [table.names[place] for place in (*places, scores[0])]

@@ -8,7 +8,7 @@ from itertools import chain, product
 from typing import Any
 
 from xalign_ray.sources.archives import files_of
-from xalign_ray.sources.columns import choose_columns, fulfils
+from xalign_ray.sources.columns import fulfils, resolve_columns
 from xalign_ray.sources.html import has_markup
 from xalign_ray.sources.open import Chunks
 from xalign_ray.sources.records import (
@@ -23,14 +23,11 @@ from xalign_ray.sources.records import (
     make_document,
     make_pair,
 )
-from xalign_ray.sources.tables import SourceRow, SourceTable, TableFile, one_line
+from xalign_ray.sources.tables import MISSING, SourceRow, SourceTable, TableFile, one_line
 from xalign_ray.vocabulary.dictionary import trim_punctuation
 
 OpenTable = Callable[[TableFile], SourceTable]
 NO_TEXT = "row has no text"
-MISSING = frozenset(  # what pandas and spreadsheets write for an empty cell, and for one that they cannot compute
-    ("NaN", "nan", "<NA>", "NULL", "#N/A", "#VALUE!", "#REF!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!")
-)
 ONE_TERM = "dictionary line has one column"
 NO_TERM = "term is empty"
 PUNCTUATION = "dictionary lines with punctuation around a word, taken off"
@@ -48,7 +45,7 @@ _OPTIONAL = re.compile(rf"\(({_LETTER}+)\)(?={_LETTER})")  # within a word: (in)
 def read_part_of_table(
     open_table: OpenTable, part: Part, kind: Kind, languages: Sequence[str]
 ) -> Iterator[Record | Skipped | Noted | Lines]:
-    """The records of a part of a table, in the columns that the source names, or that choose_columns finds.
+    """The records of a part of a table, in the columns that the source names, or that resolve_columns finds.
 
     The first rows of a table decide for all: a row that differs is bad, left out or noted, and counted so.
 
@@ -60,7 +57,7 @@ def read_part_of_table(
     for file in files_of(path) if kind == "entries" and part.format != "xlsx" else [Chunks(path, span)]:
         table = open_table(TableFile(file, kind, part.first_line))
         yield from (Noted(what, count) for what, count in table.noted.items())
-        keys = choose_columns(table, languages, part.columns or (), kind)
+        keys = resolve_columns(table, languages, part.columns or (), kind)
         where, *negatives = (part.columns or ())[2:] or ("",)
         texts = [*range(len(languages)), *range(len(keys) - len(negatives), len(keys))]
         row = SourceRow(part.first_line - 1)

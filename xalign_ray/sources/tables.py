@@ -41,6 +41,9 @@ BLANK, COMMENT, HEADER_AGAIN = "blank line", "comment at the beginning", "header
 NOT_JSON, NOT_A_ROW, NO_KEY = "it is not JSON", "line is no JSON object", "object lacks the keys of its texts"
 MORE = "dictionary line has more than two columns"
 OTHER_SHEETS = "sheets after the first, which are not read"
+MISSING = frozenset(  # what pandas and spreadsheets write for an empty cell, and for one that they cannot compute
+    ("NaN", "nan", "<NA>", "NULL", "#N/A", "#VALUE!", "#REF!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!")
+)
 PACKAGE = "xalign-ray[excel]"
 _COMMENT = re.compile(r"#(?!\w[^\t]*\t|[\t,;|])")  # not `#MeToo\t#MeToo` and `#\tnumber sign`
 

@@ -12,15 +12,13 @@ import numpy as np
 from xalign_ray.config.language_codes import check_language
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.nearest import unit_rows
-from xalign_ray.sources.columns import number_of
-from xalign_ray.sources.first_rows import FirstRows
+from xalign_ray.sources.columns import FirstRows, number_of
 from xalign_ray.sources.formats import open_table
 from xalign_ray.sources.language_id import codes_in_name, identify
 from xalign_ray.sources.pair_forms import (
     BESIDE_DATA,
     IDENTIFIED,
     MAX_BAD_FRACTION,
-    NO_LANGUAGES,
     choose_scored_columns,
     find_first_rows,
 )
@@ -71,7 +69,7 @@ def language_of_texts(path: str, code: str, texts: Sequence[str], what: str) -> 
     Raises:
         ConfigError: none of these shows it.
     """
-    named = [code] if code else [code for code in codes_in_name(path) if code not in NO_LANGUAGES]
+    named = [code] if code else codes_in_name(path)
     if language := named[0] if len(named) == 1 else identify(texts[:IDENTIFIED]):
         return check_language(language)
     raise ConfigError(

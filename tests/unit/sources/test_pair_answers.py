@@ -30,7 +30,7 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.csv",
         csv_text(table("foo,bar,baz", EN, DE, FR)),
         {},
-        ": columns foo, bar and baz hold text. Say which two translate each other: --columns foo,bar",
+        ": foo, bar and baz hold text (columns: foo, bar, baz), and pairs need two. Name them with --columns.",
     ),
     "alike": (
         "x.csv",
@@ -70,13 +70,13 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.csv",
         csv_text(table("en,id", EN, IDS)),
         {},
-        ": only column en holds text (columns: en, id), and pairs need two. Name them with --columns.",
+        ": en holds text (columns: en, id), and pairs need two. Name them with --columns.",
     ),
     "one column of a csv": (
         "x.csv",
         csv_text(table("en", EN)),
         {},
-        ": only column en holds text (columns: en), and pairs need two. Name them with --columns.",
+        ": en holds text (columns: en), and pairs need two. Name them with --columns.",
     ),
     "numbers": (
         "x.csv",
@@ -177,7 +177,7 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.jsonl",
         "".join(json.dumps({"query": en, "links": [de]}) + "\n" for en, de in PAIRS),
         {},
-        ": only column query holds text (columns: query; lists, of which each text needs a row: links), and pairs "
+        ": query holds text (columns: query; lists, of which each text needs a row: links), and pairs "
         "need two. Name them with --columns.",
     ),
     "a column of lists that is named": (
