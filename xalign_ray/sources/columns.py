@@ -263,17 +263,19 @@ def resolve_columns(table: SourceTable, languages: Sequence[str], named: Sequenc
             keys = wanted
         elif named or len(languages) < 2 or (called and not is_value and not find_pair(table.names)):
             raise DataError(_explain_missing(table, wanted, keys) + " Its second row has that, too." * is_value)
+        elif kind == "pairs" and table.rows and len(table.names) == 2 and not is_header(table.names):
+            keys = ["1", "2"]
         else:
             first = first_rows_of(table, kind)
             try:
                 places = choose_columns(first, languages, kind)
             except ConfigError:
-                places = [0, 1] if kind == "pairs" and len(first.names) == 2 and not first.has_header else []
+                places = []
             if not places or (first.has_header and places != find_pair(first.names)):
                 hint = ' Name two: columns: ["1", "3"], or by this row.' if table.rows and table.names[1:] else ""
                 raise DataError(_explain_missing(table, wanted, keys) + hint)
-            keys = [first.names[place] for place in places]
-            keys = keys[::-1] if [*table.said] == [*languages][::-1] else keys
+            is_turned = not first.has_header and [*table.said] == [*languages][::-1]
+            keys = [first.names[place] for place in (places[::-1] if is_turned else places)]
     for name in others:
         is_there = name in table.names or (keys[0].isdecimal() and _is_number(name, table))
         if not is_there or (table.kinds.get(name, "number") != "number" and name not in lists):

@@ -309,7 +309,7 @@ def test_codes_that_each_row_says_are_no_header(tmp_path: Path, format_: str, de
 @pytest.mark.parametrize(
     "rows",
     [
-        [("foo", "bar"), ("a long sentence", "ein langer Satz")],  # a header that names no languages
+        [("id", "foo", "bar"), ("1", "a long sentence", "ein langer Satz")],  # a header that names no languages
         [("1", "a cat", "eine Katze", "un chat"), ("2", "a dog", "ein Hund", "un chien")],
         [("a cat", "7", "1"), ("a dog", "8", "2")],
     ],
