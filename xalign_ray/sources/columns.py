@@ -12,11 +12,13 @@ from typing import Any
 
 from xalign_ray.config.sources import WHERE, PairFormat
 from xalign_ray.errors import ConfigError, DataError
+from xalign_ray.sources.csv_rows import TOO_FEW, TOO_MANY
 from xalign_ray.sources.language_id import column_of, find_pair, is_negative, language_of_name
 from xalign_ray.sources.records import Kind, list_reasons, list_some
 from xalign_ray.sources.tables import MISSING, TEXT, SourceTable, one_line
 
 MAX_NAME = 64  # characters of a column's name
+READABLE = 0.5  # of the first rows, at least
 LETTERS = 0.5  # of the characters of most texts
 MAX_KINDS = 20  # of labels, such as parts of speech, that stand ten times or more each
 MANY = 8  # names that a message lists
@@ -108,7 +110,7 @@ def first_rows_of(table: SourceTable, kind: Kind = "pairs") -> FirstRows:
     """The first rows of a table, below its header if it has one.
 
     Raises:
-        DataError: no row can be read, it has no column of text, or two columns have one name.
+        DataError: fewer than half of its rows can be read, it has no column of text, or two columns have one name.
     """
     names, lists, has_header = [*table.names], list[str](), True
     if table.languages:
@@ -133,10 +135,12 @@ def first_rows_of(table: SourceTable, kind: Kind = "pairs") -> FirstRows:
         )
     rows, is_whole = table.first_rows(names)
     texts = [tuple(map(_cell_text, row.cells)) for row in rows if not row.fault]
-    if rows and not texts:
-        below_first = " below its first" if table.rows and table.names[1:] else ""
-        reasons = list_reasons(Counter(row.fault for row in rows))
-        raise DataError(f"{table.path}: no row{below_first} can be read ({reasons}).")
+    if len(texts) < READABLE * len(rows):
+        count = f"only {len(texts):,} of {len(rows):,} rows" if texts else "no row"
+        faults = Counter(row.fault for row in rows if row.fault)
+        hint = " Quote fields that hold the delimiter, or write it as TSV." if {TOO_FEW, TOO_MANY} & {*faults} else ""
+        where = " below its first" if table.rows and has_header else ""
+        raise DataError(f"{table.path}: {count}{where} can be read ({list_reasons(faults)}).{hint}")
     by_language = table.languages is not None and "source" not in names
     return FirstRows((table.path,), tuple(names), texts, is_whole, by_language, tuple(lists), has_header)
 

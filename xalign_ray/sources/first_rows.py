@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 import zipfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -88,17 +87,8 @@ def look_at_table(paths: Sequence[str], format_: PairFormat, form: str = "") -> 
         DataError: no row can be read, it has no column of text, or its columns are not clear.
     """
     path, form, table = paths[0], form or _TITLES[format_], open_table(format_, paths[0])
-    if table.rows is not None:
-        if not table.rows:
-            raise DataError(f"{path}: no row can be read as {form}.")
-        widths = Counter(map(len, table.rows))
-        width = len(table.rows[0])
-        if form != "Excel" and widths[width] <= FITTING * len(table.rows):
-            raise DataError(
-                f"{path}: its rows differ in their number of columns ("
-                f"{', '.join(f'{w} in {n:,} rows' for w, n in widths.most_common(2))}, {width} in the first). Quote "
-                "fields that hold the delimiter, or write it as TSV."
-            )
+    if table.rows == []:
+        raise DataError(f"{path}: no row can be read as {form}.")
     first = first_rows_of(table)
     if format_ == "jsonl" and first.is_whole and len(first.rows) == 1 and len(first.names) > MAX_TEXTS:
         raise DataError(

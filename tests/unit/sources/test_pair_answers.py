@@ -107,8 +107,8 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "x.csv",
         "en,de\n" + "".join(f"{en},{de},x,y\n" for en, de in zip("abcdefgh", "ABCDEFGH", strict=True)),
         {},
-        ": its rows differ in their number of columns (4 in 8 rows, 2 in 1 rows, 2 in the first). Quote fields that "
-        "hold the delimiter, or write it as TSV.",
+        ": no row below its first can be read (too many columns: 8). Quote fields that hold the delimiter, or write it "
+        "as TSV.",
     ),
     "latin-1": (
         "x.csv",
