@@ -110,6 +110,13 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         ": no row below its first can be read (too many columns: 8). Quote fields that hold the delimiter, or write it "
         "as TSV.",
     ),
+    "fewer than half of the rows": (
+        "x.csv",
+        "en,de\na,A\nb\nc\n",
+        {},
+        ": only 1 of 3 rows below its first can be read (too few columns: 2). Quote fields that hold the delimiter, or "
+        "write it as TSV.",
+    ),
     "latin-1": (
         "x.csv",
         csv_text(table("de,fr", DE, FR)).replace("„", "").encode("latin-1"),
