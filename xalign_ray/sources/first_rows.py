@@ -31,7 +31,7 @@ from xalign_ray.sources.translation_files import is_po
 from xalign_ray.work.file_checks import HEAD_BYTES
 
 MAX_TEXTS = 64  # within one object: more are a table
-FITTING = 0.5  # of the rows: those that have as many columns as the first
+FITTING = 0.5  # of the lines: those of TSV that have a tab
 _ARROW = (b"ARROW1", b"\xff\xff\xff\xff")
 _ZIP = b"PK\x03\x04"
 _TITLES = {
