@@ -18,7 +18,7 @@ from xalign_ray.sources.records import Kind, list_reasons, list_some
 from xalign_ray.sources.tables import MISSING, TEXT, SourceTable, one_line
 
 MAX_NAME = 64  # characters of a column's name
-READABLE = 0.5  # of the first rows, at least
+READABLE = 0.5  # of the first rows; more must be
 LETTERS = 0.5  # of the characters of most texts
 MAX_KINDS = 20  # of labels, such as parts of speech, that stand ten times or more each
 MANY = 8  # names that a message lists
@@ -110,7 +110,7 @@ def first_rows_of(table: SourceTable, kind: Kind = "pairs") -> FirstRows:
     """The first rows of a table, below its header if it has one.
 
     Raises:
-        DataError: fewer than half of its rows can be read, it has no column of text, or two columns have one name.
+        DataError: half of its rows cannot be read, it has no column of text, or two columns have one name.
     """
     names, lists, has_header = [*table.names], list[str](), True
     if table.languages:
@@ -135,7 +135,7 @@ def first_rows_of(table: SourceTable, kind: Kind = "pairs") -> FirstRows:
         )
     rows, is_whole = table.first_rows(names)
     texts = [tuple(map(_cell_text, row.cells)) for row in rows if not row.fault]
-    if len(texts) < READABLE * len(rows):
+    if rows and len(texts) <= READABLE * len(rows):
         count = f"only {len(texts):,} of {len(rows):,} rows" if texts else "no row"
         faults = Counter(row.fault for row in rows if row.fault)
         hint = " Quote fields that hold the delimiter, or write it as TSV." if {TOO_FEW, TOO_MANY} & {*faults} else ""

@@ -110,7 +110,7 @@ ANSWERS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         ": no row below its first can be read (too many columns: 8). Quote fields that hold the delimiter, or write it "
         "as TSV.",
     ),
-    "fewer than half of the rows": (
+    "less than half of the rows": (
         "x.csv",
         "en,de\na,A\nb\nc\n",
         {},
