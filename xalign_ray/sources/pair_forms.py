@@ -87,7 +87,7 @@ def choose_pairs(
             places = [*range(len(table.names))]
         else:
             places = _find_named(table, columns) if columns else choose_columns(table, codes)
-        chosen = choose_languages(table, places, codes, is_named=bool(columns))
+        chosen = _choose_languages(table, places, codes, is_named=bool(columns))
         _check_languages(table, chosen, codes)
         _check_texts(table, chosen)
         if condition := _condition(table, where):
@@ -362,7 +362,7 @@ def _find_named(table: FirstRows, columns: Sequence[str]) -> list[int]:
     return [table.names.index(column) for column in columns]
 
 
-def choose_languages(
+def _choose_languages(
     table: FirstRows, places: Sequence[int], wanted: Sequence[str] = (), is_named: bool = False
 ) -> dict[int, str]:
     """The languages of columns, or of the wanted ones among them in that order; empty where one is not known.
@@ -458,7 +458,7 @@ def choose_scored_columns(table: FirstRows, in_one_language: bool = False) -> li
     scores = scores or (numbers if len(numbers) == 1 and not table.has_header else [])
     if table.by_language or len(places) != 2 or not scores:
         return []
-    first, second = ("", "") if in_one_language else choose_languages(table, places).values()
+    first, second = ("", "") if in_one_language else _choose_languages(table, places).values()
     if first and second and not is_alike(first, second):
         return []
     return [table.names[place] for place in (*places, scores[0])]

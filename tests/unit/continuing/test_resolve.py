@@ -491,9 +491,6 @@ def test_yaml_of_a_recipe_is_short() -> None:
         ("en-en-x-inv.txt", ["en", "en-x-inv"]),
         ("my-text.txt", []),
         ("my-dev-data.csv", []),
-        ("sts-de.csv", ["de"]),
-        ("de-dev.tsv", ["de"]),
-        ("news-dev.txt", []),
     ],
 )
 def test_language_codes_of_a_file_name(name: str, codes: list[str]) -> None:
