@@ -16,6 +16,7 @@ from xalign_ray.config.choices import (
     MaskedLm,
     MaskedText,
     ObjectiveChoice,
+    SentenceContrast,
     StreamChoice,
     prompt_reserve,
 )
@@ -30,6 +31,7 @@ from xalign_ray.continuing.new_languages import (
     pieces_a_word,
     teacher_language,
 )
+from xalign_ray.continuing.temperature import own_temperature
 from xalign_ray.errors import ConfigError
 from xalign_ray.models.families import family_of
 from xalign_ray.models.open import Opened, open_encoder
@@ -148,7 +150,7 @@ def _data(lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[st
 def _rows_and_losses(
     lines: FiveLines, encoder: Opened, method: str, replay: float, data: Data
 ) -> tuple[list[Any], list[Any]]:
-    """The method's streams and objectives, with replay, the encoder's prompt and pooling, and the teacher's length."""
+    """The method's streams and objectives, with replay, the encoder's prompt, pooling and temperature."""
     base = load_recipe(f"continue/{method}").config
     streams, objectives = [*base.streams], [*base.objectives]
     if method == "align" and data.text:
@@ -159,6 +161,11 @@ def _rows_and_losses(
     streams = [rows.model_copy(update=prompted) if isinstance(rows, ContrastedPairs) else rows for rows in streams]
     pooled = {"pooling": encoder.sentences.rule.pooling}
     objectives = [loss.model_copy(update=pooled) if hasattr(loss, "pooling") else loss for loss in objectives]
+    if any(isinstance(loss, SentenceContrast) for loss in objectives):
+        cooled = {"temperature": own_temperature(encoder, data.pairs)}
+        objectives = [
+            loss.model_copy(update=cooled) if isinstance(loss, SentenceContrast) else loss for loss in objectives
+        ]
     if (teacher := _teacher(lines, method)) and "Normalize" in open_encoder(teacher).sentences.kinds:
         unit = {"normalize": True}
         objectives = [loss.model_copy(update=unit) if isinstance(loss, Distillation) else loss for loss in objectives]

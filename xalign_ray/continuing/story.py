@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from xalign_ray.checks import check_recipe
-from xalign_ray.config.choices import MaskedLm
+from xalign_ray.config.choices import MaskedLm, SentenceContrast
 from xalign_ray.config.load import resolve_tree
 from xalign_ray.continuing.bound import note_small_sets
 from xalign_ray.continuing.compared_run import compare_run
@@ -98,6 +98,9 @@ def resolve(lines: FiveLines) -> Continuation:
             f"{100 * config.data.dev_fraction:g} % of the pairs are dev pairs: the checkpoint that is best on them is "
             "exported (--dev FILE names others; --no-keep-best exports the last checkpoint)."
         )
+
+    temperatures = [loss.temperature for loss in config.objectives if isinstance(loss, SentenceContrast)]
+    notes += [f"Temperature of the contrast: {temperature:g}." for temperature in temperatures]
 
     # The length, and held-out losses where a loss predicts words.
     trained = sum(checks.pairs for checks in data.checks[: len(data.pairs)])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertForMaskedLM, BertModel
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedTokenizerFast
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.config.schema import ParallelCorpus
@@ -23,7 +24,13 @@ from xalign_ray.continuing.story import resolve
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.language_id import codes_in_name
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 99}
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "vocab_size": 1_200,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         model.config.save_pretrained(tmp_path / name)
         weights = {key: value.numpy() for key, value in model.state_dict().items() if "decoder" not in key}
         save_file(weights, tmp_path / name / "model.safetensors")
+        write_characters(tmp_path / name)
     pairs = "".join(f"sentence {number}\tSatz {number}\n" for number in range(1000))
     for file in ("pairs.en-de.tsv", "test.en-de.tsv", "other.en-fr.tsv"):
         (tmp_path / file).write_text(pairs)
@@ -43,6 +51,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "text.de.txt").write_text("Ein Satz.\n" * 1000)
     (tmp_path / "other.tsv").write_text("fr\tes\n" + pairs)
     return tmp_path
+
+
+def write_characters(folder: Path) -> None:
+    """A tokenizer of single characters."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *string.ascii_letters, *string.digits, *string.punctuation, *"üéäöß"]
+    backend = Tokenizer(models.WordLevel({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    characters = pre_tokenizers.Split(Regex("."), "isolated")
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), characters])  # type: ignore[assignment]
+    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))  # type: ignore[assignment]
+    special: Any = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), pieces[:4], strict=True))
+    PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(folder)
 
 
 def resolved(model: str = "bare", pairs: str = "pairs.en-de.tsv", **options: Any) -> Continuation:
@@ -287,9 +306,8 @@ def test_many_kept_files_have_a_short_name_for_a_folder(tmp_path: Path, files: i
 
 
 def test_large_encoders_are_continued_at_half_the_rate(folder: Path) -> None:
-    config = json.loads((folder / "bare" / "config.json").read_text())
     assert resolved().recipe.config.train.optimizer.learning_rate == 2e-5
-    (folder / "bare" / "config.json").write_text(json.dumps(config | {"hidden_size": 1024}))
+    BertModel(BertConfig.from_dict(SIZES | {"hidden_size": 1024})).save_pretrained(folder / "bare")
     assert resolved().recipe.config.train.optimizer.learning_rate == 1e-5
 
 
@@ -426,9 +444,8 @@ def test_pieces_are_of_the_language_that_costs_many(folder: Path) -> None:
 
 
 def test_rows_are_no_longer_than_the_encoder_has_positions(folder: Path) -> None:
-    config = json.loads((folder / "bare" / "config.json").read_text())
     assert resolved().recipe.config.data.max_seq_length == 128
-    (folder / "bare" / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 64}))
+    BertModel(BertConfig.from_dict(SIZES | {"max_position_embeddings": 64})).save_pretrained(folder / "bare")
     assert resolved().recipe.config.data.max_seq_length == 64
 
 
@@ -476,7 +493,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(
 def test_yaml_of_a_recipe_is_short() -> None:
     tree = yaml.safe_load(resolved(test="test.en-de.tsv", steps=5).as_yaml)
     assert tree["extends"] == "continue/contrast"
-    assert set(tree) == {"extends", "output", "data", "model", "train", "parallel", "track"}
+    assert set(tree) == {"extends", "output", "data", "objectives", "model", "train", "parallel", "track"}
 
 
 @pytest.mark.parametrize(

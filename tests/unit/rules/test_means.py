@@ -19,6 +19,7 @@ OTHERS = {
     "results/printed.py": "printed numbers that another printed number follows from",
     "continuing/sentence_sets.py": "sentences of one language",
     "continuing/compared_run.py": "sentences of one language",
+    "continuing/temperature.py": "both directions of a loss",
     "studies/progress.py": "seconds of cells",
 }
 
