@@ -196,7 +196,7 @@ def test_a_run_of_other_plugin_code_is_refused_in_its_folder_and_new_elsewhere(n
     write_saved(folder, old)
     check_identity(folder, old)
     module = tmp_path / f"{name}.py"
-    module.write_text(module.read_text() + "# the loss times 100\n")
+    module.write_text(module.read_text() + "TIMES = 100\n")
     new = describe_saved(recipe, inputs_of(recipe.config, ""))
     with pytest.raises(ConfigError) as refused:
         check_identity(folder, new)
