@@ -83,14 +83,14 @@ def _shared_error(changes: Sequence[Change]) -> float:
     is the error of independent ones. Of means one more item gains and one loses, as in `accuracy_gain`, each as much as
     the item that moved the mean most; where none did, as an item that changes in all sets.
     """
-    sums, moves, rooms = (defaultdict[Hashable, float](float) for _ in range(3))
+    sums, moves, weights = (defaultdict[Hashable, float](float) for _ in range(3))
     for change in changes:
         for item, part in change.parts.items():
             sums[item] += part / len(changes)
         for item, move in change.moves.items():
             moves[item] += move / len(changes)
-            rooms[item] += 1 / (len(change.of) + ADDED) / len(changes)
-    largest = max(map(abs, moves.values()), default=0.0) or max(rooms.values(), default=0.0)
+            weights[item] += 1 / (len(change.of) + ADDED) / len(changes)
+    largest = max(map(abs, moves.values()), default=0.0) or max(weights.values(), default=0.0)
     return math.sqrt(math.fsum(part**2 for part in sums.values()) + ADDED * largest**2)
 
 

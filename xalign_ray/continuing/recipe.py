@@ -162,9 +162,9 @@ def _rows_and_losses(
     pooled = {"pooling": encoder.sentences.rule.pooling}
     objectives = [loss.model_copy(update=pooled) if hasattr(loss, "pooling") else loss for loss in objectives]
     if any(isinstance(loss, SentenceContrast) for loss in objectives):
-        cooled = {"temperature": own_temperature(encoder, data.pairs)}
+        calibrated = {"temperature": own_temperature(encoder, data.pairs)}
         objectives = [
-            loss.model_copy(update=cooled) if isinstance(loss, SentenceContrast) else loss for loss in objectives
+            loss.model_copy(update=calibrated) if isinstance(loss, SentenceContrast) else loss for loss in objectives
         ]
     if (teacher := _teacher(lines, method)) and "Normalize" in open_encoder(teacher).sentences.kinds:
         unit = {"normalize": True}

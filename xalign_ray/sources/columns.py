@@ -42,7 +42,7 @@ class FirstRows:
         names: of its columns; numbers from 1 where it has no header; of line-aligned files and of TMX the languages.
         rows: the texts of each row, empty where there is none.
         is_whole: whether these are all rows.
-        by_language: whether a column is a language and not a place: line-aligned files, TMX, OPUS.
+        by_language: whether a column is a language and not a number: line-aligned files, TMX, OPUS.
         lists: the columns of lists that are not read; lists of answers and of negatives are read.
         form: the name of its format for users: CSV, Parquet, TMX.
     """
@@ -68,14 +68,14 @@ class FirstRows:
         lists = f"; lists, of which each text needs a row: {list_some(self.lists)}" if self.lists else ""
         return list_some(self.names) + lists
 
-    def column(self, place: int) -> list[str]:
+    def column(self, index: int) -> list[str]:
         """The texts of each row in a column."""
-        return [row[place] for row in self.rows]
+        return [row[index] for row in self.rows]
 
     @cached_property
     def texts(self) -> list[int]:
         """The places of the columns of text."""
-        return [place for place in range(len(self.names)) if is_text(self.column(place))]
+        return [index for index in range(len(self.names)) if is_text(self.column(index))]
 
     @property
     def may_hold_pairs(self) -> bool:
@@ -93,16 +93,16 @@ class FirstRows:
         if self.by_language:
             return codes
         codes = [
-            "" if code == "id" and sum(" " in text for text in self.column(place)) * 2 < len(self.rows) else code
-            for place, code in enumerate(codes)
+            "" if code == "id" and sum(" " in text for text in self.column(index)) * 2 < len(self.rows) else code
+            for index, code in enumerate(codes)
         ]
         letters = [len(code.partition("-")[0]) for code in codes]
-        is_sure = all(codes[place] for place in self.texts) or any(letters[place] == 2 for place in self.texts)
+        is_sure = all(codes[index] for index in self.texts) or any(letters[index] == 2 for index in self.texts)
         return [code if is_sure or count != 3 else "" for code, count in zip(codes, letters, strict=True)]
 
-    def numbers(self, place: int) -> list[float]:
+    def numbers(self, index: int) -> list[float]:
         """The distinct numbers in a column, in order; none where a cell holds something else."""
-        numbers = [*map(number_of, filter(None, self.column(place)))]
+        numbers = [*map(number_of, filter(None, self.column(index)))]
         return [] if None in numbers else sorted({*numbers})  # pyright: ignore
 
 
@@ -126,7 +126,7 @@ def first_rows_of(table: SourceTable, kind: Kind = "pairs") -> FirstRows:
         names = [name for name in names if table.kinds.get(name, "number") == "number"]
         lists = [name for name, kind_of_cells in table.kinds.items() if kind_of_cells == "list"]
         places = {*find_pair([*names, *lists])}
-        read = [name for place, name in enumerate(lists, len(names)) if place in places or is_negative(name)]
+        read = [name for index, name in enumerate(lists, len(names)) if index in places or is_negative(name)]
         names, lists = [*names, *read], [name for name in lists if name not in read]
     if not names or not (table.languages or table.texts or lists):
         held = list_some([f"{name} ({kind_of_cells})" for name, kind_of_cells in table.kinds.items()])
@@ -161,9 +161,9 @@ def is_header(first: Sequence[str], rows: Sequence[Sequence[str]] = (), kind: Ki
     """
     if any(len(name) > MAX_NAME for name in first) or not any(first):
         return False
-    codes = [place for place, name in enumerate(first) if language_of_name(name)]
+    codes = [index for index, name in enumerate(first) if language_of_name(name)]
     if len(codes) > 1 or find_pair(first):
-        return not any(row[place] == first[place] for row in rows[:1] for place in codes)  # each may name its languages
+        return not any(row[index] == first[index] for row in rows[:1] for index in codes)  # each may name its languages
     if kind == "entries" or not rows or any(len(name.split()) > 2 or not name[:1].isalpha() for name in first if name):
         return False
     columns = [column for column in zip(first, *rows, strict=True) if column[0]]
@@ -206,18 +206,18 @@ def choose_columns(first: FirstRows, languages: Sequence[str] = (), kind: Kind =
     Raises:
         ConfigError: it is not clear; names the key that settles it.
     """
-    texts = [place for place in first.texts if not is_negative(first.names[place])]
+    texts = [index for index in first.texts if not is_negative(first.names[index])]
     if first.by_language:
         return texts
     called: list[int] = []
-    for place, code in enumerate(first.codes):
-        is_empty = not any(first.column(place))
+    for index, code in enumerate(first.codes):
+        is_empty = not any(first.column(index))
         if code and is_empty and (not languages or code in languages):
             raise ConfigError(
-                f"{first.title}: column {first.names[place]} is empty in the first {len(first.rows):,} rows. Fill it, "
+                f"{first.title}: column {first.names[index]} is empty in the first {len(first.rows):,} rows. Fill it, "
                 "or name two others with --languages or --columns."
             )
-        called += [place] if code and place in texts else []
+        called += [index] if code and index in texts else []
     pair = find_pair(first.names)
     if pair and {*pair} <= {*texts} and len({*called} - {*pair}) < 2:
         return pair
@@ -226,7 +226,7 @@ def choose_columns(first: FirstRows, languages: Sequence[str] = (), kind: Kind =
     if kind == "entries" and texts[:2] == [0, 1]:
         return [0, 1]
     if kind == "entries" or len(texts) not in (2, max(2, len(languages))):
-        held = list_names([first.names[place] for place in texts]) if texts else "no column"
+        held = list_names([first.names[index] for index in texts]) if texts else "no column"
         raise ConfigError(
             f"{first.title}: {held} hold{'s' * (len(texts) < 2)} text (columns: {first.listed}), and pairs need two. "
             "Name them with --columns."
@@ -261,7 +261,7 @@ def resolve_columns(table: SourceTable, languages: Sequence[str], named: Sequenc
     keys = [column_of([*table.texts, *lists], name) for name in wanted]
     called = [table.names.index(name) for name in keys if name]
     second = next(iter((table.rows or ())[1:]), ())  # which has the same languages where each row names its own
-    is_value = any(place < len(second) and table.names[place] == second[place] for place in called)
+    is_value = any(index < len(second) and table.names[index] == second[index] for index in called)
     if not all(keys) or len({*keys}) < len(keys) or is_value:
         if table.rows and all(_is_number(name, table) for name in wanted):
             keys = wanted
@@ -279,7 +279,7 @@ def resolve_columns(table: SourceTable, languages: Sequence[str], named: Sequenc
                 hint = ' Name two: columns: ["1", "3"], or by this row.' if table.rows and table.names[1:] else ""
                 raise DataError(_explain_missing(table, wanted, keys) + hint)
             is_turned = not first.has_header and [*table.said] == [*languages][::-1]
-            keys = [first.names[place] for place in (places[::-1] if is_turned else places)]
+            keys = [first.names[index] for index in (places[::-1] if is_turned else places)]
     for name in others:
         is_there = name in table.names or (keys[0].isdecimal() and _is_number(name, table))
         if not is_there or (table.kinds.get(name, "number") != "number" and name not in lists):

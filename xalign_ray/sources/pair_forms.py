@@ -108,8 +108,8 @@ def _negatives(table: FirstRows, chosen: Mapping[int, str]) -> tuple[str, ...]:
     """The other columns that are called by hard negatives and hold no numbers; none beside several languages."""
     return tuple(
         name
-        for place, name in enumerate(table.names if len(chosen) == 2 else ())
-        if is_negative(name) and place not in chosen and not table.numbers(place)
+        for index, name in enumerate(table.names if len(chosen) == 2 else ())
+        if is_negative(name) and index not in chosen and not table.numbers(index)
     )
 
 
@@ -123,8 +123,8 @@ def _condition(table: FirstRows, where: str) -> str | None:
         return None
     if where:
         return where if condition_of(where)[0] in table.names else None
-    for place, name in enumerate(table.names):
-        values = table.numbers(place)
+    for index, name in enumerate(table.names):
+        values = table.numbers(index)
         if _is_score(name) and (len(values) > 1 or (values and not table.is_whole)):
             raise ConfigError(
                 f"{table.title}: column {name} holds {values[0]:.3g} to {values[-1]:.3g}, so not each row may be a "
@@ -141,12 +141,12 @@ def _is_score(name: str) -> bool:
 def _describe(table: FirstRows, chosen: Mapping[int, str]) -> str:
     """The line on the form of a source."""
     negatives = _negatives(table, chosen)
-    named = [(table.names[place], code) for place, code in chosen.items()]
+    named = [(table.names[index], code) for index, code in chosen.items()]
     listed = list_names([name if name == code else f"{name} ({code})" for name, code in named])
-    others = [name for place, name in enumerate(table.names) if place not in chosen and name not in ("", *negatives)]
+    others = [name for index, name in enumerate(table.names) if index not in chosen and name not in ("", *negatives)]
     left = [*others, *table.lists]
     title = table.title + (f" and {len(table.paths) - 1} more" if len(table.paths) > 1 else "")
-    full = sum(all(row[place] for place in chosen) for row in table.rows)
+    full = sum(all(row[index] for index in chosen) for row in table.rows)
     count = f"{full:,} pair{'s' * (full != 1)}" if len(chosen) == 2 else f"{len(table.rows):,} rows"
     pairs = f", {count}{'' if table.is_whole else ' or more'}" if table.rows else ""
     negative = f"; negatives {list_names(negatives)}" if negatives else ""
@@ -159,7 +159,7 @@ def _corpora(table: FirstRows, chosen: Mapping[int, str], where: str | None) -> 
     has_columns, several = table.format in WITH_COLUMNS, len(chosen) > 2
     pivot = next(iter(chosen))
     if several:
-        pivot = min(chosen, key=lambda place: (table.column(place).count(""), chosen[place] != PIVOT))
+        pivot = min(chosen, key=lambda index: (table.column(index).count(""), chosen[index] != PIVOT))
     for other in chosen:
         if other != pivot:
             files = [table.paths[pivot], table.paths[other]] if table.format == "moses" else table.paths
@@ -373,8 +373,8 @@ def _choose_languages(
     Args:
         is_named: whether the user names the columns; their names need not be their languages then.
     """
-    paired = len(places) == 2 and not table.by_language and find_pair([table.names[place] for place in places])
-    by_name = ["" if paired else table.codes[place] for place in places]
+    paired = len(places) == 2 and not table.by_language and find_pair([table.names[index] for index in places])
+    by_name = ["" if paired else table.codes[index] for index in places]
     bare = [without_region(code) if code else "" for code in by_name]
     by_name = bare if len(set(bare)) == len(bare) else by_name
     if wanted and all(code in (*by_name, *bare) for code in wanted):
@@ -388,7 +388,7 @@ def _choose_languages(
         # The texts show that what looks like codes in a file's name are other words.
         is_word = not wanted and any(codes.values()) and not any(map(is_alike, codes.values(), written))
         codes |= {} if is_word else dict(zip(free, written, strict=True))
-    return {place: codes[n] for n, place in enumerate(places)}
+    return {index: codes[n] for n, index in enumerate(places)}
 
 
 def _check_languages(table: FirstRows, chosen: Mapping[int, str], wanted: Sequence[str]) -> None:
@@ -403,7 +403,7 @@ def _check_languages(table: FirstRows, chosen: Mapping[int, str], wanted: Sequen
         fault = f"two are in '{double[0]}'"
     else:
         return
-    named = [(table.names[place], code) for place, code in chosen.items()]
+    named = [(table.names[index], code) for index, code in chosen.items()]
     there = ", ".join(name if name == code else f"{name} ({code or 'unknown'})" for name, code in named)
     hint = "" if is_installed() else f", or install {PACKAGE} (pip install 'xalign-ray[langid]')"
     raise ConfigError(
@@ -431,13 +431,13 @@ def _check_texts(table: FirstRows, chosen: Mapping[int, str]) -> None:
                 f"{table.title}: {names} are the same in {equal:,} of {len(rows):,} rows, so one is no translation of "
                 "the other. Name other columns with --columns, or give another file."
             )
-    for place, code in chosen.items():
-        if (text := identify(_first_texts(table, place))) and not is_alike(text, code):
-            say(f"{table.title}: column {table.names[place]} reads like {text}: taken as {code}, as named")
+    for index, code in chosen.items():
+        if (text := identify(_first_texts(table, index))) and not is_alike(text, code):
+            say(f"{table.title}: column {table.names[index]} reads like {text}: taken as {code}, as named")
 
 
-def _first_texts(table: FirstRows, place: int) -> list[str]:
-    return [*filter(None, table.column(place))][:IDENTIFIED]
+def _first_texts(table: FirstRows, index: int) -> list[str]:
+    return [*filter(None, table.column(index))][:IDENTIFIED]
 
 
 def choose_scored_columns(table: FirstRows, in_one_language: bool = False) -> list[str]:
@@ -453,12 +453,12 @@ def choose_scored_columns(table: FirstRows, in_one_language: bool = False) -> li
         places = choose_columns(table)
     except ConfigError:
         return []
-    numbers = [place for place in range(len(table.names)) if len(table.numbers(place)) > 1]
-    scores = [place for place in numbers if _is_score(table.names[place])]
+    numbers = [index for index in range(len(table.names)) if len(table.numbers(index)) > 1]
+    scores = [index for index in numbers if _is_score(table.names[index])]
     scores = scores or (numbers if len(numbers) == 1 and not table.has_header else [])
     if table.by_language or len(places) != 2 or not scores:
         return []
     first, second = ("", "") if in_one_language else _choose_languages(table, places).values()
     if first and second and not is_alike(first, second):
         return []
-    return [table.names[place] for place in (*places, scores[0])]
+    return [table.names[index] for index in (*places, scores[0])]
