@@ -313,17 +313,21 @@ def number_lines(
     sentences: bool = False,
 ) -> Iterator[Line]:
     """As read_lines, of bytes that come in chunks; `name` is the file's, for messages."""
-    number, rest = first_line, b""
+    number, begun, size = first_line, list[bytes](), 0  # the line that no chunk has ended yet
     if first_line == 1:
         chunks = _as_text(iter(chunks), name, json_lines=json_lines, sentences=sentences)
     for chunk in chunks:
-        complete, end, rest = (rest + chunk).rpartition(b"\n")
-        rest = rest[: MAX_LINE_BYTES + 1]  # enough to know that it is over-long
-        for line in _decode_all(number, complete) if end else ():
-            yield line
-            number += 1
-    if rest:
-        yield _decode(number, rest)
+        complete, end, rest = chunk.rpartition(b"\n")
+        if end:
+            for line in _decode_all(number, b"".join([*begun, complete])):
+                yield line
+                number += 1
+            begun, size = [], 0
+        if size <= MAX_LINE_BYTES:  # enough to know that it is over-long
+            begun.append(rest)
+            size += len(rest)
+    if size:
+        yield _decode(number, b"".join(begun))
 
 
 def check_lines(path: str, *, json_lines: bool = False, sentences: bool = False) -> None:
@@ -337,11 +341,13 @@ def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool, sentences:
     Raises:
       DataError: it is no text by check_text, or no sentences by check_sentences, or its first line ends in CR alone.
     """
-    text, head = _as_utf8(chunks), b""
-    while len(head) < HEAD_BYTES or (b"\n" not in head and len(head) <= MAX_LINE_BYTES):
+    text, begun, size, has_end = _as_utf8(chunks), list[bytes](), 0, False
+    while size < HEAD_BYTES or not (has_end or size > MAX_LINE_BYTES):
         if not (chunk := next(text, b"")):
             break
-        head += chunk
+        begun.append(chunk)
+        size, has_end = size + len(chunk), has_end or b"\n" in chunk
+    head = b"".join(begun)
     check_text(name, head[:HEAD_BYTES], json_lines=json_lines)
     if sentences:
         check_sentences(name, head[:HEAD_BYTES])
