@@ -40,8 +40,8 @@ def csv_rows(
 
     A quote that is not closed is a stray one where half of the lines behind it have the columns of a record: these are
     read as records. Where fewer have, they are lines of a text, and each is a fault. Between tabs a quote is text
-    unless it is used as in CSV: doubled inside the field, or around a tab or a line end. A quote behind a backslash is
-    read as a doubled one where the record cannot be read otherwise.
+    unless it is used as in CSV: doubled inside the field, or around a tab or a line end. Quotes behind a backslash are
+    read as doubled ones, all of a record, where it cannot be read otherwise.
 
     Args:
       is_text: a field may be a document. Else a quote is a stray one, too, that is closed behind more than MAX_LINES of
@@ -49,7 +49,6 @@ def csv_rows(
       is_quoted: each field is quoted, also between tabs.
     """
     feed, usual, may_be_text = _Feed(lines), width or 0, delimiter == "\t" and not is_quoted
-    escaped: dict[int, str] = {}  # lines with quotes behind a backslash, as they were
     while True:
         reader = csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True)
         while True:
@@ -63,16 +62,12 @@ def csv_rows(
             usual = usual or len(cells)
             number, text = lines_read[0].number, lines_read[0].text
             fault = next((line.fault for line in lines_read if line.fault), "") or quote or _width_fault(cells, width)
-            new = next(
-                (line_read for line_read in lines_read if '\\"' in line_read.text and line_read.number not in escaped),
-                None,
-            )
-            if fault and new:
-                escaped[new.number] = new.text
-                doubled = Line(new.number, new.text.replace('\\"', '""'), "")
-                feed.give_back([doubled if line_read is new else line_read for line_read in lines_read])
+            is_escaped, feed.is_escaped = feed.is_escaped, False
+            if fault and not is_escaped and any('\\"' in line.text for line in lines_read):
+                feed.give_back(lines_read)
+                feed.is_escaped = True
                 break
-            text, note = (escaped.pop(number), BACKSLASH) if number in escaped else (text, "")
+            note = BACKSLASH if is_escaped else ""
             if may_be_text and not lines_read[0].fault:
                 raw = [field.strip() for field in text.split("\t")]
                 is_record = not fault and _share_of_records(lines_read, delimiter, usual) <= 0.5
@@ -102,7 +97,8 @@ def csv_rows(
                 yield from (CsvRow(line.number, [], INSIDE) for line in lines_read[1:end])
                 while quote == TOO_LONG and (line := feed.take()):
                     yield CsvRow(line.number, [], INSIDE)
-                    if line.text.count('"') % 2:  # the quote that closes; those within a text are doubled
+                    text = _doubled(line.text) if is_escaped else line.text
+                    if text.count('"') % 2:  # the quote that closes; those within a text are doubled
                         break
             break  # a new reader: this one may have seen the end of its lines
 
@@ -127,11 +123,20 @@ def _share_of_records(lines: Sequence[Line], delimiter: str, width: int) -> floa
     return sum(line.text.count(delimiter) == width - 1 for line in lines) / len(lines)
 
 
+def _doubled(text: str) -> str:
+    return text.replace('\\"', '""')
+
+
 class _Feed:
-    """The lines that csv.reader asks for, noted in `taken`; ends after MAX_LINE_BYTES of one record."""
+    """The lines that csv.reader asks for, noted in `taken`; ends after MAX_LINE_BYTES of one record.
+
+    Attributes:
+        is_escaped: quotes behind a backslash are given as doubled ones.
+    """
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self.taken: list[Line] = []
+        self.is_escaped = False
         self._lines, self._waiting, self._held = lines, deque[Line](), 0
 
     def __iter__(self) -> _Feed:
@@ -144,7 +149,7 @@ class _Feed:
             raise StopIteration
         self.taken.append(line)
         self._held += len(line.text)
-        return line.text + "\n"
+        return (_doubled(line.text) if self.is_escaped else line.text) + "\n"
 
     def take(self) -> Line | None:
         """The next line, or None at the end."""

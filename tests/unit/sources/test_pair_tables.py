@@ -117,6 +117,9 @@ QUOTES: dict[str, tuple[str, str, list[tuple[str, str]], dict[str, int]]] = {
         "csv", 'en,de\na,A\n"Say \\"x, y\\" now",B\n"12\\"",C\n"C:\\",D\n"say \\"x","E \\"e"\n',
         [('Say "x, y" now', "B"), ('12"', "C"), ("C:\\", "D"), ('say "x', 'E "e')], {BACKSLASH: 3},
     ),
+    "a stray quote before backslashes": (
+        "csv", 'en,de\na,A\n"b,B\n' + 'c \\"x\\" d,C\n' * 3, [('c \\"x\\" d', "C")] * 3, {"a quote is not closed": 1},
+    ),
     "behind backslashes, between tabs": (
         "tsv", FIRST + '"Say \\"x\\" now"\tB\n', [('Say "x" now', "B")], {BACKSLASH: 1},
     ),
