@@ -152,7 +152,7 @@ _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _POINTER = re.compile(r"://|\.(jpe?g|png|svg|gif|tiff?|og[gav]|webm|mp3|wav|mid|pdf)\s*[|}]", re.I)
 _MAX_ARGUMENTS = 50
 MAX_OPEN = 1000  # marks that are open at once: the parser's time grows with their square
-_PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[A-Za-z][^<>]*>")
+_PAIRED = re.compile(r"\{\{|\}\}|[\[\]]|</?[^\s<>/!][^<>]*>?")
 _NEVERCLOSED = re.compile(r"<(br|hr|wbr|li|dt|dd|p|tr|td|th)\b|.*/>", re.I | re.S)
 
 
@@ -224,16 +224,19 @@ def _count_residue(text: str, noted: Counter[str]) -> None:
 
 
 def _refuse_open_marks(markup: str) -> None:
-    opened = {"{": 0, "[": 0, "<": 0}
+    opened = Counter[str]()
     for match in _PAIRED.finditer(markup):
-        mark = match[0]
-        if mark[0] in "}]" or mark.startswith("</"):
-            kind = {"}": "{", "]": "["}.get(mark[0], "<")
+        mark, kind = match[0], {"}": "{", "]": "["}.get(match[0][0], match[0][0])
+        if kind == "<" and mark[-1] != ">":
+            kind = "tag that lacks its end"  # which nothing closes
+        elif mark[0] in "}]" or mark.startswith("</"):
             opened[kind] = max(0, opened[kind] - 1)
-        elif not _NEVERCLOSED.match(mark):
-            opened[mark[0]] += 1
-            if opened[mark[0]] > MAX_OPEN:
-                raise ParserError(f"more than {MAX_OPEN} marks are open at once")
+            continue
+        elif _NEVERCLOSED.match(mark):
+            continue
+        opened[kind] += 1
+        if opened[kind] > MAX_OPEN:
+            raise ParserError(f"more than {MAX_OPEN} marks are open at once")
 
 
 def _settle(line: str, noted: Counter[str]) -> str:
