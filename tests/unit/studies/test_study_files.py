@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.ray.small import copy_demo
 from xalign_ray.config.load import list_studies
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError, TrainingError
@@ -28,6 +29,7 @@ SENTENCE = "1\tcats\t_\tNOUN" + "\t_" * 6 + "\n"
 
 def write(folder: Path, **changes: Any) -> Path:
     """A study of two encoders on tagging, with changes at the top level, and the files that it needs."""
+    copy_demo(folder / "runs" / "demo")
     (folder / "pos").mkdir(exist_ok=True)
     for split in ("train", "dev"):
         (folder / "pos" / f"en.{split}.conllu").write_text(SENTENCE)
