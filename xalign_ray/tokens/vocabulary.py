@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections import Counter
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
 VOCABULARIES = "vocabularies"  # below the output folder
 MEASURED = 500  # lines of a language in which pieces are counted
 NEW_PIECES_SAMPLE = 16 << 20  # characters read of each input to find words that become pieces
+LONG = 1000  # characters; the trainer's time grows with the square of a word's, as of an image in base64
+_LONG_WORD = re.compile(rf"\S{{{LONG}}}(?=\S)")
 SAMPLED = 20_000  # records of each input in which similar use of pieces is counted
 
 
@@ -130,6 +133,8 @@ def _train(settings: BpeTokenizer, texts: Sequence[Input], output: Path) -> Path
 def _sampler(texts: Sequence[Input], limit: int, languages: Collection[str] = ()) -> Callable[[], Iterator[str]]:
     """The beginning of each input, up to `limit` characters of each: the same lines each time it is called.
 
+    Words of more than LONG characters are cut into words of so many.
+
     Args:
         languages: whose lines alone are taken, if some are named.
     """
@@ -146,7 +151,7 @@ def _sampler(texts: Sequence[Input], limit: int, languages: Collection[str] = ()
             codes = record.languages if isinstance(record, Pair) else one.languages  # negatives are in the second
             for language, line in zip(chain(codes, repeat(codes[-1])), texts_of(record), strict=False):
                 if not languages or language in languages:
-                    yield line
+                    yield _LONG_WORD.sub(r"\g<0> ", line) if len(line) > LONG else line
                     left -= len(line)
             if left <= 0:
                 break

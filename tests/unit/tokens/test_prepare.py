@@ -29,7 +29,7 @@ from xalign_ray.sources.stage import HINT
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.tokens import prepare as preparation
 from xalign_ray.tokens.part import Task
-from xalign_ray.tokens.vocabulary import _sampler, first_lines, trained_translations
+from xalign_ray.tokens.vocabulary import LONG, _sampler, first_lines, trained_translations
 from xalign_ray.vocabulary.dictionary import Translations
 from xalign_ray.vocabulary.tokenizer import train_bpe
 from xalign_ray.work.artifacts import hash_file
@@ -278,6 +278,12 @@ def test_hard_negatives_count_in_the_size_of_a_window_and_in_the_vocabulary() ->
     assert [*map(len, windows(pairs, 10))] == [1, 2]
     source: Any = SimpleNamespace(records=lambda: iter(pairs[1:]))
     assert [*_sampler([source], 100, ["de"])()] == ["b", "cccc", "b"]
+
+
+def test_no_word_is_longer_than_the_trainer_of_a_vocabulary_is_fast_with() -> None:
+    lines = ("a  " + "b" * (2 * LONG + 5) + "\tc", "d" * LONG + " e")
+    source: Any = SimpleNamespace(records=lambda: iter([Pair(("en", "de"), lines, "x", 1)]))
+    assert [*_sampler([source], 100)()] == [f"a  {'b' * LONG} {'b' * LONG} bbbbb\tc", lines[1]]
 
 
 def pieces_of(prepared: Prepared, pool: str) -> list[int]:
