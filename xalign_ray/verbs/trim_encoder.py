@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import shutil
 import time
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Iterator, Sequence
+from itertools import chain, count, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from xalign_ray.work.storage import quoted, shown_path
 
 SHOWN = 64  # lines whose vectors are compared
 TIMED = 256  # lines whose vectors are timed
+WINDOW = 4096  # lines that are in memory at once
 EQUAL = 1e-4  # difference of two numbers of vectors that are the same but for rounding
 SPECIAL_IDS = tuple(f"{name}_token_id" for name in ("bos", "cls", "decoder_start", "eos", "mask", "pad", "sep", "unk"))
 
@@ -67,20 +68,26 @@ def trim_encoder(
     tokenizer: Any = opened.tokenizer
     if not tokenizer.is_fast:
         raise DataError(f"{name} has a slow tokenizer: save it with a tokenizer.json first.")
-    lines = [line for corpus in text_corpora([str(path) for path in text]) for line in read_text(corpus)]
-    if not lines:
+    corpora, numbers = text_corpora([str(path) for path in text]), count()
+
+    def read() -> Iterator[str]:
+        return chain.from_iterable(map(read_text, corpora))
+
+    if next(read(), None) is None:
         raise ConfigError(f"--text: there is no line of text in {', '.join(map(str, text))}.")
     prompts = {"", *opened.sentences.prompts.values()}
-    say(f"Trimming {name}: the pieces of {len(lines):,} lines.")
+    say(f"Trimming {name}: the pieces of all lines are counted.")
     before = tokenizer.backend_tokenizer
     named = {number for key in SPECIAL_IDS for number in _as_list(opened.config.get(key))}
     special = named & {*before.get_vocab().values()}
+    lines = (line for line, _ in zip(read(), numbers, strict=False))
     trimmed, rows, _ = trim(tokenizer, lines, min_count, prompts, special, whole_scripts)
     trimmed.padding_side = tokenizer.padding_side
     trimmed.bos_token, trimmed.eos_token = tokenizer.bos_token, tokenizer.eos_token
 
     # The encoder with these rows.
-    say(f"Trimming {name}: {len(rows.olds):,} of {before.get_vocab_size():,} rows stay.")
+    total = next(numbers)
+    say(f"Trimming {name}: {len(rows.olds):,} of {before.get_vocab_size():,} rows stay, for {total:,} lines.")
     name_accelerator()
     hf = _with_rows(name, rows, {int(old): new for new, old in enumerate(rows.olds)})
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -95,14 +102,13 @@ def trim_encoder(
         copy_modules(name, temporary)
 
         # Both on the same lines.
-        cut_otherwise = _cut_otherwise(before, trimmed.backend_tokenizer, lines)
-        same = [line for index, line in enumerate(lines) if index not in cut_otherwise]
-        shown = _compare(name, temporary, same[:: max(1, len(same) // TIMED)][:TIMED])
+        cut_otherwise, same = _compare_cuts(before, trimmed.backend_tokenizer, read(), max(1, total // TIMED))
+        shown = _compare(name, temporary, same[:TIMED])
         temporary.rename(target)  # fails where another process has filled it meanwhile
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     say_next(f"xalign evaluate {quoted(target)} --task retrieval --data PAIRS")
-    return f"{shown}\nLines cut otherwise: {len(cut_otherwise):,} of {len(lines):,}.\n{shown_path(target)}"
+    return f"{shown}\nLines cut otherwise: {cut_otherwise:,} of {total:,}.\n{shown_path(target)}"
 
 
 def _with_rows(name: str, rows: Any, new_of: dict[int, int]) -> Any:
@@ -137,18 +143,15 @@ def _as_list(ids: int | list[int] | None) -> list[int]:
     return ids if isinstance(ids, list) else [] if ids is None else [ids]
 
 
-def _cut_otherwise(before: Any, after: Any, lines: Sequence[str]) -> set[int]:
-    """The numbers of the lines whose pieces are not the same texts in both tokenizers."""
-    differing = set[int]()
-    for first in range(0, len(lines), 4096):
-        some = [*lines[first : first + 4096]]
-        sides = (side.encode_batch(some, add_special_tokens=False) for side in (before, after))
-        differing.update(
-            first + number
-            for number, (full, trimmed) in enumerate(zip(*sides, strict=True))
-            if full.tokens != trimmed.tokens
-        )
-    return differing
+def _compare_cuts(before: Any, after: Any, lines: Iterator[str], every: int) -> tuple[int, list[str]]:
+    """The number of lines whose pieces are not the same texts in both tokenizers, and one in `every` of the others."""
+    differing, equal, some = 0, 0, list[str]()
+    while window := [*islice(lines, WINDOW)]:
+        sides = (side.encode_batch(window, add_special_tokens=False) for side in (before, after))
+        same = [line for line, full, trimmed in zip(window, *sides, strict=True) if full.tokens == trimmed.tokens]
+        some += same[-equal % every :: every]
+        differing, equal = differing + len(window) - len(same), equal + len(same)
+    return differing, some
 
 
 def _compare(name: str, target: Path, lines: Sequence[str]) -> str:

@@ -76,13 +76,12 @@ def trim(
     """The tokenizer without the pieces that text does not use, the old row of each, and the number of each kind.
 
     Args:
-        lines: read once for each prompt.
         min_count: how often a piece must stand in the lines, behind one of the prompts.
         special: ids that stay, beside those of the tokenizer's special pieces.
         whole_scripts: as of `pieces_to_keep`.
     """
     backend = tokenizer.backend_tokenizer
-    counts = np.max([count_pieces(backend, (prompt + line for line in lines)) for prompt in prompts], axis=0)
+    counts = count_pieces(backend, lines, prompts)
     keep = pieces_to_keep(backend, counts, {*tokenizer.all_special_ids, *special}, min_count, whole_scripts)
     rows = StartRows(np.ones(len(keep), np.int32), np.asarray(keep, np.int32), np.ones(len(keep), np.float32))
     counts = {SHARED: len(keep), "dropped": backend.get_vocab_size() - len(keep)}
@@ -164,16 +163,17 @@ def _inner(word: str) -> str:
     return word[inside[0] : inside[-1] + 1] if is_word else ""
 
 
-def count_pieces(tokenizer: Tokenizer, lines: Iterable[str]) -> NDArray[np.int64]:
-    """How often each piece stands in text: [V]."""
+def count_pieces(tokenizer: Tokenizer, lines: Iterable[str], prompts: Collection[str] = ("",)) -> NDArray[np.int64]:
+    """How often each piece stands in text, behind that prompt of which it is most often: [V]."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    counts = np.zeros(1 + max(tokenizer.get_vocab().values()), np.int64)
+    counts = np.zeros((len(prompts), 1 + max(tokenizer.get_vocab().values())), np.int64)
     left = iter(lines)
     while some := [*islice(left, _COUNTED)]:
-        for encoding in tokenizer.encode_batch_fast(some, add_special_tokens=False):
-            np.add.at(counts, encoding.ids, 1)
-    return counts
+        for of_prompt, prompt in zip(counts, prompts, strict=True):
+            for encoding in tokenizer.encode_batch_fast([prompt + line for line in some], add_special_tokens=False):
+                np.add.at(of_prompt, encoding.ids, 1)
+    return counts.max(axis=0)
 
 
 def pieces_to_keep(
