@@ -19,7 +19,7 @@ import fsspec
 import pytest
 
 from xalign_ray.errors import LockError
-from xalign_ray.work.artifacts import unfinished
+from xalign_ray.work.artifacts import process_start, unfinished
 from xalign_ray.work.locks import LOCK, Lock, check_writable, hold, hold_stored
 from xalign_ray.work.storage import CACHE
 
@@ -218,10 +218,11 @@ def test_of_many_that_race_exactly_one_is_inside_though_holders_die(tmp_path: Pa
 def test_leftovers_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
     other = start_holder(tmp_path / "other")
     mine = unfinished(tmp_path / "a.parquet").name
-    living = mine.replace(f".{os.getpid()}@", f".{other.pid}@")
-    dead = mine.replace(f".{os.getpid()}@", f".{2**22 + 1}@")
+    writer = f".{os.getpid()}.{process_start(os.getpid())}@"
+    living = mine.replace(writer, f".{other.pid}.{process_start(other.pid)}@")
+    dead, again = mine.replace(writer, f".{2**22 + 1}.5@"), mine.replace(writer, f".{other.pid}.5@")
     far = [name.rpartition("@")[0] + f"@elsewhere.0000000{n}.unfinished" for n, name in enumerate([mine, mine])]
-    for name in (mine, living, dead, *far):
+    for name in (mine, living, dead, again, *far):
         (tmp_path / name).write_text("half")
     (tmp_path / dead.replace("a.parquet", "step_000010")).mkdir()
     os.utime(tmp_path / far[1], (1e9, 1e9))

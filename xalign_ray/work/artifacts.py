@@ -38,7 +38,7 @@ def _identify_machine() -> str:
 
 
 MACHINE = _identify_machine()
-_UNFINISHED = re.compile(r"\..*\.(\d+)@[^@]*@(\w*)\.[0-9a-f]{8}\.unfinished")
+_UNFINISHED = re.compile(r"\..*\.(\d+)\.(\d*)@[^@]*@(\w*)\.[0-9a-f]{8}\.unfinished")
 
 
 def process_start(pid: int) -> str:
@@ -52,7 +52,8 @@ def process_start(pid: int) -> str:
 
 def unfinished(path: Path) -> Path:
     """A temporary name next to a file or folder that no other writer uses; it names the writer."""
-    return path.with_name(f".{path.name}.{os.getpid()}@{HOST}@{MACHINE}.{uuid.uuid4().hex[:8]}.unfinished")
+    writer = f"{os.getpid()}.{process_start(os.getpid())}@{HOST}@{MACHINE}"
+    return path.with_name(f".{path.name}.{writer}.{uuid.uuid4().hex[:8]}.unfinished")
 
 
 def remove_unfinished(folder: Path, older_than: float) -> None:
@@ -65,10 +66,10 @@ def remove_unfinished(folder: Path, older_than: float) -> None:
     for path in sorted(folder.rglob(".*.unfinished")):
         if not (name := _UNFINISHED.fullmatch(path.name)):
             continue
-        pid, machine = name.groups()
+        pid, start, machine = name.groups()
         with suppress(FileNotFoundError):  # its writer has just finished
             if machine and machine == MACHINE:
-                dead = not process_start(int(pid))
+                dead = process_start(int(pid)) != start
             else:
                 dead = max(entry.stat().st_mtime for entry in (path, *path.rglob("*"))) < older_than
             if dead and path.is_dir():
