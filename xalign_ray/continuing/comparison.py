@@ -13,7 +13,7 @@ from xalign_ray.continuing.sentence_scores import SentenceScores, why_no_losses
 from xalign_ray.continuing.sentence_sets import Change, SentenceSet
 from xalign_ray.results.continued import MEASURES
 from xalign_ray.results.difference import holm_intervals
-from xalign_ray.work.status_line import say
+from xalign_ray.work.status_line import PartsDone
 
 NOTHING_KEPT = (
     "Nothing says what was forgotten. Name what must not get worse with --keep: pairs, text, scored pairs, or a "
@@ -87,10 +87,11 @@ def compare_with_base(
     """
     old = SentenceScores(base, None, device) if isinstance(base, str) else base
     new = SentenceScores(trained, old.rule, device)
-    changes = list[Change]()
-    for measured in [*tests, *kept]:
-        say(f"Comparing {measured.split} ({measured.language}): {len(measured):,} {measured.unit}.")
-        changes += measured.changes(old, new)
+    changes, sets = list[Change](), [*tests, *kept]
+    with PartsDone("comparing", dict.fromkeys(range(len(sets)), 0), part="set") as shown:
+        for number, measured in enumerate(sets):
+            changes += measured.changes(old, new)
+            shown.add(number)
     of_tests = {id(measured) for measured in tests}
 
     def is_trained(measured: SentenceSet) -> bool:

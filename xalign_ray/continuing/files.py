@@ -91,7 +91,12 @@ def look_at_data(lines: FiveLines, encoder: Opened, method: str, replay: float) 
     if both := sorted(trained & {*map(os.path.realpath, kept.paths)}):
         raise ConfigError(f"--keep names {both[0]}, which is trained on: forgetting is measured on other files.")
     checks = check_sources([*pairs, *tests, *dev, *kept.pairs], ROOT)
-    notes = [*map(str, checks), *note_kept(kept.sets)]
+    clean = [source for source in checks if source.is_clean]
+    notes = [str(source) for source in checks if not source.is_clean]
+    if clean:
+        of = clean[0].title if len(clean) == 1 else f"{len(clean):,} {'other ' * bool(notes)}sources"
+        notes.append(f"{of}: {sum(source.pairs for source in clean):,} pairs; nothing doubtful")
+    notes += note_kept(kept.sets)
     trained_pairs = {pair for source in checks[: len(pairs)] for pair in source.hashes.tolist()}
     for source in checks[len(checks) - len(kept.pairs) :]:
         if again := len(trained_pairs.intersection(source.hashes.tolist())):

@@ -58,6 +58,11 @@ class PairChecks:
         """The source's first file, and its languages."""
         return f"{Path(self.corpus.paths[0]).name} ({', '.join(self.corpus.languages)})"
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is nothing to say of it but how many pairs it has."""
+        return not (any(count for count, _ in self.faults.values()) or self.bad or self.others or self.is_cut)
+
     def __str__(self) -> str:
         faults = [
             f"{kind} {count:,}{f' of {of:,}' if of < self.pairs else ''} ({count / of:.1%})"

@@ -291,8 +291,8 @@ def test_dev_pairs_are_given_or_cut(options: dict[str, Any], fraction: float, fi
     data = found.recipe.config.data
     assert (data.dev_fraction, [Path(path).name for one in data.dev for path in one.paths]) == (fraction, files)
     assert any("are dev pairs" in note for note in found.notes) == bool(fraction)
-    looked_at = [note for note in found.notes if ": 1,000 pairs; " in note]
-    assert len(looked_at) == 1 + len({"test", "dev"} & {*options})
+    looked_at = "2 sources: 2,000" if {"test", "dev"} & {*options} else "pairs.en-de.tsv (en, de): 1,000"
+    assert f"{looked_at} pairs; nothing doubtful" in found.notes
 
 
 @pytest.mark.parametrize(("files", "split"), [(1, "0.en-de.tsv"), (9, "0.en-de.tsv and 8 more")])
